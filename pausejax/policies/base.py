@@ -1,0 +1,82 @@
+"""The interface of every client-selection policy: three pure functions on pytrees.
+
+A policy is to client selection what an `optax.GradientTransformation` is to optimization: a NamedTuple of
+pure functions whose constructor takes the hyper-parameters. These may be Python numbers or traced scalars,
+so one compiled program serves a whole sweep.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+PolicyState = Any
+
+
+class Clients(NamedTuple):
+    """What the server knows of the clients before the first round."""
+
+    data_share: jax.Array
+    """float32 [K], |D_k| / |D|; sums to 1."""
+    expected_latency: jax.Array
+    """float32 [K], E[τ_k] in seconds. Only a policy that is defined with this knowledge may read it."""
+
+
+class View(NamedTuple):
+    """What a policy may look at when it selects."""
+
+    round: jax.Array
+    """int32 scalar, t, the round that is about to be played; the first is 1."""
+    latency: jax.Array
+    """float32 [K], this round's latencies in seconds. Only a clairvoyant policy may read it."""
+    local_loss: Callable[[jax.Array], jax.Array]
+    """Maps client indices, int32 [c], to the current global model's mean loss on each one's data, [c]."""
+
+
+class Cohort(NamedTuple):
+    """The clients of one round. Slots beyond the cohort's size hold client -1 and weight 0."""
+
+    members: jax.Array
+    """int32 [n], distinct client indices."""
+    weights: jax.Array
+    """float32 [n], aggregation weights, (2): they sum to 1."""
+
+
+class Feedback(NamedTuple):
+    """What the server has seen when the round is over; rows belong to `members`, pads are to be ignored."""
+
+    members: jax.Array
+    """int32 [n], as in the cohort."""
+    latency: jax.Array
+    """float32 [n], seconds."""
+    reward: jax.Array
+    """float32 [n], τ_min / τ_k, in (0, 1]."""
+    loss: jax.Array
+    """float32 [n], mean training loss over the client's minibatches (0 in bandit mode)."""
+    loss_rms: jax.Array
+    """float32 [n], root of the mean squared minibatch loss (0 in bandit mode)."""
+    update: jax.Array
+    """float32 [n, d], the privatized updates; [n, 0] unless the policy's `needs_updates` is set."""
+
+
+class InitFn(Protocol):
+    def __call__(self, key: jax.Array, clients: Clients) -> PolicyState: ...
+
+
+class SelectFn(Protocol):
+    def __call__(self, key: jax.Array, state: PolicyState, view: View) -> Cohort:
+        """Chooses the cohort of round `view.round`; `key` is this round's own and may be consumed."""
+
+
+class UpdateFn(Protocol):
+    def __call__(self, state: PolicyState, view: View, feedback: Feedback) -> PolicyState: ...
+
+
+class Policy(NamedTuple):
+    """A client-selection policy. All three functions are pure, jittable and vmappable."""
+
+    init: InitFn
+    select: SelectFn
+    update: UpdateFn
+    needs_updates: bool = False
+    """Whether `update` reads `feedback.update` (it costs memory: [n, d] per run)."""
