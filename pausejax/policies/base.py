@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 
 PolicyState = Any
 
@@ -80,3 +81,21 @@ class Policy(NamedTuple):
     update: UpdateFn
     needs_updates: bool = False
     """Whether `update` reads `feedback.update` (it costs memory: [n, d] per run)."""
+
+
+def cohort(members: jax.Array, data_share: jax.Array) -> Cohort:
+    """Weights the members by their data, |D_k| / Σ|D_j| over the cohort, (2).
+
+    Args:
+      members: int32 [n], distinct; -1 pads.
+      data_share: float32 [K].
+    """
+    share = jnp.where(members >= 0, data_share[members], 0.0)
+    return Cohort(members, share / jnp.sum(share))
+
+
+def memoryless(select: Callable[[jax.Array, Clients, View], Cohort]) -> Policy:
+    """A policy that learns nothing from the rounds: its state is what it was told of the clients."""
+    return Policy(
+        init=lambda key, clients: clients, select=select, update=lambda state, view, feedback: state
+    )

@@ -1,0 +1,16 @@
+"""Fastest in expectation: the rival that knows the latency law and nothing else (PAUSE paper, §V-A)."""
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
+
+
+def fastest(*, clients_per_round: int) -> Policy:
+    """The m clients of the smallest expected latency, the same in every round; ties to the lowest index."""
+
+    def select(key: jax.Array, state: Clients, view: View) -> Cohort:
+        order = jnp.argsort(state.expected_latency, stable=True)[:clients_per_round]
+        return cohort(jnp.sort(order).astype(jnp.int32), state.data_share)
+
+    return memoryless(select)

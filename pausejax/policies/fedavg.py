@@ -1,0 +1,15 @@
+"""FedAvg with full participation (McMahan et al. 2017)."""
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
+
+
+def fedavg(*, num_clients: int) -> Policy:
+    """All K clients take part in every round, weighted by their data."""
+
+    def select(key: jax.Array, state: Clients, view: View) -> Cohort:
+        return cohort(jnp.arange(num_clients, dtype=jnp.int32), state.data_share)
+
+    return memoryless(select)
