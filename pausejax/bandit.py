@@ -1,0 +1,141 @@
+"""What the server learns of its clients and how it scores them: the bandit behind PAUSE, (7)-(9), (11)-(13).
+
+`round` is the time that a term is written with in the paper: (14) decides round t by the terms of time t - 1.
+Counts are always those before the round that is being decided.
+"""
+
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+
+Clock = Literal["paper", "reference"]
+CLOCKS: tuple[str, ...] = get_args(Clock)
+
+
+class BanditState(NamedTuple):
+    """Everything that (7), (8) and (13) need to know of the past."""
+
+    counts: jax.Array
+    """int32 [K], T_k: how many rounds the client has taken part in."""
+    mean_reward: jax.Array
+    """float32 [K], μ̄_k: the mean of τ_min / τ over those rounds; 0 before the first."""
+
+
+def init(num_clients: int) -> BanditState:
+    """The state before the first round: nobody has been seen."""
+    return BanditState(jnp.zeros(num_clients, jnp.int32), jnp.zeros(num_clients, jnp.float32))
+
+
+def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditState:
+    """Takes in the rewards of one round, (12).
+
+    Args:
+      members: int32 [n], distinct clients; -1 pads, whose rewards are ignored.
+      reward: float32 [n], τ_min / τ of the members.
+    """
+    # A negative index would wrap round to the last client; one past the end is dropped.
+    slot = jnp.where(members >= 0, members, state.counts.shape[0])
+    counts = state.counts.at[slot].add(1, mode="drop")
+    old_mean = state.mean_reward[members]
+    new_mean = old_mean + (reward - old_mean) / jnp.maximum(counts[members], 1)
+    return BanditState(counts, state.mean_reward.at[slot].set(new_mean, mode="drop"))
+
+
+def time_of_terms(round: jax.Array, clock: Clock = "paper") -> jax.Array:
+    """The time whose terms choose the clients of round t: t - 1 as in (14), or t as the authors' code has it.
+
+    Raises:
+      ValueError: for an unknown clock.
+    """
+    if clock not in CLOCKS:
+        raise ValueError(f"clock: unknown clock {clock!r}; allowed: {', '.join(CLOCKS)}")
+    return round - 1 if clock == "paper" else round
+
+
+def ucb(
+    mean_reward: jax.Array,
+    counts: jax.Array,
+    round: jax.Array,
+    m: int,
+    exploitation_gain: jax.Array | float = 1.0,
+) -> jax.Array:
+    """Upper confidence bounds ζ μ̄_k + sqrt((m + 1) log(t) / T_k), float32 [K], (13).
+
+    Args:
+      mean_reward: float32 [K], μ̄_k.
+      counts: int32 [K], T_k. A client never seen (T_k = 0) has +inf, whatever the round.
+      round: scalar, t >= 0; log(t) is taken as 0 at t = 0.
+      m: clients per round.
+      exploitation_gain: ζ; the paper's (13) has 1.
+    """
+    log_round = jnp.log(jnp.maximum(round, 1).astype(jnp.float32))
+    width = jnp.sqrt((m + 1) * log_round / jnp.maximum(counts, 1))
+    return jnp.where(counts > 0, exploitation_gain * mean_reward + width, jnp.inf)
+
+
+def generalization(
+    counts: jax.Array, round: jax.Array, data_share: jax.Array, m: int, exponent: jax.Array | float
+) -> jax.Array:
+    """Generalization terms g_k = |x|^β sign(x) with x = m |D_k| / |D| - T_k / t, float32 [K], (8).
+
+    Args:
+      counts: int32 [K], T_k.
+      round: scalar, t >= 0; T_k / t is taken as 0 at t = 0.
+      data_share: float32 [K], |D_k| / |D|.
+      m: clients per round.
+      exponent: β > 0.
+    """
+    used = jnp.where(round > 0, counts / jnp.maximum(round, 1), 0.0)
+    lag = m * data_share - used
+    return jnp.abs(lag) ** exponent * jnp.sign(lag)
+
+
+def privacy_reward(counts: jax.Array, budget_decay: jax.Array | float) -> jax.Array:
+    """The share of its privacy budget that each client has left, p_k = e^(-η T_k), float32 [K], (7).
+
+    With the budgets ε_i = ε̄ (e^η - 1) e^(-η i) this is 1 - Σ_{i <= T_k} ε_i / ε̄; 1 for a client never seen.
+    """
+    return jnp.exp(-budget_decay * counts)
+
+
+def score(
+    generalization: jax.Array,
+    privacy: jax.Array,
+    m: int,
+    *,
+    generalization_weight: jax.Array | float,
+    privacy_weight: jax.Array | float,
+) -> jax.Array:
+    """What one client adds to the sums of (14) and (10): (α g_k + γ p_k) / m, float32 [K]."""
+    return (generalization_weight * generalization + privacy_weight * privacy) / m
+
+
+def set_reward(
+    latency_reward: jax.Array,
+    generalization: jax.Array,
+    privacy: jax.Array,
+    members: jax.Array,
+    *,
+    generalization_weight: jax.Array | float,
+    privacy_weight: jax.Array | float,
+) -> jax.Array:
+    """The reward of a set of clients, min x_k + α mean g_k + γ mean p_k, float32 scalar.
+
+    With x = τ_min / τ of the round's draws this is r(S, t), (9); with x = μ it is C^G(S, t) of (10); with
+    x = ucb it is the objective of (14). The means are over the set's own members, however many they are.
+
+    Args:
+      latency_reward: float32 [K], x.
+      generalization: float32 [K], g.
+      privacy: float32 [K], p.
+      members: int32 [n], distinct clients, at least one; -1 pads.
+      generalization_weight: α.
+      privacy_weight: γ.
+    """
+    present = members >= 0
+    size = jnp.sum(present)
+    slowest = jnp.min(jnp.where(present, latency_reward[members], jnp.inf))
+    mean_g = jnp.sum(jnp.where(present, generalization[members], 0.0)) / size
+    mean_p = jnp.sum(jnp.where(present, privacy[members], 0.0)) / size
+    return slowest + generalization_weight * mean_g + privacy_weight * mean_p
