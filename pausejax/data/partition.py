@@ -5,10 +5,15 @@ randomness comes from the seed and from nothing else, so every policy with the s
 partition. Every sample has one owner, and every client owns at least one minibatch.
 """
 
+import difflib
+import heapq
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+DOMINANT_SHARE = 0.25
+"""About this part of a client's data has its dominant label (PAUSE paper, §V-A)."""
 
 
 class Partition(NamedTuple):
@@ -29,6 +34,13 @@ class Partition(NamedTuple):
         """float32 [K], |D_k| / |D|."""
         return (self.sizes / self.sizes.sum()).astype(np.float32)
 
+    def label_counts(self, labels: np.ndarray) -> np.ndarray:
+        """int64 [K, classes], how many samples of each label every client owns."""
+        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        counts = np.zeros((len(self.sizes), int(labels.max()) + 1), np.int64)
+        np.add.at(counts, (owner, labels[self.order]), 1)
+        return counts
+
 
 def iid(labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1) -> Partition:
     """Uniformly random shares whose sizes differ by at most one."""
@@ -36,8 +48,114 @@ def iid(labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1)
     return _group(rng.permutation(len(labels)) % num_clients, num_clients, rng)
 
 
-PARTITIONERS: dict[str, Callable[..., Partition]] = {"iid": iid}
+def dirichlet_quantity(
+    labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1, concentration: float = 3.0
+) -> Partition:
+    """Quantities from a symmetric Dirichlet law, one dominant label per client: the paper's non-i.i.d. case.
+
+    Dominant labels are dealt out so that their supply lasts, the largest clients first. The rest of a
+    client's data is a uniform draw from what is left. Where one client's need is beyond the supply of any
+    label, its dominant share is smaller.
+
+    Args:
+      labels: int [N].
+      num_clients: K.
+      seed: not negative.
+      batch_size: no client has fewer samples.
+      concentration: the law's parameter, above 0; the smaller, the more unequal the clients.
+    """
+    rng = _generator("dirichlet_quantity", labels, num_clients, seed, batch_size)
+    _check_positive("concentration", concentration)
+    size = len(labels)
+    share = _dirichlet(rng, concentration, num_clients)
+    sizes = batch_size + _round_to_sum(share * (size - num_clients * batch_size))
+
+    pools = [rng.permutation(np.flatnonzero(labels == label)) for label in range(int(labels.max()) + 1)]
+    supply = np.array([len(pool) for pool in pools])
+    # What is drawn from the rest holds the dominant label too, at about its share of all data.
+    background = supply / size
+    forced = np.clip((DOMINANT_SHARE - background) / np.maximum(1 - background, 1 / size), 0, 1)
+    owner = np.full(size, -1)
+    lottery = rng.permutation(len(pools))
+    for client in np.argsort(-sizes, kind="stable"):
+        label = lottery[np.argmax(supply[lottery])]
+        taken = min(round(forced[label] * sizes[client]), supply[label])
+        owner[pools[label][supply[label] - taken : supply[label]]] = client
+        supply[label] -= taken
+    lacking = sizes - np.bincount(owner[owner >= 0], minlength=num_clients)
+    owner[owner < 0] = rng.permutation(np.repeat(np.arange(num_clients), lacking))
+    return _group(owner, num_clients, rng)
+
+
+def dirichlet_label(
+    labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1, concentration: float = 0.5
+) -> Partition:
+    """Each label is shared out by its own symmetric Dirichlet draw over the clients (Hsu, Qi, Brown 2019).
+
+    Args:
+      labels: int [N].
+      num_clients: K.
+      seed: not negative.
+      batch_size: clients short of it get random samples of the largest clients.
+      concentration: the law's parameter, above 0; the smaller, the fewer labels a client has.
+    """
+    rng = _generator("dirichlet_label", labels, num_clients, seed, batch_size)
+    _check_positive("concentration", concentration)
+    owner = np.empty(len(labels), np.int64)
+    for label in range(int(labels.max()) + 1):
+        members = np.flatnonzero(labels == label)
+        counts = _round_to_sum(_dirichlet(rng, concentration, num_clients) * len(members))
+        owner[members] = rng.permutation(np.repeat(np.arange(num_clients), counts))
+    return _group(_top_up(owner, num_clients, batch_size, rng), num_clients, rng)
+
+
+def shards(
+    labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1, shards_per_client: int = 2
+) -> Partition:
+    """Samples sorted by label, cut into K·s pieces, s random ones for each client (McMahan et al. 2017).
+
+    Args:
+      labels: int [N].
+      num_clients: K.
+      seed: not negative.
+      batch_size: clients short of it get random samples of the largest clients.
+      shards_per_client: s, at least 1; the smaller, the fewer labels a client has.
+    """
+    rng = _generator("shards", labels, num_clients, seed, batch_size)
+    if not 1 <= shards_per_client <= len(labels) // num_clients:
+        raise ValueError(
+            f"shards_per_client: must be in [1, {len(labels) // num_clients}] for {len(labels)} samples and"
+            f" {num_clients} clients, not {shards_per_client}"
+        )
+    shuffled = rng.permutation(len(labels))
+    by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    pieces = np.array_split(by_label, num_clients * shards_per_client)
+    owner = np.empty(len(labels), np.int64)
+    for position, piece in enumerate(rng.permutation(len(pieces))):
+        owner[pieces[piece]] = position % num_clients
+    return _group(_top_up(owner, num_clients, batch_size, rng), num_clients, rng)
+
+
+PARTITIONERS: dict[str, Callable[..., Partition]] = {
+    "iid": iid,
+    "dirichlet_quantity": dirichlet_quantity,
+    "dirichlet_label": dirichlet_label,
+    "shards": shards,
+}
 """The partitioners by name. A partitioner's position seeds it apart from the others: append only."""
+
+
+def split(name: str, labels: np.ndarray, num_clients: int, seed: int, **options: float) -> Partition:
+    """Runs the partitioner of this name.
+
+    Raises:
+      ValueError: no partitioner has this name, or an argument is out of its range.
+    """
+    if name not in PARTITIONERS:
+        near = difflib.get_close_matches(str(name), PARTITIONERS, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ValueError(f"partition: unknown partitioner {name!r}{hint}; known: {', '.join(PARTITIONERS)}")
+    return PARTITIONERS[name](labels, num_clients, seed, **options)
 
 
 def _generator(
@@ -56,6 +174,51 @@ def _generator(
             f" {num_clients * batch_size} training samples; there are {len(labels)}"
         )
     return np.random.default_rng([list(PARTITIONERS).index(partitioner), seed])
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name}: must be positive and finite, not {value}")
+
+
+def _dirichlet(rng: np.random.Generator, concentration: float, num_clients: int) -> np.ndarray:
+    """One symmetric Dirichlet draw, float64 [K], for parameters of any size.
+
+    It works with the logarithms of gamma variates, log Γ(c) = log Γ(c + 1) + log(U) / c in law: for tiny
+    parameters the variates themselves are all zero.
+    """
+    log_gamma = np.log(rng.standard_gamma(concentration + 1, num_clients))
+    log_gamma += np.log1p(-rng.random(num_clients)) / concentration
+    weight = np.exp(log_gamma - log_gamma.max())
+    return weight / weight.sum()
+
+
+def _round_to_sum(quantities: np.ndarray) -> np.ndarray:
+    """Whole numbers, [K], next to the given ones and with the same sum, by largest remainder."""
+    whole = np.floor(quantities).astype(np.int64)
+    missing = round(quantities.sum()) - whole.sum()
+    whole[np.argsort(whole - quantities, kind="stable")[:missing]] += 1
+    return whole
+
+
+def _top_up(owner: np.ndarray, num_clients: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+    """Moves random samples from whoever is largest to the clients with fewer than a minibatch."""
+    sizes = np.bincount(owner, minlength=num_clients)
+    lacking = np.maximum(batch_size - sizes, 0)
+    largest_first = [(-size, client) for client, size in enumerate(sizes.tolist())]
+    heapq.heapify(largest_first)
+    for _ in range(lacking.sum()):
+        size, client = largest_first[0]
+        heapq.heapreplace(largest_first, (size + 1, client))
+    left = np.zeros_like(sizes)
+    left[[client for _, client in largest_first]] = [-size for size, _ in largest_first]
+
+    rank = np.empty_like(owner)
+    grouped = _group(owner, num_clients, rng)
+    rank[grouped.order] = np.arange(len(owner)) - np.repeat(grouped.offsets, grouped.sizes)
+    owner = owner.copy()
+    owner[rank >= left[owner]] = rng.permutation(np.repeat(np.arange(num_clients), lacking))
+    return owner
 
 
 def _group(owner: np.ndarray, num_clients: int, rng: np.random.Generator) -> Partition:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pausejax.data import tfds
 from pausejax.data.dataset import Dataset
 
 _DIGITS_TEST_SIZE = 360
@@ -17,10 +18,12 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
 
     Args:
       name: one of `DATASETS`.
-      data_dir: folder of prepared TFDS copies; unused by `digits`, which is bundled with scikit-learn.
+      data_dir: folder of prepared TFDS copies, default `$PAUSEJAX_DATA_DIR` or else TFDS's own; unused by
+        `digits`, which is bundled with scikit-learn.
 
     Raises:
-      ValueError: no data set has this name.
+      ValueError: no data set has this name, or the copy in `data_dir` is another one.
+      FileNotFoundError: the data set is not on this machine and cannot be fetched; says what to run where.
     """
     if name not in DATASETS:
         near = difflib.get_close_matches(str(name), DATASETS, n=1)
@@ -55,4 +58,7 @@ def _digits(name: str, data_dir: str | os.PathLike | None) -> Dataset:
     )
 
 
-DATASETS: dict[str, Callable[[str, str | os.PathLike | None], Dataset]] = {"digits": _digits}
+DATASETS: dict[str, Callable[[str, str | os.PathLike | None], Dataset]] = {
+    "digits": _digits,
+    **dict.fromkeys(tfds.SOURCES, tfds.read),
+}

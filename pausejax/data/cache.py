@@ -1,0 +1,67 @@
+"""Arrays on disk that are either whole and verified, or not there at all."""
+
+import hashlib
+import os
+import tempfile
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+_DIGEST = "sha256"
+
+
+def cache_dir() -> Path:
+    """`$PAUSEJAX_CACHE_DIR`, or the user's cache folder."""
+    return Path(os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax"))
+
+
+def read(path: Path) -> dict[str, np.ndarray] | None:
+    """The arrays that `write` stored, or None, with a warning if a file is there but damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        if str(arrays.pop(_DIGEST)) == _digest(arrays):
+            return arrays
+    except FileNotFoundError:
+        return None
+    except (OSError, EOFError, ValueError, KeyError, NotImplementedError, zipfile.BadZipFile):
+        pass
+    warnings.warn(f"the cached file {path} cannot be read whole: building it again", stacklevel=2)
+    return None
+
+
+def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Stores named arrays with their checksum; whoever reads sees the old file or the new one, never a part.
+
+    A folder that cannot be written costs a warning and the next start's speed, nothing else.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    except OSError as error:
+        warnings.warn(f"cannot write to the cache folder {path.parent}: {error}", stacklevel=2)
+        return
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays, **{_DIGEST: np.array(_digest(arrays))})
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        warnings.warn(f"cannot write the cached file {path}: {error}", stacklevel=2)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _digest(arrays: dict[str, np.ndarray]) -> str:
+    """SHA-256 over names, types, shapes and contents."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
+        digest.update(array.data)
+    return digest.hexdigest()

@@ -1,0 +1,132 @@
+"""Image data sets through TensorFlow Datasets, read as random-access records: TensorFlow is not imported."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pausejax.data import cache
+from pausejax.data.dataset import Dataset
+
+_READ_AT_ONCE = 1000
+_SPLITS = ("train", "test")
+
+
+class Source(NamedTuple):
+    """What a prepared copy must hold. A pinned version fixes the records and their order."""
+
+    version: str
+    image_shape: tuple[int, int, int]
+    train_counts: tuple[int, ...]
+    """Training images per class: tells apart data sets of one shape."""
+    test_size: int
+
+
+SOURCES: dict[str, Source] = {
+    "mnist": Source(
+        "3.0.1", (28, 28, 1), (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949), 10_000
+    ),
+    "fashion_mnist": Source("3.0.1", (28, 28, 1), (6000,) * 10, 10_000),
+    "cifar10": Source("3.0.2", (32, 32, 3), (5000,) * 10, 10_000),
+}
+
+
+def read(name: str, data_dir: str | os.PathLike | None) -> Dataset:
+    """Reads one of `SOURCES`: from the cache, else from a prepared copy, else downloads and prepares one.
+
+    Args:
+      name: a key of `SOURCES`.
+      data_dir: folder of prepared copies; default `$PAUSEJAX_DATA_DIR`, or else TFDS's own default.
+
+    Raises:
+      FileNotFoundError: there is no prepared copy and none can be made here; says what to run where.
+      ValueError: the prepared copy is not the data set that it is named after.
+    """
+    source = SOURCES[name]
+    cached = cache.cache_dir() / f"{name}-{source.version}.npz"
+    arrays = cache.read(cached)
+    if arrays is None:
+        arrays = _records(name, source, data_dir)
+        _check(name, source, arrays)
+        cache.write(cached, arrays)
+    return Dataset(name, **arrays, num_classes=len(source.train_counts), pixel_mean=127.5, pixel_std=127.5)
+
+
+def _records(name: str, source: Source, data_dir: str | os.PathLike | None) -> dict[str, np.ndarray]:
+    with _quiet():
+        builder = _builder(name, source, data_dir)
+        arrays = {}
+        for split in _SPLITS:
+            records = builder.as_data_source(split=split)
+            images = np.empty((len(records), *source.image_shape), np.uint8)
+            labels = np.empty(len(records), np.int32)
+            for start in range(0, len(records), _READ_AT_ONCE):
+                some = range(start, min(start + _READ_AT_ONCE, len(records)))
+                for i, record in zip(some, records.__getitems__(some), strict=True):
+                    images[i], labels[i] = record["image"], record["label"]
+            arrays |= {f"{split}_images": images, f"{split}_labels": labels}
+    return arrays
+
+
+def _builder(name: str, source: Source, data_dir: str | os.PathLike | None):  # noqa: ANN202
+    """A TFDS builder over a prepared copy, which is made first where that is possible."""
+    import tensorflow_datasets as tfds
+
+    folder = Path(
+        data_dir or os.environ.get("PAUSEJAX_DATA_DIR") or tfds.core.constants.DATA_DIR
+    ).expanduser()
+    prepared = folder / name / source.version
+    if (prepared / "dataset_info.json").is_file():
+        builder = tfds.builder_from_directory(prepared)
+        if builder.info.file_format is tfds.core.FileFormat.ARRAY_RECORD:
+            return builder
+        reason = f"the copy in {prepared} is stored as {builder.info.file_format.value}, not array_record"
+    else:
+        try:
+            # TFDS would only fail after the download.
+            import tensorflow  # noqa: F401
+
+            builder = tfds.builder(f"{name}:{source.version}", data_dir=folder, file_format="array_record")
+            # MNIST and Fashion-MNIST name their files alike: a shared folder would mix them up.
+            config = tfds.download.DownloadConfig(extract_dir=folder / "downloads" / "extracted" / name)
+            builder.download_and_prepare(download_config=config)
+            return builder
+        except Exception as error:
+            reason = f"there is no prepared copy in {prepared}, and making one failed ({_first_line(error)})"
+    raise FileNotFoundError(
+        f"dataset: cannot read {name!r}: {reason}. On a machine with network access run `pip install"
+        " tensorflow tensorflow-datasets array_record importlib_resources` and `tfds build"
+        f" {name}:{source.version} --file_format=array_record --data_dir=DIR`, bring DIR here, and pass it"
+        " with --data-dir or in PAUSEJAX_DATA_DIR."
+    )
+
+
+def _check(name: str, source: Source, arrays: dict[str, np.ndarray]) -> None:
+    counts = np.bincount(arrays["train_labels"], minlength=len(source.train_counts)).tolist()
+    tests = len(arrays["test_labels"])
+    if counts != list(source.train_counts) or tests != source.test_size:
+        raise ValueError(
+            f"dataset: the prepared copy of {name!r} is cut short or another data set: prepare it again"
+            f" (training images per class {counts}, expected {list(source.train_counts)};"
+            f" test images {tests}, expected {source.test_size})"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences TFDS's remarks about optional packages; errors still show."""
+    from absl import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
