@@ -1,0 +1,121 @@
+"""Layers that stay fast when every client has its own weights.
+
+`vmap` over per-client kernels turns a convolution into a grouped one, whose gradient inside a loop is slow
+on CPU; slices, concatenation and a matrix product are not. Max-pooling by reshape has a cheap gradient, which
+also compiles where deterministic operations are asked for.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+ConvVariant = Literal["im2col", "lax"]
+
+# Uniform within ±1/√fan_in, as the framework of the paper's experiments draws weights.
+init_weights = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+
+
+_FASTEST: dict[str, ConvVariant] = {"cpu": "im2col"}
+"""By backend, as scripts/bench/conv.py measured it; the others are yet to be measured."""
+
+
+def conv_variant(backend: str) -> ConvVariant:
+    """The faster way to train per-client kernels on a JAX backend, with the clients side by side or in turn."""
+    return _FASTEST.get(backend, "im2col")
+
+
+def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = None) -> jax.Array:
+    """Convolves without padding, stride 1.
+
+    Args:
+      images: [B, H, W, C].
+      kernel: [h, w, C, D].
+      variant: how; None takes what `conv_variant` says of the backend. The results agree to rounding.
+
+    Returns:
+      [B, H - h + 1, W - w + 1, D].
+
+    Raises:
+      ValueError: the kernel is larger than the images.
+    """
+    if images.shape[1] < kernel.shape[0] or images.shape[2] < kernel.shape[1]:
+        raise ValueError(
+            f"images: {images.shape[1]}x{images.shape[2]} pixels are fewer than a kernel of {kernel.shape[0]}"
+        )
+    if (variant or conv_variant(jax.default_backend())) == "lax":
+        return lax.conv_general_dilated(
+            images, kernel, window_strides=(1, 1), padding="VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+    kernel_height, kernel_width, channels, features = kernel.shape
+    batch, height, width = (
+        images.shape[0],
+        images.shape[1] - kernel_height + 1,
+        images.shape[2] - kernel_width + 1,
+    )
+    patches = jnp.concatenate(
+        [
+            images[:, row : row + height, column : column + width]
+            for row in range(kernel_height)
+            for column in range(kernel_width)
+        ],
+        axis=-1,
+    )
+    flat = patches.reshape(batch * height * width, kernel_height * kernel_width * channels)
+    product = flat @ kernel.reshape(kernel_height * kernel_width * channels, features)
+    return product.reshape(batch, height, width, features)
+
+
+def max_pool(images: jax.Array, window: int = 2) -> jax.Array:
+    """Maxima over disjoint windows, [B, H, W, C] -> [B, H // window, W // window, C]; crops a remainder.
+
+    Raises:
+      ValueError: the window is larger than the images.
+    """
+    batch, height, width, channels = images.shape
+    if min(height, width) < window:
+        raise ValueError(f"images: {height}x{width} pixels are fewer than the pooling window of {window}")
+    rows, columns = height // window, width // window
+    cropped = images[:, : rows * window, : columns * window]
+    return cropped.reshape(batch, rows, window, columns, window, channels).max(axis=(2, 4))
+
+
+class Conv(nn.Module):
+    """A convolution with bias, [B, H, W, C] -> [B, H - size + 1, W - size + 1, features]."""
+
+    features: int
+    size: int
+    variant: ConvVariant | None = None
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        shape = (self.size, self.size, images.shape[-1], self.features)
+        kernel = self.param("kernel", init_weights, shape)
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        return conv(images, kernel, self.variant) + bias.reshape(1, 1, 1, -1)
+
+
+class GroupNorm(nn.Module):
+    """Normalizes each image's groups of channels (Wu and He 2018), [B, ..., C] -> same shape.
+
+    No statistics over images, so none that would have to leave a client. The variance is E[x²] - E[x]², in
+    one pass.
+    """
+
+    groups: int
+    epsilon: float = 1e-5
+
+    @nn.compact
+    def __call__(self, values: jax.Array) -> jax.Array:
+        channels = values.shape[-1]
+        scale = self.param("scale", nn.initializers.ones, (channels,))
+        bias = self.param("bias", nn.initializers.zeros, (channels,))
+        grouped = values.reshape(values.shape[0], -1, self.groups, channels // self.groups)
+        mean = jnp.mean(grouped, axis=(1, 3), keepdims=True)
+        mean_square = jnp.mean(jnp.square(grouped), axis=(1, 3), keepdims=True)
+        deviation = lax.rsqrt(jnp.maximum(mean_square - jnp.square(mean), 0) + self.epsilon)
+        normal = ((grouped - mean) * deviation).reshape(values.shape)
+        per_channel = (1,) * (values.ndim - 1) + (channels,)
+        return normal * scale.reshape(per_channel) + bias.reshape(per_channel)
