@@ -25,7 +25,7 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
             arrays = {name: file[name] for name in file.files}
         if str(arrays.pop(_DIGEST)) == _digest(arrays):
             return arrays
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, EOFError, ValueError, KeyError, NotImplementedError, zipfile.BadZipFile):
         pass

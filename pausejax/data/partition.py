@@ -15,6 +15,8 @@ import numpy as np
 DOMINANT_SHARE = 0.25
 """About this part of a client's data has its dominant label (PAUSE paper, §V-A)."""
 
+_FIXED_POINT_STEPS = 30
+
 
 class Partition(NamedTuple):
     """Client k owns the training samples `order[offsets[k] : offsets[k] + sizes[k]]`."""
@@ -72,13 +74,23 @@ def dirichlet_quantity(
 
     pools = [rng.permutation(np.flatnonzero(labels == label)) for label in range(int(labels.max()) + 1)]
     supply = np.array([len(pool) for pool in pools])
-    # What is drawn from the rest holds the dominant label too, at about its share of all data.
-    background = supply / size
-    forced = np.clip((DOMINANT_SHARE - background) / np.maximum(1 - background, 1 / size), 0, 1)
-    owner = np.full(size, -1)
     lottery = rng.permutation(len(pools))
-    for client in np.argsort(-sizes, kind="stable"):
-        label = lottery[np.argmax(supply[lottery])]
+    dominant = np.empty(num_clients, np.int64)
+    demand = np.zeros(len(pools))
+    largest_first = np.argsort(-sizes, kind="stable")
+    for client in largest_first:
+        dominant[client] = lottery[np.argmax((supply - demand)[lottery])]
+        demand[dominant[client]] += DOMINANT_SHARE * sizes[client]
+
+    # The rest that is dealt out at random holds the dominant label too: force the difference only.
+    load = np.bincount(dominant, sizes, len(pools))
+    forced = np.zeros(len(pools))
+    for _ in range(_FIXED_POINT_STEPS):
+        rest = np.maximum(supply - forced * load, 0) / (size - (forced * load).sum())
+        forced = np.clip((DOMINANT_SHARE - rest) / np.maximum(1 - rest, 1 / size), 0, 1)
+    owner = np.full(size, -1)
+    for client in largest_first:
+        label = dominant[client]
         taken = min(round(forced[label] * sizes[client]), supply[label])
         owner[pools[label][supply[label] - taken : supply[label]]] = client
         supply[label] -= taken

@@ -23,7 +23,7 @@ _FASTEST: dict[str, ConvVariant] = {"cpu": "im2col"}
 
 
 def conv_variant(backend: str) -> ConvVariant:
-    """The faster way to train per-client kernels on a JAX backend, with the clients side by side or in turn."""
+    """The faster way to train per-client kernels on a JAX backend, clients side by side or in turn."""
     return _FASTEST.get(backend, "im2col")
 
 

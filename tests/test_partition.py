@@ -1,0 +1,155 @@
+"""Partitioners: every sample has one owner, nobody lacks a minibatch, and the laws are as stated."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from pausejax.data import partition
+
+BALANCED = np.repeat(np.arange(10), 3000).astype(np.int32)
+CONCENTRATIONS = st.sampled_from([1e-300, 1e-8, 1e-3, 0.1, 1.0, 100.0, 1e8])
+OPTIONS = {
+    "iid": st.fixed_dictionaries({}),
+    "dirichlet_quantity": st.fixed_dictionaries({"concentration": CONCENTRATIONS}),
+    "dirichlet_label": st.fixed_dictionaries({"concentration": CONCENTRATIONS}),
+    "shards": st.fixed_dictionaries({"shards_per_client": st.integers(1, 4)}),
+}
+
+
+def check(parts, labels, num_clients, batch_size):
+    assert parts.order.dtype == np.int32 and parts.sizes.dtype == np.int32
+    np.testing.assert_array_equal(np.sort(parts.order), np.arange(len(labels)))
+    assert parts.sizes.shape == (num_clients,) and parts.sizes.sum() == len(labels)
+    assert parts.sizes.min() >= batch_size
+    for client in range(num_clients):
+        start = parts.offsets[client]
+        own = labels[parts.order[start : start + parts.sizes[client]]]
+        expected = np.bincount(own, minlength=labels.max() + 1)
+        np.testing.assert_array_equal(parts.label_counts(labels)[client], expected)
+
+
+@pytest.mark.parametrize("name", partition.PARTITIONERS)
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_every_sample_has_one_owner_and_every_client_a_minibatch(name, draw):
+    num_clients = draw.draw(st.integers(1, 40), "num_clients")
+    batch_size = draw.draw(st.integers(1, 8), "batch_size")
+    spare = draw.draw(st.sampled_from([0, 1, 7, 500]), "spare")
+    options = draw.draw(OPTIONS[name], "options")
+    size = num_clients * max(batch_size, options.get("shards_per_client", 1)) + spare
+    seed = draw.draw(st.integers(0, 2**31), "seed")
+    num_labels = draw.draw(st.integers(1, 12), "num_labels")
+    labels = np.random.default_rng(seed).geometric(0.3, size).clip(max=num_labels).astype(np.int32) - 1
+    parts = partition.split(name, labels, num_clients, seed, batch_size=batch_size, **options)
+    check(parts, labels, num_clients, batch_size)
+
+
+@pytest.mark.parametrize("name", partition.PARTITIONERS)
+def test_seed_and_nothing_else_decides(name):
+    one = partition.split(name, BALANCED, 30, 5)
+    again, other = partition.split(name, BALANCED, 30, 5), partition.split(name, BALANCED, 30, 6)
+    np.testing.assert_array_equal(one.order, again.order)
+    np.testing.assert_array_equal(one.sizes, again.sizes)
+    assert (one.order != other.order).mean() > 0.9
+
+
+def test_partitioners_with_one_seed_are_unrelated():
+    orders = [partition.split(name, BALANCED, 30, 5).order for name in partition.PARTITIONERS]
+    assert all((a != b).mean() > 0.9 for i, a in enumerate(orders) for b in orders[:i])
+
+
+def test_iid_is_even_and_blind_to_labels():
+    parts = partition.iid(BALANCED, 7, 0)
+    assert np.ptp(parts.sizes) <= 1
+    # two-sided chi-squared test on a fixed seed: false alarm rate 2e-4
+    pvalue = stats.chi2_contingency(parts.label_counts(BALANCED)).pvalue
+    assert 1e-4 < pvalue < 1 - 1e-4
+
+
+@pytest.mark.parametrize("concentration", [0.02, 0.5, 3.0, 200.0])
+def test_dirichlet_draws_have_beta_marginals(concentration):
+    rng = np.random.default_rng(3)
+    first = np.array([partition._dirichlet(rng, concentration, 6)[0] for _ in range(4000)])
+    law = stats.beta(concentration, 5 * concentration)
+    # Kolmogorov-Smirnov, false alarm rate 1e-4 per parameter
+    assert stats.kstest(first, law.cdf).pvalue > 1e-4
+
+
+def test_vanishing_concentration_gives_all_to_one():
+    for seed in range(5):
+        sizes = partition.dirichlet_quantity(BALANCED, 30, seed, batch_size=20, concentration=1e-300).sizes
+        assert sorted(sizes)[-2:] == [20, 30_000 - 29 * 20]
+
+
+def test_huge_concentration_gives_equal_sizes():
+    sizes = partition.dirichlet_quantity(BALANCED, 30, 1, concentration=1e12).sizes
+    assert np.ptp(sizes) <= 1
+
+
+@pytest.mark.parametrize(("num_clients", "concentration"), [(30, 3.0), (60, 2.0), (5, 10.0)])
+def test_dominant_label_is_about_a_quarter(num_clients, concentration):
+    shares = []
+    for seed in range(5):
+        parts = partition.dirichlet_quantity(BALANCED, num_clients, seed, concentration=concentration)
+        counts = parts.label_counts(BALANCED)
+        shares += list(counts.max(1)[parts.sizes >= 300] / parts.sizes[parts.sizes >= 300])
+    assert abs(np.mean(shares) - partition.DOMINANT_SHARE) < 0.01
+    assert min(shares) > 0.18 and max(shares) < 0.32
+
+
+def test_dominant_labels_are_spread_over_the_labels():
+    dominant = partition.dirichlet_quantity(BALANCED, 30, 0).label_counts(BALANCED).argmax(1)
+    assert np.bincount(dominant, minlength=10).min() >= 1
+
+
+def test_label_dirichlet_concentrates_labels_as_its_parameter_falls():
+    def labels_held(concentration):
+        parts = partition.dirichlet_label(BALANCED, 30, 0, concentration=concentration)
+        return (parts.label_counts(BALANCED) > 10).sum(1).mean()
+
+    held = [labels_held(c) for c in (0.01, 0.1, 1.0, 100.0)]
+    assert held[0] < 1.5 and held[-1] == 10 and held == sorted(held)
+
+
+def test_label_dirichlet_shares_each_label_by_the_law():
+    counts = [
+        partition.dirichlet_label(BALANCED, 5, s, concentration=0.5).label_counts(BALANCED) for s in range(60)
+    ]
+    shares = np.concatenate(counts, axis=1)[2] / 3000
+    # Kolmogorov-Smirnov on 600 independent labels, false alarm rate 1e-4
+    assert stats.kstest(shares, stats.beta(0.5, 2.0).cdf).pvalue > 1e-4
+
+
+def test_shards_bound_the_labels_of_a_client():
+    parts = partition.shards(BALANCED, 50, 0, shards_per_client=2)
+    held = (parts.label_counts(BALANCED) > 0).sum(1)
+    # a shard of 300 of 3,000 equal labels holds one label
+    assert held.max() == 2 and (parts.sizes == 600).all()
+    assert len({tuple(row) for row in parts.label_counts(BALANCED) > 0}) > 20
+
+
+def test_top_up_takes_from_the_largest_alone():
+    owner = np.repeat([0, 1, 2, 3], [50, 40, 9, 1])
+    topped = partition._top_up(owner, 5, 8, np.random.default_rng(0))
+    assert np.bincount(topped).tolist() == [37, 38, 9, 8, 8]
+    assert (topped[owner == 2] == 2).all() and (topped[owner == 3] == 3).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "num_clients", "seed", "options", "message"),
+    [
+        ("iid", 0, 0, {}, "num_clients: must be at least 1, not 0"),
+        ("iid", 5, -1, {}, "seed: must not be negative, not -1"),
+        ("iid", 5, 0, {"batch_size": 0}, "batch_size: must be at least 1, not 0"),
+        ("shards", 11, 0, {"batch_size": 10}, "need 110 training samples; there are 100"),
+        ("shards", 10, 0, {"shards_per_client": 11}, r"shards_per_client: must be in \[1, 10\]"),
+        ("dirichlet_label", 5, 0, {"concentration": 0.0}, "concentration: must be positive and finite"),
+        ("dirichlet_quantity", 5, 0, {"concentration": np.inf}, "concentration: must be positive and finite"),
+        ("dirichlet_labels", 5, 0, {}, r"did you mean 'dirichlet_label'\?"),
+    ],
+)
+def test_bad_arguments_are_named(name, num_clients, seed, options, message):
+    with pytest.raises(ValueError, match=message):
+        partition.split(name, np.arange(100) % 10, num_clients, seed, **options)
