@@ -1,0 +1,67 @@
+"""The library's face: a study as one function call, and results as labelled data sets."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from pausejax.sweep import execute, store
+from pausejax.sweep.build import Sources
+from pausejax.sweep.parameters import ALIASES, PARAMETERS
+from pausejax.sweep.plan import make_plan
+from pausejax.sweep.spec import parse
+
+
+def simulate(
+    policies: Sequence[str | Mapping[str, Any]] | str = "pause",
+    *,
+    seeds: int | Sequence[int] = 1,
+    rounds: int = 200,
+    eval_every: int = 10,
+    mode: str = "training",
+    data_dir: str | Path | None = None,
+    progress: execute.Progress | None = None,
+    **parameters: Any,
+) -> xr.Dataset:
+    """Simulates a study and returns its result; nothing is written to disk.
+
+    Args:
+      policies: names, or tables like a spec's `[[policy]]`: `{"name": "fedavg", "private": False}`.
+      seeds: a count, or the seeds themselves.
+      rounds: rounds per run.
+      eval_every: rounds between evaluations on the test set.
+      mode: "training", or "bandit" for selection and latency alone.
+      data_dir: folder of prepared data sets; the embedded ones need none.
+      progress: called after each segment with the number of rounds × runs it has advanced.
+      **parameters: any parameter of a spec by its name or symbol; a list makes an axis.
+
+    Returns:
+      The data set that `pausejax run` writes: dims run, round, eval, slot, client.
+
+    Raises:
+      SpecError: (a ValueError) for mistakes in the arguments, before any compute.
+    """
+    tables = [policies] if isinstance(policies, str | Mapping) else list(policies)
+    document: dict[str, Any] = {
+        "seeds": seeds if isinstance(seeds, int) else list(seeds),
+        "rounds": rounds,
+        "eval_every": eval_every,
+        "mode": mode,
+        "policy": [{"name": table} if isinstance(table, str) else table for table in tables],
+    }
+    for key, value in parameters.items():
+        parameter = PARAMETERS.get(ALIASES.get(key, key))
+        table = document.setdefault(parameter.section, {}) if parameter else document
+        table[key] = list(value) if isinstance(value, tuple) else value
+    plan = make_plan(parse(document, source="simulate"))
+    return execute.run(plan, Sources(data_dir), progress)
+
+
+def open(directory: str | Path) -> xr.Dataset:
+    """Opens the result that `pausejax run` left in a folder.
+
+    Raises:
+      FileNotFoundError: there is none.
+    """
+    return store.read(directory)

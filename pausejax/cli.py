@@ -1,0 +1,179 @@
+"""The command line: run, plan and report. Thin: it parses, calls, prints, and maps errors to exit codes."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from pausejax.sweep.plan import Plan
+
+OK, FAILED, BAD_SPEC, INTERRUPTED = 0, 1, 2, 130
+
+_DESCRIPTION = """\
+Simulates client selection for federated learning under latency, privacy and
+generalization pressure. A study is one TOML file; every run of it that shares
+its shapes is one lane of one compiled program.
+
+  pausejax plan sweeps/quickstart.toml               what it comes to; runs nothing
+  pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws
+  pausejax report out/q --smooth 10                  draws again
+"""
+_EXIT_CODES = "exit codes: 0 done; 1 failed; 2 a mistake in the spec or the arguments; 130 interrupted"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    from pausejax.sweep.spec import SpecError
+
+    try:
+        return options.command(options)
+    except SpecError as mistakes:
+        for problem in mistakes.problems:
+            errors.print(problem)
+        return BAD_SPEC
+    except (OSError, ValueError) as error:
+        errors.print(f"pausejax: {error}")
+        return FAILED
+    except KeyboardInterrupt:
+        errors.print("pausejax: interrupted")
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pausejax",
+        description=_DESCRIPTION,
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    from pausejax import __version__
+
+    parser.add_argument("--version", action="version", version=f"pausejax {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    spec = argparse.ArgumentParser(add_help=False)
+    spec.add_argument("spec", metavar="SPEC", help="the study, a TOML file")
+    spec.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override one key, e.g. training.learning_rate=0.05 or seeds=3; may be repeated",
+    )
+    spec.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        default=os.environ.get("PAUSEJAX_DATA_DIR"),
+        help="folder of prepared data sets (default: $PAUSEJAX_DATA_DIR)",
+    )
+    quiet = argparse.ArgumentParser(add_help=False)
+    quiet.add_argument("--quiet", action="store_true", help="print errors only")
+
+    drawing = argparse.ArgumentParser(add_help=False)
+    drawing.add_argument(
+        "--smooth",
+        type=_window,
+        default=1,
+        metavar="N",
+        help="draw accuracy as the mean of the last N evaluations (default 1: as measured)",
+    )
+
+    run = commands.add_parser("run", parents=[spec, quiet, drawing], help="simulate a study and draw it")
+    run.add_argument("--out", metavar="DIR", required=True, help="where the result and the pictures go")
+    run.add_argument("--no-report", action="store_true", help="draw nothing")
+    run.set_defaults(command=_run)
+
+    plan = commands.add_parser("plan", parents=[spec], help="say what a study comes to; run nothing")
+    plan.set_defaults(command=_plan)
+
+    report = commands.add_parser("report", parents=[quiet, drawing], help="draw a result again")
+    report.add_argument("directory", metavar="DIR", help="a folder that `pausejax run` wrote")
+    report.set_defaults(command=_report)
+    return parser
+
+
+def _window(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no window: an integer >= 1")
+    return int(text)
+
+
+def _load_plan(options: argparse.Namespace) -> "Plan":
+    from pausejax.sweep import spec
+    from pausejax.sweep.plan import make_plan
+
+    return make_plan(spec.load(options.spec, options.set))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pausejax.report import diverged_runs, summary_table
+    from pausejax.sweep import execute, store
+    from pausejax.sweep.build import Sources
+    from pausejax.sweep.progress import progress_bar
+
+    plan, directory = _load_plan(options), Path(options.out)
+    store.prepare(directory, plan)
+    _use_compilation_cache()
+    begun = time.monotonic()
+    with progress_bar(plan, quiet=options.quiet) as progress:
+        result = execute.run(plan, Sources(options.data_dir), progress)
+    store.write(directory, result)
+    if not options.quiet:
+        console = _console()
+        console.print(summary_table(result))
+        for line in diverged_runs(result):
+            console.print(line, markup=False)
+        console.print(f"{len(plan.runs)} runs in {time.monotonic() - begun:.1f} s: {directory / store.STORE}")
+    return OK if options.no_report else _draw(directory, options)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from pausejax.sweep.build import Sources
+    from pausejax.sweep.estimate import plan_table
+
+    _use_compilation_cache()
+    _console().print(plan_table(_load_plan(options), Sources(options.data_dir)))
+    return OK
+
+
+def _report(options: argparse.Namespace) -> int:
+    return _draw(Path(options.directory), options)
+
+
+def _draw(directory: Path, options: argparse.Namespace) -> int:
+    from pausejax.report import draw, save
+    from pausejax.sweep import store
+
+    paths = save(draw(store.read(directory), smoothing=options.smooth), directory)
+    if not options.quiet:
+        names = sorted({path.stem for path in paths})
+        _console().print(f"pictures in {directory} (PNG and PDF): {', '.join(names)}", markup=False)
+    return OK
+
+
+def _console() -> Console:
+    """Wide enough for the tables where the output is no terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=120)
+
+
+def _use_compilation_cache() -> None:
+    """Keeps compiled programs in the user's cache folder, so that a second start compiles nothing."""
+    import jax
+    import platformdirs
+
+    if jax.config.jax_compilation_cache_dir is None:
+        folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
+        jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

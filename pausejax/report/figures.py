@@ -1,0 +1,188 @@
+"""The pictures of a study: one line per policy and axis value, seed mean with its 95 % band."""
+
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from pausejax.report.statistics import (
+    Line,
+    band,
+    evaluation_times,
+    healthy,
+    lines,
+    on_common_clock,
+    smooth,
+)
+
+# Okabe and Ito's colours, told apart under every common colour blindness and in grey by their order.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+DASHES = ("-", "--", ":", "-.")
+MARKERS = "osD^vP*X"
+
+# One column of a two-column paper, in inches.
+_SIZE = (3.5, 2.7)
+_STYLE = {"font.size": 8, "axes.labelsize": 8.5, "legend.fontsize": 7, "pdf.fonttype": 42}
+
+
+class Curve(NamedTuple):
+    """A line of runs with its look, which is the same in every picture of a result."""
+
+    label: str
+    runs: xr.Dataset
+    colour: str
+    dash: str
+    marker: str
+
+
+def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
+    """All pictures that a result has the data for, by file name.
+
+    Args:
+      result: as `pausejax run` writes it.
+      smoothing: window of the trailing mean over evaluations, in evaluations.
+    """
+    whole = [line._replace(runs=healthy(line.runs).load()) for line in lines(result)]
+    curves = [curve for curve in _styled(whole) if curve.runs.sizes["run"]]
+    plots: dict[str, Callable[[Axes, list[Curve]], None]] = {
+        "leakage_vs_rounds": leakage_vs_rounds,
+        "leakage_vs_latency": leakage_vs_latency,
+        "regret_vs_rounds": regret_vs_rounds,
+        "selection_counts": selection_counts,
+    }
+    if "test_accuracy" in result:
+        plots["accuracy_vs_latency"] = functools.partial(accuracy_vs_latency, smoothing=smoothing)
+        plots["accuracy_vs_rounds"] = functools.partial(accuracy_vs_rounds, smoothing=smoothing)
+    return {name: _figure(plot, curves) for name, plot in plots.items()}
+
+
+def save(figures: dict[str, Figure], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
+    """Writes each figure in each format; returns the paths."""
+    paths = []
+    for name, figure in figures.items():
+        for suffix in formats:
+            path = directory / f"{name}.{suffix}"
+            figure.savefig(path, dpi=300, metadata={"CreationDate": None} if suffix == "pdf" else None)
+            paths.append(path)
+    return paths
+
+
+def accuracy_vs_latency(axes: Axes, curves: list[Curve], smoothing: int = 1) -> None:
+    """Test accuracy against simulated time, as the paper's Figs. 2, 4, 6 and 8."""
+    for curve in curves:
+        accuracy = smooth(curve.runs["test_accuracy"].values, smoothing)
+        grid, samples = on_common_clock(evaluation_times(curve.runs), accuracy)
+        _band(axes, grid, 100 * samples, curve)
+    axes.set(xlabel="simulated time (s)", ylabel="test accuracy (%)")
+    axes.set_xlim(left=0)
+
+
+def accuracy_vs_rounds(axes: Axes, curves: list[Curve], smoothing: int = 1) -> None:
+    """Test accuracy against rounds."""
+    for curve in curves:
+        accuracy = smooth(curve.runs["test_accuracy"].values, smoothing)
+        _band(axes, curve.runs["eval_round"].values, 100 * accuracy, curve)
+    axes.set(xlabel="round", ylabel="test accuracy (%)")
+    axes.set_xlim(left=0)
+
+
+def leakage_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
+    """Largest leakage of any client against rounds, as the paper's Fig. 3."""
+    for curve in filter(_is_private, curves):
+        _band(axes, curve.runs["round"].values, curve.runs["max_leakage"].values, curve)
+    axes.set(xlabel="round", ylabel="maximum leakage")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+
+
+def leakage_vs_latency(axes: Axes, curves: list[Curve]) -> None:
+    """Largest leakage of any client against simulated time, as the paper's Figs. 5, 7 and 9."""
+    for curve in filter(_is_private, curves):
+        grid, samples = on_common_clock(curve.runs["elapsed"].values, curve.runs["max_leakage"].values)
+        _band(axes, grid, samples, curve)
+    axes.set(xlabel="simulated time (s)", ylabel="maximum leakage")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+
+
+def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
+    """Cumulative realized regret (15); policies whose set is no m-set are not comparable and left out."""
+    for curve in filter(_selects_m, curves):
+        regret = np.cumsum(curve.runs["regret"].values, axis=1, dtype=np.float64)
+        _band(axes, curve.runs["round"].values, regret, curve)
+    axes.set(xlabel="round", ylabel="cumulative regret")
+    axes.set_yscale("symlog", linthresh=10)
+    axes.set_xlim(left=0)
+
+
+def selection_counts(axes: Axes, curves: list[Curve]) -> None:
+    """How often each client took part; clients are in order of their expected latency."""
+    for curve in curves:
+        counts = curve.runs["counts"].values
+        clients = np.flatnonzero((counts >= 0).all(axis=0))
+        mean, half_width = band(counts[:, clients])
+        axes.errorbar(
+            clients,
+            mean,
+            yerr=np.nan_to_num(half_width),
+            color=curve.colour,
+            linestyle="none",
+            marker=curve.marker,
+            markersize=2.5,
+            elinewidth=0.7,
+            label=curve.label,
+        )
+    axes.set(xlabel="client, fastest to slowest", ylabel="rounds taken part in")
+    axes.set_ylim(bottom=0)
+
+
+def _figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> Figure:
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=_SIZE, layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        plot(axes, curves)
+        axes.grid(alpha=0.3, linewidth=0.5)
+        axes.spines[["top", "right"]].set_visible(False)
+        _, labels = axes.get_legend_handles_labels()
+        if labels:
+            columns = 1 if len(labels) == 1 else 2 if len(labels) <= 6 else 3
+            figure.legend(loc="outside upper center", ncols=columns, frameon=False, handlelength=1.6)
+        return figure
+
+
+def _styled(whole: list[Line]) -> list[Curve]:
+    """A colour for each policy and a dash for each of its axis values; one policy alone spends the colours."""
+    policies = list(dict.fromkeys(line.policy for line in whole))
+    curves: list[Curve] = []
+    for position, line in enumerate(whole):
+        hue = position if len(policies) == 1 else policies.index(line.policy)
+        nth = sum(other.policy == line.policy for other in whole[:position])
+        look = PALETTE[hue % len(PALETTE)], DASHES[nth % len(DASHES)], MARKERS[position % len(MARKERS)]
+        curves.append(Curve(line.label, line.runs, *look))
+    return curves
+
+
+def _band(axes: Axes, x: np.ndarray, samples: np.ndarray, curve: Curve) -> None:
+    mean, half_width = band(samples)
+    axes.plot(x, mean, label=curve.label, linewidth=1.2, color=curve.colour, linestyle=curve.dash)
+    if np.isfinite(half_width).any():
+        low, high = mean - half_width, mean + half_width
+        axes.fill_between(x, low, high, color=curve.colour, alpha=0.2, linewidth=0)
+
+
+def _is_private(curve: Curve) -> bool:
+    return bool(np.isfinite(curve.runs["max_leakage"].values).all())
+
+
+def _selects_m(curve: Curve) -> bool:
+    sizes = (curve.runs["selected"].values >= 0).sum(axis=2)
+    return bool((sizes <= curve.runs["clients_per_round"].values[:, None]).all())

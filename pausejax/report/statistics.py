@@ -1,0 +1,123 @@
+"""Seed statistics of a result: which runs belong together, means, intervals, curves on a common clock."""
+
+import json
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+SYMBOLS = {
+    "generalization_weight": "α",
+    "generalization_exponent": "β",
+    "privacy_weight": "γ",
+    "exploitation_gain": "ζ",
+    "budget_decay": "η",
+    "privacy_budget": "ε̄",
+    "temperature_divisor": "κ",
+    "temperature_margin": "ω",
+    "annealing_steps": "J",
+    "num_clients": "K",
+    "clients_per_round": "m",
+}
+
+
+class Line(NamedTuple):
+    """Runs that differ in their seed alone: one line of a picture, one row of a table."""
+
+    label: str
+    policy: str
+    runs: xr.Dataset
+
+
+class Band(NamedTuple):
+    """A seed average with its 95 % interval."""
+
+    mean: np.ndarray
+    half_width: np.ndarray
+    """Student's t over the runs; NaN with fewer than two."""
+
+
+def lines(result: xr.Dataset) -> list[Line]:
+    """Splits a result by policy and axis values, in the order in which they first appear."""
+    axes = [name for name in json.loads(result.attrs["axes"]) if name in result]
+    keys = list(zip(*(result[name].values.tolist() for name in ("policy", *axes)), strict=True))
+    found = []
+    for key in dict.fromkeys(keys):
+        # NaN (this policy has no such axis) differs from itself, so compare by text.
+        positions = [i for i, other in enumerate(keys) if str(other) == str(key)]
+        if any(line_positions == positions for _, _, line_positions in found):
+            continue
+        settings = [
+            f"{SYMBOLS.get(name, name)} = {_short(value)}"
+            for name, value in zip(axes, key[1:], strict=True)
+            if _applies(value)
+        ]
+        found.append((", ".join([key[0], *settings]), key[0], positions))
+    return [Line(label, policy, result.isel(run=positions)) for label, policy, positions in found]
+
+
+def _applies(value: object) -> bool:
+    return not (value == "" or (isinstance(value, float) and np.isnan(value)) or value == -1)
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def band(samples: np.ndarray) -> Band:
+    """Mean and half-width of the 95 % t interval over axis 0 (the runs)."""
+    samples = np.asarray(samples, np.float64)
+    count = samples.shape[0]
+    mean = samples.mean(axis=0)
+    if count < 2:
+        return Band(mean, np.full_like(mean, np.nan))
+    error = samples.std(axis=0, ddof=1) / np.sqrt(count)
+    return Band(mean, stats.t.ppf(0.975, count - 1) * error)
+
+
+def healthy(runs: xr.Dataset) -> xr.Dataset:
+    """The runs whose model stayed finite; the others would spoil every mean."""
+    if "diverged_round" not in runs:
+        return runs
+    return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
+
+
+def smooth(values: np.ndarray, window: int) -> np.ndarray:
+    """Trailing moving average over the last axis; the first points average what there is."""
+    if window <= 1:
+        return values
+    total = np.cumsum(values, axis=-1, dtype=np.float64)
+    ahead = total.copy()
+    ahead[..., window:] -= total[..., :-window]
+    return ahead / np.minimum(np.arange(1, values.shape[-1] + 1), window)
+
+
+def on_common_clock(
+    times: np.ndarray, values: np.ndarray, points: int = 200
+) -> tuple[np.ndarray, np.ndarray]:
+    """Curves of several runs, read off at common times.
+
+    Args:
+      times: [runs, n], each run's own clock, ascending.
+      values: [runs, n].
+      points: how many common times.
+
+    Returns:
+      Times [points] that every run has reached, and values [runs, points] by linear interpolation.
+    """
+    grid = np.linspace(times[:, 0].max(), times[:, -1].min(), points)
+    return grid, np.stack([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)])
+
+
+def evaluation_times(runs: xr.Dataset) -> np.ndarray:
+    """Simulated time of each evaluation, [runs, eval], s."""
+    return runs["elapsed"].values[:, runs["eval_round"].values - 1]
+
+
+def accuracy_at(runs: xr.Dataset, time: float) -> np.ndarray:
+    """Each run's latest test accuracy at a simulated time, [runs]; NaN before its first evaluation."""
+    times = evaluation_times(runs)
+    last = (times <= time).sum(axis=1) - 1
+    accuracy = np.take_along_axis(runs["test_accuracy"].values, np.maximum(last, 0)[:, None], axis=1)[:, 0]
+    return np.where(last >= 0, accuracy, np.nan)

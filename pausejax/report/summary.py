@@ -1,0 +1,55 @@
+"""The table at the end of a run: one row per policy and axis value, mean ± 95 % interval over seeds."""
+
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+from rich import box
+from rich.table import Table
+
+from pausejax.report.statistics import band, healthy, lines
+
+_COLUMNS: tuple[tuple[str, str, Callable[[xr.Dataset], np.ndarray], str], ...] = (
+    ("final\naccuracy, %", "test_accuracy", lambda r: 100 * r["test_accuracy"].values[:, -1], ".1f"),
+    ("simulated\ntime, s", "elapsed", lambda r: r["elapsed"].values[:, -1], ".1f"),
+    ("maximum\nleakage", "max_leakage", lambda r: r["max_leakage"].values[:, -1], ".1f"),
+    ("… of the\nupdate", "max_leakage_update", lambda r: r["max_leakage_update"].values[:, -1], ".2e"),
+    ("cumulative\nregret", "regret", lambda r: r["regret"].values.sum(axis=1, dtype=np.float64), ".1f"),
+)
+
+
+def summary_table(result: xr.Dataset) -> Table:
+    """Per policy and axis value: final accuracy, simulated time, leakage and regret over the seeds."""
+    columns = [column for column in _COLUMNS if column[1] in result]
+    seeds = len(np.unique(result["seed"].values))
+    noun = "seed" if seeds == 1 else "seeds"
+    table = Table(
+        title=f"mean ± 95 % interval over {seeds} {noun}", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    table.add_column("policy", overflow="fold")
+    for heading, *_ in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in lines(result):
+        runs = healthy(line.runs)
+        cells = [_cell(read(runs), shown) if runs.sizes["run"] else "–" for _, _, read, shown in columns]
+        table.add_row(line.label, *cells)
+    return table
+
+
+def diverged_runs(result: xr.Dataset) -> list[str]:
+    """One line per run whose model ceased to be finite."""
+    if "diverged_round" not in result:
+        return []
+    broken = np.flatnonzero(result["diverged_round"].values)
+    return [
+        f"diverged in round {int(result['diverged_round'][i])}: {result['policy'].values[i]}, "
+        f"seed {int(result['seed'][i])}, run {result['identity'].values[i]}"
+        for i in broken
+    ]
+
+
+def _cell(samples: np.ndarray, shown: str) -> str:
+    if np.isinf(samples).all():
+        return "∞"
+    mean, half_width = (float(number) for number in band(samples))
+    return f"{mean:{shown}}" if np.isnan(half_width) else f"{mean:{shown}} ± {half_width:{shown}}"

@@ -1,0 +1,401 @@
+"""One round, and the scan over rounds, for all runs of a group at once.
+
+A group is every run that shares one `Program` (what is static). `start` makes the state before the first
+round, `play` advances all runs by a fixed number of rounds; both are pure and jitted once per program. The
+round itself goes: select, draw latencies, train and privatize, aggregate, evaluate, update the policy.
+"""
+
+import dataclasses
+import functools
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax import bandit, network, privacy, selection
+from pausejax.federated.evaluation import HeldOut, evaluate
+from pausejax.federated.models import Model
+from pausejax.federated.training import (
+    Jobs,
+    LocalTraining,
+    Rates,
+    TrainingData,
+    client_loss,
+    init_optimizer,
+    train,
+)
+from pausejax.policies.base import Clients, Feedback, Policy, View
+
+Hyper = dict[str, jax.Array]
+"""Traced hyper-parameters by name, float32 [R] each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning:
+    """The static half of mode "training"."""
+
+    model: Model
+    image_shape: tuple[int, ...]
+    longest: int
+    """The largest number of samples that any client owns."""
+    num_parameters: int
+    training: LocalTraining
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Everything that shapes the compiled program: one compilation each."""
+
+    policy: str
+    constructor: Callable[..., Policy]
+    options: tuple[tuple[str, Any], ...]
+    """Static keyword arguments of the constructor."""
+    traced: tuple[str, ...]
+    """Names of the traced keyword arguments of the constructor."""
+    num_clients: int
+    clients_per_round: int
+    latency: network.Law
+    clock: str
+    rounds_per_call: int
+    eval_every: int
+    learning: Learning | None = None
+    """None in mode "bandit"."""
+
+    def build(self, hyper: Hyper) -> Policy:
+        """The policy of one run (or, under vmap, of each)."""
+        return self.constructor(**dict(self.options), **{name: hyper[name] for name in self.traced})
+
+
+class World(NamedTuple):
+    """What the runs of a group live in; shared arrays, and one row per run where it says [R]."""
+
+    seed: jax.Array
+    """uint32 [R]."""
+    data_share: jax.Array
+    """float32 [R, K]."""
+    partition: jax.Array
+    """int32 [R], row of `data`'s partitions."""
+    trace: jax.Array
+    """float32 [T, K] measured latencies, [0, K] without."""
+    data: TrainingData | None
+    test: HeldOut | None
+
+
+class State(NamedTuple):
+    """All runs between two rounds; leading axis [R]."""
+
+    counts: jax.Array
+    """int32 [R, K], T_k: the ledger of participations."""
+    genie: jax.Array
+    """int32 [R, K], the participations in the genie's own trajectory."""
+    policy: Any
+    params: Any
+    optimizer: Any
+    diverged: jax.Array
+    """int32 [R], the round in which a run's model ceased to be finite; 0: never."""
+
+
+class Record(NamedTuple):
+    """What one round leaves in the result, [R] each unless said."""
+
+    round_latency: jax.Array
+    reward: jax.Array
+    regret: jax.Array
+    pseudo_regret: jax.Array
+    regret_own_history: jax.Array
+    max_leakage: jax.Array
+    max_leakage_update: jax.Array
+    train_loss: jax.Array
+    test_accuracy: jax.Array
+    test_loss: jax.Array
+    selected: jax.Array
+    """int32 [R, n], -1 pads."""
+
+
+# All randomness derives from a run's seed: what a purpose draws in a round never depends on another purpose.
+_LATENCY, _POLICY, _CLIENT = range(3)
+
+
+def _initial_key(seed: jax.Array) -> jax.Array:
+    return jax.random.fold_in(jax.random.key(seed), 0)
+
+
+def _round_key(seed: jax.Array, round: jax.Array) -> jax.Array:
+    """The key of one round, t >= 1, of one run."""
+    return jax.random.fold_in(jax.random.key(seed), round)
+
+
+def _policy_key(program: Program, round_key: jax.Array) -> jax.Array:
+    """Differs between policies, so that two of them that draw do not draw alike."""
+    purpose = zlib.crc32(program.policy.encode()) & 0x7FFFFFFF
+    return jax.random.fold_in(jax.random.fold_in(round_key, _POLICY), purpose)
+
+
+def _network(program: Program, hyper: Hyper, trace: jax.Array) -> network.Network:
+    names = ("min_latency", "fast_latency", "slow_latency", "slow_range", "latency_deviation")
+    return network.make_network(
+        program.num_clients,
+        **{name: hyper[name] for name in names},
+        trace=trace if program.latency == "trace" else None,
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def initial_params(model: Model, seed: jax.Array) -> Any:
+    """Initial global models of uint32 [R] seeds, pytree [R, ...]: the same for every policy."""
+    return jax.vmap(lambda seed: model.init(_initial_key(seed)))(seed)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> State:
+    """The state before round 1, from the runs' initial global models, pytree [R, ...] (mode "training")."""
+
+    def init_policy(seed: jax.Array, data_share: jax.Array, hyper: Hyper) -> Any:
+        law = _network(program, hyper, world.trace)
+        clients = Clients(data_share, network.expected_latency(program.latency, law))
+        return program.build(hyper).init(_policy_key(program, _initial_key(seed)), clients)
+
+    policy = jax.vmap(init_policy)(world.seed, world.data_share, hyper)
+    runs = world.seed.shape[0]
+    learning = program.learning
+    return State(
+        counts=jnp.zeros((runs, program.num_clients), jnp.int32),
+        genie=jnp.zeros((runs, program.num_clients), jnp.int32),
+        policy=policy,
+        params=params,
+        optimizer=init_optimizer(learning.training, params, program.num_clients) if learning else None,
+        diverged=jnp.zeros(runs, jnp.int32),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+def play(
+    program: Program,
+    world: World,
+    hyper: Hyper,
+    state: State,
+    first_round: jax.Array,
+    last_round: jax.Array,
+) -> tuple[State, Record]:
+    """Plays rounds `first_round` .. `first_round + rounds_per_call - 1`, none beyond `last_round`.
+
+    Args:
+      program: static.
+      world: see `World`.
+      hyper: see `Hyper`.
+      state: donated.
+      first_round: int32 scalar, t >= 1.
+      last_round: int32 scalar; it is always evaluated, as is every `eval_every`-th round.
+
+    Returns:
+      The next state and the records, leading axes [rounds_per_call, R]; rows beyond `last_round` are junk,
+      and test results are NaN in rounds without an evaluation.
+    """
+    mean_reward = jax.vmap(
+        lambda hyper: network.expected_reward(program.latency, _network(program, hyper, world.trace))
+    )(hyper)
+
+    def step(state: State, round: jax.Array) -> tuple[State, Record]:
+        played = functools.partial(_round, program, world, hyper, mean_reward, last_round)
+        record = jax.eval_shape(played, state, round)[1]
+        idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), record)
+        return jax.lax.cond(round <= last_round, played, lambda state, _: (state, idle), state, round)
+
+    return jax.lax.scan(step, state, first_round + jnp.arange(program.rounds_per_call))
+
+
+def _round(
+    program: Program,
+    world: World,
+    hyper: Hyper,
+    mean_reward: jax.Array,
+    last_round: jax.Array,
+    state: State,
+    round: jax.Array,
+) -> tuple[State, Record]:
+    learning = program.learning
+
+    def select(
+        key: jax.Array, hyper: Hyper, policy_state: Any, params: Any, partition: jax.Array
+    ) -> tuple[Any, jax.Array]:
+        law = _network(program, hyper, world.trace)
+        latency = network.sample(program.latency, jax.random.fold_in(key, _LATENCY), law)
+        view = View(round, latency, _local_loss(learning, world, params, partition))
+        return program.build(hyper).select(_policy_key(program, key), policy_state, view), latency
+
+    keys = jax.vmap(_round_key, (0, None))(world.seed, round)
+    cohort, latency = jax.vmap(select)(keys, hyper, state.policy, state.params, world.partition)
+    members, exists = cohort.members, cohort.members >= 0
+    joined = jax.vmap(lambda row: jnp.zeros(program.num_clients, jnp.int32).at[row].add(1, mode="drop"))(
+        jnp.where(exists, members, program.num_clients)
+    )
+    counts = state.counts + joined
+    latency_reward = hyper["min_latency"][:, None] / latency
+
+    if learning:
+        params, optimizer, trained, finite = _learn(program, world, hyper, state, keys, cohort)
+        loss, loss_rms = (x.reshape(members.shape) for x in (trained.loss, trained.loss_rms))
+        updates = trained.updates.reshape(*members.shape, trained.updates.shape[-1])
+        due = (round % program.eval_every == 0) | (round == last_round)
+        unknown = jnp.full(members.shape[0], jnp.nan)
+        accuracy, test_loss = jax.lax.cond(
+            due,
+            lambda params: evaluate(
+                learning.model, learning.image_shape, world.test, params, learning.training.eval_lanes
+            ),
+            lambda _: (unknown, unknown),
+            params,
+        )
+        diverged = jnp.where((state.diverged == 0) & ~finite, round, state.diverged)
+    else:
+        params, optimizer, diverged = state.params, state.optimizer, state.diverged
+        loss = loss_rms = jnp.zeros(members.shape)
+        updates = jnp.zeros((*members.shape, 0))
+        accuracy = test_loss = jnp.full(members.shape[0], jnp.nan)
+
+    def learn_from(
+        hyper: Hyper,
+        policy_state: Any,
+        latency: jax.Array,
+        params: Any,
+        partition: jax.Array,
+        feedback: Feedback,
+    ) -> Any:
+        view = View(round, latency, _local_loss(learning, world, params, partition))
+        return program.build(hyper).update(policy_state, view, feedback)
+
+    member_latency = jnp.take_along_axis(latency, jnp.maximum(members, 0), axis=1)
+    feedback = Feedback(
+        members, member_latency, hyper["min_latency"][:, None] / member_latency, loss, loss_rms, updates
+    )
+    policy = jax.vmap(learn_from)(hyper, state.policy, latency, state.params, world.partition, feedback)
+
+    scored, genie = jax.vmap(functools.partial(_score, program, round))(
+        hyper, mean_reward, latency_reward, world.data_share, state.counts, state.genie, members
+    )
+    private = learning is None or learning.training.private
+    leaked = jnp.max(
+        privacy.leakage(counts, hyper["privacy_budget"][:, None], hyper["budget_decay"][:, None]), axis=1
+    )
+    if not private:
+        leaked = jnp.full_like(leaked, jnp.inf)
+    clip = learning.training.clip if learning else "vector"
+    record = Record(
+        round_latency=jnp.max(jnp.where(exists, member_latency, 0.0), axis=1),
+        reward=scored.reward,
+        regret=scored.regret,
+        pseudo_regret=scored.pseudo_regret,
+        regret_own_history=scored.regret_own_history,
+        max_leakage=leaked,
+        max_leakage_update=privacy.update_leakage(leaked, learning.num_parameters if learning else 1, clip),
+        train_loss=jnp.sum(jnp.where(exists, cohort.weights * loss, 0.0), axis=1)
+        if learning
+        else jnp.full(members.shape[0], jnp.nan),
+        test_accuracy=accuracy,
+        test_loss=test_loss,
+        selected=members,
+    )
+    return State(counts, genie, policy, params, optimizer, diverged), record
+
+
+class _Scores(NamedTuple):
+    reward: jax.Array
+    regret: jax.Array
+    pseudo_regret: jax.Array
+    regret_own_history: jax.Array
+
+
+def _score(
+    program: Program,
+    round: jax.Array,
+    hyper: Hyper,
+    mean_reward: jax.Array,
+    latency_reward: jax.Array,
+    data_share: jax.Array,
+    counts: jax.Array,
+    genie_counts: jax.Array,
+    members: jax.Array,
+) -> tuple[_Scores, jax.Array]:
+    """Reward (9) of one run's cohort and its three regrets; then the genie's counts on its own trajectory."""
+    time = bandit.time_of_terms(round, program.clock)
+    m = program.clients_per_round
+    weights = {name: hyper[name] for name in ("generalization_weight", "privacy_weight")}
+
+    def terms(counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+        exponent = hyper["generalization_exponent"]
+        return bandit.generalization(counts, time, data_share, m, exponent), bandit.privacy_reward(
+            counts, hyper["budget_decay"]
+        )
+
+    def genie(counts: jax.Array) -> jax.Array:
+        return selection.best_set(mean_reward, bandit.score(*terms(counts), m, **weights), m).members
+
+    def value(latency_term: jax.Array, counts: jax.Array, members: jax.Array) -> jax.Array:
+        return bandit.set_reward(latency_term, *terms(counts), members, **weights)
+
+    reward = value(latency_reward, counts, members)
+    best, own_best = genie(counts), genie(genie_counts)
+    scores = _Scores(
+        reward,
+        value(latency_reward, counts, best) - reward,
+        value(mean_reward, counts, best) - value(mean_reward, counts, members),
+        value(latency_reward, genie_counts, own_best) - reward,
+    )
+    return scores, genie_counts.at[own_best].add(1)
+
+
+def _learn(
+    program: Program, world: World, hyper: Hyper, state: State, keys: jax.Array, cohort: Any
+) -> tuple[Any, Any, Any, jax.Array]:
+    """Local training, privacy and aggregation: the next global models of all runs, (2)."""
+    learning, (runs, slots) = program.learning, cohort.members.shape
+    assert learning is not None and world.data is not None
+    run = jnp.repeat(jnp.arange(runs), slots)
+    client = cohort.members.reshape(-1)
+
+    def job_keys(run: jax.Array, client: jax.Array) -> jax.Array:
+        return jax.random.split(jax.random.fold_in(jax.random.fold_in(keys[run], _CLIENT), client))
+
+    batch_key, noise_key = jax.vmap(job_keys, out_axes=1)(run, jnp.maximum(client, 0))
+    participation = state.counts[run, client] + 1
+    jobs = Jobs(
+        run=run,
+        client=client,
+        weight=cohort.weights.reshape(-1),
+        batch_key=batch_key,
+        noise_key=noise_key,
+        epsilon=privacy.epsilon_at(participation, hyper["privacy_budget"][run], hyper["budget_decay"][run]),
+    )
+    rates = Rates(*(hyper[name] for name in Rates._fields))
+    needs_updates = program.build(jax.tree.map(lambda leaf: leaf[0], hyper)).needs_updates
+    trained = train(
+        learning.training,
+        learning.model,
+        learning.image_shape,
+        learning.longest,
+        world.data,
+        world.partition,
+        state.params,
+        state.optimizer,
+        rates,
+        jobs,
+        keep_updates=needs_updates,
+    )
+    params = jax.tree.map(jnp.add, state.params, trained.update)
+    finite = functools.reduce(
+        jnp.logical_and,
+        (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(params)),
+    )
+    return params, trained.optimizer, trained, finite
+
+
+def _local_loss(
+    learning: Learning | None, world: World, params: Any, partition: jax.Array | None
+) -> Callable[[jax.Array], jax.Array]:
+    if learning is None or world.data is None or partition is None:
+        return lambda clients: jnp.zeros(clients.shape)
+    return functools.partial(
+        client_loss, learning.model, learning.image_shape, learning.longest, world.data, partition, params
+    )

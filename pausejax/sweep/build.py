@@ -1,0 +1,218 @@
+"""From a group of runs to what the simulation takes: the static program and the arrays of its world."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pausejax import data
+from pausejax.data import partition
+from pausejax.federated import models
+from pausejax.federated.evaluation import HeldOut
+from pausejax.federated.training import LocalTraining, TrainingData
+from pausejax.policies import POLICIES, parameters_of
+from pausejax.simulation import Hyper, Learning, Program, World
+from pausejax.sweep.parameters import PARAMETERS
+from pausejax.sweep.plan import Group, Plan, Run
+from pausejax.sweep.spec import SpecError
+
+_TEST_BATCH = 500
+_ROUNDS_PER_CALL = 25
+
+
+class Sources:
+    """The data sets of one study: each is read and moved to the device once."""
+
+    def __init__(self, data_dir: str | Path | None = None) -> None:
+        self._data_dir = data_dir
+        self._on_device: dict[Any, tuple[jax.Array, jax.Array]] = {}
+        self._test_sets: dict[str, HeldOut] = {}
+
+    @functools.cache  # noqa: B019 - lives as long as the study
+    def dataset(self, name: str) -> data.Dataset:
+        """The named data set on the host."""
+        return data.load(name, self._data_dir)
+
+    @functools.cache  # noqa: B019 - one object per study, so that programs which share it compile alike
+    def model(self, name: str, dataset: str) -> models.Model:
+        """The named network for the images of a data set."""
+        source = self.dataset(dataset)
+        return models.build(name, source.image_shape, source.num_classes)
+
+    def training_arrays(self, name: str, samples: int) -> tuple[jax.Array, jax.Array]:
+        """Flat training images and labels on the device."""
+        if (name, samples) not in self._on_device:
+            images, labels = self.training_samples(name, samples)
+            self._on_device[name, samples] = (
+                jnp.asarray(images.reshape(len(labels), -1)),
+                jnp.asarray(labels, jnp.int32),
+            )
+        return self._on_device[name, samples]
+
+    def training_samples(self, name: str, samples: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first `samples` training samples on the host; all of them for 0."""
+        source = self.dataset(name)
+        count = samples or len(source.train_labels)
+        return source.train_images[:count], source.train_labels[:count]
+
+    def test_set(self, name: str) -> HeldOut:
+        """The whole test set on the device, in padded batches."""
+        if name not in self._test_sets:
+            source = self.dataset(name)
+            count = len(source.test_labels)
+            batches = -(-count // _TEST_BATCH)
+            size = -(-count // batches)
+            pad = batches * size - count
+            images = np.pad(source.test_images.reshape(count, -1), ((0, pad), (0, 0)))
+            labels = np.pad(source.test_labels, (0, pad), constant_values=-1)
+            self._test_sets[name] = HeldOut(
+                jnp.asarray(images.reshape(batches, size, -1)),
+                jnp.asarray(labels.reshape(batches, size), jnp.int32),
+                jnp.float32(source.pixel_mean),
+                jnp.float32(source.pixel_std),
+            )
+        return self._test_sets[name]
+
+
+def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
+    """The static program of a group.
+
+    Raises:
+      SpecError: the data can't be shared out among so many clients, or the policy refuses the network.
+    """
+    static, study = group.static, plan.study
+    wanted = parameters_of(group.algorithm)
+    options = tuple((name, static[name]) for name in sorted(wanted) if not PARAMETERS[name].traced)
+    program = Program(
+        policy=group.algorithm,
+        constructor=POLICIES[group.algorithm],
+        options=options,
+        traced=tuple(name for name in sorted(wanted) if PARAMETERS[name].traced),
+        num_clients=static["num_clients"],
+        clients_per_round=static["clients_per_round"],
+        latency=static["latency"],
+        clock=static["clock"],
+        rounds_per_call=min(study.rounds, _ROUNDS_PER_CALL),
+        eval_every=study.eval_every,
+        learning=_learning(plan, group, sources) if study.mode == "training" else None,
+    )
+    first = plan.runs[group.members[0]]
+    try:
+        program.build({name: jnp.float32(first.values[name]) for name in program.traced})
+    except ValueError as error:
+        raise SpecError([f"policy {first.policy}: {error}"]) from None
+    return program
+
+
+def build_world(plan: Plan, program: Program, runs: Sequence[Run], sources: Sources) -> World:
+    """The arrays that some runs of one group live in, one row per run where they differ."""
+    seeds = sorted({run.seed for run in runs})
+    row_of = {seed: row for row, seed in enumerate(seeds)}
+    static = runs[0].values
+    if program.learning:
+        parts = [_partition(static, seed, sources) for seed in seeds]
+        share = np.stack([part.data_share for part in parts])
+        images, labels = sources.training_arrays(static["dataset"], static["train_samples"])
+        source = sources.dataset(static["dataset"])
+        training_data: TrainingData | None = TrainingData(
+            images,
+            labels,
+            jnp.float32(source.pixel_mean),
+            jnp.float32(source.pixel_std),
+            *(jnp.asarray(np.stack(rows), jnp.int32) for rows in _columns(parts)),
+        )
+        test: HeldOut | None = sources.test_set(static["dataset"])
+    else:
+        share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)
+        training_data, test = None, None
+    rows = np.array([row_of[run.seed] for run in runs], np.int32)
+    return World(
+        seed=jnp.asarray([run.seed for run in runs], jnp.uint32),
+        data_share=jnp.asarray(share[rows]),
+        partition=jnp.asarray(rows),
+        trace=jnp.asarray(read_trace(static)),
+        data=training_data,
+        test=test,
+    )
+
+
+def build_hyper(runs: Sequence[Run]) -> Hyper:
+    """The traced hyper-parameters of some runs of one group, float32 [R] each."""
+    names = [name for name in runs[0].values if PARAMETERS[name].traced]
+    return {name: jnp.asarray([run.values[name] for run in runs], jnp.float32) for name in names}
+
+
+def read_trace(values: Mapping[str, Any]) -> np.ndarray:
+    """Latencies [T, K] of the law `trace`; [0, K] for the others.
+
+    Raises:
+      SpecError: the file can't be read, or has other than K columns of positive numbers.
+    """
+    path, clients = values["trace_file"], values["num_clients"]
+    if values["latency"] != "trace":
+        return np.zeros((0, clients), np.float32)
+    try:
+        read = np.load(path) if str(path).endswith(".npy") else np.loadtxt(path, delimiter=",", ndmin=2)
+    except (OSError, ValueError) as error:
+        raise SpecError([f'network.trace_file = "{path}": can\'t be read: {error}']) from None
+    if read.ndim != 2 or read.shape[1] != clients or not (np.isfinite(read) & (read > 0)).all():
+        raise SpecError(
+            [
+                f'network.trace_file = "{path}": must have num_clients = {clients} columns of positive '
+                f"seconds, has shape {read.shape}"
+            ]
+        )
+    return read.astype(np.float32)
+
+
+def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
+    static = group.static
+    source = sources.dataset(static["dataset"])
+    model = sources.model(static["model"], static["dataset"])
+    seeds = {plan.runs[position].seed for position in group.members}
+    longest = max(int(_partition(static, seed, sources).sizes.max()) for seed in seeds)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    proximal = any(plan.runs[position].values["proximal_weight"] > 0 for position in group.members)
+    training = LocalTraining(
+        **{
+            name: static[name]
+            for name in (
+                "batch_size",
+                "local_epochs",
+                "max_steps",
+                "optimizer",
+                "persist_optimizer",
+                "private",
+                "clip",
+            )
+        },
+        proximal=proximal,
+        **_lanes(),
+    )
+    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    return Learning(model, source.image_shape, longest, num_parameters, training)
+
+
+def _lanes() -> dict[str, Any]:
+    """How many jobs run side by side: a fixed number, so that results do not depend on the batching."""
+    if jax.default_backend() == "cpu":
+        return {"lanes": 16, "eval_lanes": 1}
+    return {"lanes": 1024, "eval_lanes": 64}
+
+
+def _partition(values: Mapping[str, Any], seed: int, sources: Sources) -> partition.Partition:
+    labels = sources.training_samples(values["dataset"], values["train_samples"])[1]
+    try:
+        return partition.PARTITIONERS[values["partition"]](
+            labels, values["num_clients"], seed, batch_size=values["batch_size"]
+        )
+    except ValueError as error:
+        raise SpecError([f"data.partition: {error}"]) from None
+
+
+def _columns(parts: Sequence[partition.Partition]) -> tuple[list[np.ndarray], ...]:
+    return [p.order for p in parts], [p.offsets for p in parts], [p.sizes for p in parts]

@@ -1,0 +1,118 @@
+"""What a plan will cost: compiles, memory read off the compiled programs, and a rough time."""
+
+import time
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich import box
+from rich.console import Group as Lines
+from rich.table import Table
+
+from pausejax.federated.training import num_steps
+from pausejax.simulation import World, initial_params, play, start
+from pausejax.sweep import execute
+from pausejax.sweep.build import Sources, build_hyper, build_world
+from pausejax.sweep.plan import Plan
+
+# Measured on two CPU cores for small networks in the vmapped loop: the share of the matrix-product peak that
+# local training reaches, and the seconds of everything else per round and run.
+_EFFICIENCY = 0.05
+_ROUND_OVERHEAD = 2e-4
+
+
+class Cost(NamedTuple):
+    """The predicted cost of one group."""
+
+    label: str
+    runs: int
+    chunks: int
+    compile_seconds: float
+    memory: int
+    """Bytes: arguments, outputs and temporaries of the compiled program, without the shared data."""
+    seconds: float
+
+
+def plan_table(plan: Plan, sources: Sources) -> Lines:
+    """The costs of all groups as a table; compiles every program, runs none of them."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("program", "runs", "chunks", "compile, s", "memory, MB", "time, s (rough)"):
+        table.add_column(heading, justify="left" if heading == "program" else "right")
+    costs = group_costs(plan, sources)
+    for cost in costs:
+        table.add_row(
+            cost.label,
+            str(cost.runs),
+            str(cost.chunks),
+            f"{cost.compile_seconds:.1f}",
+            f"{cost.memory / 1e6:.0f}",
+            f"{cost.seconds:.0f}",
+        )
+    rounds = plan.study.rounds
+    total = sum(cost.seconds for cost in costs)
+    return Lines(
+        f"{len(plan.runs)} runs of {rounds} rounds in {len(plan.groups)} groups, one compilation each; "
+        f"axes: {', '.join(plan.axes) or 'none'}; seeds: {len(plan.study.seeds)}",
+        table,
+        f"about {total:.0f} s after compilation, {max(cost.memory for cost in costs) / 1e6:.0f} MB at a time "
+        f"on {jax.device_count()} {jax.default_backend()} device(s)",
+    )
+
+
+def group_costs(plan: Plan, sources: Sources) -> list[Cost]:
+    """Compiles each group's program and predicts its cost."""
+    peak = matrix_product_rate() if plan.study.mode == "training" else 1.0
+    costs = []
+    work = execute.chunks(plan, sources)
+    for program in dict.fromkeys(chunk.program for chunk in work):
+        own = [chunk for chunk in work if chunk.program == program]
+        runs = [plan.runs[position] for position in own[0].positions]
+        world, hyper = build_world(plan, program, runs, sources), build_hyper(runs)
+        begun = time.perf_counter()
+        params = (
+            jax.eval_shape(initial_params, program.learning.model, world.seed) if program.learning else None
+        )
+        state = jax.eval_shape(start, program, world, hyper, params)
+        compiled = play.lower(program, world, hyper, state, jnp.int32(1), jnp.int32(1)).compile()
+        took = time.perf_counter() - begun
+        used = compiled.memory_analysis()
+        assert used is not None
+        memory = used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes
+        lanes = sum(chunk.lanes for chunk in own)
+        seconds = plan.study.rounds * lanes * _ROUND_OVERHEAD
+        if program.learning:
+            seconds += plan.study.rounds * lanes * _flops_per_round(program, world) / (_EFFICIENCY * peak)
+        label = f"{own[0].program.policy} ({_distinct(plan, own[0])})"
+        costs.append(Cost(label, lanes, len(own), took, memory, seconds))
+    return costs
+
+
+def matrix_product_rate(size: int = 768) -> float:
+    """FLOP/s of a float32 matrix product on the default device."""
+    matrix = jnp.ones((size, size))
+    product = jax.jit(jnp.matmul)
+    product(matrix, matrix).block_until_ready()
+    begun = time.perf_counter()
+    for _ in range(5):
+        product(matrix, matrix).block_until_ready()
+    return 5 * 2 * size**3 / (time.perf_counter() - begun)
+
+
+def _flops_per_round(program: execute.Program, world: World) -> float:
+    """Local training and evaluation of one run, by the rule of 6 FLOP a weight and sample (2 forward)."""
+    learning = program.learning
+    assert learning is not None and world.test is not None and world.data is not None
+    steps = float(np.mean(num_steps(learning.training, world.data.size)))
+    forward = jax.jit(learning.model.apply).lower(
+        jax.eval_shape(learning.model.init, jax.random.key(0)), jnp.zeros((1, *learning.image_shape))
+    )
+    per_sample = float((forward.cost_analysis() or {}).get("flops", 2 * learning.num_parameters))
+    slots = program.num_clients if program.policy == "fedavg" else program.clients_per_round
+    trained = slots * steps * learning.training.batch_size * 3 * per_sample
+    return trained + world.test.labels.size * per_sample / program.eval_every
+
+
+def _distinct(plan: Plan, chunk: execute.Chunk) -> str:
+    """What tells a group's runs apart from other groups': their policy labels."""
+    return ", ".join(dict.fromkeys(plan.runs[position].policy for position in chunk.positions))

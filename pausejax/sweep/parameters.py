@@ -1,0 +1,162 @@
+"""Every parameter of a study: its section in the spec, its type, its range, and whether it is traced.
+
+This table is the one place that a new parameter is added to. A traced parameter is an array axis of the
+compiled program; a static one compiles anew for each value.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+from pausejax import network
+from pausejax.data import DATASETS
+from pausejax.data.partition import PARTITIONERS
+from pausejax.federated.models import MODELS
+from pausejax.federated.training import OPTIMIZERS
+from pausejax.privacy import CLIPS
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One parameter of a study."""
+
+    name: str
+    section: str
+    default: float | int | bool | str
+    help: str
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    """Whether `low` itself is out of range."""
+    choices: tuple[str, ...] = ()
+    traced: bool = False
+    aliases: tuple[str, ...] = ()
+    """The symbols of the papers, accepted in specs and repeated in results."""
+
+    @property
+    def kind(self) -> type:
+        return type(self.default)
+
+    def allowed(self) -> str:
+        """The values that pass `problem`, in words."""
+        if self.kind is bool:
+            return "true or false"
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.kind is str:
+            return "a string"
+        noun = "an integer" if self.kind is int else "a finite number"
+        bounds = []
+        if self.low > -math.inf:
+            bounds.append(f"{'>' if self.low_open else '>='} {self.low:g}")
+        if self.high < math.inf:
+            bounds.append(f"<= {self.high:g}")
+        return " ".join([noun, " and ".join(bounds)]).strip()
+
+    def problem(self, value: Any) -> str | None:
+        """Why a value is not allowed, or None."""
+        if self.kind is bool:
+            ok = isinstance(value, bool)
+        elif self.kind is str:
+            ok = isinstance(value, str) and (not self.choices or value in self.choices)
+        else:
+            number = (int,) if self.kind is int else (int, float)
+            ok = isinstance(value, number) and not isinstance(value, bool) and math.isfinite(value)
+            ok = ok and self.low <= value <= self.high and not (self.low_open and value == self.low)
+        return None if ok else f"must be {self.allowed()}"
+
+
+def _positive(name: str, section: str, default: float, help: str, **more: Any) -> Parameter:
+    return Parameter(name, section, default, help, low=0, low_open=True, traced=True, **more)
+
+
+def _weight(name: str, section: str, default: float, help: str, **more: Any) -> Parameter:
+    return Parameter(name, section, default, help, low=0, traced=True, **more)
+
+
+PARAMETERS: dict[str, Parameter] = {
+    p.name: p
+    for p in (
+        Parameter("num_clients", "network", 30, "K, clients in the network", low=1, aliases=("K",)),
+        Parameter(
+            "clients_per_round", "network", 5, "m, clients that a round selects", low=1, aliases=("m",)
+        ),
+        Parameter("latency", "network", "two_speed", "the latency law", choices=network.LAWS),
+        _positive("min_latency", "network", 0.05, "τ_min in seconds", aliases=("tau_min",)),
+        _positive("fast_latency", "network", 0.2, "largest mean latency of the fast half, seconds"),
+        _positive("slow_latency", "network", 0.7, "the slow half's means start above it, seconds"),
+        _weight("slow_range", "network", 0.2, "width of the slow half's means, seconds"),
+        _weight(
+            "latency_deviation",
+            "network",
+            0.05,
+            "standard deviation of a latency, seconds (of its logarithm for lognormal)",
+        ),
+        Parameter("trace_file", "network", "", "CSV or .npy of latencies [T, K], for the law trace"),
+        Parameter("dataset", "data", "digits", "data set", choices=tuple(DATASETS)),
+        Parameter("train_samples", "data", 0, "use the first N training samples; 0: all of them", low=0),
+        Parameter("partition", "data", "iid", "who owns which sample", choices=tuple(PARTITIONERS)),
+        Parameter("model", "training", "mlp", "network to train", choices=tuple(MODELS)),
+        Parameter("optimizer", "training", "adam", "local optimizer", choices=OPTIMIZERS),
+        _positive("learning_rate", "training", 0.01, "local learning rate"),
+        Parameter("momentum", "training", 0.9, "of the optimizer momentum", low=0, high=1, traced=True),
+        Parameter("batch_size", "training", 20, "minibatch size", low=1),
+        Parameter("local_epochs", "training", 1, "epochs over a client's data per round", low=1),
+        Parameter("max_steps", "training", 100, "at most so many minibatches per round", low=1),
+        _weight("proximal_weight", "training", 0.0, "FedProx: weight of ½‖w - w_t‖²"),
+        Parameter("persist_optimizer", "training", False, "keep each client's optimizer state over rounds"),
+        Parameter("private", "privacy", True, "clip and noise every update"),
+        _positive("privacy_budget", "privacy", 40.0, "ε̄, a client's leakage limit", aliases=("eps_bar",)),
+        _positive("budget_decay", "privacy", 0.04, "η, how fast the budget is spent", aliases=("eta",)),
+        _positive("sensitivity", "privacy", 0.012, "Δf, twice the clipping bound", aliases=("delta_f",)),
+        Parameter("clip", "privacy", "coordinate", "what is clipped", choices=CLIPS),
+        _weight("generalization_weight", "reward", 100.0, "α of (9)", aliases=("alpha",)),
+        Parameter(
+            "generalization_exponent",
+            "reward",
+            2.0,
+            "β of (8)",
+            low=1,
+            low_open=True,
+            traced=True,
+            aliases=("beta",),
+        ),
+        _weight("privacy_weight", "reward", 5.0, "γ of (9)", aliases=("gamma",)),
+        _positive("exploitation_gain", "reward", 1.0, "ζ, multiplies the mean in (13)", aliases=("zeta",)),
+        Parameter(
+            "clock",
+            "reward",
+            "paper",
+            "terms of round t - 1, or t as the paper's code",
+            choices=("paper", "reference"),
+        ),
+        Parameter("selector", "selection", "exact", "argmax of (14)", choices=("exact", "brute")),
+        Parameter("annealing_steps", "selection", 500, "J", low=0, aliases=("J",)),
+        _positive("temperature_divisor", "selection", 1.0, "κ", aliases=("kappa",)),
+        _positive("temperature_margin", "selection", 1e-3, "ω of (19)", aliases=("omega",)),
+    )
+}
+"""By name. Names are unique over all sections, so that a policy's table can override any of them."""
+
+SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(p.section for p in PARAMETERS.values()))
+
+ALIASES: dict[str, str] = {
+    **{alias: p.name for p in PARAMETERS.values() for alias in p.aliases},
+    "α": "generalization_weight",
+    "β": "generalization_exponent",
+    "γ": "privacy_weight",
+    "ζ": "exploitation_gain",
+    "η": "budget_decay",
+    "κ": "temperature_divisor",
+    "ω": "temperature_margin",
+    "ε̄": "privacy_budget",
+    "Δf": "sensitivity",
+    "τ_min": "min_latency",
+}
+"""Symbol -> name."""
+
+# Read by nothing but the policies, so a policy that does not take them has no such axis.
+POLICY_SECTIONS = ("selection",)
+# Read by nothing in mode "bandit".
+LEARNING_SECTIONS = ("data", "training")
+LEARNING_ONLY = frozenset({"private", "sensitivity", "clip"})
