@@ -1,0 +1,160 @@
+"""Neighbouring client sets, drawn uniformly without ever listing them (R1, R2, N1, N2 of the paper).
+
+A neighbour of a set V is V with one member replaced by one outsider. Let every list (ucb, privacy,
+generalization) be strictly ordered by its stable sort, let A be the members that come first in a list, at
+most three, and let U be the outsiders that come before every member in at least one list. Then
+
+- any outsider may replace a member of A: the new set is an active neighbour (N1);
+- any other member may be replaced by an outsider in U alone: V is then an active neighbour of the new set,
+  so the new set is a passive neighbour of V (N2a). N2b adds nothing to N1.
+
+Hence V has |A| (K - m) + (m - |A|) |U| neighbours. All that a list puts before its first member are
+outsiders, so U is the union of three prefixes, and a uniform draw takes O(m): draw from the prefixes laid end
+to end and reject an outsider that an earlier prefix already holds.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.selection._order import inverse_permutation, open_unit, scaled_bits, stable_argsort
+
+PROPOSAL_WORDS = 3
+"""uint32 words of randomness that one proposal takes."""
+
+
+class Lists(NamedTuple):
+    """The clients, labelled by their place in the list of ucb, and where each stands in the other lists."""
+
+    client: jax.Array
+    """int32 [K], the client that a label stands for."""
+    order: jax.Array
+    """int32 [L, K], labels in ascending order of each further list."""
+    place: jax.Array
+    """int32 [L, K], the place of each label in each further list."""
+
+
+class Vertex(NamedTuple):
+    """A set of m clients, as its places in every list, each ascending."""
+
+    labels: jax.Array
+    """int32 [m], places in the list of ucb."""
+    places: jax.Array
+    """int32 [L, m], places in the further lists."""
+
+
+class Proposal(NamedTuple):
+    """A swap that was drawn: uniform over the neighbours among the valid ones."""
+
+    leaving: jax.Array
+    """int32 scalar, the label of a member."""
+    entering: jax.Array
+    """int32 scalar, the label of an outsider."""
+    valid: jax.Array
+    """bool scalar; an invalid draw is to be drawn again."""
+
+
+Propose = Callable[[Lists, Vertex, jax.Array], Proposal]
+
+
+def make_lists(ucb: jax.Array, *others: jax.Array) -> Lists:
+    """Sorts the clients by ucb and by every other term, float32 [K] each; ties to the lowest client."""
+    num_clients = ucb.shape[0]
+    client = stable_argsort(ucb)
+    label = inverse_permutation(client)
+    order = [label[stable_argsort(values)] for values in others]
+    none = jnp.zeros((0, num_clients), jnp.int32)
+    place = [inverse_permutation(o) for o in order]
+    return Lists(client, jnp.stack(order) if order else none, jnp.stack(place) if place else none)
+
+
+def make_vertex(lists: Lists, labels: jax.Array) -> Vertex:
+    """The set with the given labels, int32 [m], distinct and ascending."""
+    return Vertex(labels, jnp.sort(lists.place[:, labels], axis=1))
+
+
+def swap(lists: Lists, vertex: Vertex, leaving: jax.Array, entering: jax.Array) -> Vertex:
+    """The set with `entering` in the place of `leaving`."""
+    places = _replace(vertex.places, lists.place[:, leaving, None], lists.place[:, entering, None])
+    return Vertex(_replace(vertex.labels, leaving[None], entering[None]), places)
+
+
+def propose_any(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
+    """Any member for any outsider, the neighbours of Vanilla-SA; `bits` is uint32 [PROPOSAL_WORDS]."""
+    m = vertex.labels.shape[0]
+    outsiders = jnp.int32(lists.client.shape[0] - m)
+    leaving = vertex.labels[scaled_bits(bits[0], jnp.int32(m))]
+    return Proposal(leaving, _outsider(vertex, scaled_bits(bits[1], outsiders)), jnp.bool_(True))
+
+
+def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
+    """A swap out of N1 and N2, over the lists of ucb and two more; `bits` is uint32 [PROPOSAL_WORDS].
+
+    A draw is valid with a probability of at least 1/3.
+    """
+    labels = vertex.labels
+    m, num_clients = labels.shape[0], lists.client.shape[0]
+    outsiders = jnp.int32(num_clients - m)
+    firsts, num_firsts = _first_members(lists, vertex)
+    prefix = jnp.stack([labels[0], vertex.places[0, 0], vertex.places[1, 0]])
+    laid_out = jnp.sum(prefix)
+    # Where the three prefixes together are longer than the list of outsiders, it is better to draw from that.
+    from_outsiders = laid_out >= outsiders
+    candidates = jnp.minimum(laid_out, outsiders)
+
+    num_others = m - num_firsts
+    active_weight = num_firsts.astype(jnp.float32) * outsiders
+    passive_weight = num_others.astype(jnp.float32) * candidates
+    active = open_unit(bits[0]) * (active_weight + passive_weight) <= active_weight
+    pick = scaled_bits(bits[1], jnp.where(active, num_firsts, num_others))
+    other = pick + 1
+    other += other >= firsts[1]
+    other += other >= firsts[2]
+    leaving = labels[jnp.where(active, firsts[pick], other)]
+
+    drawn = scaled_bits(bits[2], jnp.where(active, outsiders, candidates))
+    past_first, past_second = drawn >= prefix[0], drawn >= prefix[0] + prefix[1]
+    offset = drawn - prefix[0] - jnp.where(past_second, prefix[1], 0)
+    further = lists.order[past_second.astype(jnp.int32), jnp.clip(offset, 0, num_clients - 1)]
+    listed = jnp.where(past_first, further, drawn)
+    entering = jnp.where(active | from_outsiders, _outsider(vertex, drawn), listed)
+
+    below_first = entering < prefix[0]
+    below_second = lists.place[0, entering] < prefix[1]
+    below_third = lists.place[1, entering] < prefix[2]
+    repeated = (past_first & below_first) | (past_second & below_second)
+    passive = jnp.where(from_outsiders, below_first | below_second | below_third, ~repeated)
+    return Proposal(leaving, entering, active | passive)
+
+
+def _first_members(lists: Lists, vertex: Vertex) -> tuple[jax.Array, jax.Array]:
+    """The positions in `labels` of the members that come first in a list, int32 [3], and their number |A|.
+
+    The first position is always 0; the others ascend, and those that repeat hold m, at the end.
+    """
+    m = vertex.labels.shape[0]
+    second = jnp.sum(vertex.labels < lists.order[0, vertex.places[0, 0]], dtype=jnp.int32)
+    third = jnp.sum(vertex.labels < lists.order[1, vertex.places[1, 0]], dtype=jnp.int32)
+    low, high = jnp.minimum(second, third), jnp.maximum(second, third)
+    low_is_new, high_is_new = low > 0, high > low
+    middle = jnp.where(low_is_new, low, jnp.where(high_is_new, high, m))
+    last = jnp.where(low_is_new & high_is_new, high, m)
+    firsts = jnp.stack([jnp.zeros_like(middle), middle, last])
+    return firsts, 1 + low_is_new.astype(jnp.int32) + high_is_new
+
+
+def _outsider(vertex: Vertex, number: jax.Array) -> jax.Array:
+    """The label of the outsider with that number, counting from 0 in ascending order."""
+    position = jnp.arange(vertex.labels.shape[0], dtype=jnp.int32)
+    return number + jnp.sum(vertex.labels - position <= number, dtype=jnp.int32)
+
+
+def _replace(ascending: jax.Array, old: jax.Array, new: jax.Array) -> jax.Array:
+    """Ascending int32 [..., m] with its element `old` replaced by `new`, [..., 1], still ascending."""
+    end = jnp.full_like(ascending[..., :1], jnp.iinfo(jnp.int32).max)
+    following = jnp.concatenate([ascending[..., 1:], end], axis=-1)
+    without_old = jnp.where(ascending < old, ascending, following)
+    preceding = jnp.concatenate([jnp.full_like(end, -1), without_old[..., :-1]], axis=-1)
+    return jnp.maximum(preceding, jnp.minimum(without_old, new))

@@ -1,0 +1,260 @@
+"""Simulated annealing for (14): the paper's Algorithm 2 (SA-PAUSE) and its Vanilla-SA."""
+
+from functools import partial
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pausejax.bandit import score as client_score
+from pausejax.selection._neighbours import Lists, make_lists, make_vertex, propose_any, propose_tailored
+from pausejax.selection._order import random_subset
+from pausejax.selection._walk import Problem, walk
+from pausejax.selection.exact import Selection
+
+Neighbours = Literal["tailored", "any"]
+NEIGHBOURS: tuple[str, ...] = get_args(Neighbours)
+
+
+def anneal(
+    key: jax.Array,
+    ucb: jax.Array,
+    generalization: jax.Array,
+    privacy: jax.Array,
+    *,
+    m: int,
+    generalization_weight: jax.Array | float,
+    privacy_weight: jax.Array | float,
+    steps: int,
+    temperature_divisor: jax.Array | float = 1.0,
+    temperature_margin: jax.Array | float = 1e-3,
+) -> Selection:
+    """Looks for the argmax of (14) by Algorithm 2: annealing on the graph of R1 and R2.
+
+    The walk starts from a uniform set. Step j = 1, 2, ... draws a neighbour U of the set V uniformly (N1, N2)
+    and moves there if E(U) >= E(V), else with probability exp((E(U) - E(V)) / τ_j), τ_j = C / (κ log(j + 1))
+    with C by (19). In the walk +inf, an unexplored client, stands for a finite ucb: see `finite_ucb`.
+
+    Args:
+      key: consumed.
+      ucb: float32 [K]; +inf marks a client never seen.
+      generalization: float32 [K], g_k, finite.
+      privacy: float32 [K], p_k, finite.
+      m: clients to choose, 1 <= m <= K.
+      generalization_weight: α >= 0.
+      privacy_weight: γ >= 0.
+      steps: J >= 0, the neighbours inspected.
+      temperature_divisor: κ > 0.
+      temperature_margin: ω >= 0.
+
+    Returns:
+      The best set ever visited, the first one included. A NaN in any input makes `value` NaN, and `members`
+      still m distinct clients.
+
+    Raises:
+      ValueError: for m, steps or shapes out of range; outside jit also for a weight, κ, ω or term that is.
+    """
+    return anneal_trace(
+        key,
+        ucb,
+        generalization,
+        privacy,
+        m=m,
+        generalization_weight=generalization_weight,
+        privacy_weight=privacy_weight,
+        steps=steps,
+        temperature_divisor=temperature_divisor,
+        temperature_margin=temperature_margin,
+        traced=False,
+    )[0]
+
+
+def vanilla_anneal(
+    key: jax.Array,
+    ucb: jax.Array,
+    generalization: jax.Array,
+    privacy: jax.Array,
+    *,
+    m: int,
+    generalization_weight: jax.Array | float,
+    privacy_weight: jax.Array | float,
+    steps: int,
+    temperature_divisor: jax.Array | float = 1.0,
+) -> Selection:
+    """Looks for the argmax of (14) by the paper's Vanilla-SA: any swap is a neighbour, and C = 2α + γ + 1.
+
+    Everything else is as in `anneal`.
+    """
+    return anneal_trace(
+        key,
+        ucb,
+        generalization,
+        privacy,
+        m=m,
+        generalization_weight=generalization_weight,
+        privacy_weight=privacy_weight,
+        steps=steps,
+        temperature_divisor=temperature_divisor,
+        neighbours="any",
+        traced=False,
+    )[0]
+
+
+def anneal_trace(
+    key: jax.Array,
+    ucb: jax.Array,
+    generalization: jax.Array,
+    privacy: jax.Array,
+    *,
+    m: int,
+    generalization_weight: jax.Array | float,
+    privacy_weight: jax.Array | float,
+    steps: int,
+    temperature_divisor: jax.Array | float = 1.0,
+    temperature_margin: jax.Array | float = 1e-3,
+    neighbours: Neighbours = "tailored",
+    traced: bool = True,
+) -> tuple[Selection, jax.Array | None]:
+    """`anneal` ("tailored") or `vanilla_anneal` ("any") with the energies that the walk went through.
+
+    Returns:
+      The selection, and E(V_1), ..., E(V_{J+1}), float32 [steps + 1], with stand-ins for infinities; None
+      unless `traced`. For the same key the selection is that of the function without a trace.
+    """
+    values = (generalization_weight, privacy_weight, temperature_divisor, temperature_margin)
+    _check(ucb, generalization, privacy, m, steps, neighbours, *values)
+    terms = (jnp.asarray(term, jnp.float32) for term in (ucb, generalization, privacy))
+    return _anneal(
+        key,
+        *terms,
+        *(jnp.asarray(v, jnp.float32) for v in values),
+        m=m,
+        steps=steps,
+        neighbours=neighbours,
+        traced=traced,
+    )
+
+
+def finite_ucb(ucb: jax.Array, score: jax.Array, m: int, margin: jax.Array | float = 1e-3) -> jax.Array:
+    """`ucb` with every +inf replaced by one finite number that keeps the order of (14) over all sets.
+
+    The stand-in is the largest finite ucb (0 if there is none), plus the largest difference between the
+    summed scores of two sets, plus the margin: a set of unexplored clients alone then beats every other set,
+    such sets rank by their scores, and in a mixed set the minimum is over its explored members.
+
+    Args:
+      ucb: float32 [K].
+      score: float32 [K], (α g_k + γ p_k) / m.
+      m: size of the sets.
+      margin: ω.
+    """
+    unexplored = ucb == jnp.inf
+    top = jnp.max(jnp.where(unexplored, -jnp.inf, ucb))
+    top = jnp.where(jnp.all(unexplored), 0.0, top)
+    spread = jnp.sum(jax.lax.top_k(score, m)[0]) + jnp.sum(jax.lax.top_k(-score, m)[0])
+    return jnp.where(unexplored, top + spread + margin, ucb)
+
+
+def temperature_constant(
+    lists: Lists,
+    ucb: jax.Array,
+    generalization: jax.Array,
+    privacy: jax.Array,
+    *,
+    m: int,
+    generalization_weight: jax.Array | float,
+    privacy_weight: jax.Array | float,
+    temperature_margin: jax.Array | float,
+) -> jax.Array:
+    """C by (19), more than the difference between the energies of any two sets; float32 scalar.
+
+    Arguments as for `anneal`, but `ucb` must be finite, see `finite_ucb`, and `lists` be those of ucb,
+    privacy and generalization.
+    """
+    by_ucb = lists.client
+    by_privacy, by_generalization = by_ucb[lists.order[0]], by_ucb[lists.order[1]]
+    ucb_range = ucb[by_ucb[-m]] - ucb[by_ucb[0]]
+    g_range = jnp.sum(generalization[by_generalization[-m:]]) - jnp.sum(generalization[by_generalization[:m]])
+    p_range = jnp.sum(privacy[by_privacy[-m:]]) - jnp.sum(privacy[by_privacy[:m]])
+    return ucb_range + (generalization_weight * g_range + privacy_weight * p_range) / m + temperature_margin
+
+
+@partial(jax.jit, static_argnames=("m", "steps", "neighbours", "traced"))
+def _anneal(
+    key: jax.Array,
+    ucb: jax.Array,
+    generalization: jax.Array,
+    privacy: jax.Array,
+    generalization_weight: jax.Array,
+    privacy_weight: jax.Array,
+    temperature_divisor: jax.Array,
+    temperature_margin: jax.Array,
+    *,
+    m: int,
+    steps: int,
+    neighbours: Neighbours,
+    traced: bool,
+) -> tuple[Selection, jax.Array | None]:
+    weights = {"generalization_weight": generalization_weight, "privacy_weight": privacy_weight}
+    score = client_score(generalization, privacy, m, **weights)
+    finite = finite_ucb(ucb, score, m, temperature_margin)
+    if neighbours == "tailored":
+        lists, propose = make_lists(ucb, privacy, generalization), propose_tailored
+        constant = temperature_constant(
+            lists, finite, generalization, privacy, m=m, temperature_margin=temperature_margin, **weights
+        )
+    else:
+        lists, propose = make_lists(ucb), propose_any
+        constant = 2 * generalization_weight + privacy_weight + 1
+    problem = Problem(lists, finite[lists.client], score[lists.client], temperature_divisor / constant)
+    start_key, walk_key = jax.random.split(key)
+    start = random_subset(start_key, ucb.shape[0], m)
+    labels, trace = walk(walk_key, problem, make_vertex(lists, start), propose, steps, traced)
+    members = jnp.sort(lists.client[labels])
+    value = jnp.min(ucb[members]) + jnp.sum(score[members])
+    poisoned = jnp.isnan(jnp.sum(jnp.where(ucb == jnp.inf, 0.0, ucb)) + jnp.sum(score))
+    return Selection(members, jnp.where(poisoned, jnp.nan, value)), trace
+
+
+def _check(
+    ucb: jax.Array,
+    generalization: jax.Array,
+    privacy: jax.Array,
+    m: int,
+    steps: int,
+    neighbours: str,
+    generalization_weight: jax.Array | float,
+    privacy_weight: jax.Array | float,
+    temperature_divisor: jax.Array | float,
+    temperature_margin: jax.Array | float,
+) -> None:
+    num_clients = jnp.shape(ucb)[0] if jnp.ndim(ucb) else 0
+    for name, term in {"ucb": ucb, "generalization": generalization, "privacy": privacy}.items():
+        if jnp.ndim(term) != 1 or jnp.shape(term) != jnp.shape(ucb):
+            raise ValueError(
+                f"{name}: shape {jnp.shape(term)}, ucb {jnp.shape(ucb)}; allowed: [K] for all three"
+            )
+        if not isinstance(term, jax.core.Tracer):
+            known = np.isfinite(term) | ((name == "ucb") & np.isposinf(term))
+            if not np.all(known):
+                wrong = np.asarray(term)[~known][0]
+                raise ValueError(
+                    f"{name}: holds {wrong}; allowed: numbers{', +inf' if name == 'ucb' else ''}"
+                )
+    if not 1 <= m <= num_clients:
+        raise ValueError(f"m: {m} clients to choose out of {num_clients}; allowed: 1 <= m <= K")
+    if steps < 0:
+        raise ValueError(f"steps: {steps}; allowed: 0 or more")
+    if neighbours not in NEIGHBOURS:
+        raise ValueError(f"neighbours: unknown {neighbours!r}; allowed: {', '.join(NEIGHBOURS)}")
+    numbers = {
+        "generalization_weight": generalization_weight,
+        "privacy_weight": privacy_weight,
+        "temperature_margin": temperature_margin,
+    }
+    for name, number in numbers.items():
+        if not isinstance(number, jax.core.Tracer) and not number >= 0:
+            raise ValueError(f"{name}: {number}; allowed: 0 or more")
+    if not isinstance(temperature_divisor, jax.core.Tracer) and not temperature_divisor > 0:
+        raise ValueError(f"temperature_divisor: {temperature_divisor}; allowed: more than 0")
