@@ -1,0 +1,267 @@
+"""Algorithm 2 as a Markov chain on all sets of a small network: what Theorem 4 is about.
+
+Host code in float64, which enumerates the C(K, m) sets ("vertices") and shares nothing with the annealer.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+Rule = Literal["ranked", "raw", "printed", "any"]
+RULES: tuple[str, ...] = get_args(Rule)
+
+MAX_VERTICES = 5_000
+TOLERANCE = 1e-9
+"""Energies closer than this count as equal where two vertices are compared for the optimum."""
+
+
+class OptimumProbability(NamedTuple):
+    """Probabilities after some numbers of steps, float64 [divisors, numbers]; the start is uniform."""
+
+    steps: np.ndarray
+    """int [numbers], j: the steps that were made."""
+    current: np.ndarray
+    """P(V_{j+1} in the optimal sets), (20)."""
+    best: np.ndarray
+    """The best vertex ever visited is optimal."""
+    last_uphill: np.ndarray
+    """The last vertex that an uphill or level step entered is optimal: Algorithm 2 as printed returns it."""
+
+
+def vertices(num_clients: int, m: int) -> np.ndarray:
+    """All sets of m clients, int [C(K, m), m], each ascending, in lexicographic order.
+
+    Raises:
+      ValueError: if there are more than `MAX_VERTICES`.
+    """
+    sets = np.array(list(itertools.islice(itertools.combinations(range(num_clients), m), MAX_VERTICES + 1)))
+    if len(sets) > MAX_VERTICES:
+        raise ValueError(
+            f"m: {m} of {num_clients} clients give over {MAX_VERTICES} sets, too many to enumerate"
+        )
+    return sets
+
+
+def energies(
+    ucb: np.ndarray,
+    generalization: np.ndarray,
+    privacy: np.ndarray,
+    m: int,
+    *,
+    generalization_weight: float,
+    privacy_weight: float,
+) -> np.ndarray:
+    """E(V), (18), of every vertex, float64 [C(K, m)]."""
+    ucb, generalization, privacy = (np.asarray(t, np.float64) for t in (ucb, generalization, privacy))
+    members = vertices(len(ucb), m)
+    sums = generalization_weight * generalization[members] + privacy_weight * privacy[members]
+    return ucb[members].min(axis=1) + sums.sum(axis=1) / m
+
+
+def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np.ndarray:
+    """Which vertices are neighbours, bool [n, n]: entry (V, U) is true if U may be drawn at V.
+
+    Args:
+      lists: the values, [K] each, whose minima matter in R2: ucb, privacy, generalization.
+      m: size of the sets.
+      rule: "ranked" is R1 and R2 with every list strictly ordered by its stable sort; "raw" is R1 and R2 with
+        all minimizers of the values; "printed" is N1 and N2 word for word on the values, where N1 takes the
+        first minimizer and N2 the users whose value is lower than a's or b's; "any" is R1 alone.
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule: unknown rule {rule!r}; allowed: {', '.join(RULES)}")
+    num_clients = len(lists[0])
+    members = vertices(num_clients, m)
+    number = {tuple(v): i for i, v in enumerate(members)}
+    result = np.zeros((len(members), len(members)), bool)
+    lists = [np.asarray(values) for values in lists]
+    if rule == "ranked":
+        lists = [np.argsort(np.argsort(values, kind="stable")) for values in lists]
+    for v, clients in enumerate(members):
+        for leaving in clients:
+            for entering in np.setdiff1d(np.arange(num_clients), clients):
+                u = np.sort(np.append(clients[clients != leaving], entering))
+                if rule == "any" or _tailored(lists, rule, clients, u, leaving, entering):
+                    result[v, number[tuple(u)]] = True
+    return result
+
+
+def _tailored(
+    lists: Sequence[np.ndarray], rule: Rule, v: np.ndarray, u: np.ndarray, leaving: int, entering: int
+) -> bool:
+    """R2, or N1 and N2 as printed, for V = v and U = u = v - leaving + entering."""
+    if rule != "printed":
+        return any(x[leaving] <= x[v].min() or x[entering] <= x[u].min() for x in lists)
+    for values in lists:
+        ascending = v[np.argsort(values[v], kind="stable")]
+        first = ascending[0]
+        passive = values[entering] < values[first] and leaving != first
+        if leaving == first or passive:
+            return True
+    return False
+
+
+def is_symmetric(adjacency: np.ndarray) -> bool:
+    """Whether U is a neighbour of V exactly if V is one of U."""
+    return bool((adjacency == adjacency.T).all())
+
+
+def is_irreducible(adjacency: np.ndarray) -> bool:
+    """Whether every vertex can be reached from every other (R3 of the proof)."""
+    return connected_components(adjacency, connection="strong")[0] == 1
+
+
+def is_weakly_reversible(adjacency: np.ndarray, energy: np.ndarray) -> bool:
+    """Whether at every height, through vertices at least that high, U is reached from V iff V from U (R1)."""
+    for height in np.unique(energy):
+        level = energy >= height
+        inside = adjacency[np.ix_(level, level)]
+        strong = connected_components(inside, connection="strong")[0]
+        if strong != connected_components(inside, connection="weak")[0]:
+            return False
+    return True
+
+
+def critical_depth(adjacency: np.ndarray, energy: np.ndarray, tolerance: float = TOLERANCE) -> float:
+    """Hajek's d*: the most that must be given up to leave a local, not global, maximum for a higher vertex.
+
+    Needs a symmetric graph. With temperatures c / log(j + 1), P(V_j optimal) -> 1 if and only if c >= d*
+    (Hajek 1988, Theorem 1); here c = C / κ, so C / d* is the largest κ that Theorem 4 allows.
+    """
+    parent = np.arange(len(energy))
+    peak = energy.copy()
+    done = np.zeros(len(energy), bool)
+    deepest = 0.0
+
+    def root(v: int) -> int:
+        while parent[v] != v:
+            parent[v] = parent[parent[v]]
+            v = parent[v]
+        return v
+
+    for v in np.argsort(-energy, kind="stable"):
+        done[v] = True
+        for u in np.flatnonzero(adjacency[v] & done):
+            low, high = sorted((root(v), root(u)), key=lambda r: peak[r])
+            if low != high:
+                if peak[low] < peak[high] - tolerance:
+                    deepest = max(deepest, peak[low] - energy[v])
+                parent[low] = high
+    return float(deepest)
+
+
+def energy_constant(
+    ucb: np.ndarray,
+    generalization: np.ndarray,
+    privacy: np.ndarray,
+    m: int,
+    *,
+    generalization_weight: float,
+    privacy_weight: float,
+    temperature_margin: float,
+) -> float:
+    """C by (19)."""
+    ucb, g, p = (np.sort(np.asarray(values, np.float64)) for values in (ucb, generalization, privacy))
+    g_range = generalization_weight / m * (g[-m:].sum() - g[:m].sum())
+    p_range = privacy_weight / m * (p[-m:].sum() - p[:m].sum())
+    return float(ucb[-m] - ucb[0] + g_range + p_range + temperature_margin)
+
+
+def transition_matrix(adjacency: np.ndarray, energy: np.ndarray, temperature: float) -> np.ndarray:
+    """One step of Algorithm 2 at a fixed temperature, float64 [n, n], rows summing to 1."""
+    degree = adjacency.sum(axis=1, keepdims=True)
+    fall = np.maximum(energy[:, None] - energy[None, :], 0.0)
+    matrix = np.where(adjacency, np.exp(-fall / temperature) / np.maximum(degree, 1), 0.0)
+    np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
+    return matrix
+
+
+def stationary_law(adjacency: np.ndarray, energy: np.ndarray, temperature: float) -> np.ndarray:
+    """The law that `transition_matrix` keeps on a symmetric graph, [n]: degree * exp(E / τ), normalized.
+
+    A vertex draws from its own neighbours, so the degrees do not cancel: detailed balance holds with the
+    degree-weighted law and not with exp(E / τ) alone.
+    """
+    weight = adjacency.sum(axis=1) * np.exp((energy - energy.max()) / temperature)
+    return weight / weight.sum()
+
+
+def optimum_probability(
+    adjacency: np.ndarray,
+    energy: np.ndarray,
+    *,
+    constant: float,
+    divisors: Sequence[float],
+    steps: Sequence[int],
+    tolerance: float = TOLERANCE,
+) -> OptimumProbability:
+    """How likely the annealed chain is at, has seen, or would return an optimal vertex, exactly.
+
+    One vector-matrix product with its own temperature for every step: no blocks, so no error but rounding.
+
+    Args:
+      adjacency: bool [n, n].
+      energy: float64 [n].
+      constant: C.
+      divisors: values of κ. 0 accepts every neighbour: that is Algorithm 2 with the sign as it is printed.
+      steps: the numbers of steps to report, ascending.
+      tolerance: vertices this close to the maximal energy are optimal.
+    """
+    optimal = energy >= energy.max() - tolerance
+    degree = np.maximum(adjacency.sum(axis=1), 1)[:, None]
+    worse = energy[None, :] < energy[:, None]
+    up = np.where(adjacency & ~worse, 1 / degree, 0.0)
+    edges = np.flatnonzero(adjacency & worse)
+    fall = (energy[:, None] - energy[None, :]).ravel()[edges]
+    drawn = np.broadcast_to(1 / degree, adjacency.shape).ravel()[edges]
+    rate = np.asarray(divisors, np.float64)[:, None] * fall / constant
+    n = len(energy)
+    down = np.zeros((len(divisors), n * n))
+    # Three laws per divisor: last uphill vertex not optimal, last uphill vertex optimal, never at an optimum.
+    law = np.zeros((len(divisors), 3, n))
+    law[:, 0] = law[:, 2] = ~optimal / n
+    law[:, 1] = optimal / n
+    reported = []
+    wanted = {int(number) for number in steps}
+    for j in range(max(wanted) + 1):
+        if j > 0:
+            down[:, edges] = drawn * np.exp(-rate * np.log(j + 1))
+            matrix = down.reshape(-1, n, n)
+            rising = law @ up
+            law = law @ matrix + law * (1.0 - up.sum(axis=1) - matrix.sum(axis=2))[:, None]
+            climbed = rising[:, 0] + rising[:, 1]
+            law[:, 0] += climbed * ~optimal
+            law[:, 1] += climbed * optimal
+            law[:, 2] = (law[:, 2] + rising[:, 2]) * ~optimal
+        if j in wanted:
+            current = (law[:, :2].sum(axis=1) * optimal).sum(axis=1)
+            reported.append((current, 1.0 - law[:, 2].sum(axis=1), law[:, 1].sum(axis=1)))
+    current, best, last_uphill = (np.stack(series, axis=1) for series in zip(*reported, strict=True))
+    return OptimumProbability(np.array(sorted(wanted)), current, best, last_uphill)
+
+
+def path(
+    ucb: np.ndarray, start: Sequence[int], goal: Sequence[int], rng: np.random.Generator
+) -> list[frozenset[int]] | None:
+    """Algorithm 3 of the paper: a path of neighbours from one vertex to another; None if it goes in circles.
+
+    Equal values are taken at the lowest client. Ranks in the place of `ucb` give strictly ordered lists.
+    """
+    vertex, goal = frozenset(start), frozenset(goal)
+    walked = [vertex]
+    while vertex != goal:
+        missing = sorted(goal - vertex)
+        entering = max(missing, key=lambda k: ucb[k])
+        lowest = min(sorted(vertex), key=lambda k: ucb[k])
+        first_phase = ucb[lowest] <= ucb[entering]
+        leaving = lowest if first_phase else int(rng.choice(sorted(vertex - goal)))
+        vertex = vertex - {leaving} | {entering}
+        # No step adds to the missing, and one of the second phase takes one away. So a vertex returns only by
+        # steps of the first phase, which draws nothing: it will return for ever.
+        if vertex in walked:
+            return None
+        walked.append(vertex)
+    return walked
