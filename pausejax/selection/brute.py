@@ -1,63 +1,82 @@
-"""The argmax of (14) by enumeration: the paper's baseline, and the oracle of the exact selector."""
+"""The argmax of (14) by enumeration: what the paper does, and the oracle of the exact selector."""
 
 import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
-from pausejax.selection.exact import Selection, check_inputs, rank_infinities
+from pausejax.selection._rows import tree_sum
+from pausejax.selection.exact import Selection, check_inputs, stand_ins
 
-MAX_SETS = 50_000_000
-"""`brute_force` refuses to enumerate more sets than this."""
+MAX_SETS = 100_000_000
+"""`brute_force` refuses to try more sets than this."""
 _BLOCK = 4096
 
 
 def brute_force(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
     """The set of m clients with the largest min ucb + Σ score, by trying all C(K, m) of them.
 
-    Arguments, ties, infinities and errors as for `best_set`.
+    Arguments, result, ties, infinities and errors are those of `best_set`, and so is every bit of the answer.
+    The sets are made and tried in blocks; no more than one block of them is ever in memory.
 
     Raises:
       ValueError: also if there are more than `MAX_SETS` sets.
     """
     check_inputs(ucb, score, m)
-    num_clients = ucb.shape[0]
+    num_clients = jnp.shape(ucb)[0]
     num_sets = math.comb(num_clients, m)
     if num_sets > MAX_SETS:
         raise ValueError(
-            f"m: choosing {m} out of {num_clients} gives {num_sets} sets; brute force takes at most {MAX_SETS}"
+            f"m: {m} out of {num_clients} clients makes {num_sets} sets; brute_force tries at most {MAX_SETS}"
         )
-    finite_ucb = rank_infinities(ucb, m)
+    offset, ucb, score = stand_ins(jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32), m)
+    by_score = jnp.argsort(-score, stable=True)
+    rank = jnp.argsort(by_score, stable=True).astype(jnp.int32)
+    ranked_score = score[by_score]
+    binomials = _binomials(num_clients, m)
     block = min(_BLOCK, num_sets)
-    binomials = jnp.asarray(
-        [[min(math.comb(n, k), MAX_SETS) for k in range(m + 1)] for n in range(num_clients + 1)], jnp.int32
-    )
 
-    def members_of(number: jax.Array) -> jax.Array:
-        """The set of that number in lexicographic order."""
-
-        def step(carry, client):
-            left, wanted = carry
-            with_client = binomials[num_clients - 1 - client, jnp.maximum(wanted - 1, 0)]
-            take = (wanted > 0) & (left < with_client)
-            left = jnp.where(take | (wanted == 0), left, left - with_client)
-            return (left, wanted - take), take
-
-        _, taken = jax.lax.scan(step, (number, jnp.int32(m)), jnp.arange(num_clients))
-        return jnp.nonzero(taken, size=m)[0].astype(jnp.int32)
-
-    def body(carry, start):
+    def try_block(carry: tuple, first: jax.Array) -> tuple[tuple, None]:
         best_value, best_members = carry
-        members = jax.vmap(members_of)(jnp.minimum(start + jnp.arange(block), num_sets - 1))
-        value = jnp.min(finite_ucb[members], axis=1) + jnp.sum(score[members], axis=1)
+        # The last block repeats its last set: a repetition never wins.
+        members = _sets(jnp.minimum(first + jnp.arange(block, dtype=jnp.int32), num_sets - 1), binomials)
+        ranks = jnp.sort(rank[members], axis=1)
+        scores = ranked_score[ranks]
+        slowest = jnp.min(ucb[members], axis=1)
+        value = slowest + tree_sum(scores.T)
+        # If an outsider is no slower than the slowest and scores more than the worst, swapping it in makes a
+        # truly better set, even where rounding hides it.
+        above_worst = jnp.sum((ucb[None] >= slowest[:, None]) & (score[None] > scores[:, -1:]), axis=1)
+        improvable = above_worst > jnp.sum(scores > scores[:, -1:], axis=1)
+        value = jnp.where(improvable, -jnp.inf, value)
         at = jnp.argmax(value)
-        better = value[at] > best_value
-        carry = (
-            jnp.where(better, value[at], best_value),
-            jnp.where(better, members[at], best_members),
-        )
-        return carry, None
+        wins = value[at] > best_value
+        return (jnp.maximum(value[at], best_value), jnp.where(wins, members[at], best_members)), None
 
     start = (jnp.float32(-jnp.inf), jnp.arange(m, dtype=jnp.int32))
-    (_, members), _ = jax.lax.scan(body, start, jnp.arange(0, num_sets, block, dtype=jnp.int32))
-    return Selection(members, jnp.min(ucb[members]) + jnp.sum(score[members]))
+    (value, members), _ = lax.scan(try_block, start, jnp.arange(0, num_sets, block, dtype=jnp.int32))
+    return Selection(members, offset + value)
+
+
+def _binomials(num_clients: int, m: int) -> jax.Array:
+    """C(n, i) for i = m, ..., 1 and n = 0, ..., K - 1, int32 [m, K], cut where an int32 ends."""
+    largest = np.iinfo(np.int32).max
+    table = [[min(math.comb(n, i), largest) for n in range(num_clients)] for i in range(m, 0, -1)]
+    return jnp.asarray(table, jnp.int32)
+
+
+def _sets(numbers: jax.Array, binomials: jax.Array) -> jax.Array:
+    """The sets of these numbers in lexicographic order, int32 [B, m], each ascending.
+
+    Counted from the end, a set's number is Σ C(K - 1 - member_i, m - i): the combinatorial number system.
+    """
+    m, num_clients = binomials.shape
+    num_sets = math.comb(num_clients, m)
+
+    def next_member(left: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+        digit = jnp.searchsorted(row, left, side="right", method="compare_all").astype(jnp.int32) - 1
+        return left - row[digit], num_clients - 1 - digit
+
+    return lax.scan(next_member, num_sets - 1 - numbers, binomials)[1].T

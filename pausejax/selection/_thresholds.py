@@ -1,0 +1,109 @@
+"""What each threshold on ucb can be worth: two ways to bound it, from which `best_set` finishes.
+
+For a threshold u, the best set among the clients with ucb >= u is their top m by score, and it is worth at
+least u + Σ score. Lowering u only adds clients, so one sweep over the sorted thresholds meets all of them.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from pausejax.selection._rows import argsort, places, take, tree_sum
+
+_HALF_ULP = 2.0**-24
+
+
+class Bounds(NamedTuple):
+    """One entry per threshold; -inf for both bounds where there is none, or fewer than m clients reach it."""
+
+    threshold: jax.Array
+    """float32 [N, E]."""
+    lower: jax.Array
+    """float32 [N, E]: threshold + the canonical sum of its top m is at least this ..."""
+    upper: jax.Array
+    """float32 [N, E]: ... and at most this."""
+
+
+def by_insertion(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+    """Adds one client after another to a sorted list of the m best scores. O(m) steps a client, no error.
+
+    The runs lie in the last axis, so that one vector instruction serves eight of them.
+    """
+    order = argsort(-ucb)
+    thresholds, scores = take(ucb, order).T, take(score, order).T
+    runs = ucb.shape[0]
+
+    def insert(best: jax.Array, candidate: jax.Array) -> tuple[jax.Array, jax.Array]:
+        above = jnp.concatenate([jnp.full((1, runs), jnp.inf), best[:-1]])
+        best = jnp.maximum(best, jnp.minimum(above, candidate[None]))
+        return best, tree_sum(best)
+
+    _, total = lax.scan(insert, jnp.full((m, runs), -jnp.inf), scores)
+    # Clients of equal ucb reach the threshold together: only the last of them has met all.
+    last = jnp.concatenate([thresholds[1:] < thresholds[:-1], jnp.ones((1, runs), bool)])
+    value = jnp.where(last, thresholds + total, -jnp.inf).T
+    return Bounds(thresholds.T, value, value)
+
+
+def by_replacement(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+    """Takes the clients away in ascending order of ucb; the next in score steps in for one of the m best.
+
+    O(1) steps a client: what was passed over is never needed again, so a pointer into the clients sorted by
+    score only moves on. The running sum is kept in two floats; the bounds cover what they lose.
+    """
+    leaving, ranking = argsort(ucb), argsort(-score)
+    thresholds = take(ucb, leaving)
+    # Clients of equal ucb leave together: before the first of them goes, all are still there.
+    is_first = thresholds[:, 1:] > thresholds[:, :-1]
+    is_first = jnp.concatenate([jnp.ones_like(leaving[:, :1], bool), is_first], axis=1)
+    thresholds = jnp.where(is_first, thresholds, -jnp.inf)
+    # "Who leaves next" and "who may replace" lie end to end, so that either is one look-up.
+    place = jnp.concatenate([take(places(ranking), leaving), take(places(leaving), ranking)], axis=1)
+    scores = jnp.concatenate([take(score, leaving), take(score, ranking)], axis=1)
+    # The loop is scalar: one run after another is faster than all of them in step.
+    return Bounds(*lax.map(lambda run: _replace(*run, m), (thresholds, place, scores)))
+
+
+def _replace(
+    thresholds: jax.Array, place: jax.Array, scores: jax.Array, m: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """One run of `by_replacement`: thresholds [K] ascending, place and scores [2K]."""
+    num_clients = thresholds.shape[0]
+    last = num_clients - 1
+    best_score = jnp.abs(scores[num_clients])
+    # What the canonical sum may round off, and 2K updates of the running sum; then what is too small to hold.
+    rounding = _HALF_ULP * ((m - 1).bit_length() + 4) + _HALF_ULP**2 * 8 * num_clients
+    underflow = 4 * num_clients * float(jnp.finfo(jnp.float32).tiny)
+
+    def step(carry: tuple, _: None) -> tuple[tuple, tuple]:
+        gone, pointer, missing, worst, total, rest = carry
+        fill = missing > 0
+        pointer = pointer + fill
+        at = jnp.where(fill, num_clients + jnp.minimum(pointer, last), jnp.minimum(gone, last))
+        joins = fill & (place[at] >= gone)
+        drops = ~fill & (place[at] <= pointer)
+        change = jnp.where(joins, scores[at], jnp.where(drops, -scores[at], 0.0))
+        worst = jnp.where(joins, jnp.abs(scores[at]), worst)
+        gone = gone + ~fill
+        missing = missing - joins + drops
+        total, error = _two_sum(total, change)
+        total, rest = _two_sum(total, rest + error)
+        threshold = thresholds[jnp.minimum(gone, last)]
+        counts = (missing == 0) & (gone <= num_clients - m) & (threshold > -jnp.inf)
+        value = jnp.where(counts, threshold, 0.0) + total
+        margin = m * jnp.maximum(best_score, worst) * rounding + jnp.abs(value) * (4 * _HALF_ULP) + underflow
+        lower = jnp.where(counts, value - margin, -jnp.inf)
+        upper = jnp.where(counts, value + margin, -jnp.inf)
+        return (gone, pointer, missing, worst, total, rest), (threshold, lower, upper)
+
+    start = (jnp.int32(0), jnp.int32(-1), jnp.int32(m), *jnp.zeros(3))
+    return lax.scan(step, start, None, length=2 * num_clients - m)[1]
+
+
+def _two_sum(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """fl(a + b) and its rounding error, exactly (Knuth)."""
+    total = a + b
+    shared = total - a
+    return total, (a - (total - shared)) + (b - shared)
