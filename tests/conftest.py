@@ -13,6 +13,12 @@ import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# Compiled programs are kept inside the checkout: a second run of the tests spends no time on XLA.
+_CACHE = Path(__file__).resolve().parents[1] / ".cache"
+os.environ.setdefault("PAUSEJAX_CACHE_DIR", str(_CACHE))
+jax.config.update("jax_compilation_cache_dir", str(_CACHE / "compiled"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

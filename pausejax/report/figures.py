@@ -160,7 +160,7 @@ def _figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> F
 
 
 def _styled(whole: list[Line]) -> list[Curve]:
-    """A colour for each policy and a dash for each of its axis values; one policy alone spends the colours."""
+    """A colour for each policy, a dash for each of its axis values; one policy alone has all colours."""
     policies = list(dict.fromkeys(line.policy for line in whole))
     curves: list[Curve] = []
     for position, line in enumerate(whole):

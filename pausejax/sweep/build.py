@@ -108,27 +108,39 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     return program
 
 
-def build_world(plan: Plan, program: Program, runs: Sequence[Run], sources: Sources) -> World:
-    """The arrays that some runs of one group live in, one row per run where they differ."""
-    seeds = sorted({run.seed for run in runs})
+def build_world(
+    plan: Plan, program: Program, chunk_runs: Sequence[int], group: Group, sources: Sources
+) -> World:
+    """The arrays that some runs of one group live in, one row per run where they differ.
+
+    Args:
+      plan: the whole plan.
+      program: the group's.
+      chunk_runs: positions of the runs in the plan.
+      group: all its runs' partitions are there, so that every chunk of the group has the same shapes.
+      sources: where data come from.
+    """
+    seeds = tuple(sorted({plan.runs[position].seed for position in group.members}))
     row_of = {seed: row for row, seed in enumerate(seeds)}
-    static = runs[0].values
+    runs = [plan.runs[position] for position in chunk_runs]
+    static = group.static
+    training_data: TrainingData | None = None
+    test: HeldOut | None = None
     if program.learning:
         parts = [_partition(static, seed, sources) for seed in seeds]
         share = np.stack([part.data_share for part in parts])
         images, labels = sources.training_arrays(static["dataset"], static["train_samples"])
         source = sources.dataset(static["dataset"])
-        training_data: TrainingData | None = TrainingData(
+        training_data = TrainingData(
             images,
             labels,
             jnp.float32(source.pixel_mean),
             jnp.float32(source.pixel_std),
             *(jnp.asarray(np.stack(rows), jnp.int32) for rows in _columns(parts)),
         )
-        test: HeldOut | None = sources.test_set(static["dataset"])
+        test = sources.test_set(static["dataset"])
     else:
         share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)
-        training_data, test = None, None
     rows = np.array([row_of[run.seed] for run in runs], np.int32)
     return World(
         seed=jnp.asarray([run.seed for run in runs], jnp.uint32),

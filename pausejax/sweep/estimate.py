@@ -11,9 +11,8 @@ from rich.console import Group as Lines
 from rich.table import Table
 
 from pausejax.federated.training import num_steps
-from pausejax.simulation import World, initial_params, play, start
 from pausejax.sweep import execute
-from pausejax.sweep.build import Sources, build_hyper, build_world
+from pausejax.sweep.build import Sources, build_world
 from pausejax.sweep.plan import Plan
 
 # Measured on two CPU cores for small networks in the vmapped loop: the share of the matrix-product peak that
@@ -65,16 +64,11 @@ def group_costs(plan: Plan, sources: Sources) -> list[Cost]:
     peak = matrix_product_rate() if plan.study.mode == "training" else 1.0
     costs = []
     work = execute.chunks(plan, sources)
-    for program in dict.fromkeys(chunk.program for chunk in work):
-        own = [chunk for chunk in work if chunk.program == program]
-        runs = [plan.runs[position] for position in own[0].positions]
-        world, hyper = build_world(plan, program, runs, sources), build_hyper(runs)
+    for group in plan.groups:
+        own = [chunk for chunk in work if chunk.group is group]
+        program = own[0].program
         begun = time.perf_counter()
-        params = (
-            jax.eval_shape(initial_params, program.learning.model, world.seed) if program.learning else None
-        )
-        state = jax.eval_shape(start, program, world, hyper, params)
-        compiled = play.lower(program, world, hyper, state, jnp.int32(1), jnp.int32(1)).compile()
+        compiled = execute.compile_program(plan, own[0], sources)
         took = time.perf_counter() - begun
         used = compiled.memory_analysis()
         assert used is not None
@@ -82,7 +76,9 @@ def group_costs(plan: Plan, sources: Sources) -> list[Cost]:
         lanes = sum(chunk.lanes for chunk in own)
         seconds = plan.study.rounds * lanes * _ROUND_OVERHEAD
         if program.learning:
-            seconds += plan.study.rounds * lanes * _flops_per_round(program, world) / (_EFFICIENCY * peak)
+            seconds += (
+                plan.study.rounds * lanes * _flops_per_round(plan, own[0], sources) / (_EFFICIENCY * peak)
+            )
         label = f"{own[0].program.policy} ({_distinct(plan, own[0])})"
         costs.append(Cost(label, lanes, len(own), took, memory, seconds))
     return costs
@@ -99,8 +95,10 @@ def matrix_product_rate(size: int = 768) -> float:
     return 5 * 2 * size**3 / (time.perf_counter() - begun)
 
 
-def _flops_per_round(program: execute.Program, world: World) -> float:
-    """Local training and evaluation of one run, by the rule of 6 FLOP a weight and sample (2 forward)."""
+def _flops_per_round(plan: Plan, chunk: execute.Chunk, sources: Sources) -> float:
+    """Local training (three forward passes' worth a sample and step) and evaluation of one run."""
+    program = chunk.program
+    world = build_world(plan, program, chunk.positions, chunk.group, sources)
     learning = program.learning
     assert learning is not None and world.test is not None and world.data is not None
     steps = float(np.mean(num_steps(learning.training, world.data.size)))

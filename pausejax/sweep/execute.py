@@ -1,7 +1,9 @@
 """Runs a plan on this machine: group by group, chunk by chunk, in host-side segments of rounds."""
 
+import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ import xarray as xr
 from pausejax.simulation import Program, initial_params, play, start
 from pausejax.sweep import store
 from pausejax.sweep.build import Sources, build_hyper, build_program, build_world
-from pausejax.sweep.plan import Plan
+from pausejax.sweep.plan import Group, Plan
 
 
 class Progress(Protocol):
@@ -24,6 +26,7 @@ class Chunk(NamedTuple):
     """Runs of one group that are simulated side by side."""
 
     program: Program
+    group: Group
     positions: tuple[int, ...]
     """Places in the plan's runs; padded by repeating the last one."""
     lanes: int
@@ -33,17 +36,21 @@ class Chunk(NamedTuple):
 MAX_LANES = 256
 
 
-def chunks(plan: Plan, sources: Sources, max_lanes: int = MAX_LANES) -> list[Chunk]:
-    """Cuts each group into chunks of one size, so that a group compiles once."""
+def chunks(plan: Plan, sources: Sources) -> list[Chunk]:
+    """Cuts each group into chunks of one size, so that a group compiles once.
+
+    Raises:
+      SpecError: a group can't be built.
+    """
     found = []
     for group in plan.groups:
         program = build_program(plan, group, sources)
-        parts = -(-len(group.members) // max_lanes)
+        parts = -(-len(group.members) // MAX_LANES)
         width = -(-len(group.members) // parts)
-        for part in range(parts):
-            members = group.members[part * width : (part + 1) * width]
+        for first in range(0, len(group.members), width):
+            members = group.members[first : first + width]
             padding = (members[-1],) * (width - len(members))
-            found.append(Chunk(program, members + padding, len(members)))
+            found.append(Chunk(program, group, members + padding, len(members)))
     return found
 
 
@@ -55,28 +62,48 @@ def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Da
     """
     work = chunks(plan, sources)
     parts: list[dict[str, np.ndarray]] = []
-    order: list[int] = []
-    for chunk in work:
-        arrays = simulate_chunk(plan, chunk, sources, progress or (lambda _: None))
-        kept = chunk.positions[: chunk.lanes]
-        parts.append({name: array[: chunk.lanes] for name, array in arrays.items()})
-        order.extend(kept)
+    # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
+    with ThreadPoolExecutor(os.cpu_count()) as compilers:
+        first_of = {id(chunk.group): chunk for chunk in reversed(work)}
+        compiled = {
+            key: compilers.submit(compile_program, plan, first_of[key], sources)
+            for key in dict.fromkeys(id(chunk.group) for chunk in work)
+        }
+        try:
+            for chunk in work:
+                program = compiled[id(chunk.group)].result()
+                arrays = simulate_chunk(plan, chunk, program, sources, progress or (lambda _: None))
+                parts.append({name: array[: chunk.lanes] for name, array in arrays.items()})
+        except BaseException:
+            compilers.shutdown(wait=False, cancel_futures=True)
+            raise
+    order = [position for chunk in work for position in chunk.positions[: chunk.lanes]]
     back = np.argsort(order)
     names = list(dict.fromkeys(name for part in parts for name in part))
     merged = {name: _stack([part[name] for part in parts], store.VARIABLES[name][2])[back] for name in names}
     return store.dataset(plan, range(len(plan.runs)), merged)
 
 
-def simulate_chunk(plan: Plan, chunk: Chunk, sources: Sources, progress: Progress) -> dict[str, np.ndarray]:
+def compile_program(plan: Plan, chunk: Chunk, sources: Sources) -> jax.stages.Compiled:
+    """Compiles `play` for the chunks of one group."""
+    program = chunk.program
+    world, hyper = _inputs(plan, chunk, sources)
+    params = jax.eval_shape(initial_params, program.learning.model, world.seed) if program.learning else None
+    state = jax.eval_shape(start, program, world, hyper, params)
+    return play.lower(program, world, hyper, state, jnp.int32(1), jnp.int32(1)).compile()
+
+
+def simulate_chunk(
+    plan: Plan, chunk: Chunk, compiled: jax.stages.Compiled, sources: Sources, progress: Progress
+) -> dict[str, np.ndarray]:
     """Plays all rounds of one chunk; arrays as in `store.VARIABLES`, leading axis the chunk's runs."""
     study, program = plan.study, chunk.program
-    runs = [plan.runs[position] for position in chunk.positions]
-    world, hyper = build_world(plan, program, runs, sources), build_hyper(runs)
+    world, hyper = _inputs(plan, chunk, sources)
     params = initial_params(program.learning.model, world.seed) if program.learning else None
     state = start(program, world, hyper, params)
     records = []
     for first in range(1, study.rounds + 1, program.rounds_per_call):
-        state, record = play(program, world, hyper, state, jnp.int32(first), jnp.int32(study.rounds))
+        state, record = compiled(world, hyper, state, jnp.int32(first), jnp.int32(study.rounds))
         played = min(program.rounds_per_call, study.rounds + 1 - first)
         records.append(jax.tree.map(lambda leaf, n=played: np.moveaxis(np.asarray(leaf[:n]), 0, 1), record))
         progress(played * chunk.lanes)
@@ -93,6 +120,11 @@ def simulate_chunk(plan: Plan, chunk: Chunk, sources: Sources, progress: Progres
         for name in store.LEARNING_VARIABLES:
             del history[name]
     return history
+
+
+def _inputs(plan: Plan, chunk: Chunk, sources: Sources) -> tuple[Any, Any]:
+    world = build_world(plan, chunk.program, chunk.positions, chunk.group, sources)
+    return world, build_hyper([plan.runs[position] for position in chunk.positions])
 
 
 def _stack(arrays: Sequence[np.ndarray], fill: float) -> np.ndarray:

@@ -106,7 +106,7 @@ def parse(document: Mapping[str, Any], *, source: str = "spec", overrides: Itera
         axes |= reader.axes(table, section)
     policies = reader.policies(document.get("policy"))
     if not problems:
-        _check_combinations(reader, study, axes, policies)
+        _check_combinations(reader, axes, policies)
     if problems:
         raise SpecError(problems)
     return Study(**study, seeds=seeds, axes=axes, policies=policies, document=document)
@@ -250,12 +250,9 @@ def _show(value: Any) -> str:
 
 def _check_combinations(
     reader: _Reader,
-    study: Mapping[str, Any],
     shared: Mapping[str, tuple[Any, ...]],
     policies: Sequence[PolicySpec],
 ) -> None:
-    if study["eval_every"] > study["rounds"]:
-        reader.say("eval_every", study["eval_every"], f"must be <= rounds = {study['rounds']}")
     for policy in policies:
         axes = {**shared, **policy.axes}
         largest, smallest = max(axes["clients_per_round"]), min(axes["num_clients"])

@@ -1,0 +1,275 @@
+"""Batched local training against a plain optax loop, one client at a time, and against itself rearranged."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from pausejax import privacy
+from pausejax.federated import models
+from pausejax.federated.evaluation import HeldOut, evaluate
+from pausejax.federated.training import (
+    Jobs,
+    LocalTraining,
+    Rates,
+    TrainingData,
+    client_loss,
+    direction,
+    epoch_orders,
+    init_optimizer,
+    num_steps,
+    train,
+)
+
+SHAPE = (3, 3, 1)
+SIZES = np.array([[7, 20, 45], [24, 24, 24]])
+LONGEST = 45
+MODEL = models.build("mlp", SHAPE, 4)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    count = int(SIZES.sum(axis=1)[0])
+    order = np.stack([rng.permutation(count), rng.permutation(count)])
+    return TrainingData(
+        jnp.asarray(rng.integers(0, 256, (count, 9)), jnp.uint8),
+        jnp.asarray(rng.integers(0, 4, count), jnp.int32),
+        jnp.float32(127.5),
+        jnp.float32(127.5),
+        jnp.asarray(order, jnp.int32),
+        jnp.asarray(np.cumsum(SIZES, axis=1) - SIZES, jnp.int32),
+        jnp.asarray(SIZES, jnp.int32),
+    )
+
+
+PARTITION = jnp.asarray([0, 1], jnp.int32)
+RATES = Rates(
+    learning_rate=jnp.asarray([0.05, 0.01]),
+    momentum=jnp.asarray([0.9, 0.5]),
+    proximal_weight=jnp.asarray([0.3, 0.1]),
+    sensitivity=jnp.asarray([0.02, 0.5]),
+)
+
+
+@functools.cache
+def initial_params():
+    return jax.jit(jax.vmap(MODEL.init))(jax.random.split(jax.random.key(7), 2))
+
+
+def jobs(run, client):
+    """Keys and budgets follow from run and client, as in a simulation; the weights sum to 1 by run."""
+    run, client = jnp.asarray(run, jnp.int32), jnp.asarray(client, jnp.int32)
+    count = run.shape[0]
+
+    def keys(stream):
+        return jax.vmap(lambda r, k: jax.random.fold_in(jax.random.fold_in(jax.random.key(stream), r), k))(
+            run, jnp.maximum(client, 0)
+        )
+
+    exists = client >= 0
+    share = jnp.where(exists, 1.0 + jnp.maximum(client, 0), 0.0)
+    total = jnp.zeros(2).at[run].add(share)
+    return Jobs(run, client, share / total[run], keys(1), keys(2), jnp.full(count, 0.8))
+
+
+jitted_privatize = jax.jit(privacy.privatize, static_argnums=4)
+
+
+def plain_update(training, data, params, job, row):
+    """One client's released update by an ordinary Python loop over minibatches with optax."""
+    run, client = int(job.run[row]), int(job.client[row])
+    rates = jax.tree.map(lambda leaf: leaf[run], RATES)
+    start = jax.tree.map(lambda leaf: leaf[run], params)
+    size = int(data.size[run, client])
+    orders = np.asarray(epoch_orders(job.batch_key[row], jnp.int32(size), LONGEST, training.local_epochs))[
+        :, :size
+    ]
+    owned = np.asarray(data.order[run])[int(data.offset[run, client]) :][:size]
+    batches = [
+        owned[order[i : i + training.batch_size]]
+        for order in orders
+        for i in range(0, size, training.batch_size)
+    ][: training.max_steps]
+    learner = {
+        "adam": lambda: optax.adam(rates.learning_rate),
+        "sgd": lambda: optax.sgd(rates.learning_rate),
+        "momentum": lambda: optax.sgd(rates.learning_rate, momentum=rates.momentum),
+    }[training.optimizer]()
+
+    @jax.jit
+    def step(weights, state, images, labels):
+        def loss_of(w):
+            plain = -jnp.mean(jax.nn.log_softmax(MODEL.apply(w, images))[jnp.arange(len(labels)), labels])
+            drift = sum(jnp.sum((a - b) ** 2) for a, b in zip(*map(jax.tree.leaves, (w, start)), strict=True))
+            return plain + (rates.proximal_weight / 2 * drift if training.proximal else 0.0), plain
+
+        gradient, plain = jax.grad(loss_of, has_aux=True)(weights)
+        change, state = learner.update(gradient, state)
+        return optax.apply_updates(weights, change), state, plain
+
+    weights, state, losses = start, learner.init(start), []
+    for batch in batches:
+        images = ((np.asarray(data.images)[batch] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
+        weights, state, plain = step(weights, state, images, np.asarray(data.labels)[batch])
+        losses.append(float(plain))
+    update = ravel_pytree(weights)[0] - ravel_pytree(start)[0]
+    if training.private:
+        update = jitted_privatize(
+            job.noise_key[row], update, job.epsilon[row], rates.sensitivity, training.clip
+        )
+    return np.asarray(update), np.mean(losses), np.sqrt(np.mean(np.square(losses)))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def jitted_train(training, data, job, params, optimizer, keep_updates):
+    return train(
+        training,
+        MODEL,
+        SHAPE,
+        LONGEST,
+        data,
+        PARTITION,
+        params,
+        optimizer,
+        RATES,
+        job,
+        keep_updates=keep_updates,
+    )
+
+
+def run_train(training, data, job, params=None, optimizer=None, keep_updates=False):
+    return jitted_train(
+        training, data, job, initial_params() if params is None else params, optimizer, keep_updates
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimizer": "sgd", "private": False},
+        {"optimizer": "momentum", "local_epochs": 3, "private": False},
+        {"local_epochs": 2, "max_steps": 3, "private": False},
+        {"proximal": True, "private": False},
+        {"clip": "vector"},
+        {"batch_size": 64},
+    ],
+)
+def test_training_equals_a_plain_optax_loop(data, options):
+    training = LocalTraining(batch_size=options.pop("batch_size", 10), lanes=4, **options)
+    job = jobs([0, 0, 1, 1], [0, 2, 2, 0])
+    trained = run_train(training, data, job, keep_updates=True)
+    total = np.zeros((2, trained.updates.shape[1]))
+    for row in range(4):
+        update, loss, rms = plain_update(training, data, initial_params(), job, row)
+        scale = np.abs(update).max()
+        np.testing.assert_allclose(trained.updates[row], update, atol=2e-5 * scale, rtol=2e-4)
+        np.testing.assert_allclose(trained.loss[row], loss, rtol=1e-4)
+        np.testing.assert_allclose(trained.loss_rms[row], rms, rtol=1e-4)
+        total[int(job.run[row])] += float(job.weight[row]) * np.asarray(trained.updates[row], np.float64)
+    summed = np.asarray(jax.vmap(lambda tree: ravel_pytree(tree)[0])(trained.update))
+    np.testing.assert_allclose(summed, total, atol=1e-6 * np.abs(total).max(), rtol=1e-5)
+
+
+def test_dummy_clients_batching_and_company_change_nothing(data):
+    training = LocalTraining(batch_size=10, lanes=2)
+    alone = run_train(training, data, jobs([0, 0], [2, 0]), keep_updates=True)
+    crowd = run_train(
+        training, data, jobs([0, 0, 0, 1, 1, 1, 0], [2, -1, 0, 1, 2, -1, -1]), keep_updates=True
+    )
+    np.testing.assert_array_equal(alone.updates[0], crowd.updates[0])
+    np.testing.assert_array_equal(alone.updates[1], crowd.updates[2])
+    first = [jax.tree.map(lambda leaf: leaf[0], trained.update) for trained in (alone, crowd)]
+    jax.tree.map(np.testing.assert_array_equal, *first)
+    wide = run_train(dataclasses.replace(training, lanes=7), data, jobs([0, 0], [2, 0]), keep_updates=True)
+    np.testing.assert_allclose(alone.updates, wide.updates, rtol=1e-4, atol=1e-5)
+
+
+def test_a_diverged_run_leaves_its_neighbours_alone(data):
+    training = LocalTraining(batch_size=10, lanes=4)
+    job = jobs([0, 0, 1, 1], [0, 1, 0, 1])
+    broken = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), initial_params())
+    good, bad = run_train(training, data, job), run_train(training, data, job, params=broken)
+    assert all(np.isnan(leaf[0]).any() for leaf in jax.tree.leaves(bad.update))
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[1]), good.update, bad.update)
+
+
+def test_persistent_optimizer_states_belong_to_their_clients(data):
+    training = LocalTraining(batch_size=10, persist_optimizer=True, private=False, lanes=2)
+    state = init_optimizer(training, initial_params(), 3)
+    trained = run_train(training, data, jobs([0, 1], [2, 1]), optimizer=state)
+    steps = np.asarray(trained.optimizer.count).reshape(2, 3)
+    np.testing.assert_array_equal(steps, [[0, 0, 5], [0, 3, 0]])
+    again = run_train(training, data, jobs([0, 1], [2, 1]), optimizer=trained.optimizer)
+    np.testing.assert_array_equal(np.asarray(again.optimizer.count).reshape(2, 3), 2 * steps)
+    fresh = run_train(dataclasses.replace(training, persist_optimizer=False), data, jobs([0, 1], [2, 1]))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), trained.update, fresh.update
+    )
+    assert not np.allclose(ravel_pytree(again.update)[0], ravel_pytree(fresh.update)[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("size", [1, 5, 20])
+def test_epoch_orders_are_permutations_that_do_not_depend_on_the_longest_client(size):
+    key = jax.random.key(3)
+    orders = np.asarray(epoch_orders(key, jnp.int32(size), 20, 3))[:, :size]
+    np.testing.assert_array_equal(np.sort(orders, axis=1), np.tile(np.arange(size), (3, 1)))
+    longer = np.asarray(epoch_orders(key, jnp.int32(size), 57, 3))[:, :size]
+    np.testing.assert_array_equal(orders, longer)
+    if size == 20:
+        assert not np.array_equal(orders[0], orders[1])
+
+
+def test_number_of_steps():
+    training = LocalTraining(batch_size=20, local_epochs=2, max_steps=9)
+    np.testing.assert_array_equal(
+        num_steps(training, jnp.asarray([0, 1, 20, 21, 81, 1000])), [0, 2, 2, 4, 9, 9]
+    )
+
+
+def test_unknown_optimizer_is_named():
+    with pytest.raises(ValueError, match="optimizer: unknown 'lion'; allowed: adam, sgd, momentum"):
+        direction(LocalTraining(optimizer="lion"), 0.9)
+
+
+def test_evaluation_equals_numpy_and_ignores_padding(data):
+    rng = np.random.default_rng(1)
+    images, labels = rng.integers(0, 256, (11, 9)), rng.integers(0, 4, 11)
+    padded = np.append(labels, -1).reshape(2, 6)
+    held_out = HeldOut(
+        jnp.asarray(np.append(images, np.zeros((1, 9)), axis=0).reshape(2, 6, 9), jnp.uint8),
+        jnp.asarray(padded, jnp.int32),
+        data.pixel_mean,
+        data.pixel_std,
+    )
+    params = initial_params()
+    for lanes in (1, 2):
+        accuracy, loss = evaluate(MODEL, SHAPE, held_out, params, lanes)
+        for run in range(2):
+            pixels = ((images - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
+            logits = np.asarray(
+                MODEL.apply(jax.tree.map(lambda leaf, r=run: leaf[r], params), pixels), np.float64
+            )
+            log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            assert float(accuracy[run]) == pytest.approx((logits.argmax(axis=1) == labels).mean())
+            assert float(loss[run]) == pytest.approx(-log_p[np.arange(11), labels].mean(), rel=1e-5)
+    broken = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), params)
+    accuracy, _ = evaluate(MODEL, SHAPE, held_out, broken)
+    assert np.isnan(accuracy[0]) and np.isfinite(accuracy[1])
+
+
+def test_client_loss_averages_a_clients_own_samples(data):
+    params = jax.tree.map(lambda leaf: leaf[0], initial_params())
+    losses = client_loss(MODEL, SHAPE, LONGEST, data, jnp.int32(0), params, jnp.asarray([2, 0]))
+    for value, client in zip(losses, (2, 0), strict=True):
+        owned = np.asarray(data.order[0])[int(data.offset[0, client]) :][: int(data.size[0, client])]
+        images = ((np.asarray(data.images)[owned] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
+        log_p = jax.nn.log_softmax(MODEL.apply(params, images))
+        expected = -np.asarray(log_p)[np.arange(len(owned)), np.asarray(data.labels)[owned]].mean()
+        assert float(value) == pytest.approx(float(expected), rel=1e-5)

@@ -1,0 +1,67 @@
+"""Seed statistics against scipy and closed forms."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+from pausejax.report import statistics
+
+
+def test_band_is_the_t_interval():
+    samples = np.random.default_rng(0).normal(3, 2, (7, 4))
+    mean, half_width = statistics.band(samples)
+    low, high = stats.t.interval(0.95, 6, loc=samples.mean(axis=0), scale=stats.sem(samples, axis=0))
+    np.testing.assert_allclose(mean - half_width, low)
+    np.testing.assert_allclose(mean + half_width, high)
+
+
+def test_one_run_has_no_interval():
+    assert np.isnan(statistics.band(np.ones((1, 3))).half_width).all()
+
+
+def test_smoothing_averages_the_last_points_that_there_are():
+    values = np.array([[1.0, 3.0, 5.0, 7.0]])
+    np.testing.assert_allclose(statistics.smooth(values, 2), [[1, 2, 4, 6]])
+    np.testing.assert_allclose(statistics.smooth(values, 10), [[1, 2, 3, 4]])
+    np.testing.assert_array_equal(statistics.smooth(values, 1), values)
+
+
+def test_common_clock_stays_within_what_every_run_has_reached():
+    times = np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0]])
+    grid, values = statistics.on_common_clock(times, 10 * times, points=5)
+    assert grid[0] == 2.0 and grid[-1] == 4.0
+    np.testing.assert_allclose(values, np.stack([10 * grid, 10 * grid]))
+
+
+@pytest.fixture
+def result():
+    return xr.Dataset(
+        {
+            "test_accuracy": (("run", "eval"), np.array([[0.1, 0.2], [0.3, 0.4], [0.5, np.nan], [0.7, 0.8]])),
+            "elapsed": (("run", "round"), np.arange(16.0).reshape(4, 4) % 4 + 1),
+            "diverged_round": ("run", np.array([0, 0, 3, 0])),
+        },
+        {
+            "policy": ("run", ["a", "a", "b", "b"]),
+            "kappa": ("run", [np.nan, np.nan, 1.0, 2.0]),
+            "eval_round": ("eval", [2, 4]),
+        },
+        {"axes": '["kappa"]'},
+    )
+
+
+def test_lines_split_by_policy_and_by_the_axes_that_apply(result):
+    found = statistics.lines(result)
+    assert [line.label for line in found] == ["a", "b, kappa = 1", "b, kappa = 2"]
+    assert [line.runs.sizes["run"] for line in found] == [2, 1, 1]
+
+
+def test_healthy_leaves_diverged_runs_out(result):
+    assert statistics.healthy(result).sizes["run"] == 3
+
+
+def test_accuracy_at_a_time_is_the_latest_evaluation(result):
+    np.testing.assert_array_equal(statistics.evaluation_times(result), np.tile([2.0, 4.0], (4, 1)))
+    np.testing.assert_array_equal(statistics.accuracy_at(result, 3.9), [0.1, 0.3, 0.5, 0.7])
+    assert np.isnan(statistics.accuracy_at(result, 1.9)).all()

@@ -1,0 +1,271 @@
+"""Whole studies: the invariants of every run, reproducibility by identity, and the number of compilations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pausejax
+from pausejax import bandit, network
+from pausejax.selection import best_set
+from pausejax.sweep import execute
+
+K, M, ROUNDS, SEEDS = 10, 2, 13, 2
+BUDGET, DECAY = 50.0, 0.1
+SMALL = {
+    "num_clients": K,
+    "clients_per_round": M,
+    "rounds": ROUNDS,
+    "eval_every": 5,
+    "model": "linear",
+    "train_samples": 300,
+    "privacy_budget": BUDGET,
+    "budget_decay": DECAY,
+}
+POLICIES = ["pause", "random", "fastest", "fedavg", {"name": "fedavg", "private": False}]
+
+
+@pytest.fixture(scope="module")
+def result():
+    return pausejax.simulate(POLICIES, seeds=SEEDS, **SMALL)
+
+
+def runs_of(result, policy):
+    return result.isel(run=np.flatnonzero(result["policy"].values == policy))
+
+
+def by_round(selected):
+    """[round, K] participation of one run."""
+    return np.stack([np.bincount(row[row >= 0], minlength=K) for row in selected])
+
+
+def test_every_cohort_has_m_distinct_clients_or_all(result):
+    for policy in np.unique(result["policy"].values):
+        joined = np.stack([by_round(run) for run in runs_of(result, policy)["selected"].values])
+        assert joined.max() == 1
+        assert (joined.sum(axis=2) == (K if policy.startswith("fedavg") else M)).all()
+
+
+def test_counts_equal_the_selections(result):
+    for run in range(result.sizes["run"]):
+        joined = by_round(result["selected"].values[run])
+        np.testing.assert_array_equal(joined.sum(axis=0), result["counts"].values[run])
+
+
+def test_leakage_follows_the_ledger_and_stays_below_the_budget(result):
+    for run in range(result.sizes["run"]):
+        leaked = result["max_leakage"].values[run]
+        if result["policy"].values[run] == "fedavg_no_privacy":
+            assert np.isposinf(leaked).all()
+            continue
+        counts = np.cumsum(by_round(result["selected"].values[run]), axis=0)
+        expected = BUDGET * (1 - np.exp(-DECAY * counts)).max(axis=1)
+        np.testing.assert_allclose(leaked, expected, rtol=1e-5)
+        assert (leaked <= BUDGET).all()
+        d = 64 * 10 + 10
+        np.testing.assert_allclose(result["max_leakage_update"].values[run], d * expected, rtol=1e-5)
+
+
+def test_elapsed_is_the_running_sum_of_the_slowest_clients(result):
+    np.testing.assert_allclose(
+        result["elapsed"].values, np.cumsum(result["round_latency"].values, axis=1, dtype=float), rtol=1e-6
+    )
+    assert (result["round_latency"].values >= 0.05).all()
+
+
+def test_pause_visits_every_client_once_in_the_first_rounds(result):
+    first = runs_of(result, "pause")["selected"].values[:, : K // M, :M]
+    np.testing.assert_array_equal(
+        np.sort(first.reshape(SEEDS, -1), axis=1), np.tile(np.arange(K), (SEEDS, 1))
+    )
+
+
+def test_fastest_takes_the_fastest_in_expectation(result):
+    selected = runs_of(result, "fastest")["selected"].values
+    assert (selected[..., :M] == np.arange(M)).all() and (selected[..., M:] == -1).all()
+
+
+def test_policies_meet_the_same_network(result):
+    """FedAvg sees every client's latency, so its maximum bounds everybody's with the same seed and round."""
+    slowest = runs_of(result, "fedavg")["round_latency"].values
+    np.testing.assert_array_equal(slowest, runs_of(result, "fedavg_no_privacy")["round_latency"].values)
+    for policy in ("pause", "random", "fastest"):
+        assert (runs_of(result, policy)["round_latency"].values <= slowest).all()
+
+
+def test_evaluations_are_every_fifth_round_and_the_last(result):
+    np.testing.assert_array_equal(result["eval_round"], [5, 10, 13])
+    assert np.isfinite(result["test_accuracy"].values).all()
+    accuracy = runs_of(result, "fedavg_no_privacy")["test_accuracy"].values
+    assert (accuracy[:, -1] > 0.75).all()
+
+
+def test_coordinates_carry_names_and_symbols(result):
+    np.testing.assert_array_equal(result["eta"], np.full(result.sizes["run"], DECAY))
+    np.testing.assert_array_equal(result["budget_decay"], result["eta"])
+    assert len(np.unique(result["identity"])) == result.sizes["run"]
+
+
+def test_pause_replays_in_numpy(result):
+    """Drives (12)-(14), the reward (9) and the regrets by hand from the recorded rounds of one seed."""
+    runs = runs_of(result, "pause").isel(run=1)
+    law = network.make_network(K)
+    mu = np.asarray(network.expected_reward("two_speed", law), np.float64)
+    counts, mean = np.zeros(K, int), np.zeros(K)
+    share = np.full(K, 1 / K)
+    for t in range(1, ROUNDS + 1):
+        key = jax.random.fold_in(jax.random.key(int(runs["seed"])), t)
+        latency = np.asarray(network.sample("two_speed", jax.random.fold_in(key, 0), law), np.float64)
+        used = counts / (t - 1) if t > 1 else np.zeros(K)
+        lag = M * share - used
+        g, p = np.sign(lag) * lag**2, np.exp(-DECAY * counts)
+        bound = mean + np.sqrt((M + 1) * np.log(max(t - 1, 1)) / np.maximum(counts, 1))
+        bound = np.where(counts > 0, bound, np.inf)
+        score = (100 * g + 5 * p) / M
+        chosen = runs["selected"].values[t - 1][:M]
+        if counts.min() > 0:
+            sets = best_set(jnp.asarray(bound, jnp.float32), jnp.asarray(score, jnp.float32), M)
+            assert bound[chosen].min() + score[chosen].sum() == pytest.approx(float(sets.value), abs=1e-5)
+        genie = np.asarray(best_set(jnp.asarray(mu, jnp.float32), jnp.asarray(score, jnp.float32), M).members)
+
+        def value(x, members, score=score):
+            return x[members].min() + score[members].sum()
+
+        reward = value(0.05 / latency, chosen)
+        assert float(runs["round_latency"][t - 1]) == pytest.approx(latency[chosen].max(), rel=1e-6)
+        assert float(runs["reward"][t - 1]) == pytest.approx(reward, abs=2e-5)
+        assert float(runs["regret"][t - 1]) == pytest.approx(value(0.05 / latency, genie) - reward, abs=4e-5)
+        gap = value(mu, genie) - value(mu, chosen)
+        assert float(runs["pseudo_regret"][t - 1]) == pytest.approx(gap, abs=4e-5)
+        mean[chosen] = (counts[chosen] * mean[chosen] + 0.05 / latency[chosen]) / (counts[chosen] + 1)
+        counts[chosen] += 1
+
+
+def test_same_study_twice_and_one_more_axis_value_change_nothing(result):
+    """Bit for bit on a CPU, where jobs of one width are trained the same whoever else is there."""
+    wider = pausejax.simulate(
+        ["random", "pause"], seeds=[5, 1, 0], generalization_weight=[100.0, 3.0], **SMALL
+    )
+    known = dict(zip(result["identity"].values.tolist(), range(result.sizes["run"]), strict=True))
+    common = [name for name in wider["identity"].values.tolist() if name in known]
+    assert len(common) == 2 * SEEDS
+    place = {name: i for i, name in enumerate(wider["identity"].values.tolist())}
+    for name in common:
+        for variable in ("selected", "round_latency", "test_accuracy", "train_loss"):
+            old = result[variable].values[known[name]]
+            new = wider[variable].values[place[name]]
+            if variable == "selected":
+                old = old[:, : new.shape[1]]
+            np.testing.assert_array_equal(old, new, err_msg=variable)
+
+
+def test_one_compilation_serves_every_traced_value(monkeypatch):
+    compiled = []
+    original = execute.compile_program
+
+    def counting(plan, chunk, sources):
+        compiled.append(chunk.program)
+        return original(plan, chunk, sources)
+
+    monkeypatch.setattr(execute, "compile_program", counting)
+    result = pausejax.simulate(
+        "pause",
+        mode="bandit",
+        rounds=30,
+        seeds=2,
+        num_clients=K,
+        clients_per_round=[M, M + 1],
+        generalization_weight=[1.0, 2.0],
+        generalization_exponent=[1.5, 2.0],
+        privacy_weight=[1.0, 2.0],
+        exploitation_gain=[1.0, 3.0],
+        budget_decay=[0.1, 0.2],
+        privacy_budget=[10.0, 20.0],
+        min_latency=[0.05, 0.06],
+        latency_deviation=[0.05, 0.1],
+    )
+    assert result.sizes["run"] == 2 * 2 * 2**8
+    assert len(compiled) == 2
+
+
+def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):
+    options = {"mode": "bandit", "rounds": 20, "seeds": 7, "num_clients": K, "clients_per_round": M}
+    whole = pausejax.simulate("pause", **options)
+    monkeypatch.setattr(execute, "MAX_LANES", 3)
+    parts = pausejax.simulate("pause", **options)
+    np.testing.assert_array_equal(whole["identity"], parts["identity"])
+    np.testing.assert_array_equal(whole["selected"], parts["selected"])
+    np.testing.assert_allclose(whole["reward"], parts["reward"], rtol=1e-5)
+
+
+def test_bandit_mode_selects_as_training_does(result):
+    options = {k: v for k, v in SMALL.items() if k not in ("model", "train_samples", "eval_every")}
+    alone = pausejax.simulate(["pause", "random"], mode="bandit", seeds=SEEDS, **options)
+    for policy in ("pause", "random"):
+        for variable in ("round_latency", "reward", "max_leakage", "regret"):
+            np.testing.assert_allclose(
+                runs_of(alone, policy)[variable], runs_of(result, policy)[variable], rtol=1e-4, atol=1e-5
+            )
+    assert "test_accuracy" not in alone
+
+
+def test_clock_reference_scores_with_the_round_itself():
+    assert int(bandit.time_of_terms(jnp.int32(7), "reference")) == 7
+    both = pausejax.simulate("pause", mode="bandit", rounds=60, clock=["paper", "reference"], seeds=3)
+    paper, reference = (both["selected"].values[:3], both["selected"].values[3:])
+    assert not np.array_equal(paper, reference)
+
+
+@pytest.mark.parametrize("rounds", [1, 26])
+def test_any_number_of_rounds_is_played_exactly(rounds):
+    found = pausejax.simulate("random", mode="bandit", rounds=rounds, num_clients=4, clients_per_round=2)
+    assert found["counts"].values.sum() == 2 * rounds
+    assert (found["selected"].values >= 0).all()
+
+
+def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(result):
+    wild = pausejax.simulate(
+        {"name": "fedavg", "private": False, "optimizer": "sgd"},
+        seeds=1,
+        learning_rate=[0.01, 1e38],
+        **{**SMALL, "rounds": 6},
+    )
+    calm = pausejax.simulate(
+        {"name": "fedavg", "private": False, "optimizer": "sgd"},
+        seeds=1,
+        learning_rate=[0.01, 0.02],
+        **{**SMALL, "rounds": 6},
+    )
+    assert wild["diverged_round"].values.tolist()[0] == 0
+    assert wild["diverged_round"].values[1] >= 1
+    assert np.isnan(wild["test_accuracy"].values[1]).any()
+    np.testing.assert_array_equal(wild["test_accuracy"].values[0], calm["test_accuracy"].values[0])
+
+
+def test_traces_from_a_file(tmp_path):
+    trace = np.random.default_rng(0).uniform(0.1, 1.0, (40, 5))
+    np.savetxt(tmp_path / "trace.csv", trace, delimiter=",")
+    found = pausejax.simulate(
+        "random",
+        mode="bandit",
+        rounds=30,
+        num_clients=5,
+        clients_per_round=5,
+        latency="trace",
+        trace_file=str(tmp_path / "trace.csv"),
+    )
+    known = trace.max(axis=1).astype(np.float32)
+    assert np.isin(found["round_latency"].values, known).all()
+    with pytest.raises(pausejax.SpecError, match="must have num_clients = 6 columns"):
+        pausejax.simulate(
+            "random",
+            mode="bandit",
+            num_clients=6,
+            latency="trace",
+            trace_file=str(tmp_path / "trace.csv"),
+        )
+
+
+def test_too_many_clients_for_the_data_is_refused_before_any_compute():
+    with pytest.raises(pausejax.SpecError, match=r"data\.partition"):
+        pausejax.simulate("random", num_clients=1000)
