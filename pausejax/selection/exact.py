@@ -4,7 +4,7 @@
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,7 @@ def _best_set(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
     @choose.def_vmap
     def choose_for_all(
         size: int, batched: list[bool], ucb: jax.Array, score: jax.Array
-    ) -> tuple[Selection, Selection]:
+    ) -> tuple[Selection, Any]:
         """Any number of nested vmaps becomes one batch of runs."""
         ucb, score = (
             x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
@@ -65,7 +65,8 @@ def _best_set(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
         )
         flat = choose(ucb.reshape(-1, ucb.shape[-1]), score.reshape(-1, score.shape[-1]))
         members, value = (x.reshape(size, -1, *x.shape[1:]) for x in flat)
-        return Selection(members, value), Selection(True, True)
+        result = Selection(members, value)
+        return result, jax.tree.map(lambda _: True, result)
 
     members, value = choose(ucb[None], score[None])
     return Selection(members[0], value[0])
@@ -92,7 +93,7 @@ def _settle(ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds) -> Selecti
 
     def evaluate(pending: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         threshold = jnp.max(jnp.where(pending, bounds.threshold, -jnp.inf), axis=1, keepdims=True)
-        # Without the barrier XLA turns top_k and the slices of `tree_sum` into a sort of all K, 20 times slower.
+        # Without the barrier XLA makes top_k and the slices of `tree_sum` a sort of all K, 20 times slower.
         scores, clients = lax.optimization_barrier(lax.top_k(jnp.where(ucb >= threshold, score, -jnp.inf), m))
         value = jnp.min(take(ucb, clients), axis=1) + tree_sum(scores.T)
         members = lax.sort(clients.astype(jnp.int32), dimension=1)

@@ -1,0 +1,155 @@
+"""What a policy loses against a genie that knows μ: three regrets, and the paper's bounds on them.
+
+The genie (10) is `best_set` with μ in place of ucb, and always plays `clients_per_round` clients.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax import bandit
+from pausejax.selection import best_set
+
+
+class Objective(NamedTuple):
+    """The parameters of the reward (9); all may be traced."""
+
+    generalization_weight: jax.Array | float
+    """α."""
+    generalization_exponent: jax.Array | float
+    """β."""
+    privacy_weight: jax.Array | float
+    """γ."""
+    budget_decay: jax.Array | float
+    """η."""
+
+
+class Regrets(NamedTuple):
+    """One round's reward and regrets, float32 scalars; add the rounds up for cumulative regret."""
+
+    reward: jax.Array
+    """r(S_t, t), (9)."""
+    regret: jax.Array
+    """r(G_t, t) - r(S_t, t), (15): same latency draws, both sets scored on the policy's own history."""
+    pseudo_regret: jax.Array
+    """C^G(G_t, t) - C^G(S_t, t): the same with expectations for the draws; >= 0 for a set of m clients."""
+    regret_own_history: jax.Array
+    """r(G'_t, t) - r(S_t, t), where the genie plays, and is scored on, its own trajectory."""
+
+
+def init(num_clients: int) -> jax.Array:
+    """The counts of a genie that has not played yet, int32 [K]."""
+    return jnp.zeros(num_clients, jnp.int32)
+
+
+def step(
+    genie_counts: jax.Array,
+    counts: jax.Array,
+    members: jax.Array,
+    time: jax.Array,
+    *,
+    mean_reward: jax.Array,
+    latency_reward: jax.Array,
+    data_share: jax.Array,
+    clients_per_round: int,
+    objective: Objective,
+) -> tuple[jax.Array, Regrets]:
+    """Scores one round, and lets the genie with a history of its own play it.
+
+    Args:
+      genie_counts: int32 [K], from `init` or the last step.
+      counts: int32 [K], T_k of the policy before the round.
+      members: int32 [n], the policy's set, of any size; -1 pads.
+      time: scalar, the time of the terms, from `bandit.time_of_terms`.
+      mean_reward: float32 [K], μ_k = E[τ_min / τ_k], from `network.expected_reward`.
+      latency_reward: float32 [K], τ_min / τ of this round, of all clients.
+      data_share: float32 [K], |D_k| / |D|.
+      clients_per_round: m.
+      objective: α, β, γ, η.
+
+    Returns:
+      The genie's next counts, and the round's regrets.
+    """
+    m, (alpha, beta, gamma, eta) = clients_per_round, objective
+
+    def terms(counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return bandit.generalization(counts, time, data_share, m, beta), bandit.privacy_reward(counts, eta)
+
+    def genie_set(counts: jax.Array) -> jax.Array:
+        score = bandit.score(*terms(counts), m, generalization_weight=alpha, privacy_weight=gamma)
+        return best_set(mean_reward, score, m).members
+
+    def reward(speed: jax.Array, counts: jax.Array, members: jax.Array) -> jax.Array:
+        return bandit.set_reward(
+            speed, *terms(counts), members, generalization_weight=alpha, privacy_weight=gamma
+        )
+
+    # Side by side, the two searches are one batch.
+    best, own_best = jax.vmap(genie_set)(jnp.stack([counts, genie_counts]))
+    played = reward(latency_reward, counts, members)
+    regrets = Regrets(
+        reward=played,
+        regret=reward(latency_reward, counts, best) - played,
+        pseudo_regret=reward(mean_reward, counts, best) - reward(mean_reward, counts, members),
+        regret_own_history=reward(latency_reward, genie_counts, own_best) - played,
+    )
+    return genie_counts.at[own_best].add(1), regrets
+
+
+def smallest_gap(expected: jax.Array) -> jax.Array:
+    """δ: the smallest difference between two clients' expectations, float32 scalar; +inf for one client.
+
+    The paper defines it on E[τ_k] (§II-A), but what its proof of (17) needs is the gap in μ_k: there (A.16)
+    compares μ_b - μ_B with 2 sqrt((m + 1) log(n) / l). Pass `network.expected_reward` for a bound that the
+    proof supports, `network.expected_latency` for the definition as printed.
+
+    Args:
+      expected: float32 [K].
+    """
+    return jnp.min(jnp.diff(jnp.sort(expected)), initial=jnp.inf)
+
+
+def gap_bound(
+    mean_reward: jax.Array, generalization_weight: jax.Array | float, privacy_weight: jax.Array | float
+) -> jax.Array:
+    """Lemma 1's bound on Δ_max: 2α + γ + max μ - min μ, (16); the paper prints a second max for the min.
+
+    It takes g in [-1, 1], hence m |D_k| / |D| <= 1 for every client, and bounds expected rewards: a realized
+    gap may exceed it by at most 1 - (max μ - min μ).
+
+    Args:
+      mean_reward: float32 [K], μ_k.
+      generalization_weight: α.
+      privacy_weight: γ.
+    """
+    return 2 * generalization_weight + privacy_weight + jnp.max(mean_reward) - jnp.min(mean_reward)
+
+
+def largest_gap(regret: jax.Array) -> jax.Array:
+    """The largest gap actually seen, to hold against Δ_max: the maximum over the last axis, without NaN."""
+    return jnp.nanmax(regret, axis=-1)
+
+
+def regret_bound(
+    rounds: jax.Array,
+    num_clients: int,
+    m: int,
+    largest_gap: jax.Array | float,
+    smallest_gap: jax.Array | float,
+) -> jax.Array:
+    """Theorem 3: K (Δ_max + δ) (4 (m + 1) log(n) / δ² + 1 + 2π²/3), (17), for PAUSE with ζ = 1.
+
+    (The appendix ends on 4π²/3; Σ 1/t² is π²/6, so the theorem's own constant holds.)
+
+    Args:
+      rounds: n >= 1, any shape.
+      num_clients: K.
+      m: clients per round.
+      largest_gap: Δ_max, by (16) or as seen.
+      smallest_gap: δ > 0.
+    """
+    log_rounds = jnp.log(jnp.asarray(rounds, jnp.float32))
+    per_client = 4 * (m + 1) * log_rounds / smallest_gap**2 + 1 + 2 * math.pi**2 / 3
+    return num_clients * (largest_gap + smallest_gap) * per_client
