@@ -1,0 +1,39 @@
+"""FedCS: selection under a deadline by a server that knows the latencies (Nishio and Yonetani 2019)."""
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
+
+
+def fedcs(
+    *, num_clients: int, clients_per_round: int, deadline: jax.Array | float = 1.0, num_candidates: int = 0
+) -> Policy:
+    """Asks random candidates for their latencies, then takes as many as meet the deadline, the fastest first.
+
+    At most m are taken, and the fastest candidate always. The paper's greedy rule is for uploads one after
+    another; here they run side by side, as everywhere in this package, and the rule becomes this one.
+
+    Args:
+      num_clients: K.
+      clients_per_round: m.
+      deadline: seconds a round may last.
+      num_candidates: how many random clients are asked, m to K; 0: all K.
+
+    Raises:
+      ValueError: num_candidates is out of its range.
+    """
+    asked = num_candidates or num_clients
+    if not clients_per_round <= asked <= num_clients:
+        raise ValueError(
+            f"num_candidates: must be 0 or in [{clients_per_round}, {num_clients}], not {num_candidates}"
+        )
+
+    def select(key: jax.Array, state: Clients, view: View) -> Cohort:
+        candidates = jnp.sort(jax.random.permutation(key, num_clients)[:asked]).astype(jnp.int32)
+        latency = view.latency[candidates]
+        fastest = jnp.argsort(latency, stable=True)[:clients_per_round]
+        in_time = (latency[fastest] <= deadline) | (jnp.arange(clients_per_round) == 0)
+        return cohort(jnp.where(in_time, candidates[fastest], -1), state.data_share)
+
+    return memoryless(select)

@@ -1,0 +1,122 @@
+"""Oort: guided participant selection (Lai, Zhu, Madhyastha, Chowdhury 2021)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort
+
+_CUT_OFF = 0.95
+"""Clients are exploited at random among those of at least this part of the utility that is just enough."""
+_UNCERTAINTY = 0.1
+
+
+class OortState(NamedTuple):
+    data_share: jax.Array
+    """float32 [K]."""
+    utility: jax.Array
+    """float32 [K], statistical utility when last seen."""
+    latency: jax.Array
+    """float32 [K], seconds, when last seen."""
+    last_round: jax.Array
+    """int32 [K], the round of the last participation; 0 for clients never seen."""
+    preferred_latency: jax.Array
+    """float32 scalar, T: slower clients are penalized."""
+    window: jax.Array
+    """float32 [2], utility gained in the last complete window of the pacer and in the current one."""
+
+
+def oort(
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    exploration: jax.Array | float = 0.9,
+    exploration_decay: jax.Array | float = 0.98,
+    min_exploration: jax.Array | float = 0.2,
+    straggler_penalty: jax.Array | float = 2.0,
+    pacer_step: jax.Array | float = 0.25,
+    pacer_window: int = 20,
+) -> Policy:
+    """Exploits clients by utility and speed, and explores new ones at random: the paper's Algorithm 1.
+
+    A client's statistical utility is |D_k| times the root of its mean squared loss, with |D_k| relative to
+    the mean. Nothing is known of the speed of clients never seen, so these are explored uniformly. The
+    paper's safeguards against outliers (clipped utilities, clients retired after many rounds) are left out.
+    The losses reach the server without noise, and no ledger counts them.
+
+    Args:
+      num_clients: K.
+      clients_per_round: m.
+      exploration: ε, the part of the first cohort that explores.
+      exploration_decay: the factor on ε after each round.
+      min_exploration: the least ε.
+      straggler_penalty: α: a client slower than the preferred latency T has its utility times (T/τ_k)^α.
+      pacer_step: Δ, seconds: T at first, and how much T grows when a window gains less than the one before.
+      pacer_window: W, rounds in a window.
+
+    Raises:
+      ValueError: the window is empty.
+    """
+    if pacer_window < 1:
+        raise ValueError(f"pacer_window: must be at least 1, not {pacer_window}")
+    m = clients_per_round
+
+    def init(key: jax.Array, clients: Clients) -> OortState:
+        zeros = jnp.zeros(num_clients, jnp.float32)
+        step = jnp.asarray(pacer_step, jnp.float32)
+        return OortState(
+            clients.data_share,
+            zeros,
+            zeros,
+            jnp.zeros(num_clients, jnp.int32),
+            step,
+            jnp.zeros(2, jnp.float32),
+        )
+
+    def select(key: jax.Array, state: OortState, view: View) -> Cohort:
+        seen = state.last_round > 0
+        num_seen = jnp.sum(seen)
+        part = jnp.maximum(exploration * exploration_decay ** (view.round - 1), min_exploration)
+        wanted = jnp.round((1 - part) * m).astype(jnp.int32)
+        # Whichever kind of client runs out, the other fills the cohort.
+        num_exploited = jnp.clip(wanted, m - (num_clients - num_seen), num_seen)
+
+        utility = jnp.where(seen, total_utility(state, view.round, straggler_penalty), -jnp.inf)
+        just_enough = -jnp.sort(-utility)[jnp.maximum(num_exploited - 1, 0)]
+        admitted = seen & (utility >= _CUT_OFF * just_enough)
+        exploit_key, explore_key = jax.random.split(key)
+        # Gumbel noise on the logarithms and a sort: a draw without replacement, by utility or uniform.
+        tiny = jnp.finfo(jnp.float32).tiny
+        race = jnp.log(jnp.maximum(utility, tiny)) + jax.random.gumbel(exploit_key, (num_clients,))
+        exploited = jnp.argsort(-jnp.where(admitted, race, -jnp.inf), stable=True)[:m]
+        chance = jax.random.uniform(explore_key, (num_clients,))
+        explored = jnp.argsort(jnp.where(seen, 2.0, chance), stable=True)[:m]
+        slot = jnp.arange(m)
+        members = jnp.where(slot < num_exploited, exploited, explored[slot - num_exploited])
+        return cohort(jnp.sort(members).astype(jnp.int32), state.data_share)
+
+    def update(state: OortState, view: View, feedback: Feedback) -> OortState:
+        slot = jnp.where(feedback.members >= 0, feedback.members, num_clients)
+        share = state.data_share.at[slot].get(mode="fill", fill_value=0.0)
+        gained = num_clients * share * jnp.where(jnp.isfinite(feedback.loss_rms), feedback.loss_rms, 0.0)
+        window = state.window.at[1].add(jnp.sum(gained))
+        over = view.round % pacer_window == 0
+        slower = over & (view.round > pacer_window) & (window[0] > window[1])
+        return OortState(
+            state.data_share,
+            state.utility.at[slot].set(gained, mode="drop"),
+            state.latency.at[slot].set(feedback.latency, mode="drop"),
+            state.last_round.at[slot].set(view.round, mode="drop"),
+            state.preferred_latency + jnp.where(slower, pacer_step, 0.0),
+            jnp.where(over, jnp.stack([window[1], jnp.zeros(())]), window),
+        )
+
+    return Policy(init, select, update)
+
+
+def total_utility(state: OortState, round: jax.Array, straggler_penalty: jax.Array | float) -> jax.Array:
+    """(U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K]; junk for clients never seen."""
+    age = jnp.log(round.astype(jnp.float32)) / jnp.maximum(state.last_round, 1)
+    ratio = state.preferred_latency / jnp.where(state.latency > 0, state.latency, 1.0)
+    return (state.utility + jnp.sqrt(_UNCERTAINTY * age)) * jnp.minimum(ratio, 1.0) ** straggler_penalty

@@ -1,0 +1,37 @@
+"""Power-of-Choice: the candidates on which the model does worst (Cho, Wang, Joshi 2020)."""
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.policies.base import Clients, Cohort, Policy, View, memoryless
+
+
+def power_of_choice(*, num_clients: int, clients_per_round: int, num_candidates: int = 0) -> Policy:
+    """Draws candidates by their data shares without replacement and takes the m of the largest local loss.
+
+    The model is the plain average of the members', as the paper has it: the shares are in the draw already.
+    The candidates' losses reach the server without noise, and no ledger counts them.
+
+    Args:
+      num_clients: K.
+      clients_per_round: m.
+      num_candidates: d in the paper, m to K; 0: 2m, at most K.
+
+    Raises:
+      ValueError: num_candidates is out of its range.
+    """
+    asked = num_candidates or min(2 * clients_per_round, num_clients)
+    if not clients_per_round <= asked <= num_clients:
+        raise ValueError(
+            f"num_candidates: must be 0 or in [{clients_per_round}, {num_clients}], not {num_candidates}"
+        )
+
+    def select(key: jax.Array, state: Clients, view: View) -> Cohort:
+        # Adding Gumbel noise to log-probabilities and sorting draws without replacement.
+        race = jnp.log(state.data_share) + jax.random.gumbel(key, (num_clients,))
+        candidates = jnp.sort(jnp.argsort(-race)[:asked]).astype(jnp.int32)
+        worst = jnp.argsort(-view.local_loss(candidates), stable=True)[:clients_per_round]
+        equal = jnp.full(clients_per_round, 1 / clients_per_round, jnp.float32)
+        return Cohort(jnp.sort(candidates[worst]), equal)
+
+    return memoryless(select)

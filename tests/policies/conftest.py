@@ -1,0 +1,62 @@
+"""Plays a policy alone: latencies, losses and updates are given, and what it selects is returned."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pausejax.policies.base import Clients, Feedback, View
+
+
+def _play(policy, latency, *, data_share=None, loss=None, update=None, min_latency=0.05, seed=0):
+    """Plays one round per row of `latency`, [T, K], under jit.
+
+    Args:
+      policy: any.
+      latency: [T, K].
+      data_share: [K]; equal by default.
+      loss: [T, K], each client's loss in each round; 1 by default.
+      update: [T, K, d]; without, updates are empty.
+      min_latency: τ_min.
+      seed: of the policy's keys.
+
+    Returns:
+      members [T, n], weights [T, n], and the list of states, before the first round and after each.
+    """
+    rounds, num_clients = latency.shape
+    share = np.full(num_clients, 1 / num_clients) if data_share is None else data_share
+    share = jnp.asarray(share, jnp.float32)
+    latency = jnp.asarray(latency, jnp.float32)
+    loss = jnp.ones(latency.shape) if loss is None else jnp.asarray(loss, jnp.float32)
+    update = jnp.zeros((rounds, num_clients, 0)) if update is None else jnp.asarray(update, jnp.float32)
+    key = jax.random.key(seed)
+    clients = Clients(share, jnp.mean(latency, axis=0))
+
+    @jax.jit
+    def one_round(state, round, latency, loss, update):
+        view = View(round, latency, lambda clients: loss[clients])
+        cohort = policy.select(jax.random.fold_in(key, round), state, view)
+        there = jnp.maximum(cohort.members, 0)
+        feedback = Feedback(
+            cohort.members,
+            latency[there],
+            min_latency / latency[there],
+            loss[there],
+            loss[there],
+            update[there],
+        )
+        return cohort, policy.update(state, view, feedback)
+
+    states = [jax.jit(policy.init)(key, clients)]
+    cohorts = []
+    for row in range(rounds):
+        cohort, state = one_round(states[-1], jnp.int32(row + 1), latency[row], loss[row], update[row])
+        assert jax.tree.structure(state) == jax.tree.structure(states[-1])
+        cohorts.append(jax.tree.map(np.asarray, cohort))
+        states.append(state)
+    return np.stack([c.members for c in cohorts]), np.stack([c.weights for c in cohorts]), states
+
+
+@pytest.fixture
+def play():
+    return _play
