@@ -14,10 +14,6 @@ from jax import lax
 
 ConvVariant = Literal["im2col", "lax"]
 
-# Uniform within ±1/√fan_in, as the framework of the paper's experiments draws weights.
-init_weights = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
-
-
 _FASTEST: dict[str, ConvVariant] = {"cpu": "im2col"}
 """By backend, as scripts/bench/conv.py measured it; the others are yet to be measured."""
 
@@ -92,7 +88,7 @@ class Conv(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
         shape = (self.size, self.size, images.shape[-1], self.features)
-        kernel = self.param("kernel", init_weights, shape)
+        kernel = self.param("kernel", nn.initializers.zeros, shape)
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         return conv(images, kernel, self.variant) + bias.reshape(1, 1, 1, -1)
 

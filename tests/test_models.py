@@ -1,0 +1,183 @@
+"""Models and their layers against float64 oracles and the sizes that the paper's networks have."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import signal
+
+from pausejax.federated import layers, models
+
+SHAPES = {"linear": (8, 8, 1), "mlp": (28, 28, 1), "cnn_mnist": (28, 28, 1), "cnn_cifar": (32, 32, 3)}
+
+
+def build(name, shape, num_classes, **options):
+    """A model whose functions are compiled whole: op by op takes ten times as long."""
+    model = models.build(name, shape, num_classes, **options)
+    return models.Model(jax.jit(model.init), jax.jit(model.apply))
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def correlate(images, kernel):
+    images, kernel = images.astype(np.float64), kernel.astype(np.float64)
+    return np.stack(
+        [
+            np.stack(
+                [
+                    sum(
+                        signal.correlate(image[..., c], kernel[..., c, d], "valid")
+                        for c in range(image.shape[-1])
+                    )
+                    for d in range(kernel.shape[-1])
+                ],
+                axis=-1,
+            )
+            for image in images
+        ]
+    )
+
+
+@pytest.mark.parametrize("variant", ["im2col", "lax", None])
+@pytest.mark.parametrize(("height", "width", "size", "channels"), [(6, 7, 3, 2), (5, 5, 5, 1), (4, 9, 1, 3)])
+def test_conv_is_a_valid_correlation(variant, height, width, size, channels):
+    images, kernel = random(2, height, width, channels), random(size, size, channels, 4, seed=1)
+    result = layers.conv(images, kernel, variant)
+    np.testing.assert_allclose(result, correlate(images, kernel), atol=1e-5)
+
+
+def test_conv_variants_agree_under_vmap_with_gradient():
+    images, kernels = random(3, 2, 8, 8, 3), random(3, 3, 3, 3, 5, seed=1)
+
+    def loss(variant):
+        convolve = jax.vmap(lambda x, k: layers.conv(x, k, variant))
+        return lambda x, k: jnp.sum(jnp.sin(convolve(x, k)))
+
+    ours, theirs = (jax.jit(jax.grad(loss(v), argnums=(0, 1)))(images, kernels) for v in ("im2col", "lax"))
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("height", "width", "window"), [(4, 6, 2), (5, 7, 2), (7, 9, 3), (2, 2, 2)])
+def test_max_pool_takes_the_maximum_of_each_window(height, width, window):
+    images = random(2, height, width, 3)
+    pooled = layers.max_pool(images, window)
+    expected = np.array(
+        [
+            [
+                [
+                    image[row * window : (row + 1) * window, column * window : (column + 1) * window].max(
+                        (0, 1)
+                    )
+                    for column in range(width // window)
+                ]
+                for row in range(height // window)
+            ]
+            for image in images
+        ]
+    )
+    np.testing.assert_array_equal(pooled, expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((3, 4, 5, 8), 2), ((3, 8), 4), ((2, 3, 3, 6), 1), ((2, 2, 2, 4), 4)]
+)
+def test_group_norm_is_the_two_pass_one(shape, groups):
+    values = random(*shape) * 3 + 5
+    norm = layers.GroupNorm(groups)
+    params = {"scale": random(shape[-1], seed=1), "bias": random(shape[-1], seed=2)}
+    grouped = values.astype(np.float64).reshape(shape[0], -1, groups, shape[-1] // groups)
+    mean, variance = grouped.mean((1, 3), keepdims=True), grouped.var((1, 3), keepdims=True)
+    expected = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(shape) * params["scale"] + params["bias"]
+    np.testing.assert_allclose(
+        jax.jit(norm.apply)({"params": params}, values), expected, rtol=1e-3, atol=1e-4
+    )
+
+
+def test_group_norm_of_constant_values_is_finite_with_its_gradient():
+    norm = layers.GroupNorm(2)
+    values = np.full((2, 3, 3, 4), 1e3, np.float32)
+    params = norm.init(jax.random.key(0), values)
+    result, gradient = jax.jit(jax.value_and_grad(lambda v: jnp.sum(norm.apply(params, v) ** 2)))(values)
+    assert np.isfinite(result) and np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("linear", 650), ("mlp", 25_818), ("cnn_mnist", 29_370), ("cnn_cifar", 170_474)]
+)
+def test_sizes_are_those_of_the_papers_networks(name, size):
+    model = build(name, SHAPES[name], 10)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    leaves = jax.tree.leaves(params)
+    assert sum(leaf.size for leaf in leaves) == size
+    assert all(leaf.dtype == jnp.float32 for leaf in leaves)
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_logits_depend_on_the_client_and_the_image_alone(name):
+    model = build(name, SHAPES[name], 7)
+    params = jax.jit(jax.vmap(model.init))(jax.random.split(jax.random.key(0), 3))
+    images = random(3, 2, *SHAPES[name])
+    together = jax.jit(jax.vmap(model.apply))(params, images)
+    assert together.shape == (3, 2, 7)
+    for client in range(3):
+        own = jax.tree.map(lambda p: p[client], params)
+        alone = model.apply(own, images[client])
+        np.testing.assert_allclose(together[client], alone, rtol=1e-4, atol=1e-4)
+        in_other_company = model.apply(own, images[[client, (client + 1) % 3], 1])
+        np.testing.assert_allclose(in_other_company[0], alone[1], rtol=1e-4, atol=1e-4)
+
+
+def test_mlp_equals_float64_numpy():
+    model = build("mlp", (4, 4, 1), 3)
+    params = jax.tree.map(lambda p: p + 0.1, model.init(jax.random.key(2)))
+    images = random(5, 4, 4, 1)
+    hidden = images.reshape(5, 16).astype(np.float64)
+    layers_in_order = [params[name] for name in sorted(params, key=lambda n: int(n.split("_")[1]))]
+    for position, layer in enumerate(layers_in_order):
+        hidden = hidden @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
+        if position < 2:
+            hidden = np.maximum(hidden, 0)
+    np.testing.assert_allclose(model.apply(params, images), hidden, rtol=1e-5, atol=1e-5)
+
+
+def test_initial_weights_are_uniform_within_the_inverse_root_of_the_fan_in():
+    params = build("cnn_cifar", (32, 32, 3), 10).init(jax.random.key(3))
+    for layer in params.values():
+        if "kernel" in layer:
+            bound = np.prod(layer["kernel"].shape[:-1]) ** -0.5
+            largest = np.abs(layer["kernel"]).max()
+            assert 0.98 * bound < largest <= bound * (1 + 1e-6)
+            assert not np.any(layer["bias"])
+
+
+@pytest.mark.parametrize("variant", ["im2col", "lax"])
+def test_conv_variant_is_a_switch_of_the_model(variant):
+    model = build("cnn_cifar", (32, 32, 3), 10, conv_variant=variant)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    program = str(jax.make_jaxpr(model.apply)(params, random(2, 32, 32, 3)))
+    assert ("conv_general_dilated" in program) == (variant == "lax")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options", "message"),
+    [
+        ("cnn_cifra", (32, 32, 3), {}, r"did you mean 'cnn_cifar'\?\); known: linear, mlp"),
+        ("cnn_cifar", (8, 8, 1), {}, r"'cnn_cifar' does not fit images of shape \(8, 8, 1\)"),
+        ("cnn_cifar", (16, 16, 1), {}, r"does not fit images of shape \(16, 16, 1\)"),
+        ("mlp", (8, 8, 1), {"conv_variant": "lax"}, "conv_variant: not an option of model 'mlp'"),
+    ],
+)
+def test_bad_arguments_are_named(name, shape, options, message):
+    with pytest.raises(ValueError, match=message):
+        models.build(name, shape, 10, **options)
+
+
+def test_smallest_images_that_fit():
+    model = build("cnn_cifar", (22, 22, 1), 10)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    assert jax.eval_shape(model.apply, params, np.zeros((1, 22, 22, 1), np.float32)).shape == (1, 10)
+    with pytest.raises(ValueError, match="pooling window"):
+        models.build("cnn_cifar", (18, 18, 1), 10)
