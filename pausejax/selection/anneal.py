@@ -49,8 +49,8 @@ def anneal(
       temperature_margin: ω >= 0.
 
     Returns:
-      The best set ever visited, the first one included. A NaN in any input makes `value` NaN, and `members`
-      still m distinct clients.
+      The best set ever visited, the first one included. Where a number is missing (NaN, an infinite g or p, a
+      ucb of -inf) inside jit, the members are still m distinct clients, and the value is NaN.
 
     Raises:
       ValueError: for m, steps or shapes out of range; outside jit also for a weight, κ, ω or term that is.
@@ -213,8 +213,8 @@ def _anneal(
     labels, trace = walk(walk_key, problem, make_vertex(lists, start), propose, steps, traced)
     members = jnp.sort(lists.client[labels])
     value = jnp.min(ucb[members]) + jnp.sum(score[members])
-    poisoned = jnp.isnan(jnp.sum(jnp.where(ucb == jnp.inf, 0.0, ucb)) + jnp.sum(score))
-    return Selection(members, jnp.where(poisoned, jnp.nan, value)), trace
+    complete = jnp.all(ucb > -jnp.inf) & jnp.all(jnp.isfinite(score))
+    return Selection(members, jnp.where(complete, value, jnp.nan)), trace
 
 
 def _check(
