@@ -1,5 +1,6 @@
 """The argmax of (14) by enumeration: what the paper does, and the oracle of the exact selector."""
 
+import functools
 import math
 
 import jax
@@ -31,7 +32,13 @@ def brute_force(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
         raise ValueError(
             f"m: {m} out of {num_clients} clients makes {num_sets} sets; brute_force tries at most {MAX_SETS}"
         )
-    offset, ucb, score = stand_ins(jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32), m)
+    return _brute_force(jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32), m)
+
+
+@functools.partial(jax.jit, static_argnames="m")
+def _brute_force(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
+    num_clients, num_sets = ucb.shape[0], math.comb(ucb.shape[0], m)
+    offset, ucb, score = stand_ins(ucb, score, m)
     by_score = jnp.argsort(-score, stable=True)
     rank = jnp.argsort(by_score, stable=True).astype(jnp.int32)
     ranked_score = score[by_score]
