@@ -1,0 +1,54 @@
+"""A statistical lower bound on the ε of any release, from samples alone."""
+
+import numpy as np
+from scipy import stats
+
+_CANDIDATES = 200
+
+
+def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confidence: float = 0.999) -> float:
+    """Estimates how well releases of two inputs can be told apart, from below.
+
+    A release that is ε-private has P[score >= s] <= e^ε P[score' >= s] for every s and every score. The
+    threshold is chosen on the first half of the samples, and the bound is taken from the second half by
+    Clopper-Pearson intervals: with probability `confidence` the true ε is not below it.
+
+    Args:
+      scores: [n], of releases of one input. The log-likelihood ratio of the two inputs is the best score.
+      neighbour_scores: [n'], the same score of releases of the other input.
+      confidence: of the bound.
+
+    Returns:
+      A lower bound of ε, at least 0.
+
+    Raises:
+      ValueError: confidence is not in (0, 1), or there are fewer than two samples of either input.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence: must be in (0, 1), not {confidence}")
+    if min(len(scores), len(neighbour_scores)) < 2:
+        raise ValueError("scores: need at least two samples of each input")
+    choosing, testing = np.array_split(np.asarray(scores, np.float64), 2)
+    other_choosing, other_testing = np.array_split(np.asarray(neighbour_scores, np.float64), 2)
+    # Many releases can share the largest score up to rounding: thresholds lie a little below the samples.
+    spread = np.ptp(choosing)
+    thresholds = np.quantile(choosing, np.linspace(0, 1, _CANDIDATES)) - 1e-4 * spread
+    best = thresholds[np.argmax(_bounds(choosing, other_choosing, thresholds, confidence))]
+    return float(_bounds(testing, other_testing, np.array([best]), confidence)[0])
+
+
+def _bounds(
+    scores: np.ndarray, neighbour_scores: np.ndarray, thresholds: np.ndarray, confidence: float
+) -> np.ndarray:
+    """Per threshold s, log of the least P[score >= s] over the largest P[score' >= s] that samples allow."""
+    hits, other_hits = (
+        len(sample) - np.searchsorted(np.sort(sample), thresholds) for sample in (scores, neighbour_scores)
+    )
+    misses, other_misses = len(scores) - hits, len(neighbour_scores) - other_hits
+    doubt = (1 - confidence) / 2
+    # The interval is one-sided where all samples agree, and beta laws need positive parameters.
+    least = np.where(hits > 0, stats.beta.ppf(doubt, np.maximum(hits, 1), misses + 1), 0.0)
+    most = np.where(
+        other_misses > 0, stats.beta.ppf(1 - doubt, other_hits + 1, np.maximum(other_misses, 1)), 1.0
+    )
+    return np.log(np.maximum(least / most, 1.0))

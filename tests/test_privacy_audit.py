@@ -1,0 +1,282 @@
+"""Privacy, checked: the noise that training adds, what releases give away, and what the ledger says."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from pausejax import privacy
+from pausejax.federated import models
+from pausejax.federated.training import Jobs, LocalTraining, Rates, TrainingData, train
+from pausejax.privacy import accounting
+from pausejax.privacy.audit import epsilon_lower_bound
+
+SHAPE = (6, 6, 1)
+NUM_CLIENTS, PER_CLIENT, RUNS = 6, 25, 3
+BUDGET, DECAY = 40.0, 0.04
+
+# The noise that training adds
+
+
+@pytest.fixture(scope="module")
+def released():
+    """Updates of 18 jobs by clip kind, before and after the mechanism, [J, d], and the jobs' ε and Δf."""
+    rng = np.random.default_rng(0)
+    count = NUM_CLIENTS * PER_CLIENT
+    model = models.build("linear", SHAPE, 10)
+    data = TrainingData(
+        jnp.asarray(rng.integers(0, 256, (count, 36)), jnp.uint8),
+        jnp.asarray(rng.integers(0, 10, count), jnp.int32),
+        jnp.float32(127.5),
+        jnp.float32(127.5),
+        jnp.asarray(rng.permutation(count), jnp.int32)[None],
+        jnp.arange(0, count, PER_CLIENT, dtype=jnp.int32)[None],
+        jnp.full((1, NUM_CLIENTS), PER_CLIENT, jnp.int32),
+    )
+    run, client = (jnp.asarray(x.ravel(), jnp.int32) for x in np.mgrid[:RUNS, :NUM_CLIENTS])
+    num_jobs = RUNS * NUM_CLIENTS
+    epsilon = privacy.epsilon_at(1 + jnp.arange(num_jobs), BUDGET, DECAY)
+    batch_key, noise_key = (jax.random.split(jax.random.key(stream), num_jobs) for stream in (1, 2))
+    jobs = Jobs(run, client, jnp.full(num_jobs, 1 / NUM_CLIENTS), batch_key, noise_key, epsilon)
+    sensitivity = jnp.asarray([0.02, 0.1, 0.4])
+    rates = Rates(jnp.full(RUNS, 0.05), jnp.zeros(RUNS), jnp.zeros(RUNS), sensitivity)
+    params = jax.vmap(model.init)(jax.random.split(jax.random.key(0), RUNS))
+
+    def updates(private, clip, epsilon):
+        training = LocalTraining(batch_size=5, private=private, clip=clip, lanes=7)
+        trained = jax.jit(
+            lambda jobs: train(
+                training,
+                model,
+                SHAPE,
+                PER_CLIENT,
+                data,
+                jnp.zeros(RUNS, jnp.int32),
+                params,
+                None,
+                rates,
+                jobs,
+                keep_updates=True,
+            )
+        )(jobs._replace(epsilon=epsilon))
+        return np.asarray(trained.updates, np.float64)
+
+    raw = updates(False, "coordinate", epsilon)
+    after = {clip: updates(True, clip, epsilon) for clip in privacy.CLIPS}
+    quiet = {clip: updates(True, clip, jnp.full(num_jobs, 1e9)) for clip in privacy.CLIPS}
+    scale = np.asarray(sensitivity, np.float64)[run] / np.asarray(epsilon, np.float64)
+    return raw, after, quiet, np.asarray(sensitivity, np.float64)[run], scale
+
+
+def test_clipping_holds_for_every_update_of_training(released):
+    raw, _, quiet, sensitivity, _ = released
+    bound = sensitivity[:, None] / 2
+    assert (np.abs(raw) > bound).mean() > 0.1 and (np.abs(raw) < bound).mean() > 0.1
+    np.testing.assert_allclose(quiet["coordinate"], np.clip(raw, -bound, bound), rtol=1e-5, atol=1e-7)
+    norm = np.abs(raw).sum(1)
+    assert (norm > sensitivity / 2).all()
+    expected = raw * (sensitivity / 2 / norm)[:, None]
+    np.testing.assert_allclose(quiet["vector"], expected, rtol=1e-4, atol=1e-7)
+    assert (np.abs(quiet["vector"]).sum(1) <= sensitivity / 2 * (1 + 1e-4)).all()
+
+
+@pytest.mark.parametrize("clip", privacy.CLIPS)
+def test_noise_added_by_training_is_laplace_of_each_clients_scale(released, clip):
+    _, after, quiet, _, scale = released
+    noise = (after[clip] - quiet[clip]) / scale[:, None]
+    # Kolmogorov-Smirnov on 6,660 draws, false alarm rate 1e-4; a scale off by 20% fails it
+    assert stats.kstest(noise.ravel(), "laplace").pvalue > 1e-4
+    assert stats.kstest(1.2 * noise.ravel(), "laplace").pvalue < 1e-4
+    # and for each of the 18 jobs, whose scales differ: false alarm rate 2e-4 together
+    assert min(stats.kstest(row, "laplace").pvalue for row in noise) > 1e-5
+
+
+@pytest.mark.parametrize("clip", privacy.CLIPS)
+def test_noise_is_independent_between_clients_runs_and_coordinates(released, clip):
+    _, after, quiet, _, _ = released
+    signs = np.sign(after[clip] - quiet[clip])
+    pairs = itertools.combinations(range(len(signs)), 2)
+    between = np.array([np.mean(signs[a] * signs[b]) for a, b in pairs]) * np.sqrt(signs.shape[1])
+    neighbours = np.mean(signs[:, 1:] * signs[:, :-1]) * np.sqrt(signs[:, 1:].size)
+    # two-sided z tests at 5 sigma, 154 of them: false alarm rate 9e-5
+    assert np.abs(between).max() < 5 and abs(neighbours) < 5
+
+
+# What releases give away
+
+RELEASES = 300_000
+SENSITIVITY = 0.3
+
+
+def audit(first, second, epsilons, clip, seed=0):
+    """A lower bound of ε for releases of two updates, [d], once with each of `epsilons`; 99.9% confidence."""
+    first, second = jnp.asarray(first, jnp.float32), jnp.asarray(second, jnp.float32)
+    clipped = [privacy.clip_update(update, SENSITIVITY, clip) for update in (first, second)]
+
+    def score(key, update):
+        """log-likelihood ratio of the two updates, summed over the releases"""
+        total = 0.0
+        for turn, epsilon in enumerate(epsilons):
+            y = privacy.privatize(jax.random.fold_in(key, turn), update, epsilon, SENSITIVITY, clip)
+            total += jnp.sum(jnp.abs(y - clipped[1]) - jnp.abs(y - clipped[0])) * epsilon / SENSITIVITY
+        return total
+
+    keys = jax.random.split(jax.random.key(seed), (2, RELEASES))
+    scores = [jax.jit(jax.vmap(score, (0, None)))(k, u) for k, u in zip(keys, (first, second), strict=True)]
+    return epsilon_lower_bound(*map(np.asarray, scores))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_worst_pair_for_one_coordinate_reaches_its_epsilon(epsilon):
+    bound = audit([5.0], [-5.0], [epsilon], "coordinate")
+    assert 0.85 * epsilon < bound <= epsilon
+
+
+def test_worst_pair_for_a_vector_clipped_as_a_whole_reaches_epsilon():
+    epsilon = 1.0
+    worst = audit([9.0, 0.0, 0.0, 0.0], [-9.0, 0.0, 0.0, 0.0], [epsilon], "vector")
+    assert 0.9 * epsilon < worst <= epsilon
+    spread = audit([9.0] * 4, [-9.0] * 4, [epsilon], "vector")
+    assert 0.3 * epsilon < spread <= epsilon
+
+
+def test_vector_clipped_by_coordinate_leaks_the_sum_over_its_coordinates():
+    epsilon, d = 0.5, 4
+    bound = audit([9.0] * d, [-9.0] * d, [epsilon], "coordinate")
+    assert bound > 3 * epsilon
+    assert bound <= float(privacy.update_leakage(jnp.float32(epsilon), d, "coordinate"))
+
+
+def test_neighbours_that_differ_less_give_less_away():
+    near = audit([0.03], [-0.03], [1.0], "coordinate")
+    assert 0.1 < near <= 0.2 + 1e-6
+    assert audit([0.05], [0.05], [1.0], "coordinate") < 0.02
+
+
+def test_several_participations_reach_the_ledger():
+    rounds, budget, decay = 3, 4.0, 0.3
+    epsilons = [float(privacy.epsilon_at(jnp.int32(i), budget, decay)) for i in range(1, rounds + 1)]
+    ledger = float(privacy.leakage(jnp.int32(rounds), budget, decay))
+    bound = audit([9.0], [-9.0], epsilons, "coordinate")
+    assert 0.85 * ledger < bound <= ledger
+    assert bound > epsilons[0] + epsilons[1]
+
+
+def test_audit_catches_too_little_noise():
+    """Noise of half the scale must be seen as more than the stated ε."""
+    rng = np.random.default_rng(0)
+    epsilon = 1.0
+    scores, others = (rng.laplace(shift, 0.5 / epsilon, 100_000) for shift in (0.5, -0.5))
+    assert epsilon_lower_bound(scores, others) > 1.3 * epsilon
+
+
+def test_audit_is_below_the_truth_as_often_as_it_says():
+    """One side of randomized response: ε is known, and 90% bounds fail in at most about 10% of trials."""
+    rng = np.random.default_rng(1)
+    truth = np.log(0.7 / 0.3)
+    bounds = [epsilon_lower_bound(rng.random(400) < 0.7, rng.random(400) < 0.3, 0.9) for _ in range(400)]
+    # binomial with p = 0.1, 400 trials: 64 or more has probability 1e-4
+    assert sum(bound > truth for bound in bounds) < 64
+    assert np.mean(bounds) > 0.5 * truth
+
+
+# (ε, δ) and Rényi accounting
+
+
+@pytest.mark.parametrize("clip", privacy.CLIPS)
+def test_pure_epsilon_is_the_ledger(clip):
+    for count in (0, 1, 37):
+        ledger = privacy.update_leakage(privacy.leakage(jnp.int32(count), BUDGET, DECAY), 7, clip)
+        pure = accounting.pure_epsilon(count, BUDGET, DECAY, num_parameters=7, clip=clip)
+        assert pure == pytest.approx(float(ledger), rel=1e-5)
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.6])
+def test_renyi_divergence_is_the_integral(order, epsilon):
+    def integrand(y):
+        logs = [np.log(0.5 * epsilon) - epsilon * abs(y - centre) for centre in (0.0, 1.0)]
+        return np.exp(order * logs[0] + (1 - order) * logs[1])
+
+    value = integrate.quad(
+        integrand,
+        -300,
+        300,
+        points=[0, 1],
+        limit=400,
+    )[0]
+    budget = epsilon / (np.expm1(DECAY) * np.exp(-DECAY))
+    ours = accounting.renyi_epsilon(1, budget, DECAY, order=order)
+    assert ours == pytest.approx(np.log(value) / (order - 1), rel=1e-6)
+    several = accounting.renyi_epsilon(3, budget, DECAY, order=order, num_parameters=5)
+    singles = [accounting.renyi_epsilon(n, budget, DECAY, order=order) for n in (2, 3)]
+    assert several == pytest.approx(5 * singles[1]) and singles[1] > singles[0]
+
+
+def exact_delta(epsilon_of_one, count, epsilon):
+    """δ of `count` Laplace mechanisms of one ε, by convolving the privacy loss on a fine grid."""
+    step = epsilon_of_one / 4000
+    grid = np.arange(-4000, 4001) * step
+    # P[loss <= l] for the Laplace mechanism, loss in [-ε, ε]
+    cdf = np.where(grid < epsilon_of_one, 0.5 * np.exp((grid - epsilon_of_one) / 2), 1.0)
+    mass = np.diff(cdf, prepend=0.0)
+    total = np.ones(1)
+    for _ in range(count):
+        total = np.convolve(total, mass)
+    loss = count * -epsilon_of_one + np.arange(total.size) * step
+    return np.sum(total * np.clip(-special.expm1(epsilon - loss), 0, None))
+
+
+def test_approximate_epsilon_is_between_the_exact_value_and_the_pure_sum():
+    pytest.importorskip("dp_accounting")
+    epsilon, count, delta = 0.5, 6, 1e-3
+    budget = epsilon / (np.expm1(DECAY) * np.exp(-DECAY))
+    values = {
+        method: accounting.approximate_epsilon(
+            1, budget, DECAY, delta=delta, num_parameters=count, method=method
+        )
+        for method in accounting.METHODS
+    }
+    assert values["pld"] <= values["renyi"] < count * epsilon
+    assert exact_delta(epsilon, count, values["pld"]) == pytest.approx(delta, rel=0.02)
+    assert exact_delta(epsilon, count, values["renyi"]) <= delta
+
+
+def test_approximate_epsilon_is_never_above_the_pure_one():
+    pytest.importorskip("dp_accounting")
+    for participations, dimension in ((1, 1), (3, 1), (1, 20)):
+        arguments = {"num_parameters": dimension, "clip": "coordinate"}
+        pure = accounting.pure_epsilon(participations, BUDGET, DECAY, **arguments)
+        value = accounting.approximate_epsilon(participations, BUDGET, DECAY, delta=1e-9, **arguments)
+        assert 0 < value <= pure
+    whole = accounting.approximate_epsilon(3, BUDGET, DECAY, delta=1e-9, num_parameters=500, clip="vector")
+    assert whole <= accounting.pure_epsilon(3, BUDGET, DECAY)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"delta": 0.0}, r"delta: must be in \(0, 1\), not 0.0"),
+        ({"method": "moments"}, "method: unknown method 'moments'; allowed: renyi, pld"),
+        ({"participations": -1}, "participations: must not be negative"),
+        ({"privacy_budget": 0.0}, "privacy_budget: must be positive and finite"),
+        ({"num_parameters": 0}, "num_parameters: must be at least 1"),
+        ({"clip": "l2"}, "clip: unknown kind 'l2'"),
+    ],
+)
+def test_bad_arguments_are_named(changes, message):
+    arguments = {"participations": 2, "privacy_budget": 1.0, "budget_decay": 0.1, "delta": 1e-5} | changes
+    with pytest.raises(ValueError, match=message):
+        accounting.approximate_epsilon(
+            arguments.pop("participations"),
+            arguments.pop("privacy_budget"),
+            arguments.pop("budget_decay"),
+            **arguments,
+        )
+    with pytest.raises(ValueError, match="order: must be above 1"):
+        accounting.renyi_epsilon(1, 1.0, 0.1, order=1.0)
+    with pytest.raises(ValueError, match="at least two samples"):
+        epsilon_lower_bound(np.ones(1), np.ones(5))
