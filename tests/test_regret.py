@@ -1,0 +1,165 @@
+"""The three regrets against float64 enumeration, the paper's bounds against formulas and a played game."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pausejax import bandit, network, regret
+from pausejax.policies.base import Clients, Feedback, View
+from pausejax.policies.pause import pause
+
+K, M = 7, 3
+OBJECTIVE = regret.Objective(100.0, 2.0, 5.0, 0.04)
+SETS = np.array(list(itertools.combinations(range(K), M)))
+
+
+def value(speed, counts, share, time, members):
+    """(9), (10) or (14) in float64 for sets of any one size, members [..., n]."""
+    lag = M * share - (counts / time if time else 0 * counts)
+    g = np.abs(lag) ** OBJECTIVE.generalization_exponent * np.sign(lag)
+    p = np.exp(-OBJECTIVE.budget_decay * counts)
+    return (
+        speed[members].min(-1)
+        + OBJECTIVE.generalization_weight * g[members].mean(-1)
+        + OBJECTIVE.privacy_weight * p[members].mean(-1)
+    )
+
+
+def genie_set(mu, counts, share, time):
+    return SETS[np.argmax(value(mu, counts, share, time, SETS))]
+
+
+step = jax.jit(functools.partial(regret.step, clients_per_round=M, objective=OBJECTIVE))
+
+
+@pytest.mark.parametrize("size", [1, M, K])
+@pytest.mark.parametrize("time", [0, 1, 40])
+def test_the_three_regrets_of_one_round(size, time):
+    rng = np.random.default_rng([size, time])
+    for _ in range(10):
+        mu, speed = rng.uniform(0.05, 1, (2, K))
+        share = rng.dirichlet(np.full(K, 2.0))
+        counts, genie_counts = rng.integers(0, time + 1, (2, K))
+        chosen = rng.choice(K, size, replace=False)
+        members = np.full(K + 2, -1, np.int32)
+        members[rng.choice(K + 2, size, replace=False)] = chosen
+        new_counts, ours = step(
+            jnp.asarray(genie_counts),
+            jnp.asarray(counts),
+            members,
+            time,
+            mean_reward=jnp.asarray(mu, jnp.float32),
+            latency_reward=jnp.asarray(speed, jnp.float32),
+            data_share=jnp.asarray(share, jnp.float32),
+        )
+        best, own = genie_set(mu, counts, share, time), genie_set(mu, genie_counts, share, time)
+        played = value(speed, counts, share, time, chosen)
+        expected = regret.Regrets(
+            played,
+            value(speed, counts, share, time, best) - played,
+            value(mu, counts, share, time, best) - value(mu, counts, share, time, chosen),
+            value(speed, genie_counts, share, time, own) - played,
+        )
+        np.testing.assert_allclose(ours, expected, atol=1e-4)
+        np.testing.assert_array_equal(new_counts, genie_counts + np.isin(np.arange(K), own))
+
+
+def test_a_policy_that_plays_the_genies_set_has_no_regret_on_its_own_history():
+    rng = np.random.default_rng(0)
+    mu, speed = rng.uniform(0.05, 1, (2, K)).astype(np.float32)
+    share, counts = np.full(K, 1 / K, np.float32), jnp.asarray(rng.integers(0, 9, K))
+    members = genie_set(mu, np.asarray(counts), share, 9).astype(np.int32)
+    _, ours = step(counts, counts, members, 9, mean_reward=mu, latency_reward=speed, data_share=share)
+    assert ours.regret == 0 and ours.pseudo_regret == 0 and ours.regret_own_history == 0
+
+
+def play(rounds, seeds, spread):
+    """PAUSE with ζ = 1 on a two-speed network: the regrets, [seeds, rounds], and μ."""
+    law = network.make_network(K, slow_latency=0.3, slow_range=spread, latency_deviation=0.02)
+    mu = network.expected_reward("two_speed", law)
+    share = jnp.full(K, 1 / K)
+    policy = pause(
+        num_clients=K,
+        clients_per_round=M,
+        exploitation_gain=1.0,
+        **OBJECTIVE._asdict(),
+    )
+
+    def round_of(carry, round):
+        state, genie_counts, key = carry
+        latency = network.sample("two_speed", jax.random.fold_in(key, round), law)
+        view = View(round, latency, lambda clients: jnp.zeros(clients.shape))
+        members = policy.select(None, state, view).members
+        genie_counts, regrets = regret.step(
+            genie_counts,
+            state.bandit.counts,
+            members,
+            bandit.time_of_terms(round),
+            mean_reward=mu,
+            latency_reward=law.min_latency / latency,
+            data_share=share,
+            clients_per_round=M,
+            objective=OBJECTIVE,
+        )
+        reward = (law.min_latency / latency)[members]
+        feedback = Feedback(members, latency[members], reward, reward, reward, reward[:, None])
+        return (policy.update(state, view, feedback), genie_counts, key), regrets
+
+    def run(seed):
+        state = policy.init(None, Clients(share, jnp.ones(K)))
+        start = (state, regret.init(K), jax.random.key(seed))
+        return jax.lax.scan(round_of, start, jnp.arange(1, rounds + 1))[1]
+
+    return jax.jit(jax.vmap(run))(jnp.arange(seeds)), mu
+
+
+def test_the_bounds_hold_over_a_played_game():
+    rounds = 400
+    regrets, mu = play(rounds, 8, 0.3)
+    assert (regrets.pseudo_regret >= -1e-5).all()
+    gap_bound = regret.gap_bound(mu, OBJECTIVE.generalization_weight, OBJECTIVE.privacy_weight)
+    assert (regret.largest_gap(regrets.pseudo_regret) <= gap_bound).all()
+    cumulative = np.cumsum(np.asarray(regrets.regret, np.float64).mean(axis=0))
+    bound = regret.regret_bound(np.arange(1, rounds + 1), K, M, gap_bound, regret.smallest_gap(mu))
+    assert (cumulative <= bound).all()
+    assert cumulative[-1] > 0
+
+
+def test_the_genie_with_its_own_history_plays_its_own_trajectory():
+    rng = np.random.default_rng(1)
+    mu, share = rng.uniform(0.05, 1, K), rng.dirichlet(np.full(K, 3.0))
+    counts, ours = np.zeros(K, int), regret.init(K)
+    for round in range(1, 61):
+        speed = rng.uniform(0.05, 1, K).astype(np.float32)
+        members = rng.choice(K, M, replace=False).astype(np.int32)
+        elsewhere = jnp.asarray(rng.integers(0, round, K))
+        known = {"mean_reward": jnp.asarray(mu, jnp.float32), "data_share": jnp.asarray(share, jnp.float32)}
+        ours, _ = step(ours, elsewhere, members, round - 1, latency_reward=speed, **known)
+        counts[genie_set(mu, counts, share, round - 1)] += 1
+        np.testing.assert_array_equal(ours, counts)
+
+
+def test_smallest_gap():
+    assert regret.smallest_gap(jnp.array([0.5, 0.1, 0.25, 0.9])) == pytest.approx(0.15)
+    assert regret.smallest_gap(jnp.array([0.5, 0.1, 0.5])) == 0
+    assert regret.smallest_gap(jnp.array([0.5])) == jnp.inf
+
+
+def test_gap_bound_is_16_with_its_misprint_mended():
+    assert regret.gap_bound(jnp.array([0.2, 0.9, 0.5]), 100.0, 5.0) == pytest.approx(205.7)
+
+
+def test_regret_bound_is_17():
+    expected = 30 * (205.5 + 0.1) * (4 * 6 * np.log(300) / 0.01 + 1 + 2 * np.pi**2 / 3)
+    assert regret.regret_bound(300, 30, 5, 205.5, 0.1) == pytest.approx(expected, rel=1e-6)
+    at_start = regret.regret_bound(jnp.array([1, 2]), 30, 5, 205.5, 0.1)
+    assert at_start[0] == pytest.approx(30 * 205.6 * (1 + 2 * np.pi**2 / 3), rel=1e-6)
+
+
+def test_largest_gap_skips_rounds_not_played():
+    seen = regret.largest_gap(jnp.array([[0.1, 0.7, jnp.nan], [-2.0, -1.0, -3.0]]))
+    np.testing.assert_allclose(seen, [0.7, -1.0])
