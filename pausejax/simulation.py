@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax import bandit, network, privacy, selection
+from pausejax import bandit, network, privacy, regret
 from pausejax.federated.evaluation import HeldOut, evaluate
 from pausejax.federated.models import Model
 from pausejax.federated.training import (
@@ -162,7 +162,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     learning = program.learning
     return State(
         counts=jnp.zeros((runs, program.num_clients), jnp.int32),
-        genie=jnp.zeros((runs, program.num_clients), jnp.int32),
+        genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
         policy=policy,
         params=params,
         optimizer=init_optimizer(learning.training, params, program.num_clients) if learning else None,
@@ -223,7 +223,9 @@ def _round(
         law = _network(program, hyper, world.trace)
         latency = network.sample(program.latency, jax.random.fold_in(key, _LATENCY), law)
         view = View(round, latency, _local_loss(learning, world, params, partition))
-        return program.build(hyper).select(_policy_key(program, key), policy_state, view), latency
+        cohort = program.build(hyper).select(_policy_key(program, key), policy_state, view)
+        ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
+        return jax.tree.map(lambda leaf: leaf[ascending], cohort), latency
 
     keys = jax.vmap(_round_key, (0, None))(world.seed, round)
     cohort, latency = jax.vmap(select)(keys, hyper, state.policy, state.params, world.partition)
@@ -272,7 +274,7 @@ def _round(
     )
     policy = jax.vmap(learn_from)(hyper, state.policy, latency, state.params, world.partition, feedback)
 
-    scored, genie = jax.vmap(functools.partial(_score, program, round))(
+    genie, scored = jax.vmap(functools.partial(_score, program, round))(
         hyper, mean_reward, latency_reward, world.data_share, state.counts, state.genie, members
     )
     private = learning is None or learning.training.private
@@ -284,10 +286,7 @@ def _round(
     clip = learning.training.clip if learning else "vector"
     record = Record(
         round_latency=jnp.max(jnp.where(exists, member_latency, 0.0), axis=1),
-        reward=scored.reward,
-        regret=scored.regret,
-        pseudo_regret=scored.pseudo_regret,
-        regret_own_history=scored.regret_own_history,
+        **scored._asdict(),
         max_leakage=leaked,
         max_leakage_update=privacy.update_leakage(leaked, learning.num_parameters if learning else 1, clip),
         train_loss=jnp.sum(jnp.where(exists, cohort.weights * loss, 0.0), axis=1)
@@ -300,13 +299,6 @@ def _round(
     return State(counts, genie, policy, params, optimizer, diverged), record
 
 
-class _Scores(NamedTuple):
-    reward: jax.Array
-    regret: jax.Array
-    pseudo_regret: jax.Array
-    regret_own_history: jax.Array
-
-
 def _score(
     program: Program,
     round: jax.Array,
@@ -317,33 +309,19 @@ def _score(
     counts: jax.Array,
     genie_counts: jax.Array,
     members: jax.Array,
-) -> tuple[_Scores, jax.Array]:
-    """Reward (9) of one run's cohort and its three regrets; then the genie's counts on its own trajectory."""
-    time = bandit.time_of_terms(round, program.clock)
-    m = program.clients_per_round
-    weights = {name: hyper[name] for name in ("generalization_weight", "privacy_weight")}
-
-    def terms(counts: jax.Array) -> tuple[jax.Array, jax.Array]:
-        exponent = hyper["generalization_exponent"]
-        return bandit.generalization(counts, time, data_share, m, exponent), bandit.privacy_reward(
-            counts, hyper["budget_decay"]
-        )
-
-    def genie(counts: jax.Array) -> jax.Array:
-        return selection.best_set(mean_reward, bandit.score(*terms(counts), m, **weights), m).members
-
-    def value(latency_term: jax.Array, counts: jax.Array, members: jax.Array) -> jax.Array:
-        return bandit.set_reward(latency_term, *terms(counts), members, **weights)
-
-    reward = value(latency_reward, counts, members)
-    best, own_best = genie(counts), genie(genie_counts)
-    scores = _Scores(
-        reward,
-        value(latency_reward, counts, best) - reward,
-        value(mean_reward, counts, best) - value(mean_reward, counts, members),
-        value(latency_reward, genie_counts, own_best) - reward,
+) -> tuple[jax.Array, regret.Regrets]:
+    """Reward (9) of one run's cohort and its regrets; then the genie's counts on its own trajectory."""
+    return regret.step(
+        genie_counts,
+        counts,
+        members,
+        bandit.time_of_terms(round, program.clock),
+        mean_reward=mean_reward,
+        latency_reward=latency_reward,
+        data_share=data_share,
+        clients_per_round=program.clients_per_round,
+        objective=regret.Objective(**{name: hyper[name] for name in regret.Objective._fields}),
     )
-    return scores, genie_counts.at[own_best].add(1)
 
 
 def _learn(

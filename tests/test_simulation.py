@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import bandit, network
+from pausejax import bandit, network, policies
 from pausejax.selection import best_set
 from pausejax.sweep import execute
 
@@ -22,6 +22,7 @@ SMALL = {
     "privacy_budget": BUDGET,
     "budget_decay": DECAY,
 }
+POLICIES_BY_NAME = policies.POLICIES
 POLICIES = ["pause", "random", "fastest", "fedavg", {"name": "fedavg", "private": False}]
 
 
@@ -221,6 +222,44 @@ def test_any_number_of_rounds_is_played_exactly(rounds):
     found = pausejax.simulate("random", mode="bandit", rounds=rounds, num_clients=4, clients_per_round=2)
     assert found["counts"].values.sum() == 2 * rounds
     assert (found["selected"].values >= 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", sorted(POLICIES_BY_NAME))
+def test_every_policy_plays_in_the_simulator(policy):
+    """The shared suite: valid ascending cohorts, counts that add up, and a model that learns."""
+    found = pausejax.simulate(policy, seeds=2, **{**SMALL, "rounds": 30, "learning_rate": 0.02})
+    selected = found["selected"].values
+    joined = np.stack([by_round(run) for run in selected])
+    assert joined.max() == 1 and (joined.sum(axis=2) >= 1).all()
+    np.testing.assert_array_equal(joined.sum(axis=1), found["counts"].values)
+    key = np.where(selected < 0, K, selected)
+    assert (np.diff(key, axis=2) >= 0).all()
+    assert (found["diverged_round"].values == 0).all()
+    assert (found["test_accuracy"].values[:, -1] > 0.3).all()
+
+
+def test_a_policy_of_ones_own():
+    def slowest(*, num_clients, clients_per_round):
+        def select(key, state, view):
+            last = jnp.arange(num_clients - clients_per_round, num_clients, dtype=jnp.int32)
+            return policies.cohort(last, state.data_share)
+
+        return policies.memoryless(select)
+
+    before = dict(policies.POLICIES)
+    try:
+        policies.register(slowest)
+        found = pausejax.simulate("slowest", mode="bandit", rounds=3, num_clients=K, clients_per_round=M)
+    finally:
+        policies.POLICIES.clear()
+        policies.POLICIES.update(before)
+    np.testing.assert_array_equal(found["selected"].values[0], np.tile([K - 2, K - 1], (3, 1)))
+
+
+def test_a_policy_that_learns_from_clients_needs_training():
+    with pytest.raises(pausejax.SpecError, match='needs mode = "training"'):
+        pausejax.simulate("oort", mode="bandit")
 
 
 def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(result):

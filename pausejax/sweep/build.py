@@ -85,20 +85,22 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
       SpecError: the data can't be shared out among so many clients, or the policy refuses the network.
     """
     static, study = group.static, plan.study
-    wanted = parameters_of(group.algorithm)
-    options = tuple((name, static[name]) for name in sorted(wanted) if not PARAMETERS[name].traced)
+    learning = _learning(plan, group, sources) if study.mode == "training" else None
+    wanted = sorted(parameters_of(group.algorithm))
+    derived = {"num_parameters": learning.num_parameters} if learning else {}
+    options = {name: {**static, **derived}[name] for name in wanted if not _is_traced(name)}
     program = Program(
         policy=group.algorithm,
         constructor=POLICIES[group.algorithm],
-        options=options,
-        traced=tuple(name for name in sorted(wanted) if PARAMETERS[name].traced),
+        options=tuple(options.items()),
+        traced=tuple(name for name in wanted if _is_traced(name)),
         num_clients=static["num_clients"],
         clients_per_round=static["clients_per_round"],
         latency=static["latency"],
         clock=static["clock"],
         rounds_per_call=min(study.rounds, _ROUNDS_PER_CALL),
         eval_every=study.eval_every,
-        learning=_learning(plan, group, sources) if study.mode == "training" else None,
+        learning=learning,
     )
     first = plan.runs[group.members[0]]
     try:
@@ -179,6 +181,10 @@ def read_trace(values: Mapping[str, Any]) -> np.ndarray:
             ]
         )
     return read.astype(np.float32)
+
+
+def _is_traced(name: str) -> bool:
+    return name in PARAMETERS and PARAMETERS[name].traced
 
 
 def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:

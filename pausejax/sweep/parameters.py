@@ -134,6 +134,20 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter("annealing_steps", "selection", 500, "J", low=0, aliases=("J",)),
         _positive("temperature_divisor", "selection", 1.0, "κ", aliases=("kappa",)),
         _positive("temperature_margin", "selection", 1e-3, "ω of (19)", aliases=("omega",)),
+        _positive("deadline", "selection", 1.0, "FedCS: seconds that a round may last"),
+        Parameter(
+            "num_candidates",
+            "selection",
+            0,
+            "FedCS, Power-of-Choice: clients that are asked; 0: all K, or 2m",
+            low=0,
+        ),
+        Parameter("exploration", "selection", 0.9, "Oort: ε at first", low=0, high=1, traced=True),
+        Parameter("exploration_decay", "selection", 0.98, "Oort: factor on ε", low=0, high=1, traced=True),
+        Parameter("min_exploration", "selection", 0.2, "Oort: the least ε", low=0, high=1, traced=True),
+        _weight("straggler_penalty", "selection", 2.0, "Oort: exponent on T / τ of the slow"),
+        _positive("pacer_step", "selection", 0.25, "Oort: Δ of the pacer, seconds"),
+        Parameter("pacer_window", "selection", 20, "Oort: rounds in a window of the pacer", low=1),
     )
 }
 """By name. Names are unique over all sections, so that a policy's table can override any of them."""

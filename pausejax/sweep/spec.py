@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pausejax.policies import POLICIES, parameters_of
+from pausejax.policies import LEARNERS, POLICIES, parameters_of
 from pausejax.sweep.parameters import ALIASES, PARAMETERS, POLICY_SECTIONS, SECTIONS, Parameter
 
 MODES = ("training", "bandit")
@@ -106,7 +106,7 @@ def parse(document: Mapping[str, Any], *, source: str = "spec", overrides: Itera
         axes |= reader.axes(table, section)
     policies = reader.policies(document.get("policy"))
     if not problems:
-        _check_combinations(reader, axes, policies)
+        _check_combinations(reader, study["mode"], axes, policies)
     if problems:
         raise SpecError(problems)
     return Study(**study, seeds=seeds, axes=axes, policies=policies, document=document)
@@ -250,9 +250,15 @@ def _show(value: Any) -> str:
 
 def _check_combinations(
     reader: _Reader,
+    mode: str,
     shared: Mapping[str, tuple[Any, ...]],
     policies: Sequence[PolicySpec],
 ) -> None:
+    for policy in policies:
+        if mode == "bandit" and policy.algorithm in LEARNERS:
+            reader.say(
+                "policy.name", policy.algorithm, 'selects by what clients learn: needs mode = "training"'
+            )
     for policy in policies:
         axes = {**shared, **policy.axes}
         largest, smallest = max(axes["clients_per_round"]), min(axes["num_clients"])
