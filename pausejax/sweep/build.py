@@ -1,6 +1,7 @@
 """From a group of runs to what the simulation takes: the static program and the arrays of its world."""
 
 import functools
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -224,9 +225,14 @@ def _lanes() -> dict[str, Any]:
 
 def _partition(values: Mapping[str, Any], seed: int, sources: Sources) -> partition.Partition:
     labels = sources.training_samples(values["dataset"], values["train_samples"])[1]
+    options = inspect.signature(partition.PARTITIONERS[values["partition"]]).parameters
     try:
-        return partition.PARTITIONERS[values["partition"]](
-            labels, values["num_clients"], seed, batch_size=values["batch_size"]
+        return partition.split(
+            values["partition"],
+            labels,
+            values["num_clients"],
+            seed,
+            **{name: values[name] for name in options if name in PARAMETERS and name != "num_clients"},
         )
     except ValueError as error:
         raise SpecError([f"data.partition: {error}"]) from None
