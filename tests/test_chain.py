@@ -92,10 +92,12 @@ def test_without_the_degrees_balance_fails():
     assert np.abs(gibbs @ matrix - gibbs).max() > 0.01
 
 
-def test_probabilities_equal_naive_products_on_pairs_of_vertices():
+@pytest.mark.parametrize("tied", [False, True])
+def test_probabilities_equal_naive_products_on_pairs_of_vertices(tied):
     """The pair (inspected, returned vertex) is a chain of its own; build it state by state."""
-    adjacency, energy, constant = problem(3, 5, 2)
+    adjacency, energy, constant = problem(9, 5, 2, tied)
     optimal = energy == energy.max()
+    assert (len(set(energy)) < len(energy)) == tied, "level steps count as uphill"
     n, divisor, count = len(energy), 4.0, 40
     pair = np.zeros((n, n))
     pair[np.arange(n), np.arange(n)] = 1 / n
@@ -114,6 +116,14 @@ def test_probabilities_equal_naive_products_on_pairs_of_vertices():
     )
     series = np.stack([got.current[1], got.best[1], got.last_uphill[1]], axis=1)
     np.testing.assert_allclose(series, expected, atol=1e-12)
+
+
+def test_vanilla_sas_constant_bounds_rewards_and_not_energies():
+    """One client played 97 of 100 rounds, m = 1, α = γ = 0: the constant is 1, and E ranges over 2.7."""
+    ucb = np.sqrt(2 * np.log(100) / np.array([97, 1, 1, 1]))
+    zero = np.zeros(4)
+    energy = chain.energies(ucb, zero, zero, 1, generalization_weight=0.0, privacy_weight=0.0)
+    assert np.ptp(energy) > 2.7
 
 
 def test_a_divisor_of_zero_is_the_printed_sign():

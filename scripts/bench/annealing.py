@@ -1,0 +1,211 @@
+"""What annealing costs: steps per second of batches, and cost per selection against K (Table I of the paper).
+
+    python scripts/bench/annealing.py --out DIR [--quick]
+
+Times are CPU seconds of the process (all threads), the best of three, without compilation. DIR gets
+`speed.csv`, `scaling.csv`, `annealing.json` (both, with the fitted slopes and the machine) and
+`annealing.png`.
+"""
+
+import argparse
+import csv
+import json
+import platform
+import time
+from functools import partial
+from math import comb
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from pausejax import bandit, selection
+
+WEIGHTS = {"generalization_weight": 100.0, "privacy_weight": 5.0}
+DIVISOR = 30.0
+REFERENCE_SECONDS = {(30, 5): 1.97, (300, 15): 77.0, (1000, 50): 398.0}
+"""CPU seconds of one 3,000-step selection by the paper's own code on a machine like ours."""
+REFERENCE_STEPS = 3_000
+SETTINGS = [(30, 5), (300, 15), (1000, 50), (3000, 150)]
+FUNCTIONS = {"tailored": selection.anneal, "vanilla": selection.vanilla_anneal}
+
+
+def terms(num_clients, m, seed, round=300):
+    """ucb, g and p in the middle of a run: counts that favour the faster half, (13), (8) and (7)."""
+    rng = np.random.default_rng(seed)
+    favour = np.where(np.arange(num_clients) < num_clients // 2, 3.0, 1.0)
+    favour *= rng.uniform(0.7, 1.3, num_clients)
+    counts = jnp.asarray(rng.poisson(favour / favour.sum() * m * round) + 1, jnp.int32)
+    mean = jnp.asarray(np.clip(0.3 * favour + rng.normal(0, 0.02, num_clients), 0, 1), jnp.float32)
+    share = jnp.full(num_clients, 1 / num_clients)
+    t = jnp.int32(round)
+    g = bandit.generalization(counts, t, share, m, 2.0)
+    return bandit.ucb(mean, counts, t, m), g, bandit.privacy_reward(counts, 0.04)
+
+
+def cpu_seconds(function, *inputs, repeats=3):
+    """The least CPU time of a call, after one that compiles."""
+    jax.block_until_ready(function(*inputs))
+    spent = []
+    for _ in range(repeats):
+        start = time.process_time()
+        jax.block_until_ready(function(*inputs))
+        spent.append(time.process_time() - start)
+    return min(spent)
+
+
+def speed(runs_of, steps):
+    """Rows of CPU time per annealing step and run, the set-up of each selection included."""
+    rows = []
+    for num_clients, m in SETTINGS:
+        for runs in runs_of(num_clients):
+            batch = [terms(num_clients, m, seed) for seed in range(min(runs, 64))]
+            inputs = [jnp.tile(jnp.stack(x), (-(-runs // 64), 1))[:runs] for x in zip(*batch, strict=True)]
+            keys = jax.random.split(jax.random.key(0), runs)
+            for name, function in FUNCTIONS.items():
+                call = partial(function, m=m, steps=steps, temperature_divisor=DIVISOR, **WEIGHTS)
+                seconds = cpu_seconds(jax.jit(jax.vmap(call)), keys, *inputs)
+                per_step = seconds / steps / runs
+                reference = REFERENCE_SECONDS.get((num_clients, m), np.nan) / REFERENCE_STEPS
+                faster = reference / per_step if name == "tailored" else np.nan
+                rows.append(
+                    {
+                        "neighbours": name,
+                        "clients": num_clients,
+                        "per_round": m,
+                        "runs": runs,
+                        "steps": steps,
+                        "microseconds_per_step": per_step * 1e6,
+                        "steps_per_second": 1 / per_step,
+                        "times_the_reference": faster,
+                    }
+                )
+                print(
+                    f"{name:9s} K {num_clients:5d} m {m:4d} runs {runs:5d}  "
+                    f"{per_step * 1e6:8.3f} us per step, {faster:10.0f} x reference",
+                    flush=True,
+                )
+    return rows
+
+
+def neighbourhood_size(values, members):
+    """|A| (K - m) + (m - |A|) |U|, the paper's cost of one step, of a set."""
+    num_clients, m = len(values[0]), len(members)
+    ranks = [np.argsort(np.argsort(np.asarray(x), kind="stable")) for x in values]
+    first = {int(members[np.argmin(r[members])]) for r in ranks}
+    below = np.zeros(num_clients, bool)
+    for r in ranks:
+        below |= r < r[members].min()
+    return len(first) * (num_clients - m) + (m - len(first)) * int(below.sum())
+
+
+def scaling(sizes, steps):
+    """Rows of the cost of one selection, and of the sizes of neighbourhoods, for m = K / 20."""
+    rows = []
+    for num_clients in sizes:
+        m = max(2, num_clients // 20)
+        ucb, g, p = terms(num_clients, m, 0)
+        score = bandit.score(g, p, m, **WEIGHTS)
+        key = jax.random.key(0)
+        row = {"clients": num_clients, "per_round": m, "steps": steps}
+        for name, function in FUNCTIONS.items():
+            for count, label in ((0, "setup"), (steps, "selection")):
+                call = partial(function, m=m, steps=count, temperature_divisor=DIVISOR, **WEIGHTS)
+                row[f"{name}_{label}_seconds"] = cpu_seconds(jax.jit(call), key, ucb, g, p)
+        row["exact_seconds"] = cpu_seconds(jax.jit(partial(selection.best_set, m=m)), ucb, score)
+        if comb(num_clients, m) <= 2_000_000:
+            brute = jax.jit(partial(selection.brute_force, m=m))
+            row["brute_seconds"] = cpu_seconds(brute, ucb, score, repeats=1)
+        values = (ucb, p, g)
+        rng = np.random.default_rng(0)
+        starts = [rng.choice(num_clients, m, replace=False) for _ in range(20)]
+        row["vanilla_neighbours"] = m * (num_clients - m)
+        row["tailored_neighbours_random_set"] = np.mean([neighbourhood_size(values, s) for s in starts])
+        best = np.asarray(selection.best_set(ucb, score, m).members)
+        row["tailored_neighbours_best_set"] = neighbourhood_size(values, best)
+        rows.append(row)
+        print(" ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
+    return rows
+
+
+def slopes(rows):
+    """The exponent of K in every column, by least squares on logarithms over K >= 300."""
+    rows = [row for row in rows if row["clients"] >= 300]
+    log_size = np.log([row["clients"] for row in rows])
+    columns = [c for c in rows[0] if c.endswith("seconds") or "neighbours" in c]
+    fit = {}
+    for column in columns:
+        if all(row.get(column) for row in rows) and len(rows) > 1:
+            fit[column] = float(np.polyfit(log_size, np.log([row[column] for row in rows]), 1)[0])
+    return fit
+
+
+def draw(rows, fit, path):
+    figure, (cost, size) = plt.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
+    for column, label in (
+        ("brute_seconds", "brute force"),
+        ("vanilla_selection_seconds", f"Vanilla-SA, {rows[0]['steps']} steps"),
+        ("tailored_selection_seconds", f"Algorithm 2, {rows[0]['steps']} steps"),
+        ("tailored_setup_seconds", "set-up of Algorithm 2 (sorting)"),
+        ("exact_seconds", "exact (best_set)"),
+    ):
+        points = [(row["clients"], row[column]) for row in rows if column in row]
+        slope = f", slope {fit[column]:.2f}" if column in fit else ""
+        cost.loglog(*zip(*points, strict=True), "o-", label=label + slope)
+    cost.set(xlabel="clients K (m = K / 20)", ylabel="CPU seconds per selection")
+    for column, label in (
+        ("vanilla_neighbours", "Vanilla-SA"),
+        ("tailored_neighbours_best_set", "Algorithm 2 at the best set"),
+        ("tailored_neighbours_random_set", "Algorithm 2 at random sets"),
+    ):
+        points = [(row["clients"], row[column]) for row in rows]
+        size.loglog(*zip(*points, strict=True), "o-", label=f"{label}, slope {fit.get(column, np.nan):.2f}")
+    size.set(xlabel="clients K (m = K / 20)", ylabel="neighbours of a set")
+    for axes in (cost, size):
+        axes.legend(fontsize=8)
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
+
+
+def write_csv(path, rows):
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller settings")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    batches = (1, 64) if options.quick else (1, 64, 1024)
+    speed_rows = speed(lambda k: batches if k < 1000 or options.quick else batches[:2], steps=1_000)
+    sizes = (30, 100, 300, 1_000) if options.quick else (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+    scaling_rows = scaling(sizes, steps=1_000)
+    fit = slopes(scaling_rows)
+    machine = {
+        "jax": jax.__version__,
+        "backend": jax.default_backend(),
+        "device": jax.devices()[0].device_kind,
+        "python": platform.python_version(),
+    }
+    result = {"machine": machine, "speed": speed_rows, "scaling": scaling_rows, "slopes": fit}
+    (options.out / "annealing.json").write_text(json.dumps(result, indent=2, default=float))
+    write_csv(options.out / "speed.csv", speed_rows)
+    write_csv(options.out / "scaling.csv", scaling_rows)
+    draw(scaling_rows, fit, options.out / "annealing.png")
+    print(json.dumps(fit, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Theorem 4 as a picture, and what its proof needs, counted on small networks.
+
+    python scripts/theorem4.py --out DIR [--steps 1000000]
+
+Plays PAUSE (exact, no training) for some rounds and takes the next decision, (14), as the annealer's problem.
+Draws P(V_j optimal), P(best set seen by step j optimal) and P(last uphill set optimal) against j for several
+values of κ, exactly, with simulated chains as dots. DIR gets `theorem4.png`, `theorem4.csv` and
+`theorem4.json`; the last also holds a survey of many decisions: Hajek's critical κ, asymmetric edges and
+failures of Algorithm 3.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from pausejax import bandit, network, selection
+from pausejax.selection import chain
+
+SETTINGS = {
+    "α 100, γ 5, ζ 1": (100.0, 5.0, 1.0),
+    "α 100, γ 2, ζ 3": (100.0, 2.0, 3.0),
+    "α 10, γ 1, ζ 1": (10.0, 1.0, 1.0),
+    "α 1, γ 0.5, ζ 1": (1.0, 0.5, 1.0),
+}
+"""Weights (α, γ, ζ); the first are those of the paper's runs at K = 30, the second at K = 300."""
+MARGIN = 1e-3
+CHAINS = 4_000
+SIMULATED_STEPS = 3_000
+
+
+def play(num_clients, m, rounds, weights, seed=0):
+    """(ucb, g, p), each [rounds, K]: what exact PAUSE decides by, round after round (β 2, η 0.04)."""
+    alpha, gamma, gain = weights
+    law = network.make_network(num_clients)
+    share = jnp.full(num_clients, 1 / num_clients)
+
+    def step(state, t):
+        ucb = bandit.ucb(state.mean_reward, state.counts, t - 1, m, gain)
+        g = bandit.generalization(state.counts, t - 1, share, m, 2.0)
+        p = bandit.privacy_reward(state.counts, 0.04)
+        score = bandit.score(g, p, m, generalization_weight=alpha, privacy_weight=gamma)
+        members = selection.best_set(ucb, score, m).members
+        latency = network.sample("two_speed", jax.random.fold_in(jax.random.key(seed), t), law)
+        return bandit.update(state, members, law.min_latency / latency[members]), (ucb, g, p)
+
+    _, terms = jax.lax.scan(step, bandit.init(num_clients), jnp.arange(1, rounds + 1))
+    return [np.asarray(x, np.float64) for x in terms]
+
+
+def graph(terms, m, weights, rule="ranked"):
+    """Adjacency, energies and C of one decision."""
+    ucb, g, p = terms
+    scale = {"generalization_weight": weights[0], "privacy_weight": weights[1]}
+    energy = chain.energies(ucb, g, p, m, **scale)
+    constant = chain.energy_constant(ucb, g, p, m, temperature_margin=MARGIN, **scale)
+    return chain.neighbours([ucb, p, g], m, rule), energy, constant
+
+
+def simulate(terms, m, weights, divisor, optimum):
+    """Share of simulated chains at an optimal set, [steps + 1], by the annealer itself."""
+    run = partial(
+        selection.anneal_trace,
+        m=m,
+        generalization_weight=weights[0],
+        privacy_weight=weights[1],
+        steps=SIMULATED_STEPS,
+        temperature_divisor=divisor,
+        temperature_margin=MARGIN,
+    )
+    ucb, g, p = (jnp.asarray(x, jnp.float32) for x in terms)
+    keys = jax.random.split(jax.random.key(1), CHAINS)
+    trace = jax.jit(jax.vmap(lambda key: run(key, ucb, g, p)[1]))(keys)
+    at_optimum = np.asarray(trace) >= optimum
+    return at_optimum.mean(axis=0), np.maximum.accumulate(at_optimum, axis=1).mean(axis=0)
+
+
+def survey(rounds=200, every=6):
+    """Hajek's condition, degrees and Vanilla-SA's constant over the decisions of whole runs."""
+    rows = []
+    for (num_clients, m), (name, weights) in itertools.product([(6, 3), (8, 4), (10, 4)], SETTINGS.items()):
+        terms = play(num_clients, m, rounds, weights)
+        largest, largest_vanilla, ratio, too_small = [], [], [], []
+        for t in range(5, rounds, every):
+            decision = [x[t] for x in terms]
+            adjacency, energy, constant = graph(decision, m, weights)
+            depth = chain.critical_depth(adjacency, energy)
+            every_swap = chain.neighbours(decision, m, "any")
+            vanilla_constant = 2 * weights[0] + weights[1] + 1
+            vanilla_depth = chain.critical_depth(every_swap, energy)
+            largest.append(constant / depth if depth > 0 else np.inf)
+            largest_vanilla.append(vanilla_constant / vanilla_depth if vanilla_depth > 0 else np.inf)
+            degree = adjacency.sum(axis=1)
+            ratio.append(degree.max() / degree.min())
+            too_small.append(np.ptp(energy) > vanilla_constant)
+        rows.append(
+            {
+                "clients": num_clients,
+                "per_round": m,
+                "weights": name,
+                "decisions": len(largest),
+                "share_where_kappa_1_suffices": float(np.mean(np.array(largest) >= 1)),
+                "share_where_kappa_30_converges": float(np.mean(np.array(largest) >= 30)),
+                "share_where_kappa_70_converges": float(np.mean(np.array(largest) >= 70)),
+                "median_largest_kappa": float(np.median(largest)),
+                "median_largest_kappa_vanilla": float(np.median(largest_vanilla)),
+                "median_degree_ratio": float(np.median(ratio)),
+                "share_where_vanilla_constant_is_too_small": float(np.mean(too_small)),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def survey_ties(instances=100, seed=0):
+    """What ties do to N1 and N2 as printed and to Algorithm 3: integers below `levels` in every list."""
+    rows = []
+    for (num_clients, m), levels in itertools.product([(5, 2), (6, 3), (7, 4)], (2, 3, 5, 1000)):
+        rng = np.random.default_rng(seed)
+        one_way = edges = asymmetric = irreversible = reducible = circles = walks = ranked_circles = 0
+        for _ in range(instances):
+            lists = [rng.integers(0, levels, num_clients).astype(float) for _ in range(3)]
+            ucb, p, g = lists
+            energy = chain.energies(ucb, g, p, m, generalization_weight=1.0, privacy_weight=1.0)
+            printed = chain.neighbours(lists, m, "printed")
+            one_way += int((printed & ~printed.T).sum())
+            edges += int(printed.sum())
+            asymmetric += not chain.is_symmetric(printed)
+            irreversible += not chain.is_weakly_reversible(printed, energy)
+            reducible += not chain.is_irreducible(printed)
+            for _ in range(20):
+                start, goal = (rng.choice(num_clients, m, replace=False) for _ in range(2))
+                walks += 1
+                circles += chain.path(ucb, start, goal, rng) is None
+                ranks = np.argsort(np.argsort(ucb, kind="stable"))
+                ranked_circles += chain.path(ranks, start, goal, rng) is None
+        rows.append(
+            {
+                "clients": num_clients,
+                "per_round": m,
+                "levels": levels,
+                "share_of_one_way_edges": one_way / edges,
+                "share_of_asymmetric_graphs": asymmetric / instances,
+                "share_not_weakly_reversible": irreversible / instances,
+                "share_reducible": reducible / instances,
+                "share_of_endless_paths": circles / walks,
+                "share_of_endless_paths_with_ranks": ranked_circles / walks,
+                "walks": walks,
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def draw(exact, simulated, divisors, largest, path):
+    figure, panels = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True, constrained_layout=True)
+    titles = ("the inspected set, (20)", "the best set seen", "the last uphill set (as printed)")
+    for index, divisor in enumerate(divisors):
+        label = "sign as printed" if divisor == 0 else f"κ = {divisor:g}"
+        for panel, series in zip(panels, (exact.current, exact.best, exact.last_uphill), strict=True):
+            panel.semilogx(
+                exact.steps + 1, series[index], label=label, color=f"C{index}", ls="--" if index % 2 else "-"
+            )
+        if divisor in simulated:
+            at = np.unique(np.geomspace(1, SIMULATED_STEPS + 1, 12).astype(int)) - 1
+            for panel, series in zip(panels, simulated[divisor], strict=False):
+                panel.plot(at + 1, series[at], "o", ms=3, color=f"C{index}")
+    for panel, title in zip(panels, titles, strict=True):
+        panel.set(title=title, xlabel="j", ylim=(0, 1.02))
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("probability of being optimal")
+    panels[0].legend(fontsize=8, title=f"C / d* = {largest:.2f}")
+    figure.savefig(path, dpi=150)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--clients", type=int, default=6, help="K")
+    parser.add_argument("--per-round", type=int, default=3, help="m")
+    parser.add_argument("--round", type=int, default=51, help="the round whose decision is annealed")
+    parser.add_argument("--steps", type=int, default=1_000_000, help="the largest j")
+    parser.add_argument(
+        "--divisors",
+        type=float,
+        nargs="+",
+        default=[0, 1, 3, 5, 30, 300],
+        help="κ; 0 accepts every set, as the printed sign does",
+    )
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    weights = next(iter(SETTINGS.values()))
+    m = options.per_round
+    terms = [x[-1] for x in play(options.clients, m, options.round, weights)]
+    adjacency, energy, constant = graph(terms, m, weights)
+    depth = chain.critical_depth(adjacency, energy)
+    largest = constant / depth if depth > 0 else np.inf
+    steps = np.unique(np.geomspace(1, options.steps + 1, 60).astype(int)) - 1
+    exact = chain.optimum_probability(
+        adjacency, energy, constant=constant, divisors=options.divisors, steps=steps
+    )
+    optimum = np.unique(energy.round(6))[-2:].mean()
+    simulated = {d: simulate(terms, m, weights, d, optimum) for d in options.divisors if d > 0}
+    draw(exact, simulated, options.divisors, largest, options.out / "theorem4.png")
+    with (options.out / "theorem4.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["divisor", "step", "current", "best", "last_uphill"])
+        for d, divisor in enumerate(options.divisors):
+            columns = (exact.steps, exact.current[d], exact.best[d], exact.last_uphill[d])
+            writer.writerows([divisor, *row] for row in zip(*columns, strict=True))
+    result = {
+        "constant": constant,
+        "critical_depth": depth,
+        "largest_kappa": largest,
+        "sets": len(energy),
+        "degrees": [int(d) for d in (adjacency.sum(axis=1).min(), adjacency.sum(axis=1).max())],
+        "last": {d: [float(s[i, -1]) for s in exact[1:]] for i, d in enumerate(options.divisors)},
+        "survey": survey(),
+        "ties": survey_ties(),
+    }
+    (options.out / "theorem4.json").write_text(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
