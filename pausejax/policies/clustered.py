@@ -5,6 +5,7 @@ Each row draws one client, on its own, and each draw weighs 1/m in the average: 
 expectation. A client that several rows draw trains once and is weighted by its draws.
 """
 
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -154,24 +155,30 @@ def similarity_scheme(angles: np.ndarray, data_share: np.ndarray, clients_per_ro
     clusters.sort(key=lambda cluster: -amount[cluster].sum())
     for row, cluster in zip(shared_rows, clusters, strict=False):
         row[cluster] = amount[cluster]
-    for client in np.concatenate([[], *clusters[len(shared_rows) :]]).astype(int):
-        for row in shared_rows:
-            row[client] = min(amount[client], 1 - row.sum())
-            amount[client] -= row[client]
+    room = np.maximum(1 - shared_rows.sum(axis=1), 0.0)
+    row = 0
+    for client in itertools.chain(*clusters[len(shared_rows) :]):
+        while amount[client] > 0 and row < len(room):
+            poured = min(amount[client], room[row])
+            shared_rows[row, client] = poured
+            amount[client] -= poured
+            room[row] -= poured
+            row += room[row] <= 0
     return scheme
 
 
 def _cut(tree: np.ndarray, amount: np.ndarray) -> list[list[int]]:
     """The largest subtrees of a linkage whose clients' amounts sum to at most 1."""
     subtrees: list[list[int]] = [[client] for client in range(len(amount))]
-    whole = [True] * len(amount)
+    weights = list(amount)
     roots = set(range(len(amount)))
     for left, right in tree[:, :2].astype(int):
-        together = subtrees[left] + subtrees[right]
-        fits = whole[left] and whole[right] and amount[together].sum() <= 1 + _ROUNDING
-        if fits:
+        weight = weights[left] + weights[right]
+        if weight <= 1 + _ROUNDING:
             roots -= {left, right}
             roots.add(len(subtrees))
-        subtrees.append(together)
-        whole.append(fits)
+            subtrees.append(subtrees[left] + subtrees[right])
+        else:
+            subtrees.append([])
+        weights.append(weight)
     return [subtrees[root] for root in sorted(roots)]
