@@ -122,8 +122,8 @@ def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
 
 
 def selection_counts(axes: Axes, curves: list[Curve]) -> None:
-    """How often each client took part; clients are in order of their expected latency."""
-    for curve in curves:
+    """How often each client took part; policies that take everybody are left out."""
+    for curve in filter(_selects_m, curves):
         counts = curve.runs["counts"].values
         clients = np.flatnonzero((counts >= 0).all(axis=0))
         mean, half_width = band(counts[:, clients])
