@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax import bandit, network, privacy, regret
+from pausejax import bandit, network, privacy, regret, selection
 from pausejax.federated.evaluation import HeldOut, evaluate
 from pausejax.federated.models import Model
 from pausejax.federated.training import (
@@ -60,6 +60,8 @@ class Program:
     clock: str
     rounds_per_call: int
     eval_every: int
+    selection_gap: bool = False
+    """Whether to search (14) exactly beside the policy, and record what its cohort falls short of."""
     learning: Learning | None = None
     """None in mode "bandit"."""
 
@@ -86,8 +88,9 @@ class World(NamedTuple):
 class State(NamedTuple):
     """All runs between two rounds; leading axis [R]."""
 
-    counts: jax.Array
-    """int32 [R, K], T_k: the ledger of participations."""
+    bandit: bandit.BanditState
+    """What the server has seen of its clients whatever its policy: participations T_k, the privacy ledger
+    of every run, and mean rewards; [R, K]."""
     genie: jax.Array
     """int32 [R, K], the participations in the genie's own trajectory."""
     policy: Any
@@ -107,6 +110,7 @@ class Record(NamedTuple):
     regret_own_history: jax.Array
     max_leakage: jax.Array
     max_leakage_update: jax.Array
+    selection_gap: jax.Array
     train_loss: jax.Array
     test_accuracy: jax.Array
     test_loss: jax.Array
@@ -161,7 +165,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     runs = world.seed.shape[0]
     learning = program.learning
     return State(
-        counts=jnp.zeros((runs, program.num_clients), jnp.int32),
+        bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
         genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
         policy=policy,
         params=params,
@@ -230,10 +234,6 @@ def _round(
     keys = jax.vmap(_round_key, (0, None))(world.seed, round)
     cohort, latency = jax.vmap(select)(keys, hyper, state.policy, state.params, world.partition)
     members, exists = cohort.members, cohort.members >= 0
-    joined = jax.vmap(lambda row: jnp.zeros(program.num_clients, jnp.int32).at[row].add(1, mode="drop"))(
-        jnp.where(exists, members, program.num_clients)
-    )
-    counts = state.counts + joined
     latency_reward = hyper["min_latency"][:, None] / latency
 
     if learning:
@@ -269,17 +269,17 @@ def _round(
         return program.build(hyper).update(policy_state, view, feedback)
 
     member_latency = jnp.take_along_axis(latency, jnp.maximum(members, 0), axis=1)
-    feedback = Feedback(
-        members, member_latency, hyper["min_latency"][:, None] / member_latency, loss, loss_rms, updates
-    )
+    member_reward = hyper["min_latency"][:, None] / member_latency
+    seen = jax.vmap(bandit.update)(state.bandit, members, member_reward)
+    feedback = Feedback(members, member_latency, member_reward, loss, loss_rms, updates)
     policy = jax.vmap(learn_from)(hyper, state.policy, latency, state.params, world.partition, feedback)
 
-    genie, scored = jax.vmap(functools.partial(_score, program, round))(
-        hyper, mean_reward, latency_reward, world.data_share, state.counts, state.genie, members
+    genie, scored, gap = jax.vmap(functools.partial(_score, program, round))(
+        hyper, mean_reward, latency_reward, world.data_share, state.bandit, state.genie, members
     )
     private = learning is None or learning.training.private
     leaked = jnp.max(
-        privacy.leakage(counts, hyper["privacy_budget"][:, None], hyper["budget_decay"][:, None]), axis=1
+        privacy.leakage(seen.counts, hyper["privacy_budget"][:, None], hyper["budget_decay"][:, None]), axis=1
     )
     if not private:
         leaked = jnp.full_like(leaked, jnp.inf)
@@ -287,6 +287,7 @@ def _round(
     record = Record(
         round_latency=jnp.max(jnp.where(exists, member_latency, 0.0), axis=1),
         **scored._asdict(),
+        selection_gap=gap,
         max_leakage=leaked,
         max_leakage_update=privacy.update_leakage(leaked, learning.num_parameters if learning else 1, clip),
         train_loss=jnp.sum(jnp.where(exists, cohort.weights * loss, 0.0), axis=1)
@@ -296,7 +297,7 @@ def _round(
         test_loss=test_loss,
         selected=members,
     )
-    return State(counts, genie, policy, params, optimizer, diverged), record
+    return State(seen, genie, policy, params, optimizer, diverged), record
 
 
 def _score(
@@ -306,22 +307,50 @@ def _score(
     mean_reward: jax.Array,
     latency_reward: jax.Array,
     data_share: jax.Array,
-    counts: jax.Array,
+    seen: bandit.BanditState,
     genie_counts: jax.Array,
     members: jax.Array,
-) -> tuple[jax.Array, regret.Regrets]:
-    """Reward (9) of one run's cohort and its regrets; then the genie's counts on its own trajectory."""
-    return regret.step(
+) -> tuple[jax.Array, regret.Regrets, jax.Array]:
+    """One run's genie after the round, the reward (9) and regrets of its cohort, and its gap in (14)."""
+    time = bandit.time_of_terms(round, program.clock)
+    objective = regret.Objective(**{name: hyper[name] for name in regret.Objective._fields})
+    genie_counts, regrets = regret.step(
         genie_counts,
-        counts,
+        seen.counts,
         members,
-        bandit.time_of_terms(round, program.clock),
+        time,
         mean_reward=mean_reward,
         latency_reward=latency_reward,
         data_share=data_share,
         clients_per_round=program.clients_per_round,
-        objective=regret.Objective(**{name: hyper[name] for name in regret.Objective._fields}),
+        objective=objective,
     )
+    if not program.selection_gap:
+        return genie_counts, regrets, jnp.float32(jnp.nan)
+    return genie_counts, regrets, _selection_gap(program, time, hyper, data_share, seen, objective, members)
+
+
+def _selection_gap(
+    program: Program,
+    time: jax.Array,
+    hyper: Hyper,
+    data_share: jax.Array,
+    seen: bandit.BanditState,
+    objective: regret.Objective,
+    members: jax.Array,
+) -> jax.Array:
+    """How much (14) loses with these members against its maximum; NaN while a client is unexplored."""
+    m = program.clients_per_round
+    ucb = bandit.ucb(seen.mean_reward, seen.counts, time, m, hyper["exploitation_gain"])
+    g = bandit.generalization(seen.counts, time, data_share, m, objective.generalization_exponent)
+    p = bandit.privacy_reward(seen.counts, objective.budget_decay)
+    weights = {
+        "generalization_weight": objective.generalization_weight,
+        "privacy_weight": objective.privacy_weight,
+    }
+    best = selection.best_set(ucb, bandit.score(g, p, m, **weights), m).members
+    reached, most = (bandit.set_reward(ucb, g, p, chosen, **weights) for chosen in (members, best))
+    return jnp.where(jnp.isinf(ucb).any(), jnp.nan, most - reached)
 
 
 def _learn(
@@ -337,7 +366,7 @@ def _learn(
         return jax.random.split(jax.random.fold_in(jax.random.fold_in(keys[run], _CLIENT), client))
 
     batch_key, noise_key = jax.vmap(job_keys, out_axes=1)(run, jnp.maximum(client, 0))
-    participation = state.counts[run, client] + 1
+    participation = state.bandit.counts[run, client] + 1
     jobs = Jobs(
         run=run,
         client=client,

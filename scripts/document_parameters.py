@@ -1,6 +1,6 @@
 """Writes the table of parameters in docs/spec.md from the one that the code uses.
 
-    python scripts/document_parameters.py [--check]
+python scripts/document_parameters.py [--check]
 """
 
 import argparse

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from pausejax import network, regret
 from pausejax.report.statistics import (
     Line,
     band,
@@ -54,8 +55,11 @@ def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
         "leakage_vs_rounds": leakage_vs_rounds,
         "leakage_vs_latency": leakage_vs_latency,
         "regret_vs_rounds": regret_vs_rounds,
+        "pseudo_regret_vs_rounds": pseudo_regret_vs_rounds,
         "selection_counts": selection_counts,
     }
+    if "selection_gap" in result:
+        plots["selection_gap"] = selection_gap
     if "test_accuracy" in result:
         plots["accuracy_vs_latency"] = functools.partial(accuracy_vs_latency, smoothing=smoothing)
         plots["accuracy_vs_rounds"] = functools.partial(accuracy_vs_rounds, smoothing=smoothing)
@@ -119,6 +123,57 @@ def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
     axes.set(xlabel="round", ylabel="cumulative regret")
     axes.set_yscale("symlog", linthresh=10)
     axes.set_xlim(left=0)
+
+
+def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
+    """Cumulative pseudo-regret on a logarithmic clock: a fit a + b log n (dotted), and the bound (17)."""
+    shown = list(filter(_selects_m, curves))
+    for curve in shown:
+        rounds = curve.runs["round"].values
+        regret = np.cumsum(curve.runs["pseudo_regret"].values, axis=1, dtype=np.float64)
+        _band(axes, rounds, regret, curve)
+        if rounds.size >= 20:
+            late = rounds >= rounds[-1] / 10
+            slope, level = np.polyfit(np.log(rounds[late]), regret.mean(axis=0)[late], 1)
+            axes.plot(rounds[late], level + slope * np.log(rounds[late]), ":", color="0.2", linewidth=0.7)
+    if shown:
+        rounds = shown[0].runs["round"].values
+        bounds = {curve.label: regret_bound_of(curve.runs) for curve in shown}
+        loosest = max(bounds.values(), key=lambda bound: bound[-1])
+        axes.plot(rounds, loosest, color="0.5", linewidth=0.8, linestyle=(0, (1, 3)), label="bound (17)")
+    axes.set(xlabel="round", ylabel="cumulative pseudo-regret", xscale="log")
+    axes.set_yscale("symlog", linthresh=1)
+
+
+def regret_bound_of(runs: xr.Dataset) -> np.ndarray:
+    """Theorem 3's bound (17) for the setting of some runs, [round]; δ is the smallest gap in μ."""
+    run = runs.isel(run=0)
+    names = ("min_latency", "fast_latency", "slow_latency", "slow_range", "latency_deviation")
+    law = network.make_network(int(run["num_clients"]), **{name: float(run[name]) for name in names})
+    if str(run["latency"].values) == "trace":
+        return np.full(runs.sizes["round"], np.nan)
+    mu = network.expected_reward(str(run["latency"].values), law)
+    largest = regret.gap_bound(mu, float(run["generalization_weight"]), float(run["privacy_weight"]))
+    bound = regret.regret_bound(
+        runs["round"].values,
+        int(run["num_clients"]),
+        int(run["clients_per_round"]),
+        largest,
+        regret.smallest_gap(mu),
+    )
+    return np.asarray(bound)
+
+
+def selection_gap(axes: Axes, curves: list[Curve]) -> None:
+    """What each cohort loses in (14) against the exact maximum, as a mean over the last 20 rounds."""
+    for curve in curves:
+        gap = curve.runs["selection_gap"].values
+        explored = np.isfinite(gap).all(axis=0)
+        rounds = curve.runs["round"].values[explored]
+        _band(axes, rounds, smooth(gap[:, explored], 20), curve)
+    axes.set(xlabel="round", ylabel="gap to the maximum of (14)")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
 
 
 def selection_counts(axes: Axes, curves: list[Curve]) -> None:

@@ -15,6 +15,8 @@ _COLUMNS: tuple[tuple[str, str, Callable[[xr.Dataset], np.ndarray], str], ...] =
     ("maximum\nleakage", "max_leakage", lambda r: r["max_leakage"].values[:, -1], ".1f"),
     ("… of the\nupdate", "max_leakage_update", lambda r: r["max_leakage_update"].values[:, -1], ".2e"),
     ("cumulative\nregret", "regret", lambda r: r["regret"].values.sum(axis=1, dtype=np.float64), ".1f"),
+    ("mean gap\nin (14)", "selection_gap", lambda r: np.nanmean(r["selection_gap"].values, axis=1), ".3f"),
+    ("rounds\nexact, %", "selection_gap", lambda r: 100 * exact_share(r), ".1f"),
 )
 
 
@@ -34,6 +36,15 @@ def summary_table(result: xr.Dataset) -> Table:
         cells = [_cell(read(runs), shown) if runs.sizes["run"] else "–" for _, _, read, shown in columns]
         table.add_row(line.label, *cells)
     return table
+
+
+def exact_share(runs: xr.Dataset) -> np.ndarray:
+    """Share of the rounds after everybody was explored in which (14) was at its maximum, [runs].
+
+    Up to float32 rounding of values that are of the order of ten.
+    """
+    gap = runs["selection_gap"].values
+    return (gap <= 1e-5).sum(axis=1) / np.isfinite(gap).sum(axis=1)
 
 
 def diverged_runs(result: xr.Dataset) -> list[str]:

@@ -101,6 +101,7 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
         clock=static["clock"],
         rounds_per_call=min(study.rounds, _ROUNDS_PER_CALL),
         eval_every=study.eval_every,
+        selection_gap=study.selection_gap,
         learning=learning,
     )
     first = plan.runs[group.members[0]]

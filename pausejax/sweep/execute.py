@@ -115,10 +115,10 @@ def simulate_chunk(
     for name in ("test_accuracy", "test_loss"):
         history[name] = history[name][:, evaluated]
     history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
-    history["counts"], history["diverged_round"] = np.asarray(state.counts), np.asarray(state.diverged)
-    if study.mode != "training":
-        for name in store.LEARNING_VARIABLES:
-            del history[name]
+    history["counts"], history["diverged_round"] = np.asarray(state.bandit.counts), np.asarray(state.diverged)
+    absent = () if study.mode == "training" else store.LEARNING_VARIABLES
+    for name in (*absent, *(() if study.selection_gap else ("selection_gap",))):
+        del history[name]
     return history
 
 

@@ -23,6 +23,7 @@ _STUDY = {
     "eval_every": Parameter("eval_every", "", 10, "rounds between evaluations", low=1),
     "mode": Parameter("mode", "", "training", "what is simulated", choices=MODES),
     "name": Parameter("name", "", "", "title of the study"),
+    "selection_gap": Parameter("selection_gap", "", False, "record what (14) loses against its maximum"),
 }
 _POLICY_KEYS = ("name", "label")
 
@@ -52,6 +53,7 @@ class Study:
     mode: str
     rounds: int
     eval_every: int
+    selection_gap: bool
     seeds: tuple[int, ...]
     axes: Mapping[str, tuple[Any, ...]]
     """Every parameter's values, defaults filled in; more than one makes an axis."""

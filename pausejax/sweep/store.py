@@ -36,6 +36,13 @@ VARIABLES: dict[str, tuple[tuple[str, ...], str, float, str, str]] = {
     ),
     "max_leakage": (("round",), "float32", np.nan, "1", "largest scheduled leakage of any client so far"),
     "max_leakage_update": (("round",), "float32", np.nan, "1", "the same for the whole update vector"),
+    "selection_gap": (
+        ("round",),
+        "float32",
+        np.nan,
+        "1",
+        "what the cohort loses in (14) against the maximum",
+    ),
     "train_loss": (("round",), "float32", np.nan, "nat", "weighted mean loss of the local minibatches"),
     "test_accuracy": (("eval",), "float32", np.nan, "1", "fraction of the test set classified rightly"),
     "test_loss": (("eval",), "float32", np.nan, "nat", "mean cross-entropy on the test set"),
