@@ -1,1 +1,28 @@
+"""Ensemble federated learning under a server-to-client budget: EFL-FG, FedBoost and what to compare them with.
 
+The arms are pre-trained models and the constraint is what may be sent to the clients. Everything simulates
+many runs at once and keeps the run as the last axis.
+"""
+
+from pausejax.ensemble.experts import fit_pool
+from pausejax.ensemble.policies import ENSEMBLE_POLICIES
+from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback
+from pausejax.ensemble.pool import Pool, make_pool
+from pausejax.ensemble.regression_data import REGRESSION_DATASETS, RegressionData, load_regression
+from pausejax.ensemble.simulate import Runs, one_pass, simulate
+
+__all__ = [
+    "ENSEMBLE_POLICIES",
+    "REGRESSION_DATASETS",
+    "Choice",
+    "EnsemblePolicy",
+    "Feedback",
+    "Pool",
+    "RegressionData",
+    "Runs",
+    "fit_pool",
+    "load_regression",
+    "make_pool",
+    "one_pass",
+    "simulate",
+]

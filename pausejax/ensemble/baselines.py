@@ -1,0 +1,98 @@
+"""What EFL-FG should be measured against besides FedBoost."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.ensemble import compensated
+from pausejax.ensemble.compensated import Sum
+from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, certain_loss, draw_index
+
+
+def fixed(mixing: jax.Array) -> EnsemblePolicy:
+    """The same ensemble in every round; mixing is float32 [K, R], and models of weight 0 are not sent."""
+    choice = Choice(mixing > 0, mixing)
+    return EnsemblePolicy(lambda: (), lambda key, state: choice, lambda state, *_: state, certain_loss)
+
+
+def best_expert(*, stream_loss: jax.Array, num_runs: int) -> EnsemblePolicy:
+    """The single model of the smallest mean loss on the whole stream, known in hindsight only.
+
+    Args:
+      stream_loss: float32 [K].
+      num_runs: R.
+    """
+    best = jnp.arange(len(stream_loss)) == jnp.argmin(stream_loss)
+    return fixed(jnp.broadcast_to(best[:, None], (len(best), num_runs)).astype(jnp.float32))
+
+
+def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsemblePolicy:
+    """The plain mean of as many models as the budget affords: the cheapest, ties to the lowest index.
+
+    Args:
+      parameters: int32 [K], model sizes.
+      budget: int32 [R], in parameters.
+    """
+    order = jnp.argsort(parameters, stable=True)
+    rank = jnp.argsort(order, stable=True)
+    affordable = (jnp.cumsum(parameters[order])[rank][:, None] <= budget[None]).astype(jnp.float32)
+    return fixed(affordable / jnp.sum(affordable, axis=0, keepdims=True))
+
+
+def all_experts(*, num_models: int, learning_rate: jax.Array) -> EnsemblePolicy:
+    """No budget: every model is sent, and exponential weights learn from all losses, (1) with (9a), q = 1.
+
+    Args:
+      num_models: K.
+      learning_rate: float32 [R], η.
+    """
+    num_runs = len(learning_rate)
+
+    def init() -> Sum:
+        return compensated.zeros((num_models, num_runs))
+
+    def select(key: jax.Array, state: Sum) -> Choice:
+        mixing = jax.nn.softmax(-learning_rate[None] * compensated.excess(state), axis=0)
+        return Choice(jnp.ones((num_models, num_runs), bool), mixing)
+
+    def update(state: Sum, choice: Choice, feedback: Feedback) -> Sum:
+        return compensated.add(state, feedback.model_loss)
+
+    return EnsemblePolicy(init, select, update, certain_loss)
+
+
+class _Exp3Plan(NamedTuple):
+    model: jax.Array
+    probability: jax.Array
+
+
+def exp3(*, num_models: int, learning_rate: jax.Array, exploration_rate: jax.Array) -> EnsemblePolicy:
+    """EXP3 on single models (Auer et al. 2003): one model a round, importance-sampled losses.
+
+    Args:
+      num_models: K.
+      learning_rate: float32 [R], η.
+      exploration_rate: float32 [R], ξ in (0, 1): the share of uniform draws.
+    """
+    num_runs = len(learning_rate)
+
+    def init() -> Sum:
+        return compensated.zeros((num_models, num_runs))
+
+    def select(key: jax.Array, state: Sum) -> Choice:
+        exploit = jax.nn.softmax(-learning_rate[None] * compensated.excess(state), axis=0)
+        probability = (1 - exploration_rate[None]) * exploit + exploration_rate[None] / num_models
+        model = draw_index(key, probability)
+        sent = jnp.arange(num_models, dtype=jnp.int32)[:, None] == model[None]
+        return Choice(sent, sent.astype(jnp.float32), _Exp3Plan(model, probability))
+
+    def update(state: Sum, choice: Choice, feedback: Feedback) -> Sum:
+        estimate = jnp.where(choice.sent, feedback.model_loss / choice.plan.probability, 0.0)
+        return compensated.add(state, estimate)
+
+    def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
+        error = jnp.square(predictions - targets[None])
+        return jnp.sum(choice.plan.probability[:, None] * error, axis=0)
+
+    return EnsemblePolicy(init, select, update, expected_loss)

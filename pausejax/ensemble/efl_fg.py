@@ -1,0 +1,121 @@
+"""EFL-FG: ensemble federated learning with a feedback graph (Algorithm 2)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from pausejax.ensemble import compensated
+from pausejax.ensemble.compensated import Sum
+from pausejax.ensemble.graph import dominating_set, feedback_graph
+from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, draw_index
+
+
+class EflFgState(NamedTuple):
+    """ln w and ln u are minus the learning rate times these sums: at any round they are exact to float32."""
+
+    model_loss: Sum
+    """[K, R], the sum of the importance-sampled losses (6)."""
+    ensemble_loss: Sum
+    """[K, R], the same for the ensembles (8)."""
+    graph: jax.Array
+    """bool [K, K, R], the last round's graph; all true before the first round."""
+
+
+class EflFgPlan(NamedTuple):
+    graph: jax.Array
+    """bool [K, K, R]; [k, j]: j is an out-neighbour of k."""
+    dominating: jax.Array
+    """bool [K, R]."""
+    node: jax.Array
+    """int32 [R], the drawn vertex I_t."""
+    node_probability: jax.Array
+    """float32 [K, R], p of (4)."""
+    sent_probability: jax.Array
+    """float32 [K, R], q of (7)."""
+    ensembles: jax.Array
+    """float32 [K, K, R]; row k holds the weights of (5) when vertex k is drawn."""
+
+
+def _weigh(log_weight: jax.Array, graph: jax.Array) -> jax.Array:
+    """(5) for every vertex, [K, K, R]: w over its out-neighbourhood, summing to 1 however small w is."""
+    weight = jnp.where(graph, log_weight[None], -jnp.inf)
+    weight = jnp.exp(weight - jnp.max(weight, axis=1, keepdims=True))
+    return weight / jnp.sum(weight, axis=1, keepdims=True)
+
+
+def efl_fg(
+    *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, exploration_rate: jax.Array
+) -> EnsemblePolicy:
+    """Builds the policy.
+
+    Args:
+      parameters: int32 [K], model sizes.
+      budget: int32 [R], B in parameters.
+      learning_rate: float32 [R], η.
+      exploration_rate: float32 [R], ξ in (0, 1).
+    """
+    num_models, num_runs = len(parameters), len(budget)
+
+    def init() -> EflFgState:
+        sums = compensated.zeros((num_models, num_runs))
+        return EflFgState(sums, sums, jnp.ones((num_models, num_models, num_runs), bool))
+
+    def select(key: jax.Array, state: EflFgState) -> Choice:
+        log_weight = -learning_rate[None] * compensated.excess(state.model_loss)
+        graph = feedback_graph(log_weight, state.graph, parameters, budget)
+        dominating = dominating_set(graph)
+        confidence = jnp.exp(-learning_rate[None] * compensated.excess(state.ensemble_loss))
+        exploit = confidence / jnp.sum(confidence, axis=0, keepdims=True)
+        explore = dominating / jnp.sum(dominating, axis=0, keepdims=True)
+        probability = (1 - exploration_rate[None]) * exploit + exploration_rate[None] * explore
+        node = draw_index(key, probability)
+        ensembles = _weigh(log_weight, graph)
+        row = node[None, None]
+        plan = EflFgPlan(
+            graph,
+            dominating,
+            node,
+            probability,
+            jnp.sum(jnp.where(graph, probability[:, None], 0.0), axis=0),
+            ensembles,
+        )
+        return Choice(
+            jnp.take_along_axis(graph, row, axis=0)[0], jnp.take_along_axis(ensembles, row, axis=0)[0], plan
+        )
+
+    def update(state: EflFgState, choice: Choice, feedback: Feedback) -> EflFgState:
+        plan: EflFgPlan = choice.plan
+        drawn = jnp.arange(num_models, dtype=jnp.int32)[:, None] == plan.node[None]
+        estimate = jnp.where(choice.sent, feedback.model_loss / plan.sent_probability, 0.0)
+        ensemble_estimate = jnp.where(drawn, feedback.ensemble_loss[None] / plan.node_probability, 0.0)
+        return EflFgState(
+            compensated.add(state.model_loss, estimate),
+            compensated.add(state.ensemble_loss, ensemble_estimate),
+            plan.graph,
+        )
+
+    def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
+        """(32): the losses of all K ensembles, weighted by p."""
+        ensembles = choice.plan.ensembles
+
+        def add_model(j: jax.Array, total: jax.Array) -> jax.Array:
+            return total + ensembles[:, j][:, None] * predictions[j][None]
+
+        start = jnp.zeros((num_models, *targets.shape), jnp.float32)
+        ensemble = lax.fori_loop(0, num_models, add_model, start)
+        probability = choice.plan.node_probability
+        return jnp.sum(probability[:, None] * jnp.square(ensemble - targets[None]), axis=0)
+
+    def regret_bound(choice: Choice, round_number: jax.Array, num_clients: jax.Array) -> jax.Array:
+        """The summands of (11), with its first term at round 1."""
+        plan: EflFgPlan = choice.plan
+        inverse = jnp.sum(plan.ensembles / plan.sent_probability[None], axis=1)
+        clients = jnp.square(num_clients.astype(jnp.float32))[None]
+        rate, exploration = learning_rate[None], exploration_rate[None]
+        term = exploration * (1 - rate / 2 * clients) + rate / 2 * (num_models + inverse) * clients
+        neighbours = jnp.sum(plan.graph, axis=1)
+        return term + jnp.where(round_number == 1, jnp.log(num_models * neighbours) / rate, 0.0)
+
+    return EnsemblePolicy(init, select, update, expected_loss, regret_bound)

@@ -1,0 +1,133 @@
+"""The paper's pool of pre-trained regressors: twenty kernel ridge models, two ReLU networks (EFL-FG, §IV)."""
+
+import warnings
+from typing import Literal, get_args
+
+import numpy as np
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
+
+from pausejax.ensemble.networks import fit_network
+from pausejax.ensemble.pool import Pool, make_pool
+from pausejax.ensemble.regression_data import RegressionData
+
+WIDTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Bandwidths of the Gaussian and Laplacian kernels, and slopes of the sigmoid ones."""
+DEGREES = (1, 2, 3, 4, 5)
+HIDDEN_LAYERS = ((25,), (25, 25))
+
+FeatureScaling = Literal["min_max", "row_norm"]
+KernelParameters = Literal["coefficients", "coefficients_and_points"]
+_BLOCK = 4096
+
+
+def fit_pool(
+    data: RegressionData,
+    *,
+    fit_fraction: float = 0.1,
+    seed: int = 0,
+    ridge: float = 1.0,
+    feature_scaling: FeatureScaling = "min_max",
+    kernel_parameters: KernelParameters = "coefficients",
+) -> Pool:
+    """Fits the 22 experts on a random part of the data and lets them predict the rest, the stream.
+
+    Targets are mapped to [0, 1] by the smallest and largest of the data set and predictions are clipped to
+    [0, 1], so every squared error lies in [0, 1] as condition (a2) asks.
+
+    Args:
+      data: the table; n rows, d features.
+      fit_fraction: the share of rows that the experts are fitted on.
+      seed: chooses those rows and the networks' initial weights.
+      ridge: the kernel models' regularization (scikit-learn's `alpha`, whose default is 1).
+      feature_scaling: `"min_max"` maps each feature to [0, 1] over the fitted rows; `"row_norm"` divides all
+        features by the largest Euclidean norm of a row.
+      kernel_parameters: what counts as a parameter of a kernel model: its dual `"coefficients"`, one per
+        fitted row; or `"coefficients_and_points"`, with the rows that they belong to, d + 1 per fitted row.
+
+    Raises:
+      ValueError: an argument out of range.
+    """
+    if not 0 < fit_fraction < 1:
+        raise ValueError(f"fit_fraction: {fit_fraction} is not between 0 and 1")
+    if ridge <= 0:
+        raise ValueError(f"ridge: {ridge} is not positive")
+    _check_choice("feature_scaling", feature_scaling, get_args(FeatureScaling))
+    _check_choice("kernel_parameters", kernel_parameters, get_args(KernelParameters))
+    count = len(data.targets)
+    num_fit = round(fit_fraction * count)
+    if not 2 <= num_fit < count:
+        raise ValueError(f"fit_fraction: {fit_fraction} of {count} rows leaves nothing to fit or to predict")
+    order = np.random.default_rng(seed).permutation(count)
+    fit, rest = np.sort(order[:num_fit]), np.sort(order[num_fit:])
+    features = _scale(data.features, fit, feature_scaling)
+    low, high = data.targets.min(), data.targets.max()
+    if not high > low:
+        raise ValueError(f"dataset: all targets of {data.name!r} equal {low}")
+    targets = (data.targets - low) / (high - low)
+
+    names, predictions = _kernel_models(features[fit], targets[fit], features[rest], ridge)
+    per_row = 1 if kernel_parameters == "coefficients" else features.shape[1] + 1
+    parameters = [num_fit * per_row] * len(names)
+    for index, hidden in enumerate(HIDDEN_LAYERS):
+        network = fit_network(features[fit], targets[fit], features[rest], hidden=hidden, seed=seed + index)
+        names.append(f"network {len(hidden)}x{hidden[0]}")
+        predictions.append(network.predictions)
+        parameters.append(network.num_parameters)
+    return make_pool(np.clip(np.stack(predictions, axis=1), 0, 1), targets[rest], parameters, names)
+
+
+def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}: unknown {value!r}; allowed: {', '.join(allowed)}")
+
+
+def _scale(features: np.ndarray, fit: np.ndarray, scaling: FeatureScaling) -> np.ndarray:
+    if scaling == "row_norm":
+        return features / np.linalg.norm(features, axis=1).max()
+    low, high = features[fit].min(axis=0), features[fit].max(axis=0)
+    return (features - low) / np.where(high > low, high - low, 1.0)
+
+
+def _kernel_models(
+    fit: np.ndarray, targets: np.ndarray, stream: np.ndarray, ridge: float
+) -> tuple[list[str], list[np.ndarray]]:
+    """Names and predictions of the twenty models; the pairwise geometry is computed once and shared."""
+    kernels = _kernels(fit.shape[1])
+    geometry = _geometry(fit, fit)
+    models = []
+    with warnings.catch_warnings():
+        # The sigmoid kernels are indefinite; scikit-learn then solves by least squares and says so.
+        warnings.filterwarnings("ignore", message="Singular matrix")
+        for _, source, kernel in kernels:
+            models.append(
+                KernelRidge(alpha=ridge, kernel="precomputed").fit(kernel(geometry[source]), targets)
+            )
+    blocks = []
+    for start in range(0, len(stream), _BLOCK):
+        geometry = _geometry(stream[start : start + _BLOCK], fit)
+        blocks.append(
+            [
+                model.predict(kernel(geometry[source]))
+                for (_, source, kernel), model in zip(kernels, models, strict=True)
+            ]
+        )
+    return [name for name, _, _ in kernels], [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+def _geometry(rows: np.ndarray, points: np.ndarray) -> dict[str, np.ndarray]:
+    return {
+        "squared": euclidean_distances(rows, points, squared=True),
+        "manhattan": manhattan_distances(rows, points),
+        "product": rows @ points.T,
+    }
+
+
+def _kernels(num_features: int) -> list:
+    """(name, the geometry it reads, kernel); offsets and the polynomial's 1/d are scikit-learn's defaults."""
+    return [
+        *((f"gaussian {s:g}", "squared", lambda z, s=s: np.exp(-z / (2 * s**2))) for s in WIDTHS),
+        *((f"laplacian {s:g}", "manhattan", lambda z, s=s: np.exp(-z / s)) for s in WIDTHS),
+        *((f"polynomial {g}", "product", lambda z, g=g: (z / num_features + 1) ** g) for g in DEGREES),
+        *((f"sigmoid {s:g}", "product", lambda z, s=s: np.tanh(s * z + 1)) for s in WIDTHS),
+    ]

@@ -1,0 +1,122 @@
+"""The feedback graph (Algorithm 1) and its dominating set by greedy set cover.
+
+Everything here works on many runs at once and has the run as the LAST axis: the graph of K models is a mask
+[K, K, R] whose entry [k, j] says that j is an out-neighbour of k. Elementwise work then fills whole vector
+registers; the same code under `vmap`, whose run axis comes first, takes three times as long on a CPU.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_MAX_LOG_RATIO = 50.0
+"""Weights beyond e^50 times those that they are compared with are as good as infinite."""
+
+
+def feedback_graph(
+    log_weight: jax.Array, previous: jax.Array, parameters: jax.Array, budget: jax.Array
+) -> jax.Array:
+    """Greedy out-neighbourhoods, Algorithm 1, for every vertex and run.
+
+    Each starts as {k} and takes in, one at a time, the model of the largest weight over resulting cost, (3),
+    among those that keep the cost within the budget and the weight within that of the previous round's
+    neighbourhood, (2); both neighbourhoods are weighed with this round's weights, as the proof of Lemma 2
+    needs. Ties go to the lowest index.
+
+    Args:
+      log_weight: float32 [K, R], ln w up to a constant per run.
+      previous: bool [K, K, R], the last round's graph; all true before the first, which leaves the weight
+        unrestricted there.
+      parameters: int32 [K], model sizes; integers, so that sums are exact.
+      budget: int32 [R], in parameters; at least the largest model, (a3).
+
+    Returns:
+      bool [K, K, R]; entry [k, j]: j is in the out-neighbourhood of k.
+    """
+    num_models, num_runs = log_weight.shape
+    size = parameters[None, :, None]
+    index = jnp.arange(num_models, dtype=jnp.int32)[None, :, None]
+
+    def joining(graph: jax.Array, cost: jax.Array, intact: jax.Array) -> jax.Array:
+        affordable = cost + size <= budget[None, None]
+        return ~graph & affordable & _keeps_weight(graph, previous, log_weight, intact)
+
+    def append(state: tuple) -> tuple:
+        graph, cost, intact, candidates = state
+        score = log_weight[None] - jnp.log((cost + size).astype(jnp.float32))
+        best = jnp.max(jnp.where(candidates, score, -jnp.inf), axis=1, keepdims=True)
+        first = jnp.min(jnp.where(candidates & (score == best), index, num_models), axis=1, keepdims=True)
+        found, chosen = first < num_models, jnp.minimum(first, num_models - 1)
+        graph |= index == first
+        cost += jnp.where(found, parameters[chosen], 0)
+        intact &= ~found | jnp.take_along_axis(previous, chosen, axis=1)
+        return graph, cost, intact, joining(graph, cost, intact)
+
+    loops = jnp.broadcast_to(jnp.eye(num_models, dtype=bool)[:, :, None], previous.shape)
+    cost = jnp.broadcast_to(parameters[:, None, None], (num_models, 1, num_runs))
+    # A vertex is always in its own previous neighbourhood.
+    intact = jnp.ones((num_models, 1, num_runs), bool)
+    start = (loops, cost, intact, joining(loops, cost, intact))
+    return lax.while_loop(lambda state: jnp.any(state[3]), append, start)[0]
+
+
+def _keeps_weight(
+    graph: jax.Array, previous: jax.Array, log_weight: jax.Array, intact: jax.Array
+) -> jax.Array:
+    """Whether a model may join without making a neighbourhood heavier than the previous one; [K, K, R].
+
+    What both have in common cancels: the models that came in must not outweigh those that are missing. So a
+    neighbourhood that is rebuilt in another order is never refused a member by rounding, and a model is
+    never admitted because its weight is lost in the sum. Weights are relative to the heaviest missing one,
+    so they do not vanish together either.
+
+    Args:
+      graph: bool [K, K, R], the neighbourhoods so far.
+      previous: bool [K, K, R].
+      log_weight: float32 [K, R].
+      intact: bool [K, 1, R], whether nobody has come in yet; then whoever was there before may return.
+    """
+    missing = previous & ~graph
+    heaviest = jnp.max(jnp.where(missing, log_weight[None], -jnp.inf), axis=1, keepdims=True)
+    some_missing = heaviest > -jnp.inf
+    log_ratio = log_weight[None] - jnp.where(some_missing, heaviest, 0.0)
+    weight = jnp.exp(jnp.minimum(log_ratio, _MAX_LOG_RATIO))
+    # The exclusive members of either side: of the previous one they count for, of the new one against.
+    signed = jnp.where(previous == graph, 0.0, jnp.where(previous, weight, -weight))
+    return (previous & intact) | (some_missing & (weight <= jnp.sum(signed, axis=1, keepdims=True)))
+
+
+def dominating_set(graph: jax.Array) -> jax.Array:
+    """Greedy set cover: repeatedly the vertex whose out-neighbourhood covers the most uncovered vertices.
+
+    Args:
+      graph: bool [K, K, R] with every self-loop, so that a cover exists. Ties go to the lowest index.
+
+    Returns:
+      bool [K, R]; every vertex is an out-neighbour of a member.
+    """
+    num_models, _, num_runs = graph.shape
+    covers = _pack(graph)
+    index = jnp.arange(num_models, dtype=jnp.int32)[:, None]
+
+    def cover(state: tuple) -> tuple:
+        uncovered, members = state
+        gain = jnp.sum(lax.population_count(covers & uncovered[None]), axis=1, dtype=jnp.int32)
+        best = jnp.max(gain, axis=0, keepdims=True)
+        first = jnp.min(jnp.where(gain == best, index, num_models), axis=0, keepdims=True)
+        chosen = (index == first) & (best > 0)
+        reached = jnp.max(jnp.where(chosen[:, None], covers, jnp.uint32(0)), axis=0)
+        return uncovered & ~reached, members | chosen
+
+    everyone = _pack(jnp.ones((1, num_models, num_runs), bool))[0]
+    start = (everyone, jnp.zeros((num_models, num_runs), bool))
+    return lax.while_loop(lambda state: jnp.any(state[0] != 0), cover, start)[1]
+
+
+def _pack(graph: jax.Array) -> jax.Array:
+    """Rows as bit sets: bool [K, J, R] to uint32 [K, ceil(J / 32), R]."""
+    rows, columns, num_runs = graph.shape
+    words = -(-columns // 32)
+    padded = jnp.pad(graph, ((0, 0), (0, words * 32 - columns), (0, 0))).reshape(rows, words, 32, num_runs)
+    bit = (jnp.uint32(1) << jnp.arange(32, dtype=jnp.uint32))[None, None, :, None]
+    return jnp.sum(jnp.where(padded, bit, jnp.uint32(0)), axis=2, dtype=jnp.uint32)

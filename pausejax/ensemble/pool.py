@@ -1,0 +1,66 @@
+"""A pool of experts: what each predicts on the stream, and what it costs to send."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Pool(NamedTuple):
+    """Experts (models) and the stream that they are judged on; shared by all runs."""
+
+    names: tuple[str, ...]
+    parameters: np.ndarray
+    """int32 [K], parameters of each model; costs are these over the largest."""
+    predictions: np.ndarray
+    """float32 [n, K], in [0, 1]."""
+    targets: np.ndarray
+    """float32 [n], in [0, 1]."""
+
+    @property
+    def costs(self) -> np.ndarray:
+        """float64 [K], c_k: parameters over those of the largest model."""
+        return self.parameters / self.parameters.max()
+
+
+def make_pool(
+    predictions: np.ndarray,
+    targets: np.ndarray,
+    parameters: Sequence[int],
+    names: Sequence[str] | None = None,
+) -> Pool:
+    """Checks and packs a pool.
+
+    Args:
+      predictions: [n, K].
+      targets: [n].
+      parameters: [K] positive integers.
+      names: K names; numbered if not given.
+
+    Raises:
+      ValueError: shapes that do not fit, costs that are not positive integers, or numbers that let a
+        squared error leave [0, 1].
+    """
+    predictions, targets = np.asarray(predictions, np.float32), np.asarray(targets, np.float32)
+    counts = np.asarray(parameters)
+    if (
+        predictions.ndim != 2
+        or targets.shape != predictions.shape[:1]
+        or counts.shape != predictions.shape[1:]
+    ):
+        raise ValueError(
+            "predictions: expected shapes [n, K], [n], [K] for predictions, targets, parameters; got "
+            f"{predictions.shape}, {targets.shape}, {counts.shape}"
+        )
+    if not predictions.size:
+        raise ValueError(f"predictions: the pool is empty, shape {predictions.shape}")
+    if not (np.issubdtype(counts.dtype, np.integer) and counts.min() > 0 and counts.sum() < 2**31):
+        raise ValueError("parameters: expected positive integers whose sum is below 2^31 (use a larger unit)")
+    for name, values in (("predictions", predictions), ("targets", targets)):
+        outside = values[~((values >= 0) & (values <= 1))]
+        if outside.size:
+            raise ValueError(f"{name}: {outside[0]} is outside [0, 1], so losses would leave [0, 1]; rescale")
+    names = tuple(names) if names is not None else tuple(f"model {k}" for k in range(len(counts)))
+    if len(names) != len(counts):
+        raise ValueError(f"names: {len(names)} names for {len(counts)} models")
+    return Pool(names, counts.astype(np.int32), predictions, targets)

@@ -1,0 +1,107 @@
+"""What a simulation adds up round by round, and the series that it reports."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.ensemble import compensated
+from pausejax.ensemble.compensated import Sum
+from pausejax.ensemble.policy import Choice
+
+
+class Outcome(NamedTuple):
+    """One round's losses, summed over its clients."""
+
+    loss: jax.Array
+    """[R], of the ensemble."""
+    expected_loss: jax.Array
+    """[R], the same in expectation over the policy's draw."""
+    model_loss: jax.Array
+    """[K, R], of each model alone, sent or not."""
+    bound: jax.Array | None
+    """[K, R], the round's share of the regret bound; None for a policy without one."""
+    num_clients: jax.Array
+    """int32 [R], |C_t|."""
+
+
+class Record(NamedTuple):
+    """Running sums over the rounds."""
+
+    error: Sum
+    """[R], the clients' mean squared error."""
+    model_error: Sum
+    """[K, R], the same of each model alone."""
+    loss: Sum
+    """[R], summed over clients too, as the three that follow."""
+    expected_loss: Sum
+    """[R], the first sum of (10)."""
+    model_loss: Sum
+    """[K, R], the second sum of (10), for each model."""
+    bound: Sum
+    """[K, R], (11) against each model."""
+    cost: Sum
+    """[R], in units of the largest model."""
+    violations: jax.Array
+    """int32 [R], rounds that cost more than the budget."""
+    reports: jax.Array
+    """int32 [R], the sum of |C_t|."""
+    sent_counts: jax.Array
+    """int32 [K, R], rounds in which each model was sent."""
+
+
+def new_record(num_models: int, num_runs: int) -> Record:
+    per_run, per_model = compensated.zeros((num_runs,)), compensated.zeros((num_models, num_runs))
+    count = jnp.zeros((num_runs,), jnp.int32)
+    return Record(
+        error=per_run,
+        model_error=per_model,
+        loss=per_run,
+        expected_loss=per_run,
+        model_loss=per_model,
+        bound=per_model,
+        cost=per_run,
+        violations=count,
+        reports=count,
+        sent_counts=jnp.zeros((num_models, num_runs), jnp.int32),
+    )
+
+
+def add_round(
+    record: Record, choice: Choice, outcome: Outcome, parameters: jax.Array, budget: jax.Array
+) -> Record:
+    """Adds one round; `parameters` int32 [K] and `budget` int32 [R] are in the same unit."""
+    used = jnp.sum(jnp.where(choice.sent, parameters[:, None], 0), axis=0)
+    clients = outcome.num_clients
+    bound = record.bound if outcome.bound is None else compensated.add(record.bound, outcome.bound)
+    return Record(
+        error=compensated.add(record.error, outcome.loss / clients),
+        model_error=compensated.add(record.model_error, outcome.model_loss / clients[None]),
+        loss=compensated.add(record.loss, outcome.loss),
+        expected_loss=compensated.add(record.expected_loss, outcome.expected_loss),
+        model_loss=compensated.add(record.model_loss, outcome.model_loss),
+        bound=bound,
+        cost=compensated.add(record.cost, used / jnp.max(parameters)),
+        violations=record.violations + (used > budget),
+        reports=record.reports + clients,
+        sent_counts=record.sent_counts + choice.sent,
+    )
+
+
+def summary(record: Record, round_number: jax.Array, *, bounded: bool) -> dict[str, jax.Array]:
+    """The series' values after `round_number` rounds, each [R]; `simulate` says what they are."""
+    rounds = round_number.astype(jnp.float32)
+    best = jnp.argmin(compensated.excess(record.model_loss), axis=0)[None]
+    of_best = Sum(*(jnp.take_along_axis(part, best, axis=0)[0] for part in record.model_loss))
+    series = {
+        "mse": compensated.value(record.error) / rounds,
+        "best_expert_mse": jnp.min(compensated.value(record.model_error), axis=0) / rounds,
+        "regret": compensated.difference(record.expected_loss, of_best),
+        "realized_regret": compensated.difference(record.loss, of_best),
+        "violations": record.violations / rounds,
+        "cost": compensated.value(record.cost) / rounds,
+        "reports": record.reports,
+    }
+    if bounded:
+        series["regret_bound"] = jnp.take_along_axis(compensated.value(record.bound), best, axis=0)[0]
+    return series

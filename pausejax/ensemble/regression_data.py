@@ -1,0 +1,146 @@
+"""Regression data sets: the EFL-FG paper's three from their UCI files, and one embedded in scikit-learn."""
+
+import csv
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import numpy as np
+
+
+class RegressionData(NamedTuple):
+    """A table of numbers in its original units and in the order of its file."""
+
+    name: str
+    features: np.ndarray
+    """float64 [n, d]."""
+    targets: np.ndarray
+    """float64 [n]."""
+
+
+class _Table(NamedTuple):
+    file: str
+    origin: str
+    header: str
+    """The first line, split at commas."""
+    labels: tuple[str, ...]
+    """The leading columns, which are not numbers: they are left out."""
+    target: str
+    other_outputs: tuple[str, ...] = ()
+
+
+_TABLES = {
+    "bias": _Table(
+        "Bias_correction_ucl.csv",
+        "UCI 'Bias correction of numerical prediction model temperature forecast'",
+        "station,Date,Present_Tmax,Present_Tmin,LDAPS_RHmin,LDAPS_RHmax,LDAPS_Tmax_lapse,LDAPS_Tmin_lapse,"
+        "LDAPS_WS,LDAPS_LH,LDAPS_CC1,LDAPS_CC2,LDAPS_CC3,LDAPS_CC4,LDAPS_PPT1,LDAPS_PPT2,LDAPS_PPT3,"
+        "LDAPS_PPT4,lat,lon,DEM,Slope,Solar radiation,Next_Tmax,Next_Tmin",
+        labels=("station", "Date"),
+        target="Next_Tmin",
+        other_outputs=("Next_Tmax",),
+    ),
+    "ccpp": _Table(
+        "Folds5x2_pp.csv",
+        "UCI 'Combined Cycle Power Plant' (its zip holds Folds5x2_pp.xlsx: save Sheet1 as CSV)",
+        "AT,V,AP,RH,PE",
+        labels=(),
+        target="PE",
+    ),
+    "energy": _Table(
+        "energydata_complete.csv",
+        "UCI 'Appliances energy prediction'",
+        "date,Appliances,lights,T1,RH_1,T2,RH_2,T3,RH_3,T4,RH_4,T5,RH_5,T6,RH_6,T7,RH_7,T8,RH_8,T9,RH_9,"
+        "T_out,Press_mm_hg,RH_out,Windspeed,Visibility,Tdewpoint,rv1,rv2",
+        labels=("date",),
+        target="Appliances",
+    ),
+}
+REGRESSION_DATASETS: tuple[str, ...] = ("diabetes", *_TABLES)
+
+
+def load_regression(name: str, data_dir: str | Path | None = None) -> RegressionData:
+    """Loads one data set.
+
+    Rows without a target are left out, since nothing can be scored on them; a missing feature takes its
+    column's mean. `diabetes` ships with scikit-learn and needs no file.
+
+    Args:
+      name: one of `REGRESSION_DATASETS`.
+      data_dir: the folder that holds the UCI file, plain (`.csv`) or compressed (`.csv.gz`).
+
+    Raises:
+      ValueError: unknown name, missing file, or a file that is not the expected table.
+    """
+    if name == "diabetes":
+        from sklearn.datasets import load_diabetes
+
+        features, targets = load_diabetes(return_X_y=True, scaled=False)
+        return RegressionData(name, features.astype(np.float64), targets.astype(np.float64))
+    if name not in _TABLES:
+        raise ValueError(f"dataset: unknown {name!r}; allowed: {', '.join(REGRESSION_DATASETS)}")
+    table = _TABLES[name]
+    features, targets = _read(_find(table, name, data_dir), table)
+    scored = ~np.isnan(targets)
+    features, targets = features[scored], targets[scored]
+    return RegressionData(name, np.where(np.isnan(features), np.nanmean(features, axis=0), features), targets)
+
+
+def _find(table: _Table, name: str, data_dir: str | Path | None) -> Path:
+    wanted = f"{table.file} (or {table.file}.gz)"
+    if data_dir is None:
+        raise ValueError(
+            f"data_dir: dataset {name!r} needs the folder that holds {wanted}, from {table.origin}"
+        )
+    for file in (table.file, f"{table.file}.gz"):
+        path = Path(data_dir) / file
+        if path.is_file():
+            return path
+    raise ValueError(f"data_dir: {data_dir} does not hold {wanted}, from {table.origin}")
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[TextIO]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", newline="", encoding="utf-8-sig") as file:
+        yield file
+
+
+def _read(path: Path, table: _Table) -> tuple[np.ndarray, np.ndarray]:
+    """Features [n, d] and targets [n]; NaN where a cell is empty."""
+    try:
+        with _open(path) as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"data_dir: {path} cannot be read as CSV text: {error}") from None
+    header = table.header.split(",")
+    found = [cell.strip() for cell in rows[0]] if rows else []
+    if found != header:
+        detail = f"{len(found)} columns instead of {len(header)}"
+        if len(found) == len(header):
+            detail = next(
+                f"column {a!r} where {b!r} is due" for a, b in zip(found, header, strict=True) if a != b
+            )
+        raise ValueError(f"data_dir: {path} is not the table of {table.origin}: {detail}")
+    # The Bias Correction file ends with two lines of column minima and maxima, without station and date.
+    first = len(table.labels)
+    samples = [row for row in rows[1:] if not first or any(row[:first])]
+    numeric = range(first, len(header))
+    values = np.empty((len(samples), len(numeric)))
+    for number, row in enumerate(samples):
+        try:
+            values[number] = [float(row[i]) if row[i].strip() else np.nan for i in numeric]
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"data_dir: {path}, sample {number + 1}: expected {len(header)} columns of numbers"
+            ) from None
+    columns = {header[i]: values[:, position] for position, i in enumerate(numeric)}
+    for name, column in columns.items():
+        if np.isnan(column).all():
+            raise ValueError(f"data_dir: {path} has no value in column {name!r}")
+    targets = columns.pop(table.target)
+    for name in table.other_outputs:
+        del columns[name]
+    return np.stack(list(columns.values()), axis=1), targets
