@@ -140,6 +140,18 @@ def test_damaged_cache_is_noticed_and_rebuilt(tiny, damage):
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
+def test_whole_file_with_other_arrays_is_damaged_too(tiny):
+    file, _ = tiny
+    data.load("mnist")
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    arrays["train_labels"] = np.array([1, 0, 0], np.int32)
+    with file.open("wb") as changed:
+        np.savez(changed, **arrays)
+    with pytest.warns(UserWarning, match="cannot be read whole"):
+        assert data.load("mnist").train_labels.tolist() == [0, 1, 0]
+
+
 def test_interrupted_write_leaves_the_old_file(tiny, monkeypatch):
     file, _ = tiny
     data.load("mnist")

@@ -144,6 +144,7 @@ def test_top_up_takes_from_the_largest_alone():
         ("iid", 5, -1, {}, "seed: must not be negative, not -1"),
         ("iid", 5, 0, {"batch_size": 0}, "batch_size: must be at least 1, not 0"),
         ("shards", 11, 0, {"batch_size": 10}, "need 110 training samples; there are 100"),
+        ("iid", 101, 0, {}, "need 101 training samples; there are 100"),
         ("shards", 10, 0, {"shards_per_client": 11}, r"shards_per_client: must be in \[1, 10\]"),
         ("dirichlet_label", 5, 0, {"concentration": 0.0}, "concentration: must be positive and finite"),
         ("dirichlet_quantity", 5, 0, {"concentration": np.inf}, "concentration: must be positive and finite"),
