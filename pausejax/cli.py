@@ -1,6 +1,7 @@
 """The command line: run, plan and report. Thin: it parses, calls, prints, and maps errors to exit codes."""
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -121,7 +122,7 @@ def _run(options: argparse.Namespace) -> int:
 
     plan, directory = _load_plan(options), Path(options.out)
     store.prepare(directory, plan)
-    _use_compilation_cache()
+    _set_up_jax()
     begun = time.monotonic()
     with progress_bar(plan, quiet=options.quiet) as progress:
         result = execute.run(plan, Sources(options.data_dir), progress)
@@ -139,7 +140,7 @@ def _plan(options: argparse.Namespace) -> int:
     from pausejax.sweep.build import Sources
     from pausejax.sweep.estimate import plan_table
 
-    _use_compilation_cache()
+    _set_up_jax()
     _console().print(plan_table(_load_plan(options), Sources(options.data_dir)))
     return OK
 
@@ -165,11 +166,14 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=120)
 
 
-def _use_compilation_cache() -> None:
-    """Keeps compiled programs in the user's cache folder, so that a second start compiles nothing."""
+def _set_up_jax() -> None:
+    """Runs are spread over all cores, and compiled programs are kept in the user's cache folder."""
     import jax
     import platformdirs
 
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
+            jax.config.update("jax_num_cpu_devices", os.cpu_count())
     if jax.config.jax_compilation_cache_dir is None:
         folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
         jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from pausejax import bandit, network, privacy, regret, selection
 from pausejax.federated.evaluation import HeldOut, evaluate
@@ -174,9 +177,22 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     )
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+def runs_mesh(runs: int) -> Mesh:
+    """A mesh with one axis, "runs", over the local devices, or fewer if there are fewer runs."""
+    devices = jax.local_devices()[: max(runs, 1)]
+    return Mesh(np.array(devices), ("runs",))
+
+
+def shardings(mesh: Mesh) -> tuple[World, NamedSharding]:
+    """How a world lies on the devices, and how everything lies that has runs first."""
+    split, shared = NamedSharding(mesh, P("runs")), NamedSharding(mesh, P())
+    return World(split, split, split, shared, shared, shared), split
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
 def play(
     program: Program,
+    mesh: Mesh,
     world: World,
     hyper: Hyper,
     state: State,
@@ -185,8 +201,11 @@ def play(
 ) -> tuple[State, Record]:
     """Plays rounds `first_round` .. `first_round + rounds_per_call - 1`, none beyond `last_round`.
 
+    Each device plays its own share of the runs; they never communicate.
+
     Args:
       program: static.
+      mesh: static, from `runs_mesh`; its size divides R.
       world: see `World`.
       hyper: see `Hyper`.
       state: donated.
@@ -197,6 +216,24 @@ def play(
       The next state and the records, leading axes [rounds_per_call, R]; rows beyond `last_round` are junk,
       and test results are NaN in rounds without an evaluation.
     """
+    runs, shared = P("runs"), P()
+    return jax.shard_map(
+        functools.partial(_play, program),
+        mesh=mesh,
+        in_specs=(World(runs, runs, runs, shared, shared, shared), runs, runs, shared, shared),
+        out_specs=(runs, P(None, "runs")),
+        check_vma=False,
+    )(world, hyper, state, first_round, last_round)
+
+
+def _play(
+    program: Program,
+    world: World,
+    hyper: Hyper,
+    state: State,
+    first_round: jax.Array,
+    last_round: jax.Array,
+) -> tuple[State, Record]:
     mean_reward = jax.vmap(
         lambda hyper: network.expected_reward(program.latency, _network(program, hyper, world.trace))
     )(hyper)

@@ -94,7 +94,9 @@ def _settle(ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds) -> Selecti
     def evaluate(pending: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         threshold = jnp.max(jnp.where(pending, bounds.threshold, -jnp.inf), axis=1, keepdims=True)
         # Without the barrier XLA makes top_k and the slices of `tree_sum` a sort of all K, 20 times slower.
-        scores, clients = lax.optimization_barrier(lax.top_k(jnp.where(ucb >= threshold, score, -jnp.inf), m))
+        # One barrier each: XLA can't partition a program whose top_k goes into a barrier as a pair.
+        pair = lax.top_k(jnp.where(ucb >= threshold, score, -jnp.inf), m)
+        scores, clients = map(lax.optimization_barrier, pair)
         value = jnp.min(take(ucb, clients), axis=1) + tree_sum(scores.T)
         members = lax.sort(clients.astype(jnp.int32), dimension=1)
         return members, value, pending & (bounds.threshold < threshold)

@@ -3,14 +3,15 @@
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pausejax.simulation import Program, initial_params, play, start
+from pausejax.simulation import Hyper, Program, World, initial_params, play, runs_mesh, shardings, start
 from pausejax.sweep import store
 from pausejax.sweep.build import Sources, build_hyper, build_program, build_world
 from pausejax.sweep.plan import Group, Plan
@@ -47,6 +48,7 @@ def chunks(plan: Plan, sources: Sources) -> list[Chunk]:
         program = build_program(plan, group, sources)
         parts = -(-len(group.members) // MAX_LANES)
         width = -(-len(group.members) // parts)
+        width += -width % runs_mesh(width).size
         for first in range(0, len(group.members), width):
             members = group.members[first : first + width]
             padding = (members[-1],) * (width - len(members))
@@ -87,10 +89,12 @@ def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Da
 def compile_program(plan: Plan, chunk: Chunk, sources: Sources) -> jax.stages.Compiled:
     """Compiles `play` for the chunks of one group."""
     program = chunk.program
-    world, hyper = _inputs(plan, chunk, sources)
+    world, hyper, mesh = _inputs(plan, chunk, sources)
     params = jax.eval_shape(initial_params, program.learning.model, world.seed) if program.learning else None
     state = jax.eval_shape(start, program, world, hyper, params)
-    return play.lower(program, world, hyper, state, jnp.int32(1), jnp.int32(1)).compile()
+    split = shardings(mesh)[1]
+    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split), state)
+    return play.lower(program, mesh, world, hyper, state, *_rounds(mesh, 1, 1)).compile()
 
 
 def simulate_chunk(
@@ -98,12 +102,12 @@ def simulate_chunk(
 ) -> dict[str, np.ndarray]:
     """Plays all rounds of one chunk; arrays as in `store.VARIABLES`, leading axis the chunk's runs."""
     study, program = plan.study, chunk.program
-    world, hyper = _inputs(plan, chunk, sources)
+    world, hyper, mesh = _inputs(plan, chunk, sources)
     params = initial_params(program.learning.model, world.seed) if program.learning else None
-    state = start(program, world, hyper, params)
+    state = jax.device_put(start(program, world, hyper, params), shardings(mesh)[1])
     records = []
     for first in range(1, study.rounds + 1, program.rounds_per_call):
-        state, record = compiled(world, hyper, state, jnp.int32(first), jnp.int32(study.rounds))
+        state, record = compiled(world, hyper, state, *_rounds(mesh, first, study.rounds))
         played = min(program.rounds_per_call, study.rounds + 1 - first)
         records.append(jax.tree.map(lambda leaf, n=played: np.moveaxis(np.asarray(leaf[:n]), 0, 1), record))
         progress(played * chunk.lanes)
@@ -122,9 +126,17 @@ def simulate_chunk(
     return history
 
 
-def _inputs(plan: Plan, chunk: Chunk, sources: Sources) -> tuple[Any, Any]:
+def _inputs(plan: Plan, chunk: Chunk, sources: Sources) -> tuple[World, Hyper, Mesh]:
+    mesh = runs_mesh(len(chunk.positions))
+    whole, split = shardings(mesh)
     world = build_world(plan, chunk.program, chunk.positions, chunk.group, sources)
-    return world, build_hyper([plan.runs[position] for position in chunk.positions])
+    hyper = build_hyper([plan.runs[position] for position in chunk.positions])
+    return World(*map(jax.device_put, world, whole)), jax.device_put(hyper, split), mesh
+
+
+def _rounds(mesh: Mesh, first: int, last: int) -> tuple[jax.Array, jax.Array]:
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    return jax.device_put(jnp.int32(first), everywhere), jax.device_put(jnp.int32(last), everywhere)
 
 
 def _stack(arrays: Sequence[np.ndarray], fill: float) -> np.ndarray:
