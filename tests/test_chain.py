@@ -64,6 +64,17 @@ def test_the_printed_rules_are_not_symmetric_where_values_tie():
     assert broken >= 15
 
 
+def test_as_printed_a_tie_can_make_a_set_unreachable():
+    """ucb (1, 1, 2), and the other lists alike: nothing leads back to {0, 1}."""
+    lists = [np.array([1.0, 1.0, 2.0])] * 3
+    printed = chain.neighbours(lists, 2, "printed")
+    assert [tuple(v) for v in chain.vertices(3, 2)] == [(0, 1), (0, 2), (1, 2)]
+    np.testing.assert_array_equal(printed, [[False, False, True], [False, False, True], [False, True, False]])
+    assert not chain.is_irreducible(printed)
+    for rule in ("ranked", "raw"):
+        assert chain.is_irreducible(chain.neighbours(lists, 2, rule))
+
+
 def test_unknown_rules_and_large_networks_are_refused():
     with pytest.raises(ValueError, match="rule"):
         chain.neighbours([np.arange(4.0)], 2, "other")
