@@ -68,18 +68,16 @@ def first_best(slowest, total):
 
 
 def heap_sweep(ucb, score, m):
-    """The largest min ucb + Σ score in float64, by a sweep down the thresholds with a heap of the m best."""
-    best, heap, total = -np.inf, [], 0.0
-    order = np.argsort(-ucb, kind="stable")
-    for place, k in enumerate(order):
+    """Descending thresholds, each + the sum of the m best scores that reach it, in float64, [K - m + 1]."""
+    heap, total, values = [], 0.0, []
+    for k in np.argsort(-ucb, kind="stable"):
         heapq.heappush(heap, float(score[k]))
         total += float(score[k])
         if len(heap) > m:
             total -= heapq.heappop(heap)
-        group_ends = place + 1 == len(order) or ucb[order[place + 1]] < ucb[k]
-        if len(heap) == m and group_ends:
-            best = max(best, float(ucb[k]) + total)
-    return best
+        if len(heap) == m:
+            values.append(float(ucb[k]) + total)
+    return np.array(values)
 
 
 def value_of(ucb, score, members):
@@ -221,7 +219,8 @@ def test_large_networks_equal_a_float64_heap_sweep(kind):
     members = np.asarray(members)[None]
     assert_valid(members, num_clients)
     found, rounding = value_of(ucb[None], score[None], members)
-    best = heap_sweep(ucb, score, m)
+    # Clients of equal ucb share their threshold; an entry that misses some of them is not the largest.
+    best = heap_sweep(ucb, score, m).max()
     if kind == "integers":
         assert found[0] == best == value
     else:
@@ -248,17 +247,32 @@ def test_bounds_hold_and_both_sweeps_settle_on_the_same_set(m):
     inserted, replaced, (first, second) = jax.tree.map(np.asarray, run(ucb, score))
     np.testing.assert_array_equal(first.members, second.members)
     np.testing.assert_array_equal(first.value, second.value)
-    for row in range(128):
-        exact = {
-            t: v for t, v in zip(inserted.threshold[row], inserted.lower[row], strict=True) if v > -np.inf
-        }
-        bounds = zip(replaced.threshold[row], replaced.lower[row], replaced.upper[row], strict=True)
-        bounds = [bound for bound in bounds if bound[1] > -np.inf]
-        assert sorted(exact) == sorted(bound[0] for bound in bounds)
-        largest = max(np.abs(score[row]).max() * m, np.abs(list(exact)).max())
-        for threshold, lower, upper in bounds:
-            assert lower <= exact[threshold] <= upper
-            assert upper - lower <= 1e-5 * largest
+    ucb, score = np.asarray(ucb), np.asarray(score)
+    for row, threshold in itertools.product(range(128), range(20)):
+        threshold = ucb[row, threshold]
+        eligible = np.sort(score[row][ucb[row] >= threshold].astype(np.float64))[::-1]
+        entries = inserted.lower[row][inserted.threshold[row] == threshold]
+        at = replaced.threshold[row] == threshold
+        lower, upper = (bound[row][at].max(initial=-np.inf) for bound in (replaced.lower, replaced.upper))
+        if len(eligible) < m or threshold == -np.inf:
+            assert entries.max() == lower == upper == -np.inf
+            continue
+        magnitude = abs(threshold) + m * np.abs(eligible[:m]).max()
+        assert abs(entries.max() - (threshold + eligible[:m].sum())) <= 1e-6 * magnitude
+        assert lower <= entries.max() <= upper
+        assert upper - lower <= 1e-5 * (magnitude + m * np.abs(score[row]).max())
+
+
+def test_the_running_sum_of_replacements_does_not_drift():
+    num_clients, m = 20_000, 3
+    rng = np.random.default_rng(12)
+    ucb = (rng.permutation(num_clients) / 3000).astype(np.float32)
+    score = (rng.normal(size=num_clients) / 1000 - ucb).astype(np.float32)
+    bounds = jax.jit(by_replacement, static_argnums=2)(ucb[None], score[None], m)
+    entries = bounds.lower[0] > -np.inf
+    lower, upper = (np.asarray(bound[0][entries])[::-1] for bound in (bounds.lower, bounds.upper))
+    value = heap_sweep(ucb, score, m)
+    assert (lower <= value).all() and (value <= upper).all()
 
 
 # --- Batches

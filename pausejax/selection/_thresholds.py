@@ -16,14 +16,17 @@ _HALF_ULP = 2.0**-24
 
 
 class Bounds(NamedTuple):
-    """One entry per threshold; -inf for both bounds where there is none, or fewer than m clients reach it."""
+    """Bounds on threshold + `tree_sum` of the m best scores that reach it; -inf where fewer than m do.
+
+    A threshold that several clients share has several entries: the largest is right, the others miss clients.
+    """
 
     threshold: jax.Array
     """float32 [N, E]."""
     lower: jax.Array
-    """float32 [N, E]: threshold + the canonical sum of its top m is at least this ..."""
+    """float32 [N, E]."""
     upper: jax.Array
-    """float32 [N, E]: ... and at most this."""
+    """float32 [N, E]."""
 
 
 def by_insertion(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
@@ -41,9 +44,7 @@ def by_insertion(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
         return best, tree_sum(best)
 
     _, total = lax.scan(insert, jnp.full((m, runs), -jnp.inf), scores)
-    # Clients of equal ucb reach the threshold together: only the last of them has met all.
-    last = jnp.concatenate([thresholds[1:] < thresholds[:-1], jnp.ones((1, runs), bool)])
-    value = jnp.where(last, thresholds + total, -jnp.inf).T
+    value = (thresholds + total).T
     return Bounds(thresholds.T, value, value)
 
 
@@ -55,10 +56,6 @@ def by_replacement(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
     """
     leaving, ranking = argsort(ucb), argsort(-score)
     thresholds = take(ucb, leaving)
-    # Clients of equal ucb leave together: before the first of them goes, all are still there.
-    is_first = thresholds[:, 1:] > thresholds[:, :-1]
-    is_first = jnp.concatenate([jnp.ones_like(leaving[:, :1], bool), is_first], axis=1)
-    thresholds = jnp.where(is_first, thresholds, -jnp.inf)
     # "Who leaves next" and "who may replace" lie end to end, so that either is one look-up.
     place = jnp.concatenate([take(places(ranking), leaving), take(places(leaving), ranking)], axis=1)
     scores = jnp.concatenate([take(score, leaving), take(score, ranking)], axis=1)
