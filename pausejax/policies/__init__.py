@@ -14,6 +14,8 @@ from pausejax.policies.oort import oort
 from pausejax.policies.pause import pause
 from pausejax.policies.power_of_choice import power_of_choice
 from pausejax.policies.random import random
+from pausejax.policies.sa_pause import sa_pause
+from pausejax.policies.vanilla_sa import vanilla_sa
 
 POLICIES: dict[str, Callable[..., Policy]] = {
     policy.__name__: policy
@@ -29,6 +31,8 @@ POLICIES: dict[str, Callable[..., Policy]] = {
         pause,
         power_of_choice,
         random,
+        sa_pause,
+        vanilla_sa,
     )
 }
 """A policy reads exactly the parameters that its constructor names; add your own with `register`."""

@@ -201,7 +201,9 @@ def _figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> F
     import matplotlib
 
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=_SIZE, layout="constrained")
+        # A long legend takes room of its own, not the picture's.
+        width, height = _SIZE
+        figure = Figure(figsize=(width, height + 0.12 * max(len(curves) - 6, 0)), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         plot(axes, curves)
@@ -209,19 +211,17 @@ def _figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> F
         axes.spines[["top", "right"]].set_visible(False)
         _, labels = axes.get_legend_handles_labels()
         if labels:
-            columns = 1 if len(labels) == 1 else 2 if len(labels) <= 6 else 3
+            columns = 1 if len(labels) == 1 else 2
             figure.legend(loc="outside upper center", ncols=columns, frameon=False, handlelength=1.6)
         return figure
 
 
 def _styled(whole: list[Line]) -> list[Curve]:
-    """A colour for each policy, a dash for each of its axis values; one policy alone has all colours."""
-    policies = list(dict.fromkeys(line.policy for line in whole))
+    """A colour of its own for each line, the dash changing where the colours begin anew."""
     curves: list[Curve] = []
     for position, line in enumerate(whole):
-        hue = position if len(policies) == 1 else policies.index(line.policy)
-        nth = sum(other.policy == line.policy for other in whole[:position])
-        look = PALETTE[hue % len(PALETTE)], DASHES[nth % len(DASHES)], MARKERS[position % len(MARKERS)]
+        again, hue = divmod(position, len(PALETTE))
+        look = PALETTE[hue], DASHES[again % len(DASHES)], MARKERS[position % len(MARKERS)]
         curves.append(Curve(line.label, line.runs, *look))
     return curves
 
