@@ -99,7 +99,7 @@ def propose_many(ucb, g, p, clients, bits, rule):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize(("num_clients", "m"), [(2, 1), (5, 1), (5, 2), (6, 3), (9, 4), (6, 5), (12, 6)])
+@pytest.mark.parametrize(("num_clients", "m"), [(2, 1), (5, 1), (6, 3), (6, 5), (12, 6)])
 def test_neighbours_are_drawn_uniformly_from_the_enumerated_set(num_clients, m, tied):
     for seed in range(4):
         ucb, g, p = instance(seed, num_clients, tied)
@@ -154,7 +154,7 @@ def test_a_swap_keeps_every_list_sorted():
 @pytest.mark.parametrize("step", [1, 7])
 def test_one_step_has_the_transition_probabilities_of_algorithm_2(rule, step):
     """Row by row against the matrix: neighbours, acceptance, its sign, and τ_j = C / (κ log(j + 1))."""
-    num_clients, m, divisor, draws = 6, 3, 3.0, 40_000
+    num_clients, m, divisor, draws = 6, 3, 3.0, 20_000
     ucb, g, p = map(jnp.asarray, instance(5, num_clients))
     energy = chain.energies(ucb, g, p, m, **WEIGHTS)
     adjacency = chain.neighbours([ucb, p, g], m, "ranked" if rule == "tailored" else "any")

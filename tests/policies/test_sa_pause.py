@@ -30,7 +30,7 @@ def latencies(rounds, seed=0):
 
 
 def gaps(latency, share, played, clock):
-    """How far each played set is below the maximum of (14); inf if it should have been of unexplored clients."""
+    """How far each played set is below the maximum of (14); inf if it had to be of new clients only."""
     counts, total = np.zeros(NUM_CLIENTS), np.zeros(NUM_CLIENTS)
     sets = [list(s) for s in itertools.combinations(range(NUM_CLIENTS), M)]
     for row, members in enumerate(played):
