@@ -1,4 +1,4 @@
-"""Ensemble federated learning under a server-to-client budget: EFL-FG, FedBoost and what to compare them with.
+"""Ensemble federated learning under a server-to-client budget: EFL-FG, FedBoost, and baselines.
 
 The arms are pre-trained models and the constraint is what may be sent to the clients. Everything simulates
 many runs at once and keeps the run as the last axis.

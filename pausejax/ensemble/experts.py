@@ -28,7 +28,7 @@ def fit_pool(
     seed: int = 0,
     ridge: float = 1.0,
     feature_scaling: FeatureScaling = "min_max",
-    kernel_parameters: KernelParameters = "coefficients",
+    kernel_parameters: KernelParameters = "coefficients_and_points",
 ) -> Pool:
     """Fits the 22 experts on a random part of the data and lets them predict the rest, the stream.
 
@@ -42,8 +42,9 @@ def fit_pool(
       ridge: the kernel models' regularization (scikit-learn's `alpha`, whose default is 1).
       feature_scaling: `"min_max"` maps each feature to [0, 1] over the fitted rows; `"row_norm"` divides all
         features by the largest Euclidean norm of a row.
-      kernel_parameters: what counts as a parameter of a kernel model: its dual `"coefficients"`, one per
-        fitted row; or `"coefficients_and_points"`, with the rows that they belong to, d + 1 per fitted row.
+      kernel_parameters: what counts as a parameter of a kernel model: `"coefficients_and_points"`, all that
+        a client needs to predict, its dual coefficients and the rows that they belong to, d + 1 per fitted
+        row; or its dual `"coefficients"` alone, one per fitted row.
 
     Raises:
       ValueError: an argument out of range.

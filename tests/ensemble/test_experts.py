@@ -1,0 +1,109 @@
+"""The pool of 22 experts against scikit-learn's own kernels, and its promises."""
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+
+from pausejax.ensemble import RegressionData, fit_pool, load_regression
+from pausejax.ensemble.experts import WIDTHS
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    return load_regression("diabetes")
+
+
+@pytest.fixture(scope="module")
+def pool(diabetes):
+    return fit_pool(diabetes, seed=3)
+
+
+def split(data, seed, fraction=0.1):
+    order = np.random.default_rng(seed).permutation(len(data.targets))
+    count = round(fraction * len(order))
+    return np.sort(order[:count]), np.sort(order[count:])
+
+
+def test_pool_has_the_papers_models(pool):
+    kinds = [name.split()[0] for name in pool.names]
+    for kind in ("gaussian", "laplacian", "polynomial", "sigmoid"):
+        assert kinds.count(kind) == 5
+    assert pool.names[-2:] == ("network 1x25", "network 2x25")
+    assert pool.predictions.shape == (398, 22) and pool.targets.shape == (398,)
+    assert ((pool.predictions >= 0) & (pool.predictions <= 1)).all()
+    error = (pool.predictions - pool.targets[:, None]) ** 2
+    assert ((error >= 0) & (error <= 1)).all()
+
+
+def test_predictions_are_scikit_learns(diabetes, pool):
+    fit, rest = split(diabetes, 3)
+    low, high = diabetes.features[fit].min(axis=0), diabetes.features[fit].max(axis=0)
+    x = (diabetes.features - low) / (high - low)
+    y = (diabetes.targets - 25) / (346 - 25)
+    np.testing.assert_allclose(pool.targets, y[rest], rtol=1e-6)
+    models = [KernelRidge(kernel="rbf", gamma=1 / (2 * s**2)) for s in WIDTHS]
+    models += [KernelRidge(kernel="laplacian", gamma=1 / s) for s in WIDTHS]
+    models += [KernelRidge(kernel="polynomial", degree=g) for g in (1, 2, 3, 4, 5)]
+    models += [KernelRidge(kernel="sigmoid", gamma=s) for s in WIDTHS[:3]]
+    for k, model in enumerate(models):
+        expected = np.clip(model.fit(x[fit], y[fit]).predict(x[rest]), 0, 1)
+        np.testing.assert_allclose(pool.predictions[:, k], expected, atol=1e-4, err_msg=pool.names[k])
+
+
+def test_networks_learn(pool, diabetes):
+    fit, _ = split(diabetes, 3)
+    mean = ((diabetes.targets[fit] - 25) / 321).mean()
+    trivial = ((pool.targets - mean) ** 2).mean()
+    error = ((pool.predictions - pool.targets[:, None]) ** 2).mean(axis=0)
+    assert (error[-2:] < 2 * trivial).all() and error.min() < 0.7 * trivial
+
+
+def test_parameters_are_counted_as_documented(diabetes, pool):
+    # 44 fitted rows of 10 features; networks 10-25-1 and 10-25-25-1 with biases.
+    networks = [10 * 25 + 25 + 25 + 1, 10 * 25 + 25 + 25 * 25 + 25 + 25 + 1]
+    np.testing.assert_array_equal(pool.parameters, [44 * 11] * 20 + networks)
+    np.testing.assert_allclose(pool.costs, np.array([484] * 20 + networks) / 951)
+    fewer = fit_pool(diabetes, seed=3, kernel_parameters="coefficients")
+    np.testing.assert_array_equal(fewer.parameters, [44] * 20 + networks)
+
+
+def test_pool_is_a_function_of_its_seed(diabetes, pool):
+    again, other = fit_pool(diabetes, seed=3), fit_pool(diabetes, seed=4)
+    np.testing.assert_array_equal(again.predictions, pool.predictions)
+    assert not np.array_equal(other.targets, pool.targets)
+
+
+def test_row_norm_scaling(diabetes):
+    pool = fit_pool(diabetes, seed=3, feature_scaling="row_norm")
+    fit, rest = split(diabetes, 3)
+    x = diabetes.features / np.linalg.norm(diabetes.features, axis=1).max()
+    y = (diabetes.targets - 25) / 321
+    expected = KernelRidge(kernel="rbf", gamma=50).fit(x[fit], y[fit]).predict(x[rest])
+    np.testing.assert_allclose(pool.predictions[:, 1], np.clip(expected, 0, 1), atol=1e-5)
+
+
+def test_constant_features_do_no_harm():
+    rng = np.random.default_rng(0)
+    features = np.column_stack([rng.random(60), np.full(60, 5.0)])
+    pool = fit_pool(RegressionData("flat", features, rng.random(60)))
+    assert np.isfinite(pool.predictions).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fit_fraction": 1.0}, "fit_fraction: 1.0 is not between 0 and 1"),
+        ({"fit_fraction": 0.001}, "fit_fraction: 0.001 of 442 rows leaves nothing"),
+        ({"ridge": 0.0}, "ridge: 0.0 is not positive"),
+        ({"feature_scaling": "zscore"}, "feature_scaling: unknown 'zscore'; allowed: min_max, row_norm"),
+        ({"kernel_parameters": "all"}, "kernel_parameters: unknown 'all'; allowed: coefficients"),
+    ],
+)
+def test_bad_options_are_named(diabetes, options, message):
+    with pytest.raises(ValueError, match=message):
+        fit_pool(diabetes, **options)
+
+
+def test_constant_targets_are_refused():
+    with pytest.raises(ValueError, match=r"dataset: all targets of 'flat' equal 2\.0"):
+        fit_pool(RegressionData("flat", np.zeros((20, 1)), np.full(20, 2.0)))
