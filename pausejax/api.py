@@ -8,9 +8,9 @@ import xarray as xr
 
 from pausejax.sweep import execute, store
 from pausejax.sweep.build import Sources
-from pausejax.sweep.parameters import ALIASES, PARAMETERS
 from pausejax.sweep.plan import make_plan
 from pausejax.sweep.spec import parse
+from pausejax.sweep.vocabulary import vocabulary
 
 
 def simulate(
@@ -50,8 +50,9 @@ def simulate(
         "mode": mode,
         "policy": [{"name": table} if isinstance(table, str) else table for table in tables],
     }
+    words = vocabulary(mode)
     for key, value in parameters.items():
-        parameter = PARAMETERS.get(ALIASES.get(key, key))
+        parameter = words.parameters.get(words.aliases.get(key, key))
         table = document.setdefault(parameter.section, {}) if parameter else document
         table[key] = list(value) if isinstance(value, tuple) else value
     plan = make_plan(parse(document, source="simulate"))

@@ -15,6 +15,7 @@ WIDTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Bandwidths of the Gaussian and Laplacian kernels, and slopes of the sigmoid ones."""
 DEGREES = (1, 2, 3, 4, 5)
 HIDDEN_LAYERS = ((25,), (25, 25))
+NUM_EXPERTS = 3 * len(WIDTHS) + len(DEGREES) + len(HIDDEN_LAYERS)
 
 FeatureScaling = Literal["min_max", "row_norm"]
 KernelParameters = Literal["coefficients", "coefficients_and_points"]

@@ -7,9 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pausejax.policies import parameters_of
-from pausejax.sweep.parameters import LEARNING_ONLY, LEARNING_SECTIONS, PARAMETERS, POLICY_SECTIONS
 from pausejax.sweep.spec import Study
+from pausejax.sweep.vocabulary import Vocabulary, vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +62,12 @@ class Plan:
             for name, value in run.values.items():
                 values.setdefault((run.policy, name), set()).add(value)
         swept = {name for (_, name), seen in values.items() if len(seen) > 1}
-        return tuple(name for name in PARAMETERS if name in swept)
+        return tuple(name for name in vocabulary(self.study.mode).parameters if name in swept)
 
 
 def make_plan(study: Study) -> Plan:
     """Expands a study into runs (policy-major, then axes, then seeds) and groups them by static part."""
+    words = vocabulary(study.mode)
     runs = tuple(
         Run(policy.label, policy.algorithm, seed, values)
         for policy in study.policies
@@ -76,32 +76,26 @@ def make_plan(study: Study) -> Plan:
     )
     groups: dict[Any, list[int]] = {}
     for position, run in enumerate(runs):
-        groups.setdefault((run.algorithm, _static(run.values)), []).append(position)
+        groups.setdefault((run.algorithm, _static(run.values, words)), []).append(position)
     return Plan(
         study,
         runs,
         tuple(
-            Group(algorithm, {k: v for k, v in static if k in PARAMETERS}, tuple(members))
+            Group(algorithm, {k: v for k, v in static if k in words.parameters}, tuple(members))
             for (algorithm, static), members in groups.items()
         ),
     )
 
 
 def _grid(study: Study, algorithm: str, axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    names = [name for name in axes if _is_read(name, study.mode, algorithm)]
+    words = vocabulary(study.mode)
+    names = [name for name in axes if words.is_read(name, study.mode, algorithm)]
     return [
         dict(zip(names, point, strict=True)) for point in itertools.product(*(axes[name] for name in names))
     ]
 
 
-def _is_read(name: str, mode: str, algorithm: str) -> bool:
-    section = PARAMETERS[name].section
-    if section in POLICY_SECTIONS:
-        return name in parameters_of(algorithm)
-    return mode == "training" or not (section in LEARNING_SECTIONS or name in LEARNING_ONLY)
-
-
-def _static(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    static = [(name, value) for name, value in values.items() if not PARAMETERS[name].traced]
+def _static(values: Mapping[str, Any], words: Vocabulary) -> tuple[tuple[str, Any], ...]:
+    static = [(name, value) for name, value in values.items() if not words.parameters[name].traced]
     # The proximal term costs a pass over the weights, so programs without it leave it out.
     return (*static, ("", values.get("proximal_weight", 0.0) > 0))

@@ -11,20 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pausejax.policies import LEARNERS, POLICIES, parameters_of
-from pausejax.sweep.parameters import ALIASES, PARAMETERS, POLICY_SECTIONS, SECTIONS, Parameter
+from pausejax.ensemble import NUM_EXPERTS
+from pausejax.policies import LEARNERS
+from pausejax.sweep.parameters import Parameter
+from pausejax.sweep.vocabulary import Vocabulary, vocabulary
 
-MODES = ("training", "bandit")
 MAX_SEED = 2**32 - 1
 
-# Study-level keys: they shape the result's dimensions, so they can't be axes.
-_STUDY = {
-    "rounds": Parameter("rounds", "", 200, "rounds per run", low=1),
-    "eval_every": Parameter("eval_every", "", 10, "rounds between evaluations", low=1),
-    "mode": Parameter("mode", "", "training", "what is simulated", choices=MODES),
-    "name": Parameter("name", "", "", "title of the study"),
-    "selection_gap": Parameter("selection_gap", "", False, "record what (14) loses against its maximum"),
-}
 _POLICY_KEYS = ("name", "label")
 
 
@@ -91,16 +84,17 @@ def parse(document: Mapping[str, Any], *, source: str = "spec", overrides: Itera
     problems: list[str] = []
     for override in overrides:
         _override(document, override, problems)
-    reader = _Reader(source, problems)
-    known = {*_STUDY, "seeds", "policy", *SECTIONS}
+    words = vocabulary(document.get("mode", ""))
+    reader = _Reader(source, problems, words)
+    known = {*words.study, "seeds", "policy", *words.sections}
     for key in document:
         if key not in known:
             reader.unknown(key, known, "")
 
-    study = {key: reader.scalar(document, key, parameter) for key, parameter in _STUDY.items()}
+    study = {key: reader.scalar(document, key, parameter) for key, parameter in words.study.items()}
     seeds = reader.seeds(document.get("seeds", 1))
-    axes = {name: (parameter.default,) for name, parameter in PARAMETERS.items()}
-    for section in SECTIONS:
+    axes = {name: (parameter.default,) for name, parameter in words.parameters.items()}
+    for section in words.sections:
         table = document.get(section, {})
         if not isinstance(table, Mapping):
             reader.say(section, table, "must be a table")
@@ -108,7 +102,8 @@ def parse(document: Mapping[str, Any], *, source: str = "spec", overrides: Itera
         axes |= reader.axes(table, section)
     policies = reader.policies(document.get("policy"))
     if not problems:
-        _check_combinations(reader, study["mode"], axes, policies)
+        check = _check_ensembles if study["mode"] == "ensemble" else _check_combinations
+        check(reader, study, axes, policies)
     if problems:
         raise SpecError(problems)
     return Study(**study, seeds=seeds, axes=axes, policies=policies, document=document)
@@ -130,16 +125,17 @@ def _override(document: dict[str, Any], override: str, problems: list[str]) -> N
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    name = ALIASES.get(key, key)
-    if not sections and name in PARAMETERS:
-        sections = [PARAMETERS[name].section]
+    words = vocabulary(document.get("mode", ""))
+    name = words.aliases.get(key, key)
+    if not sections and name in words.parameters:
+        sections = [words.parameters[name].section]
     table = document
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
             problems.append(f"--set {override}: {section} is no table; --set can't reach into [[{section}]]")
             return
-    for spelling in [alias for alias, target in ALIASES.items() if target == name]:
+    for spelling in [alias for alias, target in words.aliases.items() if target == name]:
         table.pop(spelling, None)
     table[name] = value
 
@@ -153,16 +149,17 @@ def nearest(key: str, known: Iterable[str]) -> str:
 class _Reader:
     """Collects the problems of one document."""
 
-    def __init__(self, source: str, problems: list[str]) -> None:
+    def __init__(self, source: str, problems: list[str], words: Vocabulary) -> None:
         self.source = source
         self.problems = problems
+        self.words = words
 
     def say(self, key: str, value: Any, allowed: str) -> None:
         self.problems.append(f"{self.source}: {key} = {_show(value)}: {allowed}")
 
     def unknown(self, key: str, known: Iterable[str], where: str) -> None:
-        name = ALIASES.get(key, key)
-        home = PARAMETERS[name].section if name in PARAMETERS else None
+        name = self.words.aliases.get(key, key)
+        home = self.words.parameters[name].section if name in self.words.parameters else None
         hint = f"; it belongs in [{home}]" if home else nearest(key, known)
         self.problems.append(f"{self.source}: {where}{key}: unknown key{hint}")
 
@@ -185,11 +182,11 @@ class _Reader:
 
     def axes(self, table: Mapping[str, Any], section: str) -> dict[str, tuple[Any, ...]]:
         """The axes of one table of parameters: a section's own, or any in a policy's table (section "")."""
-        known = {name: p for name, p in PARAMETERS.items() if not section or p.section == section}
+        known = {name: p for name, p in self.words.parameters.items() if not section or p.section == section}
         where = f"{section}." if section else "policy."
         found: dict[str, tuple[Any, ...]] = {}
         for key, value in table.items():
-            name = ALIASES.get(key, key)
+            name = self.words.aliases.get(key, key)
             if name not in known:
                 self.unknown(key, known, where)
             elif name in found:
@@ -228,13 +225,14 @@ class _Reader:
 
     def policy(self, table: Mapping[str, Any]) -> PolicySpec | None:
         algorithm = table.get("name")
-        if not isinstance(algorithm, str) or algorithm not in POLICIES:
-            hint = nearest(algorithm, POLICIES) if isinstance(algorithm, str) else ""
-            self.say("policy.name", algorithm, f"must be one of {', '.join(sorted(POLICIES))}{hint}")
+        known = self.words.policies
+        if not isinstance(algorithm, str) or algorithm not in known:
+            hint = nearest(algorithm, known) if isinstance(algorithm, str) else ""
+            self.say("policy.name", algorithm, f"must be one of {', '.join(sorted(known))}{hint}")
             return None
         axes = self.axes({k: v for k, v in table.items() if k not in _POLICY_KEYS}, "")
         for name in axes:
-            if PARAMETERS[name].section in POLICY_SECTIONS and name not in parameters_of(algorithm):
+            if self.words.is_idle(name, algorithm):
                 self.say(f"policy.{name}", table.get(name), f"the policy {algorithm} does not read it")
         plain = algorithm if axes.get("private") != (False,) else f"{algorithm}_no_privacy"
         label = table.get("label", plain)
@@ -250,14 +248,40 @@ def _show(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
+def _check_ensembles(
+    reader: _Reader,
+    study: Mapping[str, Any],
+    shared: Mapping[str, tuple[Any, ...]],
+    policies: Sequence[PolicySpec],
+) -> None:
+    if study["selection_gap"]:
+        reader.say("selection_gap", True, 'goes with client selection, not with mode = "ensemble"')
+    if study["rounds"] % study["eval_every"]:
+        reader.say("eval_every", study["eval_every"], f"must divide rounds = {study['rounds']}")
+    points = [{**shared, **policy.axes} for policy in policies]
+    lowest = {name: min(min(point[name]) for point in points) for name in ("budget", "uplink")}
+    if lowest["budget"] < 1:
+        reader.say(
+            "network.budget", lowest["budget"], "must be >= 1, the dearest model's cost: condition (a3)"
+        )
+    if lowest["uplink"] <= NUM_EXPERTS:
+        reader.say(
+            "network.uplink", lowest["uplink"], f"must be >= {NUM_EXPERTS + 1}, a report on every model"
+        )
+    for section, name in (("weights", "exploration_rate"), ("pool", "fit_fraction")):
+        for value in {value for point in points for value in point[name]}:
+            if value == 1 or (value == 0 and name == "fit_fraction"):
+                reader.say(f"{section}.{name}", value, "must be between 0 and 1")
+
+
 def _check_combinations(
     reader: _Reader,
-    mode: str,
+    study: Mapping[str, Any],
     shared: Mapping[str, tuple[Any, ...]],
     policies: Sequence[PolicySpec],
 ) -> None:
     for policy in policies:
-        if mode == "bandit" and policy.algorithm in LEARNERS:
+        if study["mode"] == "bandit" and policy.algorithm in LEARNERS:
             reader.say(
                 "policy.name", policy.algorithm, 'selects by what clients learn: needs mode = "training"'
             )

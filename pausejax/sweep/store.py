@@ -13,9 +13,9 @@ import numpy as np
 import tomli_w
 import xarray as xr
 
-from pausejax.sweep.parameters import PARAMETERS
 from pausejax.sweep.plan import Plan
 from pausejax.sweep.spec import SpecError
+from pausejax.sweep.vocabulary import vocabulary
 
 STORE = "results.zarr"
 SPEC = "spec.toml"
@@ -68,7 +68,7 @@ def coordinates(plan: Plan) -> dict[str, tuple[str, np.ndarray]]:
         "identity": ("run", np.array([run.identity(plan.study) for run in runs])),
     }
     missing = {float: np.nan, int: -1, bool: False, str: ""}
-    for name, parameter in PARAMETERS.items():
+    for name, parameter in vocabulary(plan.study.mode).parameters.items():
         if not any(name in run.values for run in runs):
             continue
         column = np.array([run.values.get(name, missing[parameter.kind]) for run in runs])

@@ -1,0 +1,71 @@
+"""Every parameter of a study with `mode = "ensemble"`."""
+
+from typing import get_args
+
+from pausejax.ensemble import ENSEMBLE_POLICIES, REGRESSION_DATASETS
+from pausejax.ensemble.experts import FeatureScaling, KernelParameters
+from pausejax.sweep.parameters import Parameter
+
+STUDY = {
+    "rounds": Parameter("rounds", "", 0, "rounds per run; 0: until the stream is used up", low=0),
+    "eval_every": Parameter("eval_every", "", 1, "rounds between recorded ones", low=1),
+}
+
+PARAMETERS: dict[str, Parameter] = {
+    p.name: p
+    for p in (
+        Parameter("num_clients", "network", 100, "N, clients in the network", low=1, aliases=("N",)),
+        Parameter(
+            "uplink",
+            "network",
+            50,
+            "b_t / b_ℓ, losses that the clients can report in a round, all together",
+            low=1,
+            traced=True,
+        ),
+        Parameter(
+            "budget",
+            "network",
+            3.0,
+            "B, cost that a round may send to the clients; the largest model's is 1",
+            low=0,
+            low_open=True,
+            traced=True,
+            aliases=("B",),
+        ),
+        Parameter("dataset", "data", "diabetes", "regression data set", choices=REGRESSION_DATASETS),
+        Parameter(
+            "feature_scaling", "data", "min_max", "scaling of features", choices=get_args(FeatureScaling)
+        ),
+        Parameter("fit_fraction", "pool", 0.1, "share of the rows that models are fitted on", low=0, high=1),
+        Parameter("pool_seed", "pool", 0, "chooses those rows and the networks' first weights", low=0),
+        Parameter("ridge", "pool", 1.0, "regularization of the kernel models", low=0, low_open=True),
+        Parameter(
+            "kernel_parameters",
+            "pool",
+            "coefficients_and_points",
+            "what counts as a kernel model's parameters",
+            choices=get_args(KernelParameters),
+        ),
+        Parameter("learning_rate", "weights", 0.0, "η; 0: 1/√T", low=0, traced=True, aliases=("eta",)),
+        Parameter(
+            "exploration_rate", "weights", 0.0, "ξ; 0: 1/√T", low=0, high=1, traced=True, aliases=("xi",)
+        ),
+    )
+}
+
+ALIASES: dict[str, str] = {
+    **{alias: p.name for p in PARAMETERS.values() for alias in p.aliases},
+    "η": "learning_rate",
+    "ξ": "exploration_rate",
+}
+"""Symbol -> name."""
+
+_EXPLORERS = ("efl_fg", "exp3")
+_LEARNERS = (*_EXPLORERS, "fedboost", "fedboost_weighted", "all_experts")
+POLICY_PARAMETERS = frozenset({"learning_rate", "exploration_rate"})
+POLICIES: dict[str, frozenset[str]] = {
+    name: frozenset(["learning_rate"] * (name in _LEARNERS) + ["exploration_rate"] * (name in _EXPLORERS))
+    for name in ENSEMBLE_POLICIES
+}
+"""Which of `POLICY_PARAMETERS` each policy reads. The budget is read by all: violations are counted."""
