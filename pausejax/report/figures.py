@@ -29,6 +29,8 @@ MARKERS = "osD^vP*X"
 
 # One column of a two-column paper, in inches.
 _SIZE = (3.5, 2.7)
+# Both columns, with the legend beside the picture: for more lines than a column has room for.
+_WIDE = (7.0, 3.2)
 _STYLE = {"font.size": 8, "axes.labelsize": 8.5, "legend.fontsize": 7, "pdf.fonttype": 42}
 
 
@@ -126,23 +128,27 @@ def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
 
 
 def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
-    """Cumulative pseudo-regret on a logarithmic clock: a fit a + b log n (dotted), and the bound (17)."""
+    """Cumulative pseudo-regret, PAUSE's with a fit a + b log n over its last decade; on top, the bound (17)."""
     shown = list(filter(_selects_m, curves))
     for curve in shown:
         rounds = curve.runs["round"].values
         regret = np.cumsum(curve.runs["pseudo_regret"].values, axis=1, dtype=np.float64)
         _band(axes, rounds, regret, curve)
-        if rounds.size >= 20:
-            late = rounds >= rounds[-1] / 10
+        late = rounds >= rounds[-1] / 10
+        if late.sum() >= 10 and (curve.runs["algorithm"].values == "pause").all():
             slope, level = np.polyfit(np.log(rounds[late]), regret.mean(axis=0)[late], 1)
-            axes.plot(rounds[late], level + slope * np.log(rounds[late]), ":", color="0.2", linewidth=0.7)
-    if shown:
-        rounds = shown[0].runs["round"].values
-        bounds = {curve.label: regret_bound_of(curve.runs) for curve in shown}
-        loosest = max(bounds.values(), key=lambda bound: bound[-1])
-        axes.plot(rounds, loosest, color="0.5", linewidth=0.8, linestyle=(0, (1, 3)), label="bound (17)")
-    axes.set(xlabel="round", ylabel="cumulative pseudo-regret", xscale="log")
-    axes.set_yscale("symlog", linthresh=1)
+            fit = level + slope * np.log(rounds[late])
+            axes.plot(rounds[late][fit > 0], fit[fit > 0], ":", color="black", linewidth=0.8)
+    axes.plot([], [], ":", color="black", linewidth=0.8, label="fit a + b log n")
+    axes.set(xlabel="round n", ylabel="cumulative pseudo-regret", xscale="log", yscale="log")
+    axes.set_ylim(bottom=0.1)
+    # Many decades lie between the regret and the bound, so the bound has a strip of its own.
+    strip = axes.inset_axes((0.0, 1.04, 1.0, 0.13), sharex=axes)
+    for curve in shown:
+        strip.plot(curve.runs["round"].values, regret_bound_of(curve.runs), color=curve.colour, linewidth=0.8)
+    strip.set(yscale="log", ylabel="(17)")
+    strip.tick_params(labelbottom=False)
+    strip.minorticks_off()
 
 
 def regret_bound_of(runs: xr.Dataset) -> np.ndarray:
@@ -201,9 +207,8 @@ def _figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> F
     import matplotlib
 
     with matplotlib.rc_context(_STYLE):
-        # A long legend takes room of its own, not the picture's.
-        width, height = _SIZE
-        figure = Figure(figsize=(width, height + 0.12 * max(len(curves) - 6, 0)), layout="constrained")
+        many = len(curves) > 6
+        figure = Figure(figsize=_WIDE if many else _SIZE, layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         plot(axes, curves)
@@ -211,8 +216,9 @@ def _figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> F
         axes.spines[["top", "right"]].set_visible(False)
         _, labels = axes.get_legend_handles_labels()
         if labels:
-            columns = 1 if len(labels) == 1 else 2
-            figure.legend(loc="outside upper center", ncols=columns, frameon=False, handlelength=1.6)
+            place = "outside right upper" if many else "outside upper center"
+            columns = 1 if many or len(labels) == 1 else 2
+            figure.legend(loc=place, ncols=columns, frameon=False, handlelength=1.6)
         return figure
 
 
