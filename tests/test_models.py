@@ -98,7 +98,8 @@ def test_group_norm_is_the_two_pass_one(shape, groups):
 
 def test_group_norm_of_constant_values_is_finite_with_its_gradient():
     norm = layers.GroupNorm(2)
-    values = np.full((2, 3, 3, 4), 1e3, np.float32)
+    # E[x²] - E[x]² of equal values is rounding noise of either sign
+    values = np.broadcast_to(np.linspace(1e3, 2e3, 64)[:, None, None, None], (64, 3, 3, 4)).astype(np.float32)
     params = norm.init(jax.random.key(0), values)
     result, gradient = jax.jit(jax.value_and_grad(lambda v: jnp.sum(norm.apply(params, v) ** 2)))(values)
     assert np.isfinite(result) and np.isfinite(gradient).all()
@@ -132,15 +133,16 @@ def test_logits_depend_on_the_client_and_the_image_alone(name):
 
 def test_mlp_equals_float64_numpy():
     model = build("mlp", (4, 4, 1), 3)
-    params = jax.tree.map(lambda p: p + 0.1, model.init(jax.random.key(2)))
+    params = jax.tree.map(lambda p: random(*p.shape, seed=p.size), model.init(jax.random.key(2)))
     images = random(5, 4, 4, 1)
     hidden = images.reshape(5, 16).astype(np.float64)
     layers_in_order = [params[name] for name in sorted(params, key=lambda n: int(n.split("_")[1]))]
     for position, layer in enumerate(layers_in_order):
         hidden = hidden @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
         if position < 2:
+            assert (hidden < 0).any() and (hidden > 0).any()
             hidden = np.maximum(hidden, 0)
-    np.testing.assert_allclose(model.apply(params, images), hidden, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model.apply(params, images), hidden, rtol=1e-4, atol=1e-4)
 
 
 def test_initial_weights_are_uniform_within_the_inverse_root_of_the_fan_in():
