@@ -3,8 +3,8 @@
     python scripts/bench/annealing.py --out DIR [--quick]
 
 Times are CPU seconds of the process (all threads), the best of three, without compilation. DIR gets
-`speed.csv`, `scaling.csv`, `annealing.json` (both, with the fitted slopes and the machine) and
-`annealing.png`.
+`speed.csv`, `scaling.csv`, `brute_force.csv`, `annealing.png`, and `annealing.json` with all of it, the
+fitted slopes and the machine.
 """
 
 import argparse
@@ -118,9 +118,6 @@ def scaling(sizes, steps):
                 call = partial(function, m=m, steps=count, temperature_divisor=DIVISOR, **WEIGHTS)
                 row[f"{name}_{label}_seconds"] = cpu_seconds(jax.jit(call), key, ucb, g, p)
         row["exact_seconds"] = cpu_seconds(jax.jit(partial(selection.best_set, m=m)), ucb, score)
-        if comb(num_clients, m) <= 2_000_000:
-            brute = jax.jit(partial(selection.brute_force, m=m))
-            row["brute_seconds"] = cpu_seconds(brute, ucb, score, repeats=1)
         values = (ucb, p, g)
         rng = np.random.default_rng(0)
         starts = [rng.choice(num_clients, m, replace=False) for _ in range(20)]
@@ -130,6 +127,18 @@ def scaling(sizes, steps):
         row["tailored_neighbours_best_set"] = neighbourhood_size(values, best)
         rows.append(row)
         print(" ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
+    return rows
+
+
+def brute_force(sizes, m=5):
+    """Rows of the cost of trying all sets of 5, which soon cannot be paid."""
+    rows = []
+    for num_clients in sizes:
+        ucb, g, p = terms(num_clients, m, 0)
+        score = bandit.score(g, p, m, **WEIGHTS)
+        seconds = cpu_seconds(jax.jit(partial(selection.brute_force, m=m)), ucb, score, repeats=1)
+        rows.append({"clients": num_clients, "sets": comb(num_clients, m), "brute_seconds": seconds})
+        print(rows[-1], flush=True)
     return rows
 
 
@@ -145,31 +154,32 @@ def slopes(rows):
     return fit
 
 
-def draw(rows, fit, path):
+def draw(rows, brute_rows, fit, path):
     figure, (cost, size) = plt.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
     for column, label in (
-        ("brute_seconds", "brute force"),
         ("vanilla_selection_seconds", f"Vanilla-SA, {rows[0]['steps']} steps"),
         ("tailored_selection_seconds", f"Algorithm 2, {rows[0]['steps']} steps"),
         ("tailored_setup_seconds", "set-up of Algorithm 2 (sorting)"),
         ("exact_seconds", "exact (best_set)"),
     ):
-        points = [(row["clients"], row[column]) for row in rows if column in row]
+        points = [(row["clients"], row[column]) for row in rows]
         slope = f", slope {fit[column]:.2f}" if column in fit else ""
         cost.loglog(*zip(*points, strict=True), "o-", label=label + slope)
+    points = [(row["clients"], row["brute_seconds"]) for row in brute_rows]
+    cost.loglog(*zip(*points, strict=True), "kx-", label="brute force, m = 5")
     cost.set(xlabel="clients K (m = K / 20)", ylabel="CPU seconds per selection")
-    for column, label in (
-        ("vanilla_neighbours", "Vanilla-SA"),
-        ("tailored_neighbours_best_set", "Algorithm 2 at the best set"),
-        ("tailored_neighbours_random_set", "Algorithm 2 at random sets"),
+    for column, label, style in (
+        ("vanilla_neighbours", "Vanilla-SA", "o-"),
+        ("tailored_neighbours_best_set", "Algorithm 2 at the best set", "x--"),
+        ("tailored_neighbours_random_set", "Algorithm 2 at random sets", "o-"),
     ):
         points = [(row["clients"], row[column]) for row in rows]
-        size.loglog(*zip(*points, strict=True), "o-", label=f"{label}, slope {fit.get(column, np.nan):.2f}")
+        size.loglog(*zip(*points, strict=True), style, label=f"{label}, slope {fit.get(column, np.nan):.2f}")
     size.set(xlabel="clients K (m = K / 20)", ylabel="neighbours of a set")
     for axes in (cost, size):
         axes.legend(fontsize=8)
         axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=110)
 
 
 def write_csv(path, rows):
@@ -192,6 +202,7 @@ def main():
     speed_rows = speed(lambda k: batches if k < 1000 or options.quick else batches[:2], steps=1_000)
     sizes = (30, 100, 300, 1_000) if options.quick else (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
     scaling_rows = scaling(sizes, steps=1_000)
+    brute_rows = brute_force((10, 20, 30) if options.quick else (10, 15, 20, 30, 40, 50))
     fit = slopes(scaling_rows)
     machine = {
         "jax": jax.__version__,
@@ -199,11 +210,13 @@ def main():
         "device": jax.devices()[0].device_kind,
         "python": platform.python_version(),
     }
-    result = {"machine": machine, "speed": speed_rows, "scaling": scaling_rows, "slopes": fit}
+    result = {"machine": machine, "speed": speed_rows, "scaling": scaling_rows, "brute_force": brute_rows}
+    result["slopes"] = fit
     (options.out / "annealing.json").write_text(json.dumps(result, indent=2, default=float))
     write_csv(options.out / "speed.csv", speed_rows)
     write_csv(options.out / "scaling.csv", scaling_rows)
-    draw(scaling_rows, fit, options.out / "annealing.png")
+    write_csv(options.out / "brute_force.csv", brute_rows)
+    draw(scaling_rows, brute_rows, fit, options.out / "annealing.png")
     print(json.dumps(fit, indent=2))
 
 
