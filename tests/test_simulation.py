@@ -1,5 +1,7 @@
 """Whole studies: the invariants of every run, reproducibility by identity, and the number of compilations."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import pausejax
 from pausejax import bandit, network, policies
+from pausejax.report import draw
 from pausejax.selection import best_set
 from pausejax.sweep import execute
 
@@ -208,6 +211,56 @@ def test_bandit_mode_selects_as_training_does(result):
                 runs_of(alone, policy)[variable], runs_of(result, policy)[variable], rtol=1e-4, atol=1e-5
             )
     assert "test_accuracy" not in alone
+
+
+def test_selection_gap_is_what_enumeration_finds():
+    k, m, rounds = 6, 2, 40
+    found = pausejax.simulate(
+        ["pause", "random"],
+        mode="bandit",
+        rounds=rounds,
+        num_clients=k,
+        clients_per_round=m,
+        selection_gap=True,
+    )
+    exact, other = found["selection_gap"].values
+    assert np.isnan(exact[: k // m]).all() and (np.abs(exact[k // m :]) < 1e-5).all()
+    law = network.make_network(k)
+    counts, mean, checked = np.zeros(k, int), np.zeros(k), 0
+    for t in range(1, rounds + 1):
+        chosen = found["selected"].values[1, t - 1]
+        if counts.min() > 0:
+            bound = mean + np.sqrt((m + 1) * np.log(t - 1) / counts)
+            lag = m / k - counts / (t - 1)
+            score = (100 * np.sign(lag) * lag**2 + 5 * np.exp(-0.04 * counts)) / m
+            values = [
+                bound[list(s)].min() + score[list(s)].sum() for s in itertools.combinations(range(k), m)
+            ]
+            gap = max(values) - (bound[chosen].min() + score[chosen].sum())
+            assert other[t - 1] == pytest.approx(gap, abs=2e-5)
+            checked += 1
+        else:
+            assert np.isnan(other[t - 1])
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), t), 0)
+        reward = 0.05 / np.asarray(network.sample("two_speed", key, law), np.float64)
+        mean[chosen] = (counts[chosen] * mean[chosen] + reward[chosen]) / (counts[chosen] + 1)
+        counts[chosen] += 1
+    assert checked > 20
+
+
+def test_every_picture_has_its_lines(result):
+    figures = draw(result, smoothing=2)
+    legends = {
+        name: [text.get_text() for text in figure.legends[0].get_texts()] for name, figure in figures.items()
+    }
+    everybody = ["pause", "random", "fastest", "fedavg", "fedavg_no_privacy"]
+    assert legends["accuracy_vs_latency"] == legends["accuracy_vs_rounds"] == everybody
+    assert legends["leakage_vs_rounds"] == legends["leakage_vs_latency"] == everybody[:-1]
+    assert legends["regret_vs_rounds"] == legends["selection_counts"] == everybody[:3]
+    accuracy = figures["accuracy_vs_rounds"].axes[0].lines[0].get_ydata()
+    expected = runs_of(result, "pause")["test_accuracy"].values.mean(axis=0)
+    np.testing.assert_allclose(accuracy[0], 100 * expected[0], rtol=1e-6)
+    np.testing.assert_allclose(accuracy[2], 100 * expected[1:].mean(), rtol=1e-6)
 
 
 def test_clock_reference_scores_with_the_round_itself():

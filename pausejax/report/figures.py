@@ -52,7 +52,7 @@ def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
       smoothing: window of the trailing mean over evaluations, in evaluations.
     """
     whole = [line._replace(runs=healthy(line.runs).load()) for line in lines(result)]
-    curves = [curve for curve in _styled(whole) if curve.runs.sizes["run"]]
+    curves = [curve for curve in styled(whole) if curve.runs.sizes["run"]]
     plots: dict[str, Callable[[Axes, list[Curve]], None]] = {
         "leakage_vs_rounds": leakage_vs_rounds,
         "leakage_vs_latency": leakage_vs_latency,
@@ -65,7 +65,7 @@ def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
     if "test_accuracy" in result:
         plots["accuracy_vs_latency"] = functools.partial(accuracy_vs_latency, smoothing=smoothing)
         plots["accuracy_vs_rounds"] = functools.partial(accuracy_vs_rounds, smoothing=smoothing)
-    return {name: _figure(plot, curves) for name, plot in plots.items()}
+    return {name: figure(plot, curves) for name, plot in plots.items()}
 
 
 def save(figures: dict[str, Figure], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
@@ -84,7 +84,7 @@ def accuracy_vs_latency(axes: Axes, curves: list[Curve], smoothing: int = 1) -> 
     for curve in curves:
         accuracy = smooth(curve.runs["test_accuracy"].values, smoothing)
         grid, samples = on_common_clock(evaluation_times(curve.runs), accuracy)
-        _band(axes, grid, 100 * samples, curve)
+        draw_band(axes, grid, 100 * samples, curve)
     axes.set(xlabel="simulated time (s)", ylabel="test accuracy (%)")
     axes.set_xlim(left=0)
 
@@ -93,7 +93,7 @@ def accuracy_vs_rounds(axes: Axes, curves: list[Curve], smoothing: int = 1) -> N
     """Test accuracy against rounds."""
     for curve in curves:
         accuracy = smooth(curve.runs["test_accuracy"].values, smoothing)
-        _band(axes, curve.runs["eval_round"].values, 100 * accuracy, curve)
+        draw_band(axes, curve.runs["eval_round"].values, 100 * accuracy, curve)
     axes.set(xlabel="round", ylabel="test accuracy (%)")
     axes.set_xlim(left=0)
 
@@ -101,7 +101,7 @@ def accuracy_vs_rounds(axes: Axes, curves: list[Curve], smoothing: int = 1) -> N
 def leakage_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
     """Largest leakage of any client against rounds, as the paper's Fig. 3."""
     for curve in filter(_is_private, curves):
-        _band(axes, curve.runs["round"].values, curve.runs["max_leakage"].values, curve)
+        draw_band(axes, curve.runs["round"].values, curve.runs["max_leakage"].values, curve)
     axes.set(xlabel="round", ylabel="maximum leakage")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
@@ -111,7 +111,7 @@ def leakage_vs_latency(axes: Axes, curves: list[Curve]) -> None:
     """Largest leakage of any client against simulated time, as the paper's Figs. 5, 7 and 9."""
     for curve in filter(_is_private, curves):
         grid, samples = on_common_clock(curve.runs["elapsed"].values, curve.runs["max_leakage"].values)
-        _band(axes, grid, samples, curve)
+        draw_band(axes, grid, samples, curve)
     axes.set(xlabel="simulated time (s)", ylabel="maximum leakage")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
@@ -121,19 +121,19 @@ def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
     """Cumulative realized regret (15); policies whose set is no m-set are not comparable and left out."""
     for curve in filter(_selects_m, curves):
         regret = np.cumsum(curve.runs["regret"].values, axis=1, dtype=np.float64)
-        _band(axes, curve.runs["round"].values, regret, curve)
+        draw_band(axes, curve.runs["round"].values, regret, curve)
     axes.set(xlabel="round", ylabel="cumulative regret")
     axes.set_yscale("symlog", linthresh=10)
     axes.set_xlim(left=0)
 
 
 def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
-    """Cumulative pseudo-regret, PAUSE's with a fit a + b log n over its last decade; on top, the bound (17)."""
+    """Cumulative pseudo-regret, for PAUSE with a fit a + b log n; on top, the bound (17)."""
     shown = list(filter(_selects_m, curves))
     for curve in shown:
         rounds = curve.runs["round"].values
         regret = np.cumsum(curve.runs["pseudo_regret"].values, axis=1, dtype=np.float64)
-        _band(axes, rounds, regret, curve)
+        draw_band(axes, rounds, regret, curve)
         late = rounds >= rounds[-1] / 10
         if late.sum() >= 10 and (curve.runs["algorithm"].values == "pause").all():
             slope, level = np.polyfit(np.log(rounds[late]), regret.mean(axis=0)[late], 1)
@@ -176,7 +176,7 @@ def selection_gap(axes: Axes, curves: list[Curve]) -> None:
         gap = curve.runs["selection_gap"].values
         explored = np.isfinite(gap).all(axis=0)
         rounds = curve.runs["round"].values[explored]
-        _band(axes, rounds, smooth(gap[:, explored], 20), curve)
+        draw_band(axes, rounds, smooth(gap[:, explored], 20), curve)
     axes.set(xlabel="round", ylabel="gap to the maximum of (14)")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
@@ -203,7 +203,8 @@ def selection_counts(axes: Axes, curves: list[Curve]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> Figure:
+def figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> Figure:
+    """One picture, with the legend above it."""
     import matplotlib
 
     with matplotlib.rc_context(_STYLE):
@@ -222,7 +223,7 @@ def _figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> F
         return figure
 
 
-def _styled(whole: list[Line]) -> list[Curve]:
+def styled(whole: list[Line]) -> list[Curve]:
     """A colour of its own for each line, the dash changing where the colours begin anew."""
     curves: list[Curve] = []
     for position, line in enumerate(whole):
@@ -232,7 +233,8 @@ def _styled(whole: list[Line]) -> list[Curve]:
     return curves
 
 
-def _band(axes: Axes, x: np.ndarray, samples: np.ndarray, curve: Curve) -> None:
+def draw_band(axes: Axes, x: np.ndarray, samples: np.ndarray, curve: Curve) -> None:
+    """The mean of samples [runs, n] with its 95 % interval."""
     mean, half_width = band(samples)
     axes.plot(x, mean, label=curve.label, linewidth=1.2, color=curve.colour, linestyle=curve.dash)
     if np.isfinite(half_width).any():

@@ -33,7 +33,7 @@ def summary_table(result: xr.Dataset) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for line in lines(result):
         runs = healthy(line.runs)
-        cells = [_cell(read(runs), shown) if runs.sizes["run"] else "–" for _, _, read, shown in columns]
+        cells = [cell(read(runs), shown) if runs.sizes["run"] else "–" for _, _, read, shown in columns]
         table.add_row(line.label, *cells)
     return table
 
@@ -59,7 +59,8 @@ def diverged_runs(result: xr.Dataset) -> list[str]:
     ]
 
 
-def _cell(samples: np.ndarray, shown: str) -> str:
+def cell(samples: np.ndarray, shown: str) -> str:
+    """Mean ± half-width of the 95 % interval, in a number format."""
     if np.isinf(samples).all():
         return "∞"
     mean, half_width = (float(number) for number in band(samples))

@@ -1,0 +1,113 @@
+"""Tables and pictures of studies with mode "ensemble": one picture of each kind per data set."""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich import box
+from rich.table import Table
+
+from pausejax.report.figures import Curve, draw_band, figure, styled
+from pausejax.report.statistics import band, lines
+from pausejax.report.summary import cell
+
+_COLUMNS: tuple[tuple[str, str, float, str], ...] = (
+    ("MSE,\n10⁻³", "mse", 1e3, ".2f"),
+    ("best expert's\nMSE, 10⁻³", "best_expert_mse", 1e3, ".2f"),
+    ("rounds over\nbudget, %", "violations", 100, ".1f"),
+    ("cost per\nround", "cost", 1, ".2f"),
+    ("regret\n(10)", "regret", 1, ".1f"),
+    ("bound\n(11)", "regret_bound", 1, ".0f"),
+)
+
+
+def final(runs: xr.Dataset, name: str) -> np.ndarray:
+    """A series' value in each run's last round, [runs]."""
+    last = runs["rounds_played"].values // int(runs["round"][0]) - 1
+    return np.take_along_axis(runs[name].values, last[:, None], axis=1)[:, 0]
+
+
+def summary_table(result: xr.Dataset) -> Table:
+    """Per policy and axis value: the columns of the EFL-FG paper's Table I, cost and regret."""
+    seeds = len(np.unique(result["seed"].values))
+    noun = "seed" if seeds == 1 else "seeds"
+    table = Table(
+        title=f"mean ± 95 % interval over {seeds} {noun}", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    table.add_column("policy", overflow="fold")
+    for heading, *_ in _COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in lines(result):
+        cells = []
+        for _, name, scale, shown in _COLUMNS:
+            values = scale * final(line.runs, name)
+            cells.append("–" if np.isnan(values).all() else cell(values, shown))
+        table.add_row(line.label, *cells)
+    return table
+
+
+def draw(result: xr.Dataset) -> dict[str, Figure]:
+    """All pictures, by file name."""
+    plots: dict[str, Callable[[Axes, list[Curve]], None]] = {
+        "mse_vs_rounds": mse_vs_rounds,
+        "regret_vs_rounds": regret_vs_rounds,
+        "models_sent": models_sent,
+    }
+    figures = {}
+    for dataset in dict.fromkeys(result["dataset"].values.tolist()):
+        curves = styled(lines(_only(result, dataset)))
+        for name, plot in plots.items():
+            figures[f"{name}_{dataset}"] = figure(plot, curves)
+    return figures
+
+
+def _only(result: xr.Dataset, dataset: str) -> xr.Dataset:
+    """The runs on one data set, up to its last round, with labels that do not name it."""
+    runs = result.isel(run=np.flatnonzero(result["dataset"].values == dataset)).load()
+    axes = [name for name in json.loads(result.attrs["axes"]) if name != "dataset"]
+    last = int(runs["rounds_played"].max())
+    return runs.sel(round=runs["round"] <= last).assign_attrs(axes=json.dumps(axes))
+
+
+def mse_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
+    """Mean squared error so far against rounds, as the EFL-FG paper's Fig. 1."""
+    for curve in curves:
+        draw_band(axes, curve.runs["round"].values, 1e3 * curve.runs["mse"].values, curve)
+    axes.set(xlabel="round", ylabel="MSE (10⁻³)", yscale="log")
+    axes.set_xlim(left=0)
+
+
+def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
+    """Cumulative regret (10); thin: the bound (11), where there is one. Both axes logarithmic."""
+    for curve in curves:
+        rounds = curve.runs["round"].values
+        draw_band(axes, rounds, np.maximum(curve.runs["regret"].values, 1e-3), curve)
+        bound = curve.runs["regret_bound"].values
+        if np.isfinite(bound).all():
+            axes.plot(rounds, band(bound).mean, color=curve.colour, linestyle=curve.dash, linewidth=0.6)
+    axes.set(xlabel="round", ylabel="cumulative regret (thin: bound)", xscale="log", yscale="log")
+
+
+def models_sent(axes: Axes, curves: list[Curve]) -> None:
+    """Share of the rounds in which each model was sent."""
+    names = curves[0].runs["model"].values
+    for curve in curves:
+        rounds = curve.runs["rounds_played"].values[:, None]
+        mean, half_width = band(100 * curve.runs["sent_counts"].values / rounds)
+        axes.errorbar(
+            range(len(names)),
+            mean,
+            yerr=np.nan_to_num(half_width),
+            color=curve.colour,
+            linestyle="none",
+            marker=curve.marker,
+            markersize=2.5,
+            elinewidth=0.7,
+            label=curve.label,
+        )
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=5)
+    axes.set(ylabel="rounds sent (%)")
+    axes.set_ylim(bottom=0)
