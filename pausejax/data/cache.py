@@ -46,7 +46,7 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
         return
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays, **{_DIGEST: np.array(_digest(arrays))})
+            np.savez(file, **arrays, **{_DIGEST: np.array(_digest(arrays))})  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)

@@ -37,7 +37,10 @@ def sample_sheet(dataset: Dataset, per_class: int = 10) -> Figure:
     else:
         axes.imshow(tiles, interpolation="nearest")
     axes.set_xticks([])
-    axes.set_yticks((np.arange(dataset.num_classes) + 0.5) * height - 0.5, range(dataset.num_classes))
+    axes.set_yticks(
+        (np.arange(dataset.num_classes) + 0.5) * height - 0.5,
+        [str(label) for label in range(dataset.num_classes)],
+    )
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_ylabel("label")

@@ -58,7 +58,7 @@ def read(name: str, data_dir: str | os.PathLike | None) -> Dataset:
 def _records(name: str, source: Source, data_dir: str | os.PathLike | None) -> dict[str, np.ndarray]:
     with _quiet():
         builder = _builder(name, source, data_dir)
-        arrays = {}
+        arrays: dict[str, np.ndarray] = {}
         for split in _SPLITS:
             records = builder.as_data_source(split=split)
             images = np.empty((len(records), *source.image_shape), np.uint8)

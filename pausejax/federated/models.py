@@ -114,7 +114,8 @@ def build(name: str, input_shape: tuple[int, int, int], num_classes: int, **opti
         return _draw_kernels(key, params)
 
     def apply(params: Params, images: jax.Array) -> jax.Array:
-        return module.apply({"params": params}, images)
+        logits: jax.Array = module.apply({"params": params}, images)  # type: ignore[assignment]
+        return logits
 
     try:
         jax.eval_shape(init, jax.random.key(0))
