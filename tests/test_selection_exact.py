@@ -349,6 +349,7 @@ def test_nan_counts_as_the_worst(choose):
     [
         (np.zeros(4), np.zeros(4), 5, "m:"),
         (np.zeros(4), np.zeros(4), 0, "m:"),
+        (np.zeros(4), np.zeros(4), 2.5, "m:"),
         (np.zeros(4), np.zeros(3), 2, "score:"),
         (np.zeros((2, 4)), np.zeros((2, 4)), 2, "score:"),
         (np.array([0, np.nan]), np.zeros(2), 1, "ucb:"),

@@ -43,7 +43,8 @@ def pause(
       selector: "exact" (`best_set`) or "brute" (`brute_force`, small K only); both choose the same sets.
 
     Raises:
-      ValueError: for an unknown clock or selector, or unless 1 <= clients_per_round <= num_clients.
+      ValueError: for an unknown clock or selector, unless 1 <= clients_per_round <= num_clients, or for a
+        negative number (where it is not traced).
     """
     if clock not in bandit.CLOCKS:
         raise ValueError(f"clock: unknown clock {clock!r}; allowed: {', '.join(bandit.CLOCKS)}")
@@ -52,6 +53,16 @@ def pause(
     m = clients_per_round
     if not 1 <= m <= num_clients:
         raise ValueError(f"clients_per_round: {m} out of {num_clients} clients; allowed: 1 to num_clients")
+    numbers = {
+        "generalization_weight": generalization_weight,
+        "generalization_exponent": generalization_exponent,
+        "privacy_weight": privacy_weight,
+        "exploitation_gain": exploitation_gain,
+        "budget_decay": budget_decay,
+    }
+    for name, number in numbers.items():
+        if not isinstance(number, jax.core.Tracer) and not number >= 0:
+            raise ValueError(f"{name}: {number}; allowed: 0 or more")
     choose = selection.best_set if selector == "exact" else selection.brute_force
 
     def init(key: jax.Array, clients: Clients) -> PauseState:

@@ -42,7 +42,8 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
       clients, and the value is NaN.
 
     Raises:
-      ValueError: if the shapes differ or m is not in 1..K; outside jit also for such a missing number.
+      ValueError: if the shapes differ or m is no whole number in 1..K; outside jit also for such a missing
+        number.
     """
     check_inputs(ucb, score, m)
     return _best_set(jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32), m)
@@ -140,8 +141,8 @@ def check_inputs(ucb: jax.Array, score: jax.Array, m: int) -> None:
     shape = jnp.shape(ucb)
     if len(shape) != 1 or shape != jnp.shape(score):
         raise ValueError(f"score: shape {jnp.shape(score)} with ucb of shape {shape}; both must be [K]")
-    if not 1 <= m <= shape[0]:
-        raise ValueError(f"m: {m} clients to choose out of {shape[0]}; allowed: 1 <= m <= K")
+    if not isinstance(m, int | np.integer) or not 1 <= m <= shape[0]:
+        raise ValueError(f"m: {m} clients to choose out of {shape[0]}; allowed: a whole number from 1 to K")
     if not isinstance(ucb, jax.core.Tracer) and not np.all(np.asarray(ucb) > -np.inf):
         raise ValueError("ucb: holds NaN or -inf; every entry must be a number or +inf")
     if not isinstance(score, jax.core.Tracer) and not np.all(np.isfinite(score)):
