@@ -4,8 +4,6 @@ import warnings
 from typing import Literal, get_args
 
 import numpy as np
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
 from pausejax.ensemble.networks import fit_network
 from pausejax.ensemble.pool import Pool, make_pool
@@ -95,6 +93,9 @@ def _kernel_models(
     fit: np.ndarray, targets: np.ndarray, stream: np.ndarray, ridge: float
 ) -> tuple[list[str], list[np.ndarray]]:
     """Names and predictions of the twenty models; the pairwise geometry is computed once and shared."""
+    # Imported here because it takes a second and every command would pay for it.
+    from sklearn.kernel_ridge import KernelRidge
+
     kernels = _kernels(fit.shape[1])
     geometry = _geometry(fit, fit)
     models = []
@@ -118,6 +119,8 @@ def _kernel_models(
 
 
 def _geometry(rows: np.ndarray, points: np.ndarray) -> dict[str, np.ndarray]:
+    from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
+
     return {
         "squared": euclidean_distances(rows, points, squared=True),
         "manhattan": manhattan_distances(rows, points),

@@ -1,5 +1,6 @@
 """Rounds of ensemble federated learning: the stream that the clients see, and the scan over rounds."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh, PartitionSpec
 
 from pausejax.ensemble.policies import ENSEMBLE_POLICIES, Hyper, make_policy
 from pausejax.ensemble.policy import Feedback
@@ -59,6 +61,7 @@ def simulate(
     num_clients: int = NUM_CLIENTS,
     record_every: int = 1,
     lanes: int = 128,
+    progress: Callable[[int], None] | None = None,
 ) -> dict[str, np.ndarray]:
     """Simulates R runs of one policy on one pool.
 
@@ -74,7 +77,8 @@ def simulate(
       rounds: T; one pass over the stream if not given.
       num_clients: N, at most n.
       record_every: a divisor of T; the record holds every such round.
-      lanes: how many runs are advanced together; it changes speed and memory, and no run's draws.
+      lanes: how many runs each device advances together; it changes speed and memory, and no run's draws.
+      progress: called after each chunk of runs with the number of runs that are done.
 
     Returns:
       Arrays [R, T / record_every] for the rounds record_every, 2 record_every, ...: `mse` (running mean, as
@@ -111,9 +115,10 @@ def simulate(
 
     # Runs of one seed share its draws of clients, so they are kept together. The last chunk is filled up with
     # copies of its last run: every chunk then has one shape, and one compiled program serves them all.
-    lanes = min(lanes, len(runs.seed))
     by_seed = np.argsort(runs.seed, kind="stable")
-    chunks = np.split(np.pad(by_seed, (0, -len(by_seed) % lanes), "edge"), -(-len(by_seed) // lanes))
+    mesh = Mesh(np.array(jax.local_devices()[: len(by_seed)]), ("runs",))
+    width = mesh.size * min(lanes, -(-len(by_seed) // mesh.size))
+    chunks = np.split(np.pad(by_seed, (0, -len(by_seed) % width), "edge"), -(-len(by_seed) // width))
     num_seeds = max(len(np.unique(runs.seed[chunk])) for chunk in chunks)
     results = []
     for chunk in chunks:
@@ -123,6 +128,7 @@ def simulate(
             _Shared(table, jnp.asarray(pool.parameters), stream_loss, seeds, _stream_order(seeds, count)),
             Hyper(*(jnp.asarray(field[chunk]) for field in hyper)),
             jnp.asarray(seed_index, jnp.int32),
+            mesh=mesh,
             policy=policy,
             rounds=rounds,
             num_clients=num_clients,
@@ -130,6 +136,8 @@ def simulate(
             max_uplink=int(runs.uplink.max()),
         )
         results.append({name: np.moveaxis(np.asarray(array), -1, 0) for name, array in out.items()})
+        if progress:
+            progress(min(width, len(by_seed) - width * (len(results) - 1)))
     place = np.argsort(by_seed)
     return {name: np.concatenate([r[name] for r in results])[place] for name in results[0]}
 
@@ -155,8 +163,22 @@ def _stream_order(seeds: jax.Array, count: int) -> jax.Array:
     return jax.vmap(lambda seed: jax.random.permutation(jax.random.key(seed), count))(seeds)
 
 
-@partial(jax.jit, static_argnames=("policy", "rounds", "num_clients", "record_every", "max_uplink"))
+@partial(jax.jit, static_argnames=("mesh", "policy", "rounds", "num_clients", "record_every", "max_uplink"))
 def _simulate(
+    shared: _Shared, hyper: Hyper, seed_index: jax.Array, *, mesh: Mesh, **static: int | str
+) -> dict[str, jax.Array]:
+    """Each device plays its own share of the runs; they never communicate."""
+    runs, common = PartitionSpec("runs"), PartitionSpec()
+    return jax.shard_map(
+        partial(_play, **static),
+        mesh=mesh,
+        in_specs=(common, runs, runs),
+        out_specs=PartitionSpec(None, "runs"),
+        check_vma=False,
+    )(shared, hyper, seed_index)
+
+
+def _play(
     shared: _Shared,
     hyper: Hyper,
     seed_index: jax.Array,

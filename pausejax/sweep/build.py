@@ -12,6 +12,7 @@ import numpy as np
 
 from pausejax import data
 from pausejax.data import partition
+from pausejax.ensemble import Pool, fit_pool, load_regression
 from pausejax.federated import models
 from pausejax.federated.evaluation import HeldOut
 from pausejax.federated.training import LocalTraining, TrainingData
@@ -43,6 +44,11 @@ class Sources:
         """The named network for the images of a data set."""
         source = self.dataset(dataset)
         return models.build(name, source.image_shape, source.num_classes)
+
+    @functools.cache  # noqa: B019 - lives as long as the study
+    def pool(self, dataset: str, **options: Any) -> Pool:
+        """The experts of an ensemble study on a regression data set; options as in `fit_pool`."""
+        return fit_pool(load_regression(dataset, self._data_dir), **options)
 
     def training_arrays(self, name: str, samples: int) -> tuple[jax.Array, jax.Array]:
         """Flat training images and labels on the device."""

@@ -11,7 +11,7 @@ from rich.console import Group as Lines
 from rich.table import Table
 
 from pausejax.federated.training import num_steps
-from pausejax.sweep import execute
+from pausejax.sweep import ensemble, execute
 from pausejax.sweep.build import Sources, build_world
 from pausejax.sweep.plan import Plan
 
@@ -35,6 +35,8 @@ class Cost(NamedTuple):
 
 def plan_table(plan: Plan, sources: Sources) -> Lines:
     """The costs of all groups as a table; compiles every program, runs none of them."""
+    if plan.study.mode == "ensemble":
+        return ensemble.plan_table(plan, sources)
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("program", "runs", "chunks", "compile, s", "memory, MB", "time, s (rough)"):
         table.add_column(heading, justify="left" if heading == "program" else "right")

@@ -12,7 +12,7 @@ import xarray as xr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pausejax.simulation import Hyper, Program, World, initial_params, play, runs_mesh, shardings, start
-from pausejax.sweep import store
+from pausejax.sweep import ensemble, store
 from pausejax.sweep.build import Sources, build_hyper, build_program, build_world
 from pausejax.sweep.plan import Group, Plan
 
@@ -62,6 +62,9 @@ def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Da
     Raises:
       SpecError: a group can't be built; nothing has been computed then.
     """
+    progress = progress or (lambda _: None)
+    if plan.study.mode == "ensemble":
+        return ensemble.run(plan, sources, progress)
     work = chunks(plan, sources)
     parts: list[dict[str, np.ndarray]] = []
     # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
@@ -74,7 +77,7 @@ def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Da
         try:
             for chunk in work:
                 program = compiled[id(chunk.group)].result()
-                arrays = simulate_chunk(plan, chunk, program, sources, progress or (lambda _: None))
+                arrays = simulate_chunk(plan, chunk, program, sources, progress)
                 parts.append({name: array[: chunk.lanes] for name, array in arrays.items()})
         except BaseException:
             compilers.shutdown(wait=False, cancel_futures=True)

@@ -23,7 +23,8 @@ def progress_bar(plan: Plan, *, quiet: bool) -> Iterator[execute.Progress]:
     if quiet:
         yield lambda _: None
         return
-    runs, rounds = len(plan.runs), plan.study.rounds
+    # An ensemble study may leave the rounds to its streams; it then counts runs alone.
+    runs, rounds = len(plan.runs), plan.study.rounds or 1
     bar = Progress(
         TextColumn("{task.fields[runs_done]}/{task.fields[runs]} runs"),
         BarColumn(),

@@ -98,10 +98,11 @@ def dataset(plan: Plan, positions: Sequence[int], arrays: Mapping[str, np.ndarra
     coords["client"] = np.arange(arrays["counts"].shape[1], dtype=np.int32)
     if "test_accuracy" in variables:
         coords["eval_round"] = ("eval", evaluated_rounds(study.rounds, study.eval_every))
-    return xr.Dataset(variables, coords, _attributes(plan))
+    noise = "simulation-grade float32 Laplace draws; not for releasing real data"
+    return xr.Dataset(variables, coords, {**provenance(plan), "privacy_noise": noise})
 
 
-def _attributes(plan: Plan) -> dict[str, str]:
+def provenance(plan: Plan) -> dict[str, str]:
     """What a reader needs to know where the numbers come from."""
     versions = {name: importlib.metadata.version(name) for name in ("pausejax", "jax", "jaxlib", "numpy")}
     return {
@@ -111,7 +112,6 @@ def _attributes(plan: Plan) -> dict[str, str]:
         "versions": json.dumps(versions),
         "backend": jax.default_backend(),
         "axes": json.dumps(plan.axes),
-        "privacy_noise": "simulation-grade float32 Laplace draws; not for releasing real data",
     }
 
 
