@@ -373,6 +373,8 @@ def test_nan_inside_jit_gives_a_valid_set_and_a_value_of_nan(function):
     [
         ({"m": 7}, "m: 7"),
         ({"m": 0}, "m: 0"),
+        ({"m": 1.5}, "m: 1.5"),
+        ({"steps": 2.5}, "steps: 2.5"),
         ({"steps": -1}, "steps: -1"),
         ({"generalization_weight": -1.0}, "generalization_weight: -1"),
         ({"privacy_weight": np.nan}, "privacy_weight: nan"),

@@ -40,7 +40,7 @@ def sa_pause(
       clock: "paper" scores round t with the terms of t - 1, "reference" with those of t.
 
     Raises:
-      ValueError: for an unknown clock, J < 0, or unless 1 <= clients_per_round <= num_clients.
+      ValueError: as `pause`, or unless J is a whole number from 0.
     """
     return annealed(
         partial(selection.anneal, temperature_margin=temperature_margin),
@@ -72,8 +72,8 @@ def annealed(
     clock: bandit.Clock,
 ) -> Policy:
     """PAUSE with `anneal`, a function like `selection.anneal`, as its selector; the rest as in `sa_pause`."""
-    if annealing_steps < 0:
-        raise ValueError(f"annealing_steps: {annealing_steps}; allowed: 0 or more")
+    if not isinstance(annealing_steps, int) or annealing_steps < 0:
+        raise ValueError(f"annealing_steps: {annealing_steps}; allowed: whole numbers from 0")
     m = clients_per_round
     weights = {"generalization_weight": generalization_weight, "privacy_weight": privacy_weight}
     exact = pause(

@@ -242,10 +242,12 @@ def _check(
                 raise ValueError(
                     f"{name}: holds {wrong}; allowed: numbers{', +inf' if name == 'ucb' else ''}"
                 )
-    if not 1 <= m <= num_clients:
-        raise ValueError(f"m: {m} clients to choose out of {num_clients}; allowed: 1 <= m <= K")
-    if steps < 0:
-        raise ValueError(f"steps: {steps}; allowed: 0 or more")
+    if not isinstance(m, int | np.integer) or not 1 <= m <= num_clients:
+        raise ValueError(
+            f"m: {m} clients to choose out of {num_clients}; allowed: a whole number from 1 to K"
+        )
+    if not isinstance(steps, int | np.integer) or steps < 0:
+        raise ValueError(f"steps: {steps}; allowed: whole numbers from 0")
     if neighbours not in NEIGHBOURS:
         raise ValueError(f"neighbours: unknown {neighbours!r}; allowed: {', '.join(NEIGHBOURS)}")
     numbers = {
