@@ -294,10 +294,13 @@ def test_the_batch_changes_no_bit():
     np.testing.assert_array_equal(scanned.members.reshape(48, 6), whole.members)
     np.testing.assert_array_equal(scanned.value.reshape(48), whole.value)
 
-    across = jax.make_mesh((2,), ("runs",))
-    spread = jax.device_put((ucb, score), jax.NamedSharding(across, jax.P("runs")))
-    sharded = jax.jit(jax.vmap(lambda u, s: best_set(u, s, 6)))(*spread)
-    np.testing.assert_array_equal(sharded.members, whole.members)
+    mesh, runs = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("runs",)), jax.P("runs")
+    apart = jax.device_put((ucb, score), jax.NamedSharding(mesh, runs))
+    batch = jax.vmap(lambda u, s: best_set(u, s, 6))
+    split = jax.shard_map(batch, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)
+    for sharded in (jax.jit(batch)(*apart), jax.jit(split)(*apart)):
+        np.testing.assert_array_equal(sharded.members, whole.members)
+        np.testing.assert_array_equal(sharded.value, whole.value)
 
 
 def test_one_argument_may_be_shared_by_the_batch():
