@@ -2,7 +2,7 @@
 
     python scripts/bench/annealing.py --out DIR [--quick]
 
-Times are CPU seconds of the process (all threads), the best of three, without compilation. DIR gets
+Times are CPU seconds of the process (all threads), the least of several, without compilation. DIR gets
 `speed.csv`, `scaling.csv`, `brute_force.csv`, `annealing.png`, and `annealing.json` with all of it, the
 fitted slopes and the machine.
 """
@@ -69,7 +69,7 @@ def speed(runs_of, steps):
             keys = jax.random.split(jax.random.key(0), runs)
             for name, function in FUNCTIONS.items():
                 call = partial(function, m=m, steps=steps, temperature_divisor=DIVISOR, **WEIGHTS)
-                seconds = cpu_seconds(jax.jit(jax.vmap(call)), keys, *inputs)
+                seconds = cpu_seconds(jax.jit(jax.vmap(call)), keys, *inputs, repeats=10)
                 per_step = seconds / steps / runs
                 reference = REFERENCE_SECONDS.get((num_clients, m), np.nan) / REFERENCE_STEPS
                 faster = reference / per_step if name == "tailored" else np.nan
