@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from pausejax.sweep import execute, store
@@ -44,7 +45,7 @@ def simulate(
     """
     tables = [policies] if isinstance(policies, str | Mapping) else list(policies)
     document: dict[str, Any] = {
-        "seeds": seeds if isinstance(seeds, int) else list(seeds),
+        "seeds": _plain(seeds),
         "rounds": rounds,
         "eval_every": eval_every,
         "mode": mode,
@@ -54,9 +55,19 @@ def simulate(
     for key, value in parameters.items():
         parameter = words.parameters.get(words.aliases.get(key, key))
         table = document.setdefault(parameter.section, {}) if parameter else document
-        table[key] = list(value) if isinstance(value, tuple) else value
+        if key in words.sections and isinstance(value, Mapping):
+            table.setdefault(key, {}).update(value)
+        else:
+            table[key] = _plain(value)
     plan = make_plan(parse(document, source="simulate"))
     return execute.run(plan, Sources(data_dir), progress)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars, arrays, ranges and tuples as the scalars and lists that a spec holds."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, list | tuple | range) else value
 
 
 def open(directory: str | Path) -> xr.Dataset:

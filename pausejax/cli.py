@@ -173,7 +173,7 @@ def _set_up_jax() -> None:
 
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
-            jax.config.update("jax_num_cpu_devices", os.cpu_count())
+            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
     if jax.config.jax_compilation_cache_dir is None:
         folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
         jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))

@@ -4,12 +4,13 @@
 #   --cuda     install JAX's CUDA build (a machine with an NVIDIA GPU)
 #   --out DIR  where the result goes (default out/quickstart)
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "$0")/.."
-extras="" out="out/quickstart"
+extras="" out="$PWD/out/quickstart"
 while (($#)); do
   case "$1" in
     --cuda) extras="[cuda]" ;;
-    --out) out="${2:?--out needs a folder}"; shift ;;
+    --out) out="$(cd "$caller" && realpath -m "${2:?--out needs a folder}")"; shift ;;
     *) echo "usage: scripts/quickstart.sh [--cuda] [--out DIR]" >&2; exit 2 ;;
   esac
   shift

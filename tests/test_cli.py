@@ -8,6 +8,7 @@ import xarray as xr
 
 import pausejax
 from pausejax import cli
+from pausejax.sweep import execute
 
 SPEC = """
 name = "a small study"
@@ -75,11 +76,33 @@ def test_summary_has_a_row_for_each_policy_and_axis_value(study, tmp_path, capsy
     assert "over 3 seeds" in shown and "12 runs in" in shown
 
 
-def test_plan_runs_nothing(study, tmp_path, capsys):
+def test_plan_runs_nothing(study, monkeypatch, capsys):
+    def refuse(*arguments):
+        raise AssertionError("the plan ran something")
+
+    monkeypatch.setattr(execute, "simulate_chunk", refuse)
+    before = sorted(study.rglob("*"))
     assert cli.main(["plan", str(study / "spec.toml")]) == cli.OK
     shown = capsys.readouterr().out
     assert "12 runs of 12 rounds in 2 groups, one compilation each; axes: privacy_weight; seeds: 3" in shown
-    assert list(tmp_path.iterdir()) == []
+    assert sorted(study.rglob("*")) == before
+
+
+def test_a_failed_run_leaves_its_folder_usable(study, tmp_path, capsys):
+    arguments = ["run", str(study / "spec.toml"), "--out", str(tmp_path / "o"), "--quiet", "--no-report"]
+    refused = ["--set", "mode=training", "--set", "network.num_clients=1000"]
+    assert cli.main([*arguments, *refused]) == cli.BAD_SPEC
+    assert 'data.partition = "iid"' in capsys.readouterr().err
+    assert cli.main(arguments) == cli.OK
+
+
+def test_labels_are_shown_as_they_are(study, tmp_path, capsys):
+    text = SPEC.replace('label = "uniform"', 'label = "uniform [/b] [private]"')
+    (tmp_path / "spec.toml").write_text(text)
+    assert (
+        cli.main(["run", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "o"), "--no-report"]) == cli.OK
+    )
+    assert "uniform [/b] [private]" in capsys.readouterr().out
 
 
 def test_report_draws_again(study, capsys):

@@ -23,6 +23,11 @@ def test_scheduled_budgets_sum_to_the_ledger_and_stay_below_the_budget(budget, d
     assert ledger <= np.float32(budget)
 
 
+def test_any_decay_is_finite():
+    assert float(privacy.epsilon_at(jnp.int32(1), 40.0, 100.0)) == pytest.approx(40.0)
+    assert float(privacy.epsilon_at(jnp.int32(2), 40.0, 1.0)) == pytest.approx(40 * (1 - np.exp(-1)) / np.e)
+
+
 def test_nobody_has_leaked_before_the_first_round():
     assert float(privacy.leakage(jnp.int32(0), 40.0, 0.04)) == 0.0
 

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import bandit, network, policies
+from pausejax import bandit, network, policies, simulation
+from pausejax.federated.training import Jobs, Rates, train
 from pausejax.report import draw
 from pausejax.selection import best_set
 from pausejax.sweep import execute
+from pausejax.sweep.build import Sources, build_hyper, build_world
+from pausejax.sweep.plan import make_plan
+from pausejax.sweep.spec import parse
 
 K, M, ROUNDS, SEEDS = 10, 2, 13, 2
 BUDGET, DECAY = 50.0, 0.1
@@ -164,32 +168,111 @@ def test_same_study_twice_and_one_more_axis_value_change_nothing(result):
 
 
 def test_one_compilation_serves_every_traced_value(monkeypatch):
-    compiled = []
-    original = execute.compile_program
+    """Counts what XLA is asked to compile, not what the planner believes."""
+    names = []
+    original = jax.stages.Lowered.compile
 
-    def counting(plan, chunk, sources):
-        compiled.append(chunk.program)
-        return original(plan, chunk, sources)
+    def counting(lowered, *arguments, **options):
+        names.append(lowered)
+        return original(lowered, *arguments, **options)
 
-    monkeypatch.setattr(execute, "compile_program", counting)
-    result = pausejax.simulate(
-        "pause",
-        mode="bandit",
-        rounds=30,
-        seeds=2,
-        num_clients=K,
-        clients_per_round=[M, M + 1],
-        generalization_weight=[1.0, 2.0],
-        generalization_exponent=[1.5, 2.0],
-        privacy_weight=[1.0, 2.0],
-        exploitation_gain=[1.0, 3.0],
-        budget_decay=[0.1, 0.2],
-        privacy_budget=[10.0, 20.0],
-        min_latency=[0.05, 0.06],
-        latency_deviation=[0.05, 0.1],
+    monkeypatch.setattr(jax.stages.Lowered, "compile", counting)
+    axes = {
+        "generalization_weight": [1.0, 2.0],
+        "generalization_exponent": [1.5, 2.0],
+        "privacy_weight": [1.0, 2.0],
+        "exploitation_gain": [1.0, 3.0],
+        "budget_decay": [0.1, 0.2],
+        "min_latency": [0.05, 0.06],
+        "latency_deviation": [0.05, 0.1],
+    }
+    small = {"rounds": 30, "seeds": 2, "num_clients": K}
+    result = pausejax.simulate("pause", mode="bandit", clients_per_round=[M, M + 1], **small, **axes)
+    assert result.sizes["run"] == 2 * 2 * 2**7
+    assert len(names) == 2
+    assert all(len(np.unique(result[name])) == 2 for name in axes)
+
+    names.clear()
+    play_traces = simulation.play._cache_size()
+    axes = {"learning_rate": [0.01, 0.02], "privacy_budget": [10.0, 20.0], "sensitivity": [0.01, 0.02]}
+    pausejax.simulate("random", model="linear", clients_per_round=M, train_samples=300, **small, **axes)
+    assert len(names) == 1
+    # The compiled program is called directly: the jitted function never compiles behind it.
+    assert simulation.play._cache_size() == play_traces
+
+
+def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
+    """Replays three private rounds on unequal clients, run by run and by hand, to the same global models."""
+    document = {
+        "rounds": 3,
+        "seeds": [4, 9],
+        "network": {"num_clients": 4, "clients_per_round": 2},
+        "data": {"partition": "dirichlet_quantity", "train_samples": 200},
+        "training": {"model": "linear", "batch_size": 10, "learning_rate": [0.01, 0.1]},
+        "privacy": {"privacy_budget": [30.0, 90.0], "budget_decay": [0.3, 0.5], "sensitivity": [0.01, 0.05]},
+        "policy": [{"name": "pause"}],
+    }
+    plan, sources = make_plan(parse(document)), Sources()
+    (chunk,) = execute.chunks(plan, sources)
+    program = chunk.program
+    world = build_world(plan, program, chunk.positions, chunk.group, sources)
+    hyper = build_hyper([plan.runs[p] for p in chunk.positions])
+    learning = program.learning
+    params = simulation.initial_params(learning.model, world.seed)
+    state = simulation.start(program, world, hyper, params)
+    mesh = simulation.runs_mesh(len(chunk.positions))
+    whole, split = simulation.shardings(mesh)
+    state, record = simulation.play(
+        program,
+        mesh,
+        simulation.World(*map(jax.device_put, world, whole)),
+        jax.device_put(hyper, split),
+        jax.device_put(state, split),
+        jnp.int32(1),
+        jnp.int32(3),
     )
-    assert result.sizes["run"] == 2 * 2 * 2**8
-    assert len(compiled) == 2
+    sizes = np.asarray(world.data.size)
+    assert len(np.unique(sizes[0])) > 1
+    one = jax.jit(
+        lambda start, rates, job, partition: (
+            train(
+                learning.training,
+                learning.model,
+                learning.image_shape,
+                learning.longest,
+                world.data,
+                partition,
+                start,
+                None,
+                rates,
+                job,
+            ).update
+        )
+    )
+    for run in (0, 5, len(plan.runs) - 1):
+        values, row = plan.runs[chunk.positions[run]].values, int(world.partition[run])
+        current = jax.tree.map(lambda leaf, r=run: leaf[r : r + 1], params)
+        counts = np.zeros(4, int)
+        for t in range(1, 4):
+            members = np.asarray(record.selected)[t - 1, run]
+            key = jax.random.fold_in(jax.random.key(int(world.seed[run])), t)
+            keys = [jax.random.split(jax.random.fold_in(jax.random.fold_in(key, 2), int(k))) for k in members]
+            eta, budget = values["budget_decay"], values["privacy_budget"]
+            epsilon = budget * (np.exp(eta) - 1) * np.exp(-eta * (counts[members] + 1))
+            job = Jobs(
+                run=jnp.zeros(2, jnp.int32),
+                client=jnp.asarray(members),
+                weight=jnp.asarray(sizes[row, members] / sizes[row, members].sum(), jnp.float32),
+                batch_key=jnp.stack([k[0] for k in keys]),
+                noise_key=jnp.stack([k[1] for k in keys]),
+                epsilon=jnp.asarray(epsilon, jnp.float32),
+            )
+            rates = Rates(*(jnp.asarray([values[name]], jnp.float32) for name in Rates._fields))
+            change = one(current, rates, job, world.partition[run : run + 1])
+            current = jax.tree.map(jnp.add, current, change)
+            counts[members] += 1
+        ours = jax.tree.map(lambda leaf, r=run: leaf[r : r + 1], state.params)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), ours, current)
 
 
 def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):

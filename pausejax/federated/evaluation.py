@@ -26,7 +26,7 @@ def evaluate(
 ) -> tuple[jax.Array, jax.Array]:
     """Accuracy (a fraction) and mean cross-entropy of each run's model, float32 [R] each.
 
-    `lanes` models are evaluated side by side. A model whose loss is not finite has no accuracy: NaN.
+    `lanes` models are evaluated side by side. A model whose loss is NaN has no accuracy: NaN.
     """
     count = jnp.sum(test.labels >= 0)
 
@@ -41,6 +41,6 @@ def evaluate(
         correct, loss = jax.lax.map(one_batch, (test.images, test.labels))
         mean_loss = jnp.sum(loss) / count
         accuracy = jnp.sum(correct) / count
-        return jnp.where(jnp.isfinite(mean_loss), accuracy, jnp.nan), mean_loss
+        return jnp.where(jnp.isnan(mean_loss), jnp.nan, accuracy), mean_loss
 
     return jax.lax.map(one_model, params, batch_size=lanes if lanes > 1 else None)

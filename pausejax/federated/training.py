@@ -185,6 +185,7 @@ def train(
     example = jax.tree.map(lambda leaf: leaf[0], params)
     unravel = ravel_pytree(example)[1]
 
+    epochs = min(training.local_epochs, training.max_steps)
     size = jnp.where(jobs.client >= 0, data.size[partition[jobs.run], jobs.client], 0)
     steps = num_steps(training, size)
     rank = jnp.argsort(-steps, stable=True)
@@ -195,7 +196,7 @@ def train(
         epoch, within = step // per_epoch, step % per_epoch
         position = within * training.batch_size + jnp.arange(training.batch_size)
         valid = position < lane.size
-        local = orders.at[jnp.minimum(epoch, training.local_epochs - 1), position].get(mode="clip")
+        local = orders.at[jnp.minimum(epoch, epochs - 1), position].get(mode="clip")
         index = data.order.at[lane.partition, lane.offset + local].get(mode="clip")
         images, labels = gather(data, image_shape, index)
         count = jnp.maximum(jnp.sum(valid), 1)
@@ -214,8 +215,9 @@ def train(
             )
         active = step < lane.steps
         change, state = direction(training, lane.rates.momentum).update(gradient, progress.optimizer)
-        rate = jnp.where(active, lane.rates.learning_rate, 0.0)
-        weights = jax.tree.map(lambda w, u: w - rate * u, progress.params, change)
+        rate = lane.rates.learning_rate
+        # A choice, not a factor of 0: a client that is done must not meet its neighbours' infinities.
+        weights = jax.tree.map(lambda w, u: jnp.where(active, w - rate * u, w), progress.params, change)
         if training.persist_optimizer:
             state = jax.tree.map(lambda new, old: jnp.where(active, new, old), state, progress.optimizer)
         loss = jnp.where(active, loss, 0.0)
@@ -223,7 +225,7 @@ def train(
 
     def start(lane: "_Lane") -> tuple[_Progress, jax.Array]:
         state = direction(training, 0.0).init(lane.params) if lane.optimizer is None else lane.optimizer
-        orders = epoch_orders(lane.batch_key, lane.size, longest, training.local_epochs)
+        orders = epoch_orders(lane.batch_key, lane.size, longest, epochs)
         return _Progress(lane.params, state, jnp.float32(0), jnp.float32(0)), orders
 
     def release(lane: "_Lane", progress: _Progress) -> jax.Array:

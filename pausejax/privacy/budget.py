@@ -22,7 +22,8 @@ def epsilon_at(
       float32 of the shape of `participation`.
     """
     budget_decay = jnp.asarray(budget_decay, jnp.float32)
-    return privacy_budget * jnp.expm1(budget_decay) * jnp.exp(-budget_decay * participation)
+    # (e^η - 1) e^{-ηi} = (1 - e^{-η}) e^{-η(i - 1)}, which does not overflow.
+    return privacy_budget * -jnp.expm1(-budget_decay) * jnp.exp(-budget_decay * (participation - 1))
 
 
 def leakage(

@@ -16,7 +16,7 @@ from pausejax.report.statistics import (
     Line,
     band,
     evaluation_times,
-    healthy,
+    learned,
     lines,
     on_common_clock,
     smooth,
@@ -51,8 +51,7 @@ def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
       result: as `pausejax run` writes it.
       smoothing: window of the trailing mean over evaluations, in evaluations.
     """
-    whole = [line._replace(runs=healthy(line.runs).load()) for line in lines(result)]
-    curves = [curve for curve in styled(whole) if curve.runs.sizes["run"]]
+    curves = styled([line._replace(runs=line.runs.load()) for line in lines(result)])
     plots: dict[str, Callable[[Axes, list[Curve]], None]] = {
         "leakage_vs_rounds": leakage_vs_rounds,
         "leakage_vs_latency": leakage_vs_latency,
@@ -82,9 +81,11 @@ def save(figures: dict[str, Figure], directory: Path, formats: Iterable[str] = (
 def accuracy_vs_latency(axes: Axes, curves: list[Curve], smoothing: int = 1) -> None:
     """Test accuracy against simulated time, as the paper's Figs. 2, 4, 6 and 8."""
     for curve in curves:
-        accuracy = smooth(curve.runs["test_accuracy"].values, smoothing)
-        grid, samples = on_common_clock(evaluation_times(curve.runs), accuracy)
-        draw_band(axes, grid, 100 * samples, curve)
+        runs = learned(curve.runs)
+        if runs.sizes["eval"]:
+            accuracy = smooth(runs["test_accuracy"].values, smoothing)
+            grid, samples = on_common_clock(evaluation_times(runs), accuracy)
+            draw_band(axes, grid, 100 * samples, curve)
     axes.set(xlabel="simulated time (s)", ylabel="test accuracy (%)")
     axes.set_xlim(left=0)
 
@@ -92,8 +93,9 @@ def accuracy_vs_latency(axes: Axes, curves: list[Curve], smoothing: int = 1) -> 
 def accuracy_vs_rounds(axes: Axes, curves: list[Curve], smoothing: int = 1) -> None:
     """Test accuracy against rounds."""
     for curve in curves:
-        accuracy = smooth(curve.runs["test_accuracy"].values, smoothing)
-        draw_band(axes, curve.runs["eval_round"].values, 100 * accuracy, curve)
+        runs = learned(curve.runs)
+        accuracy = smooth(runs["test_accuracy"].values, smoothing)
+        draw_band(axes, runs["eval_round"].values, 100 * accuracy, curve)
     axes.set(xlabel="round", ylabel="test accuracy (%)")
     axes.set_xlim(left=0)
 
@@ -118,7 +120,7 @@ def leakage_vs_latency(axes: Axes, curves: list[Curve]) -> None:
 
 
 def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
-    """Cumulative realized regret (15); policies whose set is no m-set are not comparable and left out."""
+    """Cumulative realized regret (15); policies that take more than m clients are left out."""
     for curve in filter(_selects_m, curves):
         regret = np.cumsum(curve.runs["regret"].values, axis=1, dtype=np.float64)
         draw_band(axes, curve.runs["round"].values, regret, curve)

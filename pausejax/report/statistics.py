@@ -42,12 +42,13 @@ def lines(result: xr.Dataset) -> list[Line]:
     """Splits a result by policy and axis values, in the order in which they first appear."""
     axes = [name for name in json.loads(result.attrs["axes"]) if name in result]
     keys = list(zip(*(result[name].values.tolist() for name in ("policy", *axes)), strict=True))
+    # NaN (this policy has no such axis) differs from itself, so runs are told apart by text.
+    groups: dict[str, list[int]] = {}
+    for position, key in enumerate(keys):
+        groups.setdefault(str(key), []).append(position)
     found = []
-    for key in dict.fromkeys(keys):
-        # NaN (this policy has no such axis) differs from itself, so compare by text.
-        positions = [i for i, other in enumerate(keys) if str(other) == str(key)]
-        if any(line_positions == positions for _, _, line_positions in found):
-            continue
+    for positions in groups.values():
+        key = keys[positions[0]]
         settings = [
             f"{SYMBOLS.get(name, name)} = {_short(value)}"
             for name, value in zip(axes, key[1:], strict=True)
@@ -83,6 +84,15 @@ def healthy(runs: xr.Dataset) -> xr.Dataset:
     return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
 
 
+def learned(runs: xr.Dataset) -> xr.Dataset:
+    """What accuracy can be averaged: the healthy runs, or all of them up to the first divergence."""
+    kept = healthy(runs)
+    if kept.sizes["run"]:
+        return kept
+    broken = ~np.isfinite(runs["test_accuracy"].values).all(axis=0)
+    return runs.isel(eval=slice(0, int(np.argmax(broken)) if broken.any() else None))
+
+
 def smooth(values: np.ndarray, window: int) -> np.ndarray:
     """Trailing moving average over the last axis; the first points average what there is."""
     if window <= 1:
@@ -106,7 +116,8 @@ def on_common_clock(
     Returns:
       Times [points] that every run has reached, and values [runs, points] by linear interpolation.
     """
-    grid = np.linspace(times[:, 0].max(), times[:, -1].min(), points)
+    begin = times[:, 0].max()
+    grid = np.linspace(begin, max(times[:, -1].min(), begin), points)
     return grid, np.stack([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)])
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from pausejax.report.statistics import band, healthy, lines
 
@@ -15,7 +16,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[xr.Dataset], np.ndarray], str], ...] =
     ("maximum\nleakage", "max_leakage", lambda r: r["max_leakage"].values[:, -1], ".1f"),
     ("… of the\nupdate", "max_leakage_update", lambda r: r["max_leakage_update"].values[:, -1], ".2e"),
     ("cumulative\nregret", "regret", lambda r: r["regret"].values.sum(axis=1, dtype=np.float64), ".1f"),
-    ("mean gap\nin (14)", "selection_gap", lambda r: np.nanmean(r["selection_gap"].values, axis=1), ".3f"),
+    ("mean gap\nin (14)", "selection_gap", lambda r: mean_gap(r), ".3f"),
     ("rounds\nexact, %", "selection_gap", lambda r: 100 * exact_share(r), ".1f"),
 )
 
@@ -32,10 +33,28 @@ def summary_table(result: xr.Dataset) -> Table:
     for heading, *_ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for line in lines(result):
-        runs = healthy(line.runs)
-        cells = [cell(read(runs), shown) if runs.sizes["run"] else "–" for _, _, read, shown in columns]
-        table.add_row(line.label, *cells)
+        cells = [_measured(line.runs, name, read, shown) for _, name, read, shown in columns]
+        table.add_row(Text(line.label), *cells)
     return table
+
+
+_LEARNED = ("test_accuracy",)
+
+
+def _measured(runs: xr.Dataset, name: str, read: Callable[[xr.Dataset], np.ndarray], shown: str) -> str:
+    """One cell; what a diverged model learned does not count, and the cell says how many runs are left."""
+    kept = healthy(runs) if name in _LEARNED else runs
+    if not kept.sizes["run"]:
+        return "–"
+    left, every = kept.sizes["run"], runs.sizes["run"]
+    return cell(read(kept), shown) + (f" ({left}/{every})" if left < every else "")
+
+
+def mean_gap(runs: xr.Dataset) -> np.ndarray:
+    """Mean of the gap over the rounds after everybody was explored, [runs]; NaN if there is none."""
+    gap = runs["selection_gap"].values
+    explored = np.isfinite(gap).sum(axis=1)
+    return np.where(explored > 0, np.nansum(gap, axis=1) / np.maximum(explored, 1), np.nan)
 
 
 def exact_share(runs: xr.Dataset) -> np.ndarray:
@@ -44,7 +63,7 @@ def exact_share(runs: xr.Dataset) -> np.ndarray:
     Up to float32 rounding of values that are of the order of ten.
     """
     gap = runs["selection_gap"].values
-    return (gap <= 1e-5).sum(axis=1) / np.isfinite(gap).sum(axis=1)
+    return (gap <= 1e-5).sum(axis=1) / np.maximum(np.isfinite(gap).sum(axis=1), 1)
 
 
 def diverged_runs(result: xr.Dataset) -> list[str]:

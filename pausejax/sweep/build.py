@@ -12,6 +12,7 @@ import numpy as np
 
 from pausejax import data
 from pausejax.data import partition
+from pausejax.data.partition import Partition
 from pausejax.ensemble import Pool, fit_pool, load_regression
 from pausejax.federated import models
 from pausejax.federated.evaluation import HeldOut
@@ -26,27 +27,31 @@ _TEST_BATCH = 500
 _ROUNDS_PER_CALL = 25
 
 
+# One object per network, so that equal programs are equal wherever they are built.
+_build_model = functools.cache(models.build)
+
+
 class Sources:
     """The data sets of one study: each is read and moved to the device once."""
 
     def __init__(self, data_dir: str | Path | None = None) -> None:
         self._data_dir = data_dir
+        # Caches of this study alone: they go, with the arrays on the device, when it goes.
+        self.dataset = functools.cache(self._load_dataset)
+        self.pool = functools.cache(self._fit_pool)
+        self.partition = functools.cache(self._make_partition)
         self._on_device: dict[Any, tuple[jax.Array, jax.Array]] = {}
         self._test_sets: dict[str, HeldOut] = {}
 
-    @functools.cache  # noqa: B019 - lives as long as the study
-    def dataset(self, name: str) -> data.Dataset:
+    def _load_dataset(self, name: str) -> data.Dataset:
         """The named data set on the host."""
         return data.load(name, self._data_dir)
 
-    @functools.cache  # noqa: B019 - one object per study, so that programs which share it compile alike
-    def model(self, name: str, dataset: str) -> models.Model:
-        """The named network for the images of a data set."""
-        source = self.dataset(dataset)
-        return models.build(name, source.image_shape, source.num_classes)
+    def _make_partition(self, name: str, dataset: str, samples: int, seed: int, **options: Any) -> Partition:
+        """Who owns which of a data set's first samples; options as the partitioner takes them."""
+        return partition.split(name, self.training_samples(dataset, samples)[1], seed=seed, **options)
 
-    @functools.cache  # noqa: B019 - lives as long as the study
-    def pool(self, dataset: str, **options: Any) -> Pool:
+    def _fit_pool(self, dataset: str, **options: Any) -> Pool:
         """The experts of an ensemble study on a regression data set; options as in `fit_pool`."""
         return fit_pool(load_regression(dataset, self._data_dir), **options)
 
@@ -95,7 +100,11 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     learning = _learning(plan, group, sources) if study.mode == "training" else None
     wanted = sorted(parameters_of(group.algorithm))
     derived = {"num_parameters": learning.num_parameters} if learning else {}
-    options = {name: {**static, **derived}[name] for name in wanted if not _is_traced(name)}
+    known = {**static, **derived}
+    foreign = [name for name in wanted if name not in known and not _is_traced(name)]
+    if foreign:
+        raise SpecError([f"policy {group.algorithm}: takes {foreign[0]}, which is no parameter of a spec"])
+    options = {name: known[name] for name in wanted if not _is_traced(name)}
     program = Program(
         policy=group.algorithm,
         constructor=POLICIES[group.algorithm],
@@ -179,9 +188,15 @@ def read_trace(values: Mapping[str, Any]) -> np.ndarray:
         return np.zeros((0, clients), np.float32)
     try:
         read = np.load(path) if str(path).endswith(".npy") else np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
+        read = np.asarray(read, np.float64)
+    except (OSError, ValueError, TypeError, EOFError) as error:
         raise SpecError([f'network.trace_file = "{path}": can\'t be read: {error}']) from None
-    if read.ndim != 2 or read.shape[1] != clients or not (np.isfinite(read) & (read > 0)).all():
+    if (
+        read.ndim != 2
+        or not len(read)
+        or read.shape[1] != clients
+        or not (np.isfinite(read) & (read > 0)).all()
+    ):
         raise SpecError(
             [
                 f'network.trace_file = "{path}": must have num_clients = {clients} columns of positive '
@@ -198,7 +213,10 @@ def _is_traced(name: str) -> bool:
 def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     static = group.static
     source = sources.dataset(static["dataset"])
-    model = sources.model(static["model"], static["dataset"])
+    try:
+        model = _build_model(static["model"], source.image_shape, source.num_classes)
+    except ValueError as error:
+        raise SpecError([f"training.{error}"]) from None
     seeds = {plan.runs[position].seed for position in group.members}
     longest = max(int(_partition(static, seed, sources).sizes.max()) for seed in seeds)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
@@ -224,26 +242,26 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
 
 
 def _lanes() -> dict[str, Any]:
-    """How many jobs run side by side: a fixed number, so that results do not depend on the batching."""
+    """How many jobs run side by side; measured on a CPU, a guess elsewhere."""
     if jax.default_backend() == "cpu":
         return {"lanes": 16, "eval_lanes": 1}
     return {"lanes": 1024, "eval_lanes": 64}
 
 
-def _partition(values: Mapping[str, Any], seed: int, sources: Sources) -> partition.Partition:
-    labels = sources.training_samples(values["dataset"], values["train_samples"])[1]
-    options = inspect.signature(partition.PARTITIONERS[values["partition"]]).parameters
+def _partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
+    name = values["partition"]
+    options = inspect.signature(partition.PARTITIONERS[name]).parameters
     try:
-        return partition.split(
-            values["partition"],
-            labels,
-            values["num_clients"],
+        return sources.partition(
+            name,
+            values["dataset"],
+            values["train_samples"],
             seed,
-            **{name: values[name] for name in options if name in PARAMETERS and name != "num_clients"},
+            **{option: values[option] for option in options if option in PARAMETERS},
         )
     except ValueError as error:
-        raise SpecError([f"data.partition: {error}"]) from None
+        raise SpecError([f'data.partition = "{name}": {error}']) from None
 
 
-def _columns(parts: Sequence[partition.Partition]) -> tuple[list[np.ndarray], ...]:
+def _columns(parts: Sequence[Partition]) -> tuple[list[np.ndarray], ...]:
     return [p.order for p in parts], [p.offsets for p in parts], [p.sizes for p in parts]

@@ -29,7 +29,7 @@ class Cost(NamedTuple):
     chunks: int
     compile_seconds: float
     memory: int
-    """Bytes: arguments, outputs and temporaries of the compiled program, without the shared data."""
+    """Bytes on all devices: arguments (the data among them), outputs and temporaries of the program."""
     seconds: float
 
 
@@ -70,11 +70,17 @@ def group_costs(plan: Plan, sources: Sources) -> list[Cost]:
         own = [chunk for chunk in work if chunk.group is group]
         program = own[0].program
         begun = time.perf_counter()
-        compiled = execute.compile_program(plan, own[0], sources)
+        compiled = execute.lower_program(plan, own[0], sources).compile()
         took = time.perf_counter() - begun
         used = compiled.memory_analysis()
         assert used is not None
-        memory = used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes
+        # XLA counts one device, on which the shared data lie too; donated arguments are their own outputs.
+        memory = execute.runs_mesh(len(own[0].positions)).size * (
+            used.argument_size_in_bytes
+            + used.output_size_in_bytes
+            + used.temp_size_in_bytes
+            - used.alias_size_in_bytes
+        )
         lanes = sum(chunk.lanes for chunk in own)
         seconds = plan.study.rounds * lanes * _ROUND_OVERHEAD
         if program.learning:

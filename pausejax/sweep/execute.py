@@ -15,6 +15,7 @@ from pausejax.simulation import Hyper, Program, World, initial_params, play, run
 from pausejax.sweep import ensemble, store
 from pausejax.sweep.build import Sources, build_hyper, build_program, build_world
 from pausejax.sweep.plan import Group, Plan
+from pausejax.sweep.spec import SpecError
 
 
 class Progress(Protocol):
@@ -70,10 +71,10 @@ def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Da
     # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
     with ThreadPoolExecutor(os.cpu_count()) as compilers:
         first_of = {id(chunk.group): chunk for chunk in reversed(work)}
-        compiled = {
-            key: compilers.submit(compile_program, plan, first_of[key], sources)
-            for key in dict.fromkeys(id(chunk.group) for chunk in work)
-        }
+        # Every program is traced before the first one runs: what a policy refuses, it refuses now.
+        lowered = {key: lower_program(plan, chunk, sources) for key, chunk in first_of.items()}
+        order_of_use = dict.fromkeys(id(chunk.group) for chunk in work)
+        compiled = {key: compilers.submit(lowered[key].compile) for key in order_of_use}
         try:
             for chunk in work:
                 program = compiled[id(chunk.group)].result()
@@ -89,15 +90,22 @@ def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Da
     return store.dataset(plan, range(len(plan.runs)), merged)
 
 
-def compile_program(plan: Plan, chunk: Chunk, sources: Sources) -> jax.stages.Compiled:
-    """Compiles `play` for the chunks of one group."""
+def lower_program(plan: Plan, chunk: Chunk, sources: Sources) -> jax.stages.Lowered:
+    """Traces `play` for the chunks of one group.
+
+    Raises:
+      SpecError: the policy refuses the network, or a file that a run needs can't be read.
+    """
     program = chunk.program
     world, hyper, mesh = _inputs(plan, chunk, sources)
     params = jax.eval_shape(initial_params, program.learning.model, world.seed) if program.learning else None
     state = jax.eval_shape(start, program, world, hyper, params)
     split = shardings(mesh)[1]
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split), state)
-    return play.lower(program, mesh, world, hyper, state, *_rounds(mesh, 1, 1)).compile()
+    try:
+        return play.lower(program, mesh, world, hyper, state, *_rounds(mesh, 1, 1))
+    except ValueError as error:
+        raise SpecError([f"policy {plan.runs[chunk.positions[0]].policy}: {error}"]) from None
 
 
 def simulate_chunk(

@@ -8,12 +8,17 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from pausejax import network
 from pausejax.data import DATASETS
 from pausejax.data.partition import PARTITIONERS
 from pausejax.federated.models import MODELS
 from pausejax.federated.training import OPTIMIZERS
 from pausejax.privacy import CLIPS
+
+_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_COUNT = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +66,13 @@ class Parameter:
             ok = isinstance(value, str) and (not self.choices or value in self.choices)
         else:
             number = (int,) if self.kind is int else (int, float)
-            ok = isinstance(value, number) and not isinstance(value, bool) and math.isfinite(value)
-            ok = ok and self.low <= value <= self.high and not (self.low_open and value == self.low)
+            ok = isinstance(value, number) and not isinstance(value, bool) and abs(value) <= _LARGEST
+            if ok and self.kind is int:
+                ok = self.low <= value <= min(self.high, _LARGEST_COUNT)
+            elif ok:
+                # As the device will see it: 1 + 1e-9 is 1 there.
+                seen = float(np.float32(value))
+                ok = self.low <= seen <= self.high and not (self.low_open and seen == self.low)
         return None if ok else f"must be {self.allowed()}"
 
 

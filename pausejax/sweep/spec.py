@@ -171,7 +171,7 @@ class _Reader:
         return value
 
     def seeds(self, value: Any) -> tuple[int, ...]:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SEED:
             return tuple(range(value))
         if isinstance(value, list) and value:
             ok = all(isinstance(s, int) and not isinstance(s, bool) and 0 <= s <= MAX_SEED for s in value)
@@ -285,6 +285,12 @@ def _check_combinations(
             reader.say(
                 "policy.name", policy.algorithm, 'selects by what clients learn: needs mode = "training"'
             )
+    if study["mode"] == "bandit":
+        points = [{**shared, **policy.axes} for policy in policies]
+        if any(point["partition"] != ("iid",) for point in points):
+            reader.say("data.partition", "unequal", 'mode = "bandit" knows equal shares only: "iid"')
+        if any(False in point["private"] for point in points):
+            reader.say("privacy.private", False, 'mode = "bandit" has no updates to protect or to release')
     for policy in policies:
         axes = {**shared, **policy.axes}
         largest, smallest = max(axes["clients_per_round"]), min(axes["num_clients"])

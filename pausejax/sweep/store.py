@@ -13,6 +13,7 @@ import numpy as np
 import tomli_w
 import xarray as xr
 
+from pausejax import __version__
 from pausejax.sweep.plan import Plan
 from pausejax.sweep.spec import SpecError
 from pausejax.sweep.vocabulary import vocabulary
@@ -104,7 +105,8 @@ def dataset(plan: Plan, positions: Sequence[int], arrays: Mapping[str, np.ndarra
 
 def provenance(plan: Plan) -> dict[str, str]:
     """What a reader needs to know where the numbers come from."""
-    versions = {name: importlib.metadata.version(name) for name in ("pausejax", "jax", "jaxlib", "numpy")}
+    versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    versions["pausejax"] = __version__
     return {
         "name": plan.study.name,
         "mode": plan.study.mode,
@@ -124,7 +126,8 @@ def prepare(directory: Path, plan: Plan) -> None:
     """
     directory.mkdir(parents=True, exist_ok=True)
     path, text = directory / SPEC, spec_text(plan)
-    if path.exists() and (old := path.read_text(encoding="utf-8")) != text:
+    finished = (directory / STORE).exists()
+    if finished and path.exists() and (old := path.read_text(encoding="utf-8")) != text:
         changed = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
         shown = [line for line in changed if line[:1] in "+-" and line[:3] not in ("+++", "---")]
         raise SpecError(
@@ -140,11 +143,15 @@ def spec_text(plan: Plan) -> str:
 
 def write(directory: Path, result: xr.Dataset) -> None:
     """Writes the result; a reader sees the old one or the new one, never a part."""
-    partial, final = directory / f"{STORE}.partial", directory / STORE
-    shutil.rmtree(partial, ignore_errors=True)
+    final = directory / STORE
+    partial, replaced = (final.with_suffix(suffix) for suffix in (".partial", ".replaced"))
+    for leftover in (partial, replaced):
+        shutil.rmtree(leftover, ignore_errors=True)
     result.to_zarr(partial, mode="w", zarr_format=2, consolidated=True)
-    shutil.rmtree(final, ignore_errors=True)
+    if final.exists():
+        final.rename(replaced)
     partial.rename(final)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def read(directory: str | Path) -> xr.Dataset:

@@ -36,7 +36,7 @@ def measure(document: dict, runs: int, rounds: int) -> dict:
     sources = Sources()
     (chunk,) = execute.chunks(plan, sources)
     begun, cpu = time.perf_counter(), time.process_time()
-    program = execute.compile_program(plan, chunk, sources)
+    program = execute.lower_program(plan, chunk, sources).compile()
     compile_wall, compile_cpu = time.perf_counter() - begun, time.process_time() - cpu
     execute.simulate_chunk(plan, chunk, program, sources, lambda _: None)
     walls, cpus = [], []

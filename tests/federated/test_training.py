@@ -200,6 +200,35 @@ def test_a_diverged_run_leaves_its_neighbours_alone(data):
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[1]), good.update, bad.update)
 
 
+def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
+    """Client 0 of run 0 has one step; with a huge rate its gradient overflows in the steps after it."""
+    training = LocalTraining(batch_size=10, optimizer="sgd", private=False, lanes=2)
+    huge = RATES._replace(learning_rate=jnp.asarray([1e15, 1e15]))
+
+    def update_of(job):
+        return jax.jit(
+            lambda job: (
+                train(
+                    training,
+                    MODEL,
+                    SHAPE,
+                    LONGEST,
+                    data,
+                    PARTITION,
+                    initial_params(),
+                    None,
+                    huge,
+                    job,
+                    keep_updates=True,
+                ).updates
+            )
+        )(job)
+
+    alone, beside = update_of(jobs([0], [0])), update_of(jobs([0, 0], [0, 2]))
+    assert np.isfinite(alone).all() and not np.isfinite(beside[1]).all()
+    np.testing.assert_allclose(beside[0], alone[0], rtol=1e-5)
+
+
 def test_persistent_optimizer_states_belong_to_their_clients(data):
     training = LocalTraining(batch_size=10, persist_optimizer=True, private=False, lanes=2)
     state = init_optimizer(training, initial_params(), 3)
