@@ -11,26 +11,27 @@ from pausejax.ensemble.compensated import Sum
 from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, uniform
 
 Sampling = Literal["uniform", "weighted"]
-_LEAST_SHARE = 1e-30
+_LEAST_PROBABILITY = 1e-6
+"""Keeps the weights α / γ finite where the sampling would give up a model."""
 
 
-def inclusion_probability(cost: jax.Array, budget: jax.Array, share: jax.Array) -> jax.Array:
-    """γ_k = min(1, C·share_k), with C such that the expected cost, Σ γ_k c_k, is the budget.
+def inclusion_probability(cost: jax.Array, expected_cost: jax.Array, share: jax.Array) -> jax.Array:
+    """γ_k = min(1, C·share_k), with C such that the expected cost Σ γ_k c_k is as wanted.
 
     Args:
       cost: float32 [K].
-      budget: float32 [R]; where it covers all models, every γ is 1.
-      share: float32 [K, R], positive.
+      expected_cost: float32 [R]; where it covers all models, every γ is 1.
+      share: float32 [K, R], not negative.
 
     Returns:
       float32 [K, R].
     """
     cost = cost[:, None]
-    budget = budget[None]
+    wanted = expected_cost[None]
 
     def saturate(state: tuple) -> tuple:
         full, _, _ = state
-        left = budget - jnp.sum(jnp.where(full, cost, 0.0), axis=0, keepdims=True)
+        left = wanted - jnp.sum(jnp.where(full, cost, 0.0), axis=0, keepdims=True)
         rest = jnp.sum(jnp.where(full, 0.0, cost * share), axis=0, keepdims=True)
         gamma = jnp.where(full, 1.0, share * (left / jnp.where(rest > 0, rest, 1.0)))
         exceeds = gamma >= 1
@@ -38,16 +39,22 @@ def inclusion_probability(cost: jax.Array, budget: jax.Array, share: jax.Array) 
 
     # Each pass that goes on marks at least one more model as certain, so there are at most K + 1 passes.
     start = (jnp.zeros(share.shape, bool), share, jnp.array(True))
-    return jnp.minimum(lax.while_loop(lambda state: state[2], saturate, start)[1], 1.0)
+    gamma = lax.while_loop(lambda state: state[2], saturate, start)[1]
+    return jnp.clip(gamma, _LEAST_PROBABILITY, 1.0)
 
 
 def fedboost(
-    *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, sampling: Sampling = "uniform"
+    *,
+    parameters: jax.Array,
+    budget: jax.Array,
+    learning_rate: jax.Array,
+    spending: jax.Array | float = 1.0,
+    sampling: Sampling = "uniform",
 ) -> EnsemblePolicy:
     """Builds the policy.
 
-    Each round sends model k with probability γ_k, independently; the expected cost is the budget, and a
-    round may exceed it. The ensemble predicts with α_k / γ_k for the models sent, which is unbiased and
+    Each round sends model k with probability γ_k, independently; the expected cost is a share of the budget,
+    and a round may exceed it. The ensemble predicts with α_k / γ_k for the models sent, which is unbiased and
     need not sum to 1; if none is sent it predicts 0. Mirror descent with entropy: α_k ∝ α_k exp(-η δ_k), δ
     the clients' mean gradient, which is 0 for models that they did not get.
 
@@ -55,12 +62,13 @@ def fedboost(
       parameters: int32 [K], model sizes.
       budget: int32 [R], in parameters.
       learning_rate: float32 [R], η.
+      spending: float32 [R] or a number, the expected cost of a round over the budget, in (0, 1].
       sampling: γ in proportion to 1 (`"uniform"`) or to α (`"weighted"`), capped at 1.
     """
     num_models, num_runs = len(parameters), len(budget)
     scale = jnp.max(parameters).astype(jnp.float32)
-    cost, budget_cost = parameters / scale, budget / scale
-    uniform_gamma = inclusion_probability(cost, budget_cost, jnp.ones((num_models, num_runs)))
+    cost, expected_cost = parameters / scale, spending * (budget / scale)
+    uniform_gamma = inclusion_probability(cost, expected_cost, jnp.ones((num_models, num_runs)))
 
     def init() -> Sum:
         return compensated.zeros((num_models, num_runs))
@@ -70,7 +78,7 @@ def fedboost(
         if sampling == "uniform":
             gamma = uniform_gamma
         else:
-            gamma = inclusion_probability(cost, budget_cost, jnp.maximum(mixture, _LEAST_SHARE))
+            gamma = inclusion_probability(cost, expected_cost, mixture)
         sent = uniform(key, (num_models,)) < gamma
         return Choice(sent, jnp.where(sent, mixture / gamma, 0.0), (mixture, gamma))
 

@@ -31,6 +31,8 @@ class Hyper(NamedTuple):
     """int32 [R], B in parameters."""
     uplink: jax.Array
     """int32 [R], losses that can be reported in a round."""
+    spending: jax.Array
+    """float32 [R], FedBoost's expected cost of a round over the budget."""
 
 
 def make_policy(name: str, *, parameters: jax.Array, stream_loss: jax.Array, hyper: Hyper) -> EnsemblePolicy:
@@ -49,6 +51,7 @@ def make_policy(name: str, *, parameters: jax.Array, stream_loss: jax.Array, hyp
                 parameters=parameters,
                 budget=hyper.budget,
                 learning_rate=hyper.learning_rate,
+                spending=hyper.spending,
                 sampling="weighted" if name == "fedboost_weighted" else "uniform",
             )
         case "exp3":

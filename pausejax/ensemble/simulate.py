@@ -30,6 +30,8 @@ class Runs(NamedTuple):
     """B, in units of the largest model's cost; at least 1, (a3)."""
     uplink: np.ndarray
     """b_t / b_ℓ: how many losses the clients can report in a round, all together; at least K + 1."""
+    spending: np.ndarray | float = 1.0
+    """FedBoost's expected cost of a round over the budget, in (0, 1]."""
 
 
 class _Shared(NamedTuple):
@@ -109,6 +111,7 @@ def simulate(
         # Sums of model sizes are integers, so the budget may be rounded down to one.
         np.minimum(np.floor(runs.budget * pool.parameters.max()), pool.parameters.sum()).astype(np.int32),
         runs.uplink.astype(np.int32),
+        runs.spending.astype(np.float32),
     )
     table = jnp.asarray(np.concatenate([pool.predictions, pool.targets[:, None]], axis=1))
     stream_loss = jnp.mean(jnp.square(pool.predictions - pool.targets[:, None]), axis=0)
@@ -150,6 +153,7 @@ def check_runs(runs: Runs, num_models: int) -> Runs:
         ("learning_rate", runs.learning_rate > 0, "positive"),
         ("exploration_rate", (runs.exploration_rate > 0) & (runs.exploration_rate < 1), "between 0 and 1"),
         ("budget", runs.budget >= 1, "at least 1, the cost of the dearest model (condition (a3))"),
+        ("spending", (runs.spending > 0) & (runs.spending <= 1), "positive and at most 1"),
         ("uplink", runs.uplink > num_models, f"at least {num_models + 1}, one client's report on all models"),
     )
     for name, valid, wanted in conditions:

@@ -124,6 +124,7 @@ def _runs(plan: Plan, group: Group, pool: Pool) -> Runs:
         exploration_rate=np.where(column("exploration_rate") > 0, column("exploration_rate"), default),
         budget=column("budget"),
         uplink=column("uplink"),
+        spending=np.where(column("spending") > 0, column("spending"), 1.0),
     )
 
 

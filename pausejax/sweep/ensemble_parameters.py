@@ -33,6 +33,16 @@ PARAMETERS: dict[str, Parameter] = {
             traced=True,
             aliases=("B",),
         ),
+        Parameter(
+            "spending",
+            "network",
+            1.0,
+            "FedBoost: expected cost of a round over B",
+            low=0,
+            low_open=True,
+            high=1,
+            traced=True,
+        ),
         Parameter("dataset", "data", "diabetes", "regression data set", choices=REGRESSION_DATASETS),
         Parameter(
             "feature_scaling", "data", "min_max", "scaling of features", choices=get_args(FeatureScaling)
@@ -61,11 +71,13 @@ ALIASES: dict[str, str] = {
 }
 """Symbol -> name."""
 
-_EXPLORERS = ("efl_fg", "exp3")
-_LEARNERS = (*_EXPLORERS, "fedboost", "fedboost_weighted", "all_experts")
-POLICY_PARAMETERS = frozenset({"learning_rate", "exploration_rate"})
-POLICIES: dict[str, frozenset[str]] = {
-    name: frozenset(["learning_rate"] * (name in _LEARNERS) + ["exploration_rate"] * (name in _EXPLORERS))
-    for name in ENSEMBLE_POLICIES
+# The budget is not among them: it is read by all, since violations are counted.
+POLICY_PARAMETERS = frozenset({"learning_rate", "exploration_rate", "spending"})
+POLICIES: dict[str, frozenset[str]] = dict.fromkeys(ENSEMBLE_POLICIES, frozenset()) | {
+    "efl_fg": frozenset({"learning_rate", "exploration_rate"}),
+    "exp3": frozenset({"learning_rate", "exploration_rate"}),
+    "fedboost": frozenset({"learning_rate", "spending"}),
+    "fedboost_weighted": frozenset({"learning_rate", "spending"}),
+    "all_experts": frozenset({"learning_rate"}),
 }
-"""Which of `POLICY_PARAMETERS` each policy reads. The budget is read by all: violations are counted."""
+"""Which of `POLICY_PARAMETERS` each policy reads."""

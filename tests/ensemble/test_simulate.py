@@ -29,12 +29,13 @@ RUNS = Runs(
     exploration_rate=np.array([0.1, 0.3, 0.1, 0.5, 0.05]),
     budget=np.array([1.0, 2.5, 3.0, 1.7, 10.0]),
     uplink=np.array([8, 12, 30, 20, 25]),
+    spending=np.array([1.0, 0.9, 1.0, 0.5, 1.0]),
 )
 
 
 def replay_efl_fg(pool, run, rounds, num_clients):
     """One run in float64; only the random draws are shared with the library."""
-    seed, rate, exploration, budget, uplink = (field[run] for field in RUNS)
+    seed, rate, exploration, budget, uplink = (field[run] for field in RUNS[:5])
     predictions, targets = pool.predictions.astype(float), pool.targets.astype(float)
     key = jax.random.key(seed)
     order = np.asarray(jax.random.permutation(key, len(targets)))
@@ -192,6 +193,7 @@ def test_a_million_rounds_stay_finite_and_find_the_best():
         ("exploration_rate", 1.0, "exploration_rate: 1.0 is not between 0 and 1"),
         ("budget", 0.99, "budget: 0.99 is not at least 1, the cost of the dearest model"),
         ("uplink", 7, "uplink: 7 is not at least 8"),
+        ("spending", 1.5, "spending: 1.5 is not positive and at most 1"),
     ],
 )
 def test_bad_settings_are_named(field, value, message):
