@@ -1,5 +1,6 @@
 """Documentation that can go stale is checked against the code."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +22,11 @@ def test_parameter_table_is_up_to_date():
 @pytest.mark.parametrize("path", sorted((ROOT / "sweeps").rglob("*.toml")), ids=lambda path: path.stem)
 def test_every_ready_spec_is_valid(path):
     assert make_plan(spec.load(path)).runs
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.stem
+)
+def test_every_relative_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
