@@ -15,10 +15,11 @@ from pausejax.sweep import ensemble, execute
 from pausejax.sweep.build import Sources, build_world
 from pausejax.sweep.plan import Plan
 
-# Measured on two CPU cores for small networks in the vmapped loop: the share of the matrix-product peak that
-# local training reaches, and the seconds of everything else per round and run.
-_EFFICIENCY = 0.05
-_ROUND_OVERHEAD = 2e-4
+# Measured on two CPU cores with small networks: the share of the matrix-product peak that local training
+# reaches, seconds of everything else per round and run, and seconds per step of annealing.
+_EFFICIENCY = 0.2
+_ROUND_SECONDS = {"training": 1e-4, "bandit": 1e-5}
+_ANNEALING_SECONDS = 1e-6
 
 
 class Cost(NamedTuple):
@@ -82,7 +83,8 @@ def group_costs(plan: Plan, sources: Sources) -> list[Cost]:
             - used.alias_size_in_bytes
         )
         lanes = sum(chunk.lanes for chunk in own)
-        seconds = plan.study.rounds * lanes * _ROUND_OVERHEAD
+        annealing = _ANNEALING_SECONDS * group.static.get("annealing_steps", 0)
+        seconds = plan.study.rounds * lanes * (_ROUND_SECONDS[plan.study.mode] + annealing)
         if program.learning:
             seconds += (
                 plan.study.rounds * lanes * _flops_per_round(plan, own[0], sources) / (_EFFICIENCY * peak)
