@@ -34,56 +34,51 @@ def feedback_graph(
       bool [K, K, R]; entry [k, j]: j is in the out-neighbourhood of k.
     """
     num_models, num_runs = log_weight.shape
-    size = parameters[None, :, None]
+    size, heavy = parameters[None, :, None], log_weight[None]
     index = jnp.arange(num_models, dtype=jnp.int32)[None, :, None]
 
-    def joining(graph: jax.Array, cost: jax.Array, intact: jax.Array) -> jax.Array:
-        affordable = cost + size <= budget[None, None]
-        return ~graph & affordable & _keeps_weight(graph, previous, log_weight, intact)
-
     def append(state: tuple) -> tuple:
-        graph, cost, intact, candidates = state
-        score = log_weight[None] - jnp.log((cost + size).astype(jnp.float32))
-        best = jnp.max(jnp.where(candidates, score, -jnp.inf), axis=1, keepdims=True)
-        first = jnp.min(jnp.where(candidates & (score == best), index, num_models), axis=1, keepdims=True)
-        found, chosen = first < num_models, jnp.minimum(first, num_models - 1)
-        graph |= index == first
+        graph, cost, intact, _ = state
+        total = cost + size
+        # As long as nobody came in from outside, whoever was there before may return.
+        keeps_weight = (previous & intact) | (heavy <= _heaviest_newcomer(graph, previous, heavy))
+        candidate = ~graph & (total <= budget[None, None]) & keeps_weight
+        score = jnp.where(candidate, heavy - jnp.log(total.astype(jnp.float32)), -jnp.inf)
+        best = jnp.max(score, axis=1, keepdims=True)
+        found = best > -jnp.inf
+        chosen = jnp.min(jnp.where(score == best, index, num_models), axis=1, keepdims=True)
+        graph |= found & (index == chosen)
         cost += jnp.where(found, parameters[chosen], 0)
         intact &= ~found | jnp.take_along_axis(previous, chosen, axis=1)
-        return graph, cost, intact, joining(graph, cost, intact)
+        return graph, cost, intact, jnp.any(found)
 
     loops = jnp.broadcast_to(jnp.eye(num_models, dtype=bool)[:, :, None], previous.shape)
     cost = jnp.broadcast_to(parameters[:, None, None], (num_models, 1, num_runs))
-    # A vertex is always in its own previous neighbourhood.
-    intact = jnp.ones((num_models, 1, num_runs), bool)
-    start = (loops, cost, intact, joining(loops, cost, intact))
-    return lax.while_loop(lambda state: jnp.any(state[3]), append, start)[0]
+    # A vertex is always in its own previous neighbourhood, so it starts intact.
+    start = (loops, cost, jnp.ones((num_models, 1, num_runs), bool), jnp.array(True))
+    return lax.while_loop(lambda state: state[3], append, start)[0]
 
 
-def _keeps_weight(
-    graph: jax.Array, previous: jax.Array, log_weight: jax.Array, intact: jax.Array
-) -> jax.Array:
-    """Whether a model may join without making a neighbourhood heavier than the previous one; [K, K, R].
+def _heaviest_newcomer(graph: jax.Array, previous: jax.Array, log_weight: jax.Array) -> jax.Array:
+    """The largest ln w that a model from outside may have, [K, 1, R]: no neighbourhood becomes heavier.
 
-    What both have in common cancels: the models that came in must not outweigh those that are missing. So a
-    neighbourhood that is rebuilt in another order is never refused a member by rounding, and a model is
-    never admitted because its weight is lost in the sum. Weights are relative to the heaviest missing one,
-    so they do not vanish together either.
+    What the neighbourhood and the previous one have in common cancels: the models that came in must not
+    outweigh those that are missing. So a neighbourhood that is rebuilt in another order is never refused a
+    member by rounding, and a model is never admitted because its weight is lost in the sum. Weights are
+    relative to the heaviest missing one, so they do not vanish together either.
 
     Args:
       graph: bool [K, K, R], the neighbourhoods so far.
       previous: bool [K, K, R].
-      log_weight: float32 [K, R].
-      intact: bool [K, 1, R], whether nobody has come in yet; then whoever was there before may return.
+      log_weight: float32 [1, K, R].
     """
     missing = previous & ~graph
-    heaviest = jnp.max(jnp.where(missing, log_weight[None], -jnp.inf), axis=1, keepdims=True)
-    some_missing = heaviest > -jnp.inf
-    log_ratio = log_weight[None] - jnp.where(some_missing, heaviest, 0.0)
+    heaviest = jnp.max(jnp.where(missing, log_weight, -jnp.inf), axis=1, keepdims=True)
+    log_ratio = log_weight - jnp.where(heaviest > -jnp.inf, heaviest, 0.0)
     weight = jnp.exp(jnp.minimum(log_ratio, _MAX_LOG_RATIO))
-    # The exclusive members of either side: of the previous one they count for, of the new one against.
     signed = jnp.where(previous == graph, 0.0, jnp.where(previous, weight, -weight))
-    return (previous & intact) | (some_missing & (weight <= jnp.sum(signed, axis=1, keepdims=True)))
+    left = jnp.sum(signed, axis=1, keepdims=True)
+    return jnp.where(left > 0, heaviest + jnp.log(jnp.where(left > 0, left, 1.0)), -jnp.inf)
 
 
 def dominating_set(graph: jax.Array) -> jax.Array:

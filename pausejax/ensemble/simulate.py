@@ -116,12 +116,13 @@ def simulate(
     table = jnp.asarray(np.concatenate([pool.predictions, pool.targets[:, None]], axis=1))
     stream_loss = jnp.mean(jnp.square(pool.predictions - pool.targets[:, None]), axis=0)
 
-    # Runs of one seed share its draws of clients, so they are kept together. The last chunk is filled up with
-    # copies of its last run: every chunk then has one shape, and one compiled program serves them all.
-    by_seed = np.argsort(runs.seed, kind="stable")
-    mesh = Mesh(np.array(jax.local_devices()[: len(by_seed)]), ("runs",))
-    width = mesh.size * min(lanes, -(-len(by_seed) // mesh.size))
-    chunks = np.split(np.pad(by_seed, (0, -len(by_seed) % width), "edge"), -(-len(by_seed) // width))
+    # Runs of one budget need about as many steps to build a graph, and runs of one seed share its draws of
+    # clients, so they are kept together. The last chunk is filled up with copies of its last run: every chunk
+    # then has one shape, and one compiled program serves them all.
+    order = np.lexsort((runs.seed, runs.budget))
+    mesh = Mesh(np.array(jax.local_devices()[: len(order)]), ("runs",))
+    width = mesh.size * min(lanes, -(-len(order) // mesh.size))
+    chunks = np.split(np.pad(order, (0, -len(order) % width), "edge"), -(-len(order) // width))
     num_seeds = max(len(np.unique(runs.seed[chunk])) for chunk in chunks)
     results = []
     for chunk in chunks:
@@ -140,8 +141,8 @@ def simulate(
         )
         results.append({name: np.moveaxis(np.asarray(array), -1, 0) for name, array in out.items()})
         if progress:
-            progress(min(width, len(by_seed) - width * (len(results) - 1)))
-    place = np.argsort(by_seed)
+            progress(min(width, len(order) - width * (len(results) - 1)))
+    place = np.argsort(order)
     return {name: np.concatenate([r[name] for r in results])[place] for name in results[0]}
 
 
