@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from pausejax import bandit, network, privacy, regret, selection
+from pausejax import bandit, network, privacy, regret
 from pausejax.federated.evaluation import HeldOut, evaluate
 from pausejax.federated.models import Model
 from pausejax.federated.training import (
@@ -30,6 +30,7 @@ from pausejax.federated.training import (
     train,
 )
 from pausejax.policies.base import Clients, Feedback, Policy, View
+from pausejax.scoring import score_round
 
 Hyper = dict[str, jax.Array]
 """Traced hyper-parameters by name, float32 [R] each."""
@@ -311,7 +312,14 @@ def _round(
     feedback = Feedback(members, member_latency, member_reward, loss, loss_rms, updates)
     policy = jax.vmap(learn_from)(hyper, state.policy, latency, state.params, world.partition, feedback)
 
-    genie, scored, gap = jax.vmap(functools.partial(_score, program, round))(
+    score = functools.partial(
+        score_round,
+        round,
+        clock=program.clock,
+        clients_per_round=program.clients_per_round,
+        selection_gap=program.selection_gap,
+    )
+    genie, scored, gap = jax.vmap(score)(
         hyper, mean_reward, latency_reward, world.data_share, state.bandit, state.genie, members
     )
     private = learning is None or learning.training.private
@@ -335,59 +343,6 @@ def _round(
         selected=members,
     )
     return State(seen, genie, policy, params, optimizer, diverged), record
-
-
-def _score(
-    program: Program,
-    round: jax.Array,
-    hyper: Hyper,
-    mean_reward: jax.Array,
-    latency_reward: jax.Array,
-    data_share: jax.Array,
-    seen: bandit.BanditState,
-    genie_counts: jax.Array,
-    members: jax.Array,
-) -> tuple[jax.Array, regret.Regrets, jax.Array]:
-    """One run's genie after the round, the reward (9) and regrets of its cohort, and its gap in (14)."""
-    time = bandit.time_of_terms(round, program.clock)
-    objective = regret.Objective(**{name: hyper[name] for name in regret.Objective._fields})
-    genie_counts, regrets = regret.step(
-        genie_counts,
-        seen.counts,
-        members,
-        time,
-        mean_reward=mean_reward,
-        latency_reward=latency_reward,
-        data_share=data_share,
-        clients_per_round=program.clients_per_round,
-        objective=objective,
-    )
-    if not program.selection_gap:
-        return genie_counts, regrets, jnp.float32(jnp.nan)
-    return genie_counts, regrets, _selection_gap(program, time, hyper, data_share, seen, objective, members)
-
-
-def _selection_gap(
-    program: Program,
-    time: jax.Array,
-    hyper: Hyper,
-    data_share: jax.Array,
-    seen: bandit.BanditState,
-    objective: regret.Objective,
-    members: jax.Array,
-) -> jax.Array:
-    """How much (14) loses with these members against its maximum; NaN while a client is unexplored."""
-    m = program.clients_per_round
-    ucb = bandit.ucb(seen.mean_reward, seen.counts, time, m, hyper["exploitation_gain"])
-    g = bandit.generalization(seen.counts, time, data_share, m, objective.generalization_exponent)
-    p = bandit.privacy_reward(seen.counts, objective.budget_decay)
-    weights = {
-        "generalization_weight": objective.generalization_weight,
-        "privacy_weight": objective.privacy_weight,
-    }
-    best = selection.best_set(ucb, bandit.score(g, p, m, **weights), m).members
-    reached, most = (bandit.set_reward(ucb, g, p, chosen, **weights) for chosen in (members, best))
-    return jnp.where(jnp.isinf(ucb).any(), jnp.nan, most - reached)
 
 
 def _learn(
