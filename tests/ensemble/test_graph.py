@@ -106,6 +106,16 @@ def test_unchanged_weights_rebuild_the_same_graph():
         graph = again
 
 
+def test_equally_heavy_model_may_take_a_place():
+    """Model 2 weighs as much as model 1, which it replaces, and is cheaper: (2) holds with equality."""
+    sizes = np.array([5, 5, 4], np.int32)
+    previous = np.eye(3, dtype=bool)[:, :, None]
+    previous[0, 1] = True
+    log_weight = np.array([[0.0], [-3.0], [-3.0]], np.float32)
+    graph = np.asarray(build(log_weight, previous, sizes, np.array([10], np.int32)))[:, :, 0]
+    np.testing.assert_array_equal(graph[0], [True, False, True])
+
+
 def test_neighbourhood_weight_bounds_the_next():
     """A model that has become heavier than a whole neighbourhood may not join it."""
     sizes = np.full(3, 1, np.int32)
