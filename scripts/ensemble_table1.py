@@ -11,7 +11,16 @@ import dataclasses
 
 import numpy as np
 
-from pausejax.ensemble import Pool, Runs, fit_pool, load_regression, make_pool, one_pass, simulate
+from pausejax.ensemble import (
+    Pool,
+    Runs,
+    fit_pool,
+    load_regression,
+    make_pool,
+    one_pass,
+    simulate,
+    stream_length,
+)
 
 PAPER = {
     "bias": {"efl_fg": 4.81, "fedboost": 69.11, "violations": 22.86},
@@ -59,7 +68,7 @@ class Pools:
 
 def play(pool: Pool, policy: str, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
     """MSE × 10⁻³ and rounds over the budget in %, [20] each."""
-    rounds = setting.passes * one_pass(pool)
+    rounds = setting.passes * one_pass(len(pool.targets))
     runs = Runs(SEEDS, rounds**-0.5, rounds**-0.5, 3.0, setting.uplink, setting.spending)
     out = simulate(pool, policy, runs, rounds=rounds, record_every=rounds)
     return 1e3 * out["mse"][:, -1], 100 * out["violations"][:, -1]
@@ -74,7 +83,7 @@ def violation_fractions() -> None:
         "\nRounds over the budget as fractions of T = ceil(0.9 n / 100), one new sample per client and round:"
     )
     for name, rows in (("bias", 7750), ("ccpp", 9568), ("energy", 19735)):
-        rounds = -(-(rows - round(0.1 * rows)) // 100)
+        rounds = one_pass(stream_length(rows))
         printed = PAPER[name]["violations"]
         count = round(printed * rounds / 100)
         print(f"  {name}: {count}/{rounds} = {100 * count / rounds:.2f} %; printed {printed} %")

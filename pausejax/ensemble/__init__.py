@@ -4,7 +4,7 @@ The arms are pre-trained models and the constraint is what may be sent to the cl
 many runs at once and keeps the run as the last axis.
 """
 
-from pausejax.ensemble.experts import NUM_EXPERTS, fit_pool
+from pausejax.ensemble.experts import NUM_EXPERTS, fit_pool, stream_length
 from pausejax.ensemble.policies import ENSEMBLE_POLICIES
 from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback
 from pausejax.ensemble.pool import Pool, make_pool
@@ -26,4 +26,5 @@ __all__ = [
     "make_pool",
     "one_pass",
     "simulate",
+    "stream_length",
 ]

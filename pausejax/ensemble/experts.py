@@ -55,7 +55,7 @@ def fit_pool(
     _check_choice("feature_scaling", feature_scaling, get_args(FeatureScaling))
     _check_choice("kernel_parameters", kernel_parameters, get_args(KernelParameters))
     count = len(data.targets)
-    num_fit = round(fit_fraction * count)
+    num_fit = count - stream_length(count, fit_fraction)
     if not 2 <= num_fit < count:
         raise ValueError(f"fit_fraction: {fit_fraction} of {count} rows leaves nothing to fit or to predict")
     order = np.random.default_rng(seed).permutation(count)
@@ -75,6 +75,11 @@ def fit_pool(
         predictions.append(network.predictions)
         parameters.append(network.num_parameters)
     return make_pool(np.clip(np.stack(predictions, axis=1), 0, 1), targets[rest], parameters, names)
+
+
+def stream_length(num_rows: int, fit_fraction: float = 0.1) -> int:
+    """How many rows of a table no model is fitted on."""
+    return num_rows - round(fit_fraction * num_rows)
 
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

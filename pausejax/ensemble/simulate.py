@@ -49,9 +49,9 @@ class _Shared(NamedTuple):
     """int32 [S, n], the order in which each seed's stream visits the rows."""
 
 
-def one_pass(pool: Pool, num_clients: int = NUM_CLIENTS) -> int:
+def one_pass(num_rows: int, num_clients: int = NUM_CLIENTS) -> int:
     """The rounds after which the clients have seen every row of the stream: ceil(n / N)."""
-    return -(-len(pool.targets) // num_clients)
+    return -(-num_rows // num_clients)
 
 
 def simulate(
@@ -97,7 +97,7 @@ def simulate(
     count, num_models = pool.predictions.shape
     if not 1 <= num_clients <= count:
         raise ValueError(f"num_clients: {num_clients} is not between 1 and the stream's {count} rows")
-    rounds = one_pass(pool, num_clients) if rounds is None else rounds
+    rounds = one_pass(count, num_clients) if rounds is None else rounds
     if rounds < 1 or record_every < 1 or rounds % record_every:
         raise ValueError(f"record_every: {record_every} does not divide {rounds} rounds")
     if rounds * num_clients >= 2**31:

@@ -13,7 +13,7 @@ import numpy as np
 from pausejax import data
 from pausejax.data import partition
 from pausejax.data.partition import Partition
-from pausejax.ensemble import Pool, fit_pool, load_regression
+from pausejax.ensemble import Pool, RegressionData, fit_pool, load_regression
 from pausejax.federated import models
 from pausejax.federated.evaluation import HeldOut
 from pausejax.federated.training import LocalTraining, TrainingData
@@ -39,6 +39,7 @@ class Sources:
         # Caches of this study alone: they go, with the arrays on the device, when it goes.
         self.dataset = functools.cache(self._load_dataset)
         self.pool = functools.cache(self._fit_pool)
+        self.table = functools.cache(self._load_table)
         self.partition = functools.cache(self._make_partition)
         self._on_device: dict[Any, tuple[jax.Array, jax.Array]] = {}
         self._test_sets: dict[str, HeldOut] = {}
@@ -53,7 +54,11 @@ class Sources:
 
     def _fit_pool(self, dataset: str, **options: Any) -> Pool:
         """The experts of an ensemble study on a regression data set; options as in `fit_pool`."""
-        return fit_pool(load_regression(dataset, self._data_dir), **options)
+        return fit_pool(self.table(dataset), **options)
+
+    def _load_table(self, dataset: str) -> RegressionData:
+        """The named regression data set."""
+        return load_regression(dataset, self._data_dir)
 
     def training_arrays(self, name: str, samples: int) -> tuple[jax.Array, jax.Array]:
         """Flat training images and labels on the device."""

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Group as Lines
 from rich.table import Table
 
-from pausejax.ensemble import Pool, Runs, one_pass, simulate
+from pausejax.ensemble import Pool, Runs, one_pass, simulate, stream_length
 from pausejax.sweep import store
 from pausejax.sweep.build import Sources
 from pausejax.sweep.ensemble_parameters import PARAMETERS
@@ -47,14 +47,15 @@ def run(plan: Plan, sources: Sources, progress: Callable[[int], None]) -> xr.Dat
     Raises:
       SpecError: data are missing or wrong, or too few for so many clients; nothing has been simulated then.
     """
+    rounds = [_rounds(plan, group, sources) for group in plan.groups]
     pools = [_pool(group, sources) for group in plan.groups]
 
-    def play(group: Group, pool: Pool) -> dict[str, np.ndarray]:
+    def play(group: Group, pool: Pool, rounds: int) -> dict[str, np.ndarray]:
         arrays = simulate(
             pool,
             group.algorithm,
-            _runs(plan, group, pool),
-            rounds=_rounds(plan, group, pool),
+            _runs(plan, group, rounds),
+            rounds=rounds,
             num_clients=group.static["num_clients"],
             record_every=plan.study.eval_every,
             progress=lambda runs: progress(runs * max(plan.study.rounds, 1)),
@@ -64,8 +65,8 @@ def run(plan: Plan, sources: Sources, progress: Callable[[int], None]) -> xr.Dat
 
     # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        parts = list(threads.map(play, plan.groups, pools))
-    return _dataset(plan, pools, parts)
+        parts = list(threads.map(play, plan.groups, pools, rounds))
+    return _dataset(plan, rounds, pools[0].names, parts)
 
 
 def plan_table(plan: Plan, sources: Sources) -> Lines:
@@ -75,7 +76,7 @@ def plan_table(plan: Plan, sources: Sources) -> Lines:
         table.add_column(heading, justify="left" if heading == "program" else "right")
     total = 0.0
     for group in plan.groups:
-        rounds = _rounds(plan, group, _pool(group, sources))
+        rounds = _rounds(plan, group, sources)
         seconds = len(group.members) * rounds * _SECONDS_PER_ROUND
         total += seconds
         labels = ", ".join(dict.fromkeys(plan.runs[position].policy for position in group.members))
@@ -93,53 +94,54 @@ def _pool(group: Group, sources: Sources) -> Pool:
     static = group.static
     options = {name: static[name] for name in _POOL_OPTIONS}
     try:
-        pool = sources.pool(static["dataset"], seed=static["pool_seed"], **options)
+        return sources.pool(static["dataset"], seed=static["pool_seed"], **options)
     except ValueError as error:
         raise SpecError([str(error)]) from None
-    if static["num_clients"] > len(pool.targets):
-        raise SpecError(
-            [
-                f"network.num_clients = {static['num_clients']}: must be <= {len(pool.targets)}, "
-                f"the samples of {static['dataset']} that no model was fitted on"
-            ]
-        )
-    return pool
 
 
-def _rounds(plan: Plan, group: Group, pool: Pool) -> int:
+def _rounds(plan: Plan, group: Group, sources: Sources) -> int:
     """T; without one, as many rounds as the stream lasts, in whole steps of the record."""
+    dataset, num_clients = group.static["dataset"], group.static["num_clients"]
+    try:
+        rows = stream_length(len(sources.table(dataset).targets), group.static["fit_fraction"])
+    except ValueError as error:
+        raise SpecError([str(error)]) from None
+    if num_clients > rows:
+        problem = f"must be <= {rows}, the samples of {dataset} that no model is fitted on"
+        raise SpecError([f"network.num_clients = {num_clients}: {problem}"])
     every = plan.study.eval_every
-    return plan.study.rounds or max(one_pass(pool, group.static["num_clients"]) // every, 1) * every
+    return plan.study.rounds or max(one_pass(rows, num_clients) // every, 1) * every
 
 
-def _runs(plan: Plan, group: Group, pool: Pool) -> Runs:
-    default = _rounds(plan, group, pool) ** -0.5
-
-    def column(name: str) -> np.ndarray:
-        return np.array([plan.runs[position].values.get(name, 0) for position in group.members])
+def _runs(plan: Plan, group: Group, rounds: int) -> Runs:
+    def column(name: str, default: float = 0.0) -> np.ndarray:
+        """The runs' values; the default where the spec says 0 or the policy does not read the parameter."""
+        return np.array([plan.runs[position].values.get(name) or default for position in group.members])
 
     return Runs(
         seed=np.array([plan.runs[position].seed for position in group.members]),
-        learning_rate=np.where(column("learning_rate") > 0, column("learning_rate"), default),
-        exploration_rate=np.where(column("exploration_rate") > 0, column("exploration_rate"), default),
+        learning_rate=column("learning_rate", rounds**-0.5),
+        exploration_rate=column("exploration_rate", rounds**-0.5),
         budget=column("budget"),
         uplink=column("uplink"),
-        spending=np.where(column("spending") > 0, column("spending"), 1.0),
+        spending=column("spending", 1.0),
     )
 
 
-def _dataset(plan: Plan, pools: list[Pool], parts: list[dict[str, np.ndarray]]) -> xr.Dataset:
+def _dataset(
+    plan: Plan, rounds: list[int], models: tuple[str, ...], parts: list[dict[str, np.ndarray]]
+) -> xr.Dataset:
     every, count = plan.study.eval_every, len(plan.runs)
     played = np.empty(count, np.int32)
     rates = {name: np.full(count, np.nan) for name in ("learning_rate", "exploration_rate")}
-    for group, pool in zip(plan.groups, pools, strict=True):
+    for group, group_rounds in zip(plan.groups, rounds, strict=True):
         members = list(group.members)
-        played[members] = _rounds(plan, group, pool)
-        settings = _runs(plan, group, pool)
+        played[members] = group_rounds
+        settings = _runs(plan, group, group_rounds)
         for name, values in rates.items():
             if name in plan.runs[members[0]].values:
                 values[members] = getattr(settings, name)
-    sizes = {"round": played.max() // every, "model": max(len(pool.names) for pool in pools)}
+    sizes = {"round": played.max() // every, "model": len(models)}
     variables = {}
     for name, (dims, dtype, fill, units, meaning) in VARIABLES.items():
         whole = np.full((count, *(sizes[dim] for dim in dims)), fill, dtype)
@@ -154,5 +156,5 @@ def _dataset(plan: Plan, pools: list[Pool], parts: list[dict[str, np.ndarray]]) 
             coords |= dict.fromkeys((name, *PARAMETERS[name].aliases), ("run", values))
     coords["rounds_played"] = ("run", played)
     coords["round"] = np.arange(every, played.max() + 1, every, dtype=np.int32)
-    coords["model"] = np.array(pools[0].names)
+    coords["model"] = np.array(models)
     return xr.Dataset(variables, coords, store.provenance(plan))

@@ -215,8 +215,9 @@ def test_bad_studies_are_named():
 
 
 def test_one_pass_shows_every_row():
-    assert one_pass(POOL, 20) == 12
-    assert one_pass(POOL, 230) == 1
+    assert one_pass(230, 20) == 12
+    assert one_pass(230, 230) == 1
+    assert one_pass(6951) == 70
 
 
 @pytest.mark.parametrize(
