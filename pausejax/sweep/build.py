@@ -151,7 +151,7 @@ def build_world(
     training_data: TrainingData | None = None
     test: HeldOut | None = None
     if program.learning:
-        parts = [_partition(static, seed, sources) for seed in seeds]
+        parts = [make_partition(static, seed, sources) for seed in seeds]
         share = np.stack([part.data_share for part in parts])
         images, labels = sources.training_arrays(static["dataset"], static["train_samples"])
         source = sources.dataset(static["dataset"])
@@ -223,7 +223,7 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     except ValueError as error:
         raise SpecError([f"training.{error}"]) from None
     seeds = {plan.runs[position].seed for position in group.members}
-    longest = max(int(_partition(static, seed, sources).sizes.max()) for seed in seeds)
+    longest = max(int(make_partition(static, seed, sources).sizes.max()) for seed in seeds)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     proximal = any(plan.runs[position].values["proximal_weight"] > 0 for position in group.members)
     training = LocalTraining(
@@ -253,7 +253,12 @@ def _lanes() -> dict[str, Any]:
     return {"lanes": 1024, "eval_lanes": 64}
 
 
-def _partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
+def make_partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
+    """Who owns which training sample in the runs of one seed.
+
+    Raises:
+      SpecError: the data can't be shared out like that.
+    """
     name = values["partition"]
     options = inspect.signature(partition.PARTITIONERS[name]).parameters
     try:
