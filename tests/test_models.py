@@ -14,7 +14,7 @@ SHAPES = {"linear": (8, 8, 1), "mlp": (28, 28, 1), "cnn_mnist": (28, 28, 1), "cn
 def build(name, shape, num_classes, **options):
     """A model whose functions are compiled whole: op by op takes ten times as long."""
     model = models.build(name, shape, num_classes, **options)
-    return models.Model(jax.jit(model.init), jax.jit(model.apply))
+    return model._replace(init=jax.jit(model.init), apply=jax.jit(model.apply))
 
 
 def random(*shape, seed=0):

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from pausejax.federated.layers import Conv, ConvVariant, GroupNorm, max_pool
+from pausejax.federated.layers import Conv, GroupNorm, max_pool
+from pausejax.federated.layout import ConvVariant
 
 Params = Any
 
@@ -29,6 +30,7 @@ class Model(NamedTuple):
     """Maps a key to the initial parameters, float32."""
     apply: Callable[[Params, jax.Array], jax.Array]
     """Maps parameters and normalized images, float32 [B, H, W, C], to logits, [B, num_classes]."""
+    convolutional: bool
 
 
 def linear(num_classes: int) -> nn.Module:
@@ -118,12 +120,12 @@ def build(name: str, input_shape: tuple[int, int, int], num_classes: int, **opti
         return logits
 
     try:
-        jax.eval_shape(init, jax.random.key(0))
+        shapes = jax.eval_shape(init, jax.random.key(0))
     except ValueError as error:
         raise ValueError(
             f"model: {name!r} does not fit images of shape {tuple(input_shape)}: {error}"
         ) from error
-    return Model(init, apply)
+    return Model(init, apply, convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(shapes)))
 
 
 def _draw_layers(key: jax.Array, params: Params) -> Params:
