@@ -32,7 +32,10 @@ def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = Non
         raise ValueError(
             f"images: {images.shape[1]}x{images.shape[2]} pixels are fewer than a kernel of {kernel.shape[0]}"
         )
-    if (variant or layout.choose(jax.default_backend(), convolutional=True).conv) == "lax":
+    if not variant:
+        backend = jax.default_backend()
+        variant = layout.choose(backend, convolutional=True, num_parameters=kernel.size).conv
+    if variant == "lax":
         return lax.conv_general_dilated(
             images, kernel, window_strides=(1, 1), padding="VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )

@@ -20,17 +20,30 @@ class Layout(NamedTuple):
     conv: ConvVariant
 
 
-def choose(backend: str, *, convolutional: bool) -> Layout:
-    """The layout for a JAX backend and a kind of network.
+# A core's second-level cache on the machine of the measurements, and what a job of n parameters keeps there:
+# weights, gradient and two moments in float32.
+_CACHE = 2**20
+_BYTES_PER_PARAMETER = 16
+_MOST_LANES = 16
 
-    On CPU as `scripts/bench/training.py` measured it: what a few images of a convolutional network need fits
-    a core's cache, so it goes one client and a few images at a time; matrix products of dense networks want
-    more rows. Elsewhere a guess: launches dominate there, so much side by side.
+
+def choose(backend: str, *, convolutional: bool, num_parameters: int) -> Layout:
+    """The layout for a JAX backend and a network.
+
+    On CPU as `scripts/bench/training.py` measured it: clients side by side while their weights fit the cache,
+    and one at a time with convolutions, whose patches alone fill it; a few test images at a time for the
+    same reason, but some hundreds for the matrix products of dense networks. Elsewhere a guess: launches
+    dominate there, so much goes side by side.
 
     Args:
       backend: "cpu", "gpu", ...
       convolutional: whether the network has convolutions.
+      num_parameters: of the network.
     """
     if backend == "cpu":
-        return Layout(1, 1, 20, "im2col") if convolutional else Layout(16, 1, 500, "im2col")
-    return Layout(256, 16, 500, "im2col") if convolutional else Layout(1024, 64, 1000, "im2col")
+        fitting = _CACHE // (_BYTES_PER_PARAMETER * max(num_parameters, 1))
+        lanes = 1 if convolutional else min(max(fitting, 1), _MOST_LANES)
+        return Layout(lanes, eval_lanes=1, eval_batch=20 if convolutional else 500, conv="im2col")
+    if convolutional:
+        return Layout(256, eval_lanes=16, eval_batch=500, conv="im2col")
+    return Layout(1024, eval_lanes=64, eval_batch=1000, conv="im2col")

@@ -19,32 +19,20 @@ def draw(result: xr.Dataset) -> dict[str, Figure]:
         return {}
     exponents = result["generalization_exponent"].values
     values = np.unique(exponents[np.isfinite(exponents)])
-    groups = [result.isel(run=np.flatnonzero(exponents == beta)).load() for beta in values]
     curves = styled(
-        [Line(f"β = {beta:g}", "", runs) for beta, runs in zip(values.tolist(), groups, strict=True)]
+        [Line(f"β = {beta:g}", "", result.isel(run=np.flatnonzero(exponents == beta))) for beta in values]
     )
     return {"generalization_reward": figure(generalization_reward, curves)}
 
 
 def generalization_reward(axes: Axes, curves: list[Curve]) -> None:
-    """(8) of clients with equal data against their share of the rounds, as the paper's Fig. 1.
-
-    Dots: where the clients stand at the end, on average over the runs.
-    """
+    """(8) of clients with equal data against their share of the rounds, as the paper's Fig. 1."""
+    share = np.linspace(0, 1, 401)
     for curve in curves:
         runs = curve.runs.isel(run=0)
-        for share, look in (
-            (np.linspace(0, 1, 401), {"label": curve.label, "linestyle": curve.dash, "linewidth": 1.2}),
-            (_shares(curve.runs), {"linestyle": "none", "marker": curve.marker, "markersize": 3}),
-        ):
-            equal = np.full(share.size, 1 / int(runs["num_clients"]))
-            reward = bandit.generalization(
-                share, 1.0, equal, int(runs["clients_per_round"]), float(runs["generalization_exponent"])
-            )
-            axes.plot(share, np.asarray(reward), color=curve.colour, **look)
+        equal = np.full(share.size, 1 / int(runs["num_clients"]))
+        reward = bandit.generalization(
+            share, 1.0, equal, int(runs["clients_per_round"]), float(runs["generalization_exponent"])
+        )
+        axes.plot(share, np.asarray(reward), color=curve.colour, linestyle=curve.dash, label=curve.label)
     axes.set(xlabel="share of the rounds, $T_k(t)/t$", ylabel="generalization reward $g_k(t)$")
-
-
-def _shares(runs: xr.Dataset) -> np.ndarray:
-    """T_k / t of every client at the end, mean over the runs, [K]."""
-    return (runs["counts"].values / runs.sizes["round"]).mean(axis=0)

@@ -225,7 +225,10 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     longest = max(int(make_partition(static, seed, sources).sizes.max()) for seed in seeds)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     proximal = any(plan.runs[position].values["proximal_weight"] > 0 for position in group.members)
-    chosen = layout.choose(jax.default_backend(), convolutional=model.convolutional)
+    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    chosen = layout.choose(
+        jax.default_backend(), convolutional=model.convolutional, num_parameters=num_parameters
+    )
     training = LocalTraining(
         **{
             name: static[name]
@@ -244,7 +247,6 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
         eval_lanes=chosen.eval_lanes,
         eval_batch=chosen.eval_batch,
     )
-    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
     return Learning(model, source.image_shape, longest, num_parameters, training)
 
 
