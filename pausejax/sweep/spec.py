@@ -47,6 +47,7 @@ class Study:
     rounds: int
     eval_every: int
     selection_gap: bool
+    stop_at_latency: float
     seeds: tuple[int, ...]
     axes: Mapping[str, tuple[Any, ...]]
     """Every parameter's values, defaults filled in; more than one makes an axis."""
