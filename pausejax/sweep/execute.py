@@ -17,7 +17,7 @@ from pausejax.sweep.build import Sources, build_hyper, build_program, build_worl
 from pausejax.sweep.checkpoint import Checkpoints, Segment
 from pausejax.sweep.layout import Arrays
 from pausejax.sweep.plan import Group, Plan
-from pausejax.sweep.schedule import Chunk, Unit, chunk_width, cut, units
+from pausejax.sweep.schedule import Chunk, Unit, cut, units
 from pausejax.sweep.spec import SpecError
 
 
@@ -69,7 +69,6 @@ class Engine:
         self.plan = plan
         self.sources = sources
         self._limit = device_memory or memory.device_memory()
-        self._lowered: dict[int, tuple[jax.stages.Lowered, int]] = {}
         self._compiled: dict[int, Future[Compiled]] = {}
         self._surroundings: dict[int, Surroundings] = {}
         # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
@@ -86,14 +85,11 @@ class Engine:
             return
         width_of: dict[int, tuple[Group, int]] = {}
         for unit in work:
-            key = _key(unit.group)
-            if key not in self._compiled and (left := len(set(unit.members).difference(finished))):
-                width = chunk_width(unit.width, left)
-                width_of[key] = (unit.group, max(width, width_of.get(key, (unit.group, 0))[1]))
+            if _key(unit.group) not in self._compiled and not set(unit.members).issubset(finished):
+                width_of[_key(unit.group)] = unit.group, unit.width
+        lowered = {key: self.lower(group, width) for key, (group, width) in width_of.items()}
         for key, (group, width) in width_of.items():
-            self._lowered[key] = (self.lower(group, width), width)
-        for key, (group, _) in width_of.items():
-            self._compiled[key] = self._threads.submit(self._compile, group, *self._lowered.pop(key))
+            self._compiled[key] = self._threads.submit(self._compile, group, lowered[key], width)
 
     def simulate(
         self,

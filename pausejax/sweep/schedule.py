@@ -1,6 +1,7 @@
 """Who simulates what: units of runs that one process takes whole, and the chunks that a unit is cut into."""
 
 import hashlib
+import itertools
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -51,10 +52,9 @@ def units(plan: Plan, settled: Collection[int], *, most: int, at_least: int = 1)
     found = []
     for group, runs, count in zip(plan.groups, members, parts, strict=True):
         if runs:
+            ends = [len(runs) * part // count for part in range(count + 1)]
             width = -(-len(runs) // count)
-            found += [
-                Unit(group, tuple(runs[first : first + width]), width) for first in range(0, len(runs), width)
-            ]
+            found += [Unit(group, tuple(runs[a:b]), width) for a, b in itertools.pairwise(ends)]
     return found
 
 
@@ -63,22 +63,11 @@ def share(work: Sequence[Unit], index: int, count: int) -> list[Unit]:
     return list(work[index - 1 :: count])
 
 
-def chunk_width(width: int, missing: int, parts: int = 1) -> int:
-    """How many runs go side by side where units have `width` members and `missing` of them are to be done.
-
-    A group's widths are always its unit's width over a whole number, rounded up: a study that goes on after
-    it was killed then compiles the very program that it had, and gets the very numbers.
-
-    Args:
-      width: of the units.
-      missing: the most members of a unit that are to be done.
-      parts: cut into at least so many, because more do not fit into memory.
-    """
-    return -(-width // max(parts, width // missing))
-
-
 def cut(unit: Unit, finished: Collection[int], width: int, padded_width: int) -> list[Chunk]:
-    """The chunks of a unit's unfinished runs, all of one padded width."""
+    """The chunks of a unit's unfinished runs, all of one padded width.
+
+    A study that goes on after it was killed gets the very chunks that it had left, and so the very numbers.
+    """
     left = [member for member in unit.members if member not in finished]
     found = []
     for first in range(0, len(left), width):
