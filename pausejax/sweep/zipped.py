@@ -68,7 +68,7 @@ def check_groups(
             elif problem := _problem(group, own):
                 say(where, list(group), problem)
         for group in kept(sound, policy.axes):
-            if not policy.axes.keys().isdisjoint(group) and (problem := _problem(group, own)):
+            if problem := _problem(group, own):
                 say(where, list(group), problem)
 
 

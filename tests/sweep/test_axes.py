@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pausejax
-from pausejax.sweep.axes import SAMPLING, Range, Sampling, columns, factors, points, sample
+from pausejax.sweep.axes import SAMPLING, Factor, Range, Sampling, columns, factors, points, sample
 from pausejax.sweep.parameters import PARAMETERS
 from pausejax.sweep.plan import make_plan
 from pausejax.sweep.spec import parse
@@ -76,6 +76,18 @@ def test_integers_reach_both_ends_and_no_further(low, width, n):
     found = Range("int_uniform", low, high).at(np.append(np.linspace(0, 1, n, endpoint=False), 1 - 2**-53))
     assert found[0] == low and found[-1] == high
     assert all(type(value) is int and low <= value <= high for value in found)
+
+
+def test_values_keep_six_digits():
+    assert Range("uniform", 1.0, 2.0).at(np.array([1 / 3, 0.9999999])) == [1.33333, 2.0]
+    assert Range("log_uniform", 1e-6, 1.0).at(np.array([0.55])) == [float(f"{10**-2.7:.6g}")]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.filterwarnings("error")
+def test_any_number_of_points_is_welcome(method):
+    for n in (1, 3, 100):
+        assert len(sample("momentum", 2, Sampling(n, method, 0))) == n
 
 
 @pytest.mark.parametrize("method", ["sobol", "latin_hypercube"])
@@ -181,7 +193,19 @@ def test_more_points_keep_the_runs():
     assert many.identities[:10] == few.identities
 
 
-@settings(max_examples=40, deadline=None)
+def test_a_part_of_a_factor_has_each_row_once():
+    product = [Factor(("a", "b"), ((1, 7), (1, 8), (2, 8))), Factor(("c",), ((5,), (6,)))]
+    assert list(points(product, ["a"])) == [{"a": 1}, {"a": 2}]
+    assert [tuple(point.values()) for point in points(product, ["c", "b"])] == [
+        (5, 7),
+        (6, 7),
+        (5, 8),
+        (6, 8),
+    ]
+    assert list(points(product, [])) == [{}]
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_points_against_brute_force(data):
     """Any mixture of lists, zipped lists and ranges equals the product written out."""

@@ -1,5 +1,8 @@
 """From a study to runs and groups."""
 
+import hashlib
+import json
+
 from pausejax.sweep.plan import make_plan
 from pausejax.sweep.spec import parse
 
@@ -131,6 +134,11 @@ def test_identities_are_those_of_the_runs():
 
 
 def test_what_is_recorded_or_cut_short_is_part_of_the_identity_only_if_asked_for():
+    run, study = plan().runs[0], plan().study
+    keys = ("mode", "rounds", "eval_every")
+    settings = {"algorithm": "pause", "values": run.values, **{key: getattr(study, key) for key in keys}}
+    text = json.dumps(settings, sort_keys=True) + str(run.seed)
+    assert run.identity(study) == hashlib.sha256(text.encode()).hexdigest()[:16]
     plain = plan().identities
     assert plan(stop_at_latency=0).identities == plain
     assert plan(selection_gap=False).identities == plain

@@ -281,6 +281,10 @@ def test_each_mistake_in_a_zip_is_one_clear_line(document, expected):
     assert expected in found[0]
 
 
+def test_a_round_may_select_everyone():
+    assert parse({**MINIMAL, "network": {"K": 5, "m": 5}}).axes["clients_per_round"] == (5,)
+
+
 def test_only_zipped_lists_may_repeat_a_value():
     lists = {"alpha": [1, 1, 2], "gamma": [0, 5, 5], "zeta": [3, 3]}
     (line,) = problems({**MINIMAL, "zip": [["alpha", "gamma"]], "reward": lists})
