@@ -65,9 +65,7 @@ _STUDY = {
         Parameter("mode", "", "training", "what is simulated", choices=MODES),
         Parameter("name", "", "", "title of the study"),
         Parameter("selection_gap", "", False, "record what (14) loses against its maximum"),
-        Parameter(
-            "stop_at_latency", "", 0.0, "simulated seconds after which a run ends; 0: after `rounds`", low=0
-        ),
+        Parameter("stop_at_latency", "", 0.0, "end a run at this simulated time, seconds; 0: never", low=0),
     )
 }
 
