@@ -122,7 +122,7 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
         "policy": np.array([run.policy for run in runs]),
         "algorithm": np.array([run.algorithm for run in runs]),
         "seed": np.array([run.seed for run in runs], np.int64),
-        "identity": np.array(identities(plan)),
+        "identity": np.array(plan.identities),
     }
     missing = {float: np.nan, int: -1, bool: False, str: ""}
     for name, parameter in vocabulary(plan.study.mode).parameters.items():
@@ -132,11 +132,6 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
         for key in (name, *parameter.aliases):
             found[key] = column
     return found
-
-
-def identities(plan: Plan) -> tuple[str, ...]:
-    """The identity hash of every run, in the plan's order."""
-    return tuple(run.identity(plan.study) for run in plan.runs)
 
 
 def label(

@@ -91,7 +91,7 @@ def prepare(folder: Folder, plan: Plan) -> Progress:
             folder.move(_REPLACED, RESULT)
     found = examine(folder, plan)
     text = layout.spec_text(plan)
-    if not found.identities <= set(layout.identities(plan)):
+    if not found.identities <= set(plan.identities):
         old = folder.read(SPEC).decode() if folder.exists(SPEC) else ""
         changed = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
         shown = [line for line in changed if line[:1] in "+-" and line[:3] not in ("+++", "---")]
@@ -204,7 +204,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
     """
     with folder.lock(_LOCK):
         found = examine(folder, plan)
-        identities = layout.identities(plan)
+        identities = plan.identities
         if missing := len(set(identities) - found.identities):
             return missing
         if not found.current:

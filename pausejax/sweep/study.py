@@ -63,7 +63,7 @@ def simulate_into(
       SpecError: a group can't be built; nothing has been simulated then.
       OSError: the folder is full, or the like; finished chunks are kept.
     """
-    identities = layout.identities(plan)
+    identities = plan.identities
     settled = _places(identities, found.settled)
     finished = _places(identities, found.identities)
     progress(len(finished) * plan.study.rounds)

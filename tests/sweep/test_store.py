@@ -46,7 +46,7 @@ def arrays_of(plan, places):
 def finish(folder, plan, size=3):
     """A study without a simulation: every missing run's arrays, `size` runs a part."""
     done = store.prepare(folder, plan).identities
-    identities = layout.identities(plan)
+    identities = plan.identities
     left = [place for place, identity in enumerate(identities) if identity not in done]
     for first in range(0, len(left), size):
         places = left[first : first + size]
@@ -80,7 +80,7 @@ def test_blocks_do_not_change_a_result(tmp_path, monkeypatch):
 def test_a_result_is_unfinished_until_every_run_is_there(tmp_path):
     plan, folder = make(), Folder(tmp_path)
     store.prepare(folder, plan)
-    identities = layout.identities(plan)
+    identities = plan.identities
     store.write_part(folder, identities[:3], arrays_of(plan, range(3)))
     assert store.consolidate(folder, plan) == 5
     with pytest.raises(FileNotFoundError, match=r"unfinished study \(1 chunks of runs are done\)"):
@@ -157,7 +157,7 @@ def test_a_kill_between_any_two_steps_loses_nothing(tmp_path, monkeypatch):
 def test_every_damaged_part_is_found_and_made_again(tmp_path):
     plan, folder = make(), Folder(tmp_path)
     store.prepare(folder, plan)
-    identities = layout.identities(plan)
+    identities = plan.identities
     store.write_part(folder, identities[:4], arrays_of(plan, range(4)))
     (part,) = (tmp_path / "parts").iterdir()
     whole = part.read_bytes()
@@ -202,7 +202,7 @@ def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkey
 def test_a_full_disk_leaves_what_was_finished_and_no_rubbish(tmp_path, monkeypatch):
     plan, folder = make(), Folder(tmp_path)
     store.prepare(folder, plan)
-    identities = layout.identities(plan)
+    identities = plan.identities
     store.write_part(folder, identities[:4], arrays_of(plan, range(4)))
 
     def full(*_, **__):

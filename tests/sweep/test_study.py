@@ -153,7 +153,7 @@ def test_out_of_memory_halves_the_chunks(tmp_path, monkeypatch):
 
     monkeypatch.setattr(execute.Engine, "play_chunk", short_of_memory)
     assert simulate(BANDIT, tmp_path / "cut").missing == 0
-    assert played == [10, 6, 4, 4, 4] * 2
+    assert played == [10, 6, 4, 4, 4, 4] * 2
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "cut"))
     np.testing.assert_array_equal(a["selected"], b["selected"])
 
