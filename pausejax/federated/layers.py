@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from pausejax.federated import layout
-from pausejax.federated.layout import ConvVariant
+from pausejax.federated import placement
+from pausejax.federated.placement import ConvVariant
 
 
 def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = None) -> jax.Array:
@@ -20,7 +20,7 @@ def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = Non
     Args:
       images: [B, H, W, C].
       kernel: [h, w, C, D].
-      variant: how; None takes what `layout.choose` says of the backend. The results agree to rounding.
+      variant: how; None takes what `placement.choose` says of the backend. The results agree to rounding.
 
     Returns:
       [B, H - h + 1, W - w + 1, D].
@@ -34,7 +34,7 @@ def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = Non
         )
     if not variant:
         backend = jax.default_backend()
-        variant = layout.choose(backend, convolutional=True, num_parameters=kernel.size).conv
+        variant = placement.choose(backend, convolutional=True, num_parameters=kernel.size).conv
     if variant == "lax":
         return lax.conv_general_dilated(
             images, kernel, window_strides=(1, 1), padding="VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")

@@ -15,7 +15,7 @@ import numpy as np
 from flax import linen as nn
 
 from pausejax.federated.layers import Conv, GroupNorm, max_pool
-from pausejax.federated.layout import ConvVariant
+from pausejax.federated.placement import ConvVariant
 
 Params = Any
 

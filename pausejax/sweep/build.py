@@ -14,7 +14,7 @@ from pausejax import data
 from pausejax.data import partition
 from pausejax.data.partition import Partition
 from pausejax.ensemble import Pool, RegressionData, fit_pool, load_regression
-from pausejax.federated import layout, models
+from pausejax.federated import models, placement
 from pausejax.federated.evaluation import HeldOut
 from pausejax.federated.training import LocalTraining, TrainingData
 from pausejax.policies import POLICIES, parameters_of
@@ -226,7 +226,7 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     proximal = any(plan.runs[position].values["proximal_weight"] > 0 for position in group.members)
     num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-    chosen = layout.choose(
+    chosen = placement.choose(
         jax.default_backend(), convolutional=model.convolutional, num_parameters=num_parameters
     )
     training = LocalTraining(

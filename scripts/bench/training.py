@@ -13,7 +13,6 @@ other backends the floor counts bytes too: every step reads and writes the weigh
 """
 
 import argparse
-import dataclasses
 import json
 import os
 import platform
@@ -24,14 +23,15 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from pausejax.federated import models
+from pausejax.federated import placement
 from pausejax.federated.evaluation import evaluate
 from pausejax.federated.training import num_steps
 from pausejax.privacy import privatize
 from pausejax.simulation import initial_params
 from pausejax.sweep import execute
-from pausejax.sweep.build import Sources, build_world
+from pausejax.sweep.build import Sources
 from pausejax.sweep.plan import make_plan
+from pausejax.sweep.schedule import cut, units
 from pausejax.sweep.spec import parse
 
 SETTINGS = {
@@ -87,40 +87,39 @@ def study(setting, runs, rounds, eval_every, **changes):
     return make_plan(parse(document))
 
 
-def changed(program, options):
-    """The program with another layout, where the command line asks for one."""
-    learning = program.learning
-    wanted = {name: getattr(options, name) for name in ("lanes", "eval_lanes", "eval_batch")}
-    wanted = {name: value for name, value in wanted.items() if value}
-    learning = dataclasses.replace(learning, training=dataclasses.replace(learning.training, **wanted))
-    if options.conv and learning.model.convolutional:
-        model = models.build("cnn_cifar", learning.image_shape, 10, conv_variant=options.conv)
-        learning = dataclasses.replace(learning, model=model)
-    return dataclasses.replace(program, learning=learning)
+def override(options):
+    """Has the package place work as the command line says, where it says so."""
+    names = ("lanes", "eval_lanes", "eval_batch", "conv")
+    wanted = {name: getattr(options, name) for name in names if getattr(options, name)}
+    measured = placement.choose
+
+    def choose(*args, **kwargs):
+        return measured(*args, **kwargs)._replace(**wanted)
+
+    placement.choose = choose
 
 
-def play(plan, sources, options):
-    """(Wall, CPU) seconds of one round of all runs, and the chunk that was played."""
-    (chunk,) = execute.chunks(plan, sources)
-    if chunk.program.learning:
-        chunk = chunk._replace(program=changed(chunk.program, options))
-    compiled = execute.lower_program(plan, chunk, sources).compile()
-    wall, cpu = timed(
-        lambda: execute.simulate_chunk(plan, chunk, compiled, sources, lambda _: None), options.repeats
-    )
-    return (wall / plan.study.rounds, cpu / plan.study.rounds), chunk
+def play(plan, sources, repeats):
+    """(Wall, CPU) seconds of one round of all runs, and the engine that played it."""
+    engine, (unit,) = execute.Engine(plan, sources), units(plan, (), most=len(plan.runs))
+    engine.prepare([unit])
+    program = engine.compiled(unit.group)
+    (chunk,) = cut(unit, (), program.width, program.padded)
+    wall, cpu = timed(lambda: engine.play_chunk(chunk, program), repeats)
+    return (wall / plan.study.rounds, cpu / plan.study.rounds), engine
 
 
-def parts(plan, chunk, sources, repeats):
+def parts(engine, repeats):
     """Seconds (wall, CPU) of noise, aggregation and evaluation in one round of all runs; FLOPs; bytes."""
-    learning = chunk.program.learning
+    plan = engine.plan
+    program, world, _ = engine.surroundings(plan.groups[0])
+    learning = program.learning
     training = learning.training
-    world = build_world(plan, chunk.program, chunk.positions, chunk.group, sources)
     params = initial_params(learning.model, world.seed)
     one = jax.tree.map(lambda leaf: leaf[0], params)
     unravel = ravel_pytree(one)[1]
-    runs, size = len(chunk.positions), learning.num_parameters
-    jobs = runs * chunk.program.clients_per_round
+    runs, size = len(plan.runs), learning.num_parameters
+    jobs = runs * program.clients_per_round
     lanes = min(training.lanes, jobs)
     chunks = -(-jobs // lanes)
     keys = jax.random.split(jax.random.key(0), chunks * lanes).reshape(chunks, lanes)
@@ -157,7 +156,7 @@ def parts(plan, chunk, sources, repeats):
         seconds,
         {
             "training": 3 * forward * training.batch_size * steps,
-            "evaluation": forward * len(sources.dataset(chunk.group.static["dataset"]).test_labels) * runs,
+            "evaluation": forward * int(jnp.sum(world.test.labels >= 0)) * runs,
         },
         # weights and both moments, read and written; the batch's pixels
         steps * (6 * 4 * size + training.batch_size * world.data.images.shape[1]),
@@ -195,7 +194,7 @@ def measure(setting, runs, options, peak, bandwidth):
     for every in options.evals:
         rounds = max(every, options.rounds // every * every)
         plan = study(setting, runs, rounds, every)
-        seconds, chunk = play(plan, sources, options)
+        seconds, engine = play(plan, sources, options.repeats)
         whole = counted(seconds)
         row[f"per_s_eval_{every}"] = round(runs / seconds[0], 2)
         row[f"per_cpu_s_eval_{every}"] = round(runs / seconds[1], 2)
@@ -205,11 +204,11 @@ def measure(setting, runs, options, peak, bandwidth):
     if not options.shares:
         return row
     # The last one timed decides: the longest interval between evaluations.
-    seconds, flops, moved = parts(plan, chunk, sources, options.repeats)
+    seconds, flops, moved = parts(engine, options.repeats)
     bandit = study(setting, runs, 25, 25, mode="bandit", data={}, training={})
     part = {name: counted(pair) for name, pair in seconds.items()}
     part["evaluation"] /= every
-    part["selection"] = counted(play(bandit, sources, options)[0])
+    part["selection"] = counted(play(bandit, sources, options.repeats)[0])
     part["training"] = whole - sum(part.values())
     row["shares_%"] = {name: round(100 * value / whole, 1) for name, value in sorted(part.items())}
     done = flops["training"] + flops["evaluation"] / every
@@ -240,6 +239,7 @@ def main():
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    override(options)
     peak, bandwidth = peaks()
     machine = (
         f"{jax.device_count()} × {jax.devices()[0].device_kind}, {platform.machine()}, jax {jax.__version__}"

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from pausejax.federated import layout, models
+from pausejax.federated import models, placement
 from pausejax.federated.evaluation import evaluate
 from pausejax.sweep.build import Sources
 
@@ -25,17 +25,19 @@ def bench():
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
 @pytest.mark.parametrize("convolutional", [True, False])
-def test_every_backend_has_a_layout(backend, convolutional):
+def test_every_backend_has_a_placement(backend, convolutional):
     for num_parameters in (0, 100, 2**20, 2**30):
-        chosen = layout.choose(backend, convolutional=convolutional, num_parameters=num_parameters)
+        chosen = placement.choose(backend, convolutional=convolutional, num_parameters=num_parameters)
         assert min(chosen.lanes, chosen.eval_lanes, chosen.eval_batch) >= 1
         assert chosen.conv in ("im2col", "lax")
 
 
 def test_what_trains_side_by_side_on_a_cpu_fits_its_cache():
-    lanes = [layout.choose("cpu", convolutional=False, num_parameters=n).lanes for n in (2778, 25818, 10**6)]
+    lanes = [
+        placement.choose("cpu", convolutional=False, num_parameters=n).lanes for n in (2778, 25818, 10**6)
+    ]
     assert lanes == [16, 2, 1]
-    assert layout.choose("cpu", convolutional=True, num_parameters=2778).lanes == 1
+    assert placement.choose("cpu", convolutional=True, num_parameters=2778).lanes == 1
 
 
 def test_networks_know_whether_they_convolve():
@@ -43,7 +45,7 @@ def test_networks_know_whether_they_convolve():
     assert found == {"linear": False, "mlp": False, "cnn_mnist": True, "cnn_cifar": True}
 
 
-def test_evaluation_does_not_depend_on_the_layout():
+def test_evaluation_does_not_depend_on_the_placement():
     sources = Sources()
     source = sources.dataset("digits")
     model = models.build("mlp", source.image_shape, 10)

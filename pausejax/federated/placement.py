@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 ConvVariant = Literal["im2col", "lax"]
 
 
-class Layout(NamedTuple):
+class Placement(NamedTuple):
     """How work lies on a device."""
 
     lanes: int
@@ -27,8 +27,8 @@ _BYTES_PER_PARAMETER = 16
 _MOST_LANES = 16
 
 
-def choose(backend: str, *, convolutional: bool, num_parameters: int) -> Layout:
-    """The layout for a JAX backend and a network.
+def choose(backend: str, *, convolutional: bool, num_parameters: int) -> Placement:
+    """The placement for a JAX backend and a network.
 
     On CPU as `scripts/bench/training.py` measured it: clients side by side while their weights fit the cache,
     and one at a time with convolutions, whose patches alone fill it; a few test images at a time for the
@@ -43,7 +43,7 @@ def choose(backend: str, *, convolutional: bool, num_parameters: int) -> Layout:
     if backend == "cpu":
         fitting = _CACHE // (_BYTES_PER_PARAMETER * max(num_parameters, 1))
         lanes = 1 if convolutional else min(max(fitting, 1), _MOST_LANES)
-        return Layout(lanes, eval_lanes=1, eval_batch=20 if convolutional else 500, conv="im2col")
+        return Placement(lanes, eval_lanes=1, eval_batch=20 if convolutional else 500, conv="im2col")
     if convolutional:
-        return Layout(256, eval_lanes=16, eval_batch=500, conv="im2col")
-    return Layout(1024, eval_lanes=64, eval_batch=1000, conv="im2col")
+        return Placement(256, eval_lanes=16, eval_batch=500, conv="im2col")
+    return Placement(1024, eval_lanes=64, eval_batch=1000, conv="im2col")
