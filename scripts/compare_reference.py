@@ -32,6 +32,9 @@ from pausejax.report.statistics import (
 WINDOW = 10
 """Rounds over which accuracies are averaged, as in the paper."""
 
+MIDDLE = 100
+"""The round in mid-run at which curves are compared."""
+
 ORDERING = (
     ("PAUSE", "SA-PAUSE"),
     ("PAUSE", "random"),
@@ -99,32 +102,37 @@ def shown(samples: np.ndarray, digits: int = 1) -> str:
 
 
 def against_reference(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], scenario: str) -> None:
-    """Accuracy and simulated time at a policy's last logged round that we have too."""
+    """Accuracy, simulated time and leakage of the logged policies, in mid-run and at the last round."""
     rows = []
     for label, runs in found.items():
         theirs = logged.get(name_in_reference(runs))
         if theirs is None:
             continue
-        last = min(int(theirs["round"].max()), int(runs["eval_round"].values[-1]))
-        at = int(np.flatnonzero(runs["eval_round"].values <= last)[-1])
-        last = int(runs["eval_round"].values[at])
-        row = theirs[theirs["round"] == last].iloc[0]
-        accuracy = 100 * runs["test_accuracy"].values[:, at].astype(np.float64)
-        elapsed = runs["elapsed"].values[:, last - 1].astype(np.float64)
-        leakage = runs["max_leakage"].values[:, last - 1].astype(np.float64)
-        cells = [label, str(last)]
-        theirs_here = (100 * row["test_accuracy"], row["elapsed"], row["max_leakage"])
-        for samples, value in zip((accuracy, elapsed, leakage), theirs_here, strict=True):
-            if not np.isfinite(samples).all():
-                cells += ["∞", f"{value:.1f}", "–"]
-                continue
-            low, high = prediction(samples)
-            cells += [shown(samples), f"{value:.1f}", "yes" if low <= value <= high else "**no**"]
-        rows.append(cells)
-    seeds = next(iter(found.values())).sizes["run"]
+        common = np.intersect1d(runs["eval_round"].values, theirs["round"].to_numpy())
+        for last in dict.fromkeys((common[common <= MIDDLE][-1], common[-1])):
+            at = int(np.flatnonzero(runs["eval_round"].values == last)[0])
+            row = theirs[theirs["round"] == last].iloc[0]
+            pairs = (
+                (100 * runs["test_accuracy"].values[:, at], 100 * row["test_accuracy"]),
+                (runs["elapsed"].values[:, last - 1], row["elapsed"]),
+                (runs["max_leakage"].values[:, last - 1], row["max_leakage"]),
+            )
+            rows.append([label, str(last), *(cell for pair in pairs for cell in beside(*pair))])
+    seeds = " or ".join(sorted({str(runs.sizes["run"]) for runs in found.values()}))
     print(f"Ours (mean ± deviation over {seeds} seeds) and the reference's one run, {scenario}:\n")
     head = ["policy", "round", "accuracy", "reference", "within", "time, s", "reference", "within"]
     table([*head, "leakage", "reference", "within"], rows)
+
+
+def beside(samples: np.ndarray, value: float) -> list[str]:
+    """Our mean and deviation, the reference's value, and whether it could be one more run of ours."""
+    if not np.isfinite(samples).all():
+        return ["∞", f"{value:.1f}", "–"]
+    samples = samples.astype(np.float64)
+    if len(samples) < 3:
+        return [", ".join(f"{sample:.1f}" for sample in samples), f"{value:.1f}", "–"]
+    low, high = prediction(samples)
+    return [shown(samples), f"{value:.1f}", "yes" if low <= value <= high else "**no**"]
 
 
 def ordering(found: dict[str, xr.Dataset], times: list[float], rounds: list[int]) -> None:

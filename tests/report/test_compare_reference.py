@@ -40,14 +40,15 @@ def result(folder, policies, seeds, accuracy):
             "policy": ("run", run),
             "algorithm": ("run", [policies[name] for name in run]),
             "seed": ("run", [seed for _, seed in runs]),
+            "identity": ("run", [f"{name} {seed}" for name, seed in runs]),
             "private": ("run", [True] * len(runs)),
             "round": rounds,
             "eval_round": ("eval", rounds),
         },
         {"axes": json.dumps([]), "mode": "training"},
     )
-    folder.mkdir()
-    store.write(folder, dataset)
+    whole = {name: {"chunks": variable.shape} for name, variable in dataset.variables.items()}
+    dataset.to_zarr(folder / store.RESULT, zarr_format=2, encoding=whole, write_empty_chunks=True)
     return str(folder)
 
 
