@@ -73,10 +73,12 @@ def simulate_into(
     if work:
         engine = Engine(plan, sources, device_memory=settings.device_memory)
         columns = layout.coordinates(plan)
-        kept = checkpoints(folder, identities, settings)
+        # Orbax writes to disks; under a URL a kill costs the chunk in flight.
+        kept = checkpoints(folder, identities, settings) if folder.is_local else None
         for chunk, arrays in engine.simulate(work, finished=finished, progress=progress, checkpoints=kept):
             store.write_part(folder, [identities[member] for member in chunk.members], arrays)
-            kept(chunk).remove()
+            if kept:
+                kept(chunk).remove()
             finished_chunk(layout.label(plan, columns, list(chunk.members), arrays))
     missing = store.consolidate(folder, plan)
     return Outcome(len(finished), missing, found.damaged)
