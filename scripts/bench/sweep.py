@@ -130,14 +130,18 @@ def peak_memory() -> None:
         with tempfile.TemporaryDirectory() as folder:
             spec = Path(folder) / "spec.toml"
             spec.write_text(SPEC.format(seeds=seeds))
-            arguments = ["run", str(spec), "--out", f"{folder}/out", "--quiet", "--no-report"]
-            # Each in a child of its own, because the peak of all children is what is kept.
+            # The second start: nothing is compiled, which would take memory of its own.
+            arguments = ["run", str(spec), "--quiet", "--no-report", "--out"]
+            subprocess.run([sys.executable, "-m", "pausejax.cli", *arguments, f"{folder}/first"], check=True)
+            # In a child of its own, because what is kept is the peak of all children.
             code = (
                 "import resource, subprocess, sys, time; t = time.time();"
                 "subprocess.run([sys.executable, '-m', 'pausejax.cli', *sys.argv[1:]], check=True);"
                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, time.time() - t)"
             )
-            done = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+            done = subprocess.run(
+                [sys.executable, "-c", code, *arguments, f"{folder}/second"], check=True, capture_output=True
+            )
             kilobytes, took = map(float, done.stdout.split())
             print(f"| {10 * seeds:,} | {kilobytes / 1024:,.0f} | {took:.0f} |", flush=True)
 
