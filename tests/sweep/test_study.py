@@ -341,8 +341,10 @@ def test_shards_at_once_leave_one_result(tmp_path):
 
 @pytest.mark.slow
 def test_eight_devices_give_what_one_gives(tmp_path):
+    # A loss without kinks and an optimizer without normalization: rounding stays rounding.
     training = SPEC.replace('mode = "bandit"\nrounds = 600', "rounds = 60")
-    (tmp_path / "spec.toml").write_text(f"{training}\n[data]\ntrain_samples = 300\n")
+    model = 'model = "linear"\noptimizer = "sgd"\nlearning_rate = 0.05'
+    (tmp_path / "spec.toml").write_text(f"{training}\n[data]\ntrain_samples = 300\n[training]\n{model}\n")
     for devices in (1, 8):
         flags = f"--xla_force_host_platform_device_count={devices}"
         arguments = command(tmp_path / "spec.toml", tmp_path / str(devices))
@@ -351,4 +353,4 @@ def test_eight_devices_give_what_one_gives(tmp_path):
     one, eight = (pausejax.open(tmp_path / str(devices)).load() for devices in (1, 8))
     np.testing.assert_array_equal(one["selected"], eight["selected"])
     for name in ("reward", "test_loss", "train_loss"):
-        np.testing.assert_allclose(one[name], eight[name], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(one[name], eight[name], rtol=1e-4, atol=1e-5)
