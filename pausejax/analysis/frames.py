@@ -52,7 +52,7 @@ def runs_frame(result: xr.Dataset) -> pd.DataFrame:
 
 
 def curve_frames(
-    result: xr.Dataset, variables: Sequence[str] | None = None, max_bytes: int = MAX_BYTES // 4
+    result: xr.Dataset, variables: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
 ) -> Iterator[pd.DataFrame]:
     """The table of `to_dataframe(curves=True)` in parts of whole runs, one at least."""
     names = list(variables) if variables is not None else _curves(result)

@@ -14,6 +14,7 @@ from pausejax.report.levels import (
     Measure,
     averaged,
     columns_for,
+    is_logarithmic,
     levels_of,
     name_of,
     shown,
@@ -52,8 +53,7 @@ def main_effects(finals: xr.Dataset, measures: list[Measure]) -> Figure | None:
                 panel.grid(alpha=0.3, linewidth=0.5)
                 panel.spines[["top", "right"]].set_visible(False)
             grid[row, 0].set_ylabel(textwrap.fill(measure.label, 14))
-            if spans_decades(np.concatenate(drawn)):
-                grid[row, 0].set_yscale("log")
+            _y_axis(grid[row, 0], measure, np.concatenate(drawn))
         if len(policies) > 1:
             handles = {}
             for panel in grid.flat:
@@ -82,6 +82,17 @@ def _draw(panel: Axes, found: xr.Dataset, axis: str, values: list, policies: lis
         panel.fill_between(x, own["low"], own["high"], color=PALETTE[hue], alpha=0.2, linewidth=0)
         drawn.append(own["mean"].values)
     return np.concatenate(drawn)
+
+
+def _y_axis(panel: Axes, measure: Measure, means: np.ndarray) -> None:
+    """Room for the means and as much of the bands again: those of few seeds would flatten everything."""
+    if is_logarithmic(measure, means):
+        panel.set_yscale("log")
+    elif np.isfinite(means).any():
+        low, high = np.nanmin(means), np.nanmax(means)
+        reach = max(high - low, 1e-3 * abs(high))
+        least, most = panel.get_ylim()
+        panel.set_ylim(max(least, low - reach), min(most, high + reach))
 
 
 def _x_axis(panel: Axes, levels: Levels, axis: str, *, labelled: bool) -> None:

@@ -13,7 +13,7 @@ from pausejax.report.levels import (
     Levels,
     Measure,
     averaged,
-    logarithmic_where_wide,
+    colour_scale,
     name_of,
     shown,
     values_of,
@@ -37,7 +37,7 @@ def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
     if not tables:
         return None
     values = np.concatenate([t.ravel() for t in tables.values()])
-    norm = logarithmic_where_wide(values)
+    norm = colour_scale(measure, values)
     side = len(axes) - 1
     with styled_context():
         figure = Figure(figsize=(1.3 + _PANEL * side + (1.0 if side == 1 else 0), 0.75 + _PANEL * side))

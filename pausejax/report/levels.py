@@ -22,17 +22,19 @@ class Measure(NamedTuple):
     metric: str
     label: str
     scale: float = 1
+    share: bool = False
+    """Of something whole, so that a logarithmic scale would mislead."""
 
 
 _MEASURES = (
-    Measure("test_accuracy", "test accuracy (%)", 100),
+    Measure("test_accuracy", "test accuracy (%)", 100, share=True),
     Measure("mean_latency", "time per round (s)"),
     Measure("max_leakage", "maximum leakage"),
     Measure("participation_imbalance", "participation imbalance"),
     Measure("mse", "MSE (10⁻³)", 1e3),
     Measure("regret", "regret (10)"),
     Measure("cost", "cost per round"),
-    Measure("violations", "rounds over budget (%)", 100),
+    Measure("violations", "rounds over budget (%)", 100, share=True),
 )
 
 
@@ -66,7 +68,7 @@ def levels_of(runs: xr.Dataset) -> Levels:
 
 
 def _binned(column: np.ndarray) -> np.ndarray:
-    """Values, or the medians of their quantile bins where there are more than `MAX_LEVELS`."""
+    """Values, or the rounded medians of their quantile bins where there are more than `MAX_LEVELS`."""
     there = np.array([applies(value) for value in column.tolist()])
     values = column[there]
     if len(np.unique(values)) <= MAX_LEVELS:
@@ -76,6 +78,9 @@ def _binned(column: np.ndarray) -> np.ndarray:
     medians = np.array(
         [np.median(values[bins == b]) if (bins == b).any() else np.nan for b in range(MAX_LEVELS)]
     )
+    brief = [float(f"{median:.2g}") for median in medians]
+    if len({m for m in brief if not np.isnan(m)}) == len(np.unique(bins)):
+        medians = brief
     found = np.full(column.shape, np.nan)
     found[there] = np.array(medians)[bins]
     return found
@@ -123,13 +128,18 @@ def shown(value: object) -> str:
     return text.replace("e-0", "e-").replace("e+0", "e")
 
 
-def logarithmic_where_wide(values: np.ndarray) -> Normalize:
+def is_logarithmic(measure: Measure, values: np.ndarray) -> bool:
+    """Whether values of a measure are drawn on a logarithmic scale."""
+    return not measure.share and spans_decades(values)
+
+
+def colour_scale(measure: Measure, values: np.ndarray) -> Normalize:
     """A scale of colours for the finite ones of some values."""
     finite = values[np.isfinite(values)]
     low, high = (finite.min(), finite.max()) if finite.size else (0, 1)
     if low == high:
         low, high = low - 0.5, high + 0.5
-    return LogNorm(low, high) if spans_decades(finite) else Normalize(low, high)
+    return LogNorm(low, high) if is_logarithmic(measure, finite) else Normalize(low, high)
 
 
 def columns_for(labels: Sequence[str], width: float) -> int:

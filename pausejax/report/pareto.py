@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from pausejax.analysis import mean_ci, metrics_of, non_dominated
 from pausejax.report.figures import MARKERS, styled_context
-from pausejax.report.levels import Measure, columns_for, logarithmic_where_wide, spans_decades
+from pausejax.report.levels import Measure, colour_scale, columns_for, is_logarithmic
 
 _COLOURS = colormaps["viridis"]
 _UNBOUNDED = "0.6"
@@ -43,7 +43,7 @@ def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure)
     # An infinite leakage is the worst there is, and still to be weighed against the others.
     front, drawn_front = non_dominated(values, ways), non_dominated(values[:, :2], ways[:2])
     values = values * [measure.scale for measure in measures]
-    norm = logarithmic_where_wide(values[:, 2])
+    norm = colour_scale(colour, values[:, 2])
     with styled_context():
         figure = Figure(figsize=_SIZE, layout="constrained")
         FigureCanvasAgg(figure)
@@ -54,9 +54,9 @@ def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure)
         if len(steps) > 1:
             look = {"color": "0.3", "linewidth": 0.8, "drawstyle": "steps-post", "zorder": 1}
             axes.plot(steps[:, 0], steps[:, 1], label="front of the two axes", **look)
-        for which, column in (("x", 0), ("y", 1)):
-            if spans_decades(values[:, column]):
-                axes.set(**{f"{which}scale": "log"})
+        for column, scale in ((0, axes.set_xscale), (1, axes.set_yscale)):
+            if is_logarithmic(measures[column], values[:, column]):
+                scale("log")
         axes.grid(alpha=0.3, linewidth=0.5)
         axes.spines[["top", "right"]].set_visible(False)
         if np.isfinite(values[:, 2]).any():

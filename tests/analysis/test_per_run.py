@@ -1,5 +1,7 @@
 """The figures of each run against plain loops over its recorded rounds."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -105,3 +107,23 @@ def test_imbalance_is_zero_for_equal_shares_and_largest_for_one_client():
 def test_unknown_metric_names_the_known_ones(result):
     with pytest.raises(ValueError, match="metric 'acuracy': unknown here; known: test_accuracy, elapsed"):
         analysis.finals(result, ["acuracy"])
+
+
+def test_memory_does_not_grow_with_the_number_of_runs(tmp_path, monkeypatch):
+    chunk, rounds = 50, 1000
+    monkeypatch.setattr(blocks.run_blocks, "__kwdefaults__", {"max_bytes": 4 * chunk * rounds})
+    peaks = {}
+    for runs in (100, 1500):
+        elapsed = np.cumsum(np.ones((runs, rounds), np.float32), axis=1)
+        coords = {"policy": ("run", np.full(runs, "a")), "seed": ("run", np.arange(runs))}
+        made = xr.Dataset({"elapsed": (("run", "round"), elapsed)}, coords, {"axes": "[]", "mode": "bandit"})
+        made["elapsed"].encoding["chunks"] = (chunk, rounds)
+        made.to_zarr(tmp_path / f"{runs}.zarr", zarr_format=2, consolidated=True)
+        stored = xr.open_zarr(tmp_path / f"{runs}.zarr")
+        analysis.finals(stored)
+        tracemalloc.start()
+        analysis.finals(stored)
+        peaks[runs] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    # All of the longer result would be 6 MB; its figures are some bytes a run.
+    assert peaks[1500] < peaks[100] + 1e6
