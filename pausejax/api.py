@@ -35,7 +35,9 @@ def simulate(
       mode: "training", or "bandit" for selection and latency alone.
       data_dir: folder of prepared data sets; the embedded ones need none.
       progress: called after each segment with the number of rounds × runs it has advanced.
-      **parameters: any parameter of a spec by its name or symbol; a list makes an axis.
+      **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
+        range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
+        `zip`, `selection_gap`, `stop_at_latency`.
 
     Returns:
       The data set that `pausejax run` writes: dims run, round, eval, slot, client.
@@ -49,14 +51,14 @@ def simulate(
         "rounds": rounds,
         "eval_every": eval_every,
         "mode": mode,
-        "policy": [{"name": table} if isinstance(table, str) else table for table in tables],
+        "policy": [{"name": table} if isinstance(table, str) else _plain(table) for table in tables],
     }
     words = vocabulary(mode)
     for key, value in parameters.items():
         parameter = words.parameters.get(words.aliases.get(key, key))
         table = document.setdefault(parameter.section, {}) if parameter else document
         if key in words.sections and isinstance(value, Mapping):
-            table.setdefault(key, {}).update(value)
+            table.setdefault(key, {}).update(_plain(value))
         else:
             table[key] = _plain(value)
     plan = make_plan(parse(document, source="simulate"))
@@ -64,9 +66,11 @@ def simulate(
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars, arrays, ranges and tuples as the scalars and lists that a spec holds."""
+    """NumPy scalars, arrays, ranges and tuples, at any depth, as the scalars and lists that a spec holds."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple | range) else value
 
 

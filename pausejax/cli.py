@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import math
 import os
 import sys
 import time
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         errors.print(f"pausejax: {error}")
         return FAILED
     except KeyboardInterrupt:
-        errors.print("pausejax: interrupted")
+        errors.print("pausejax: interrupted; the same command goes on where it was")
         return INTERRUPTED
 
 
@@ -91,6 +92,29 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", parents=[spec, quiet, drawing], help="simulate a study and draw it")
     run.add_argument("--out", metavar="DIR", required=True, help="where the result and the pictures go")
     run.add_argument("--no-report", action="store_true", help="draw nothing")
+    run.add_argument(
+        "--shard",
+        type=_shard,
+        default=(1, 1),
+        metavar="I/N",
+        help="simulate the I-th of N shares; whoever ends last leaves the result",
+    )
+    run.add_argument(
+        "--checkpoint-every",
+        type=_seconds,
+        default=300.0,
+        metavar="SECONDS",
+        help="between checkpoints of runs in flight (default 300)",
+    )
+    run.add_argument(
+        "--lanes", type=_count, metavar="N", help="put at most N runs side by side (default: measured)"
+    )
+    run.add_argument(
+        "--memory",
+        type=_gigabytes,
+        metavar="GB",
+        help="memory that a program may fill on each device (default: measured)",
+    )
     run.set_defaults(command=_run)
 
     plan = commands.add_parser("plan", parents=[spec], help="say what a study comes to; run nothing")
@@ -117,6 +141,37 @@ def _window(text: str) -> int:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count: an integer >= 1")
+    return int(text)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: I/N with 1 <= I <= N")
+    return int(number), int(count)
+
+
+def _seconds(text: str) -> float:
+    return _number(text, "no time: seconds >= 0", 0.0)
+
+
+def _gigabytes(text: str) -> int:
+    return int(1e9 * _number(text, "no amount of memory: gigabytes >= 0.001", 0.001))
+
+
+def _number(text: str, problem: str, least: float) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= least):
+        raise argparse.ArgumentTypeError(f"{text!r} is {problem}")
+    return number
+
+
 def _load_plan(options: argparse.Namespace) -> "Plan":
     from pausejax.sweep import spec
     from pausejax.sweep.plan import make_plan
@@ -126,24 +181,38 @@ def _load_plan(options: argparse.Namespace) -> "Plan":
 
 def _run(options: argparse.Namespace) -> int:
     from pausejax.report import diverged_runs, summary_table
-    from pausejax.sweep import execute, store
+    from pausejax.sweep import store
     from pausejax.sweep.build import Sources
+    from pausejax.sweep.folder import Folder
     from pausejax.sweep.progress import progress_bar
+    from pausejax.sweep.study import Settings, simulate_into
 
-    plan, directory = _load_plan(options), Path(options.out)
-    store.prepare(directory, plan)
+    plan, folder = _load_plan(options), Folder(options.out)
+    found = store.prepare(folder, plan)
+    console = _console()
     _set_up_jax()
+    settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard)
     begun = time.monotonic()
     with progress_bar(plan, quiet=options.quiet) as progress:
-        result = execute.run(plan, Sources(options.data_dir), progress)
-    store.write(directory, result)
+        sources = Sources(options.data_dir)
+        outcome = simulate_into(folder, plan, found, sources, settings, progress=progress)
+    took = time.monotonic() - begun
     if not options.quiet:
-        console = _console()
+        for name in outcome.damaged:
+            console.print(f"was damaged, and was simulated again: {name}", markup=False)
+        if outcome.already:
+            console.print(f"{outcome.already} of {len(plan.runs)} runs were there already")
+    if outcome.missing:
+        if not options.quiet:
+            console.print(f"{outcome.missing} of {len(plan.runs)} runs are missing: other shards' work")
+        return OK
+    if not options.quiet:
+        result = store.read(options.out)
         console.print(summary_table(result))
         for line in diverged_runs(result):
             console.print(line, markup=False)
-        console.print(f"{len(plan.runs)} runs in {time.monotonic() - begun:.1f} s: {directory / store.STORE}")
-    return OK if options.no_report else _draw(directory, options)
+        console.print(f"{len(plan.runs)} runs in {took:.1f} s: {folder.path(store.RESULT)}")
+    return OK if options.no_report else _draw(options.out, options)
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -156,27 +225,26 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    return _draw(Path(options.directory), options)
+    return _draw(options.directory, options)
 
 
 def _export(options: argparse.Namespace) -> int:
     from pausejax.export import export
     from pausejax.sweep import store
 
-    directory = Path(options.directory)
     name = f"{'curves' if options.curves else 'runs'}.{options.format}"
-    path = Path(options.out) if options.out else directory / name
-    rows = export(store.read(directory), path, options.format, curves=options.curves)
+    path = Path(options.out) if options.out else Path(options.directory) / name
+    rows = export(store.read(options.directory), path, options.format, curves=options.curves)
     if not options.quiet:
         _console().print(f"{rows} rows: {path}", markup=False, soft_wrap=True)
     return OK
 
 
-def _draw(directory: Path, options: argparse.Namespace) -> int:
+def _draw(directory: str, options: argparse.Namespace) -> int:
     from pausejax.report import draw, save
     from pausejax.sweep import store
 
-    paths = save(draw(store.read(directory), smoothing=options.smooth), directory)
+    paths = save(draw(store.read(directory), smoothing=options.smooth), Path(directory))
     if not options.quiet:
         names = sorted({path.stem for path in paths})
         _console().print(f"pictures in {directory} (PNG and PDF): {', '.join(names)}", markup=False)
@@ -200,6 +268,8 @@ def _set_up_jax() -> None:
     if jax.config.jax_compilation_cache_dir is None:
         folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
         jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))
+        # The small programs around the large ones too: a second start of a study compiles nothing.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 if __name__ == "__main__":

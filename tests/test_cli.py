@@ -64,7 +64,7 @@ def test_another_spec_in_the_same_folder_is_refused_with_the_difference(study, c
     arguments = ["run", str(study / "spec.toml"), "--out", str(study / "out"), "--set", "rounds=13"]
     assert cli.main(arguments) == cli.BAD_SPEC
     message = capsys.readouterr().err
-    assert "holds the result of another spec" in message
+    assert "holds runs of another spec" in message
     assert "-rounds = 12" in message and "+rounds = 13" in message
 
 
@@ -80,7 +80,7 @@ def test_plan_runs_nothing(study, monkeypatch, capsys):
     def refuse(*arguments):
         raise AssertionError("the plan ran something")
 
-    monkeypatch.setattr(execute, "simulate_chunk", refuse)
+    monkeypatch.setattr(execute.Engine, "play_chunk", refuse)
     before = sorted(study.rglob("*"))
     assert cli.main(["plan", str(study / "spec.toml")]) == cli.OK
     shown = capsys.readouterr().out

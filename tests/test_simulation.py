@@ -13,7 +13,7 @@ from pausejax.federated.training import Jobs, Rates, train
 from pausejax.report import draw
 from pausejax.selection import best_set
 from pausejax.sweep import execute
-from pausejax.sweep.build import Sources, build_hyper, build_world
+from pausejax.sweep.build import Sources
 from pausejax.sweep.plan import make_plan
 from pausejax.sweep.spec import parse
 
@@ -213,14 +213,12 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
         "policy": [{"name": "pause"}],
     }
     plan, sources = make_plan(parse(document)), Sources()
-    (chunk,) = execute.chunks(plan, sources)
-    program = chunk.program
-    world = build_world(plan, program, chunk.positions, chunk.group, sources)
-    hyper = build_hyper([plan.runs[p] for p in chunk.positions])
+    (group,) = plan.groups
+    program, world, hyper = execute.Engine(plan, sources).surroundings(group)
     learning = program.learning
     params = simulation.initial_params(learning.model, world.seed)
     state = simulation.start(program, world, hyper, params)
-    mesh = simulation.runs_mesh(len(chunk.positions))
+    mesh = simulation.runs_mesh(len(group.members))
     whole, split = simulation.shardings(mesh)
     state, record = simulation.play(
         program,
@@ -250,7 +248,7 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
         )
     )
     for run in (0, 5, len(plan.runs) - 1):
-        values, row = plan.runs[chunk.positions[run]].values, int(world.partition[run])
+        values, row = plan.runs[group.members[run]].values, int(world.partition[run])
         current = jax.tree.map(lambda leaf, r=run: leaf[r : r + 1], params)
         counts = np.zeros(4, int)
         for t in range(1, 4):
@@ -278,7 +276,7 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
 def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):
     options = {"mode": "bandit", "rounds": 20, "seeds": 7, "num_clients": K, "clients_per_round": M}
     whole = pausejax.simulate("pause", **options)
-    monkeypatch.setattr(execute, "MAX_LANES", 3)
+    monkeypatch.setattr(execute, "most_runs", lambda: 3)
     parts = pausejax.simulate("pause", **options)
     np.testing.assert_array_equal(whole["identity"], parts["identity"])
     np.testing.assert_array_equal(whole["selected"], parts["selected"])

@@ -4,7 +4,7 @@ The arms are pre-trained models and the constraint is what may be sent to the cl
 many runs at once and keeps the run as the last axis.
 """
 
-from pausejax.ensemble.experts import NUM_EXPERTS, fit_pool, stream_length
+from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS, fit_pool, stream_length
 from pausejax.ensemble.policies import ENSEMBLE_POLICIES
 from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback
 from pausejax.ensemble.pool import Pool, make_pool
@@ -13,6 +13,7 @@ from pausejax.ensemble.simulate import Runs, one_pass, simulate
 
 __all__ = [
     "ENSEMBLE_POLICIES",
+    "EXPERT_NAMES",
     "NUM_EXPERTS",
     "REGRESSION_DATASETS",
     "Choice",

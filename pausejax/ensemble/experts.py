@@ -13,7 +13,14 @@ WIDTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Bandwidths of the Gaussian and Laplacian kernels, and slopes of the sigmoid ones."""
 DEGREES = (1, 2, 3, 4, 5)
 HIDDEN_LAYERS = ((25,), (25, 25))
-NUM_EXPERTS = 3 * len(WIDTHS) + len(DEGREES) + len(HIDDEN_LAYERS)
+EXPERT_NAMES: tuple[str, ...] = (
+    *(f"gaussian {s:g}" for s in WIDTHS),
+    *(f"laplacian {s:g}" for s in WIDTHS),
+    *(f"polynomial {g}" for g in DEGREES),
+    *(f"sigmoid {s:g}" for s in WIDTHS),
+    *(f"network {len(hidden)}x{hidden[0]}" for hidden in HIDDEN_LAYERS),
+)
+NUM_EXPERTS = len(EXPERT_NAMES)
 
 FeatureScaling = Literal["min_max", "row_norm"]
 KernelParameters = Literal["coefficients", "coefficients_and_points"]
@@ -66,15 +73,14 @@ def fit_pool(
         raise ValueError(f"dataset: all targets of {data.name!r} equal {low}")
     targets = (data.targets - low) / (high - low)
 
-    names, predictions = _kernel_models(features[fit], targets[fit], features[rest], ridge)
+    predictions = _kernel_models(features[fit], targets[fit], features[rest], ridge)
     per_row = 1 if kernel_parameters == "coefficients" else features.shape[1] + 1
-    parameters = [num_fit * per_row] * len(names)
+    parameters = [num_fit * per_row] * len(predictions)
     for index, hidden in enumerate(HIDDEN_LAYERS):
         network = fit_network(features[fit], targets[fit], features[rest], hidden=hidden, seed=seed + index)
-        names.append(f"network {len(hidden)}x{hidden[0]}")
         predictions.append(network.predictions)
         parameters.append(network.num_parameters)
-    return make_pool(np.clip(np.stack(predictions, axis=1), 0, 1), targets[rest], parameters, names)
+    return make_pool(np.clip(np.stack(predictions, axis=1), 0, 1), targets[rest], parameters, EXPERT_NAMES)
 
 
 def stream_length(num_rows: int, fit_fraction: float = 0.1) -> int:
@@ -96,8 +102,8 @@ def _scale(features: np.ndarray, fit: np.ndarray, scaling: FeatureScaling) -> np
 
 def _kernel_models(
     fit: np.ndarray, targets: np.ndarray, stream: np.ndarray, ridge: float
-) -> tuple[list[str], list[np.ndarray]]:
-    """Names and predictions of the twenty models; the pairwise geometry is computed once and shared."""
+) -> list[np.ndarray]:
+    """Predictions of the twenty models, in the order of their names; the pairwise geometry is shared."""
     # Imported here because it takes a second and every command would pay for it.
     from sklearn.kernel_ridge import KernelRidge
 
@@ -107,7 +113,7 @@ def _kernel_models(
     with warnings.catch_warnings():
         # The sigmoid kernels are indefinite; scikit-learn then solves by least squares and says so.
         warnings.filterwarnings("ignore", message="Singular matrix")
-        for _, source, kernel in kernels:
+        for source, kernel in kernels:
             models.append(
                 KernelRidge(alpha=ridge, kernel="precomputed").fit(kernel(geometry[source]), targets)
             )
@@ -117,10 +123,10 @@ def _kernel_models(
         blocks.append(
             [
                 model.predict(kernel(geometry[source]))
-                for (_, source, kernel), model in zip(kernels, models, strict=True)
+                for (source, kernel), model in zip(kernels, models, strict=True)
             ]
         )
-    return [name for name, _, _ in kernels], [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
 def _geometry(rows: np.ndarray, points: np.ndarray) -> dict[str, np.ndarray]:
@@ -134,10 +140,10 @@ def _geometry(rows: np.ndarray, points: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _kernels(num_features: int) -> list:
-    """(name, the geometry it reads, kernel); offsets and the polynomial's 1/d are scikit-learn's defaults."""
+    """(the geometry it reads, kernel) of each; offsets and the polynomial's 1/d are scikit-learn's."""
     return [
-        *((f"gaussian {s:g}", "squared", lambda z, s=s: np.exp(-z / (2 * s**2))) for s in WIDTHS),
-        *((f"laplacian {s:g}", "manhattan", lambda z, s=s: np.exp(-z / s)) for s in WIDTHS),
-        *((f"polynomial {g}", "product", lambda z, g=g: (z / num_features + 1) ** g) for g in DEGREES),
-        *((f"sigmoid {s:g}", "product", lambda z, s=s: np.tanh(s * z + 1)) for s in WIDTHS),
+        *(("squared", lambda z, s=s: np.exp(-z / (2 * s**2))) for s in WIDTHS),
+        *(("manhattan", lambda z, s=s: np.exp(-z / s)) for s in WIDTHS),
+        *(("product", lambda z, g=g: (z / num_features + 1) ** g) for g in DEGREES),
+        *(("product", lambda z, s=s: np.tanh(s * z + 1)) for s in WIDTHS),
     ]

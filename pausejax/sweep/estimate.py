@@ -12,8 +12,10 @@ from rich.table import Table
 
 from pausejax.federated.training import num_steps
 from pausejax.sweep import ensemble, execute
-from pausejax.sweep.build import Sources, build_world
-from pausejax.sweep.plan import Plan
+from pausejax.sweep.build import Sources
+from pausejax.sweep.memory import program_memory
+from pausejax.sweep.plan import Group, Plan
+from pausejax.sweep.schedule import cut, units
 
 # Measured on two CPU cores with small networks: the share of the matrix-product peak that local training
 # reaches, seconds of everything else per round and run, and seconds per step of annealing.
@@ -28,6 +30,8 @@ class Cost(NamedTuple):
     label: str
     runs: int
     chunks: int
+    lanes: int
+    """Runs side by side in a chunk."""
     compile_seconds: float
     memory: int
     """Bytes on all devices: arguments (the data among them), outputs and temporaries of the program."""
@@ -39,7 +43,15 @@ def plan_table(plan: Plan, sources: Sources) -> Lines:
     if plan.study.mode == "ensemble":
         return ensemble.plan_table(plan, sources)
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("program", "runs", "chunks", "compile, s", "memory, MB", "time, s (rough)"):
+    for heading in (
+        "program",
+        "runs",
+        "chunks",
+        "runs a chunk",
+        "compile, s",
+        "memory, MB",
+        "time, s (rough)",
+    ):
         table.add_column(heading, justify="left" if heading == "program" else "right")
     costs = group_costs(plan, sources)
     for cost in costs:
@@ -47,6 +59,7 @@ def plan_table(plan: Plan, sources: Sources) -> Lines:
             cost.label,
             str(cost.runs),
             str(cost.chunks),
+            str(cost.lanes),
             f"{cost.compile_seconds:.1f}",
             f"{cost.memory / 1e6:.0f}",
             f"{cost.seconds:.0f}",
@@ -66,31 +79,33 @@ def group_costs(plan: Plan, sources: Sources) -> list[Cost]:
     """Compiles each group's program and predicts its cost."""
     peak = matrix_product_rate() if plan.study.mode == "training" else 1.0
     costs = []
-    work = execute.chunks(plan, sources)
+    engine = execute.Engine(plan, sources)
+    work = units(plan, (), most=execute.most_runs())
     for group in plan.groups:
-        own = [chunk for chunk in work if chunk.group is group]
-        program = own[0].program
+        own = [unit for unit in work if unit.group is group]
+        engine.prepare(own)
         begun = time.perf_counter()
-        compiled = execute.lower_program(plan, own[0], sources).compile()
+        compiled = engine.compiled(group)
         took = time.perf_counter() - begun
-        used = compiled.memory_analysis()
-        assert used is not None
-        # XLA counts one device, on which the shared data lie too; donated arguments are their own outputs.
-        memory = execute.runs_mesh(len(own[0].positions)).size * (
-            used.argument_size_in_bytes
-            + used.output_size_in_bytes
-            + used.temp_size_in_bytes
-            - used.alias_size_in_bytes
-        )
-        lanes = sum(chunk.lanes for chunk in own)
+        chunks = [chunk for unit in own for chunk in cut(unit, (), compiled.width, compiled.padded)]
+        runs = len(group.members)
         annealing = _ANNEALING_SECONDS * group.static.get("annealing_steps", 0)
-        seconds = plan.study.rounds * lanes * (_ROUND_SECONDS[plan.study.mode] + annealing)
-        if program.learning:
-            seconds += (
-                plan.study.rounds * lanes * _flops_per_round(plan, own[0], sources) / (_EFFICIENCY * peak)
+        seconds = plan.study.rounds * runs * (_ROUND_SECONDS[plan.study.mode] + annealing)
+        if plan.study.mode == "training":
+            flops = _flops_per_round(engine.surroundings(group))
+            seconds += plan.study.rounds * runs * flops / (_EFFICIENCY * peak)
+        devices = execute.runs_mesh(compiled.padded).size
+        costs.append(
+            Cost(
+                f"{group.algorithm} ({_distinct(plan, group)})",
+                runs,
+                len(chunks),
+                compiled.width,
+                took,
+                devices * program_memory(compiled.call),
+                seconds,
             )
-        label = f"{own[0].program.policy} ({_distinct(plan, own[0])})"
-        costs.append(Cost(label, lanes, len(own), took, memory, seconds))
+        )
     return costs
 
 
@@ -105,10 +120,9 @@ def matrix_product_rate(size: int = 768) -> float:
     return 5 * 2 * size**3 / (time.perf_counter() - begun)
 
 
-def _flops_per_round(plan: Plan, chunk: execute.Chunk, sources: Sources) -> float:
+def _flops_per_round(around: execute.Surroundings) -> float:
     """Local training (three forward passes' worth a sample and step) and evaluation of one run."""
-    program = chunk.program
-    world = build_world(plan, program, chunk.positions, chunk.group, sources)
+    program, world = around.program, around.world
     learning = program.learning
     assert learning is not None and world.test is not None and world.data is not None
     steps = float(np.mean(num_steps(learning.training, world.data.size)))
@@ -121,6 +135,6 @@ def _flops_per_round(plan: Plan, chunk: execute.Chunk, sources: Sources) -> floa
     return trained + world.test.labels.size * per_sample / program.eval_every
 
 
-def _distinct(plan: Plan, chunk: execute.Chunk) -> str:
+def _distinct(plan: Plan, group: Group) -> str:
     """What tells a group's runs apart from other groups': their policy labels."""
-    return ", ".join(dict.fromkeys(plan.runs[position].policy for position in chunk.positions))
+    return ", ".join(dict.fromkeys(plan.runs[position].policy for position in group.members))

@@ -1,9 +1,9 @@
-"""Runs a plan on this machine: group by group, chunk by chunk, in host-side segments of rounds."""
+"""Plays runs on this machine's devices: one program per group, chunk by chunk, in segments of rounds."""
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,12 @@ import xarray as xr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pausejax.simulation import Hyper, Program, World, initial_params, play, runs_mesh, shardings, start
-from pausejax.sweep import ensemble, store
+from pausejax.sweep import ensemble, layout, memory
 from pausejax.sweep.build import Sources, build_hyper, build_program, build_world
+from pausejax.sweep.checkpoint import Checkpoints, Segment
+from pausejax.sweep.layout import Arrays
 from pausejax.sweep.plan import Group, Plan
+from pausejax.sweep.schedule import Chunk, Unit, cut, units
 from pausejax.sweep.spec import SpecError
 
 
@@ -24,125 +27,266 @@ class Progress(Protocol):
     def __call__(self, rounds_times_runs: int) -> None: ...
 
 
-class Chunk(NamedTuple):
-    """Runs of one group that are simulated side by side."""
+# Measured on a CPU: more runs side by side bring no more speed. A guess elsewhere, where memory decides.
+_MOST_RUNS = {"cpu": 256}
+_MOST_RUNS_ELSEWHERE = 4096
+
+
+def most_runs() -> int:
+    """The most runs that are put side by side where memory allows."""
+    return _MOST_RUNS.get(jax.default_backend(), _MOST_RUNS_ELSEWHERE)
+
+
+class Compiled(NamedTuple):
+    """A group's program for chunks of one size."""
+
+    call: jax.stages.Compiled
+    width: int
+    """Runs per chunk."""
+    padded: int
+    """The same with the padding that fills up the devices."""
+
+
+class Surroundings(NamedTuple):
+    """What all chunks of a group share: built and moved to the devices once."""
 
     program: Program
-    group: Group
-    positions: tuple[int, ...]
-    """Places in the plan's runs; padded by repeating the last one."""
-    lanes: int
-    """How many of `positions` are no padding."""
+    world: World
+    """Of all runs of the group, in its order."""
+    hyper: Hyper
 
 
-MAX_LANES = 256
+class Engine:
+    """The compiled programs of a plan on the local devices; each is compiled once, when it is needed.
 
-
-def chunks(plan: Plan, sources: Sources) -> list[Chunk]:
-    """Cuts each group into chunks of one size, so that a group compiles once.
-
-    Raises:
-      SpecError: a group can't be built.
+    Args:
+      plan: the whole plan.
+      sources: where data come from.
+      device_memory: bytes that a program may use on each device; measured if not given.
     """
-    found = []
-    for group in plan.groups:
-        program = build_program(plan, group, sources)
-        parts = -(-len(group.members) // MAX_LANES)
-        width = -(-len(group.members) // parts)
-        width += -width % runs_mesh(width).size
-        for first in range(0, len(group.members), width):
-            members = group.members[first : first + width]
-            padding = (members[-1],) * (width - len(members))
-            found.append(Chunk(program, group, members + padding, len(members)))
-    return found
+
+    def __init__(self, plan: Plan, sources: Sources, *, device_memory: int | None = None) -> None:
+        self.plan = plan
+        self.sources = sources
+        self._limit = device_memory or memory.device_memory()
+        self._compiled: dict[int, Future[Compiled]] = {}
+        self._surroundings: dict[int, Surroundings] = {}
+        # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
+        self._threads = ThreadPoolExecutor(os.cpu_count())
+
+    def prepare(self, work: Sequence[Unit], finished: Collection[int] = ()) -> None:
+        """Traces the programs of some units, so that what can't be built is refused now, and compiles them.
+
+        Raises:
+          SpecError: a group can't be built, or its policy refuses the network.
+        """
+        if self.plan.study.mode == "ensemble":
+            ensemble.check(self.plan, [unit.group for unit in work], self.sources)
+            return
+        width_of: dict[int, tuple[Group, int]] = {}
+        for unit in work:
+            if _key(unit.group) not in self._compiled and not set(unit.members).issubset(finished):
+                width_of[_key(unit.group)] = unit.group, unit.width
+        lowered = {key: self.lower(group, width) for key, (group, width) in width_of.items()}
+        for key, (group, width) in width_of.items():
+            self._compiled[key] = self._threads.submit(self._compile, group, lowered[key], width)
+
+    def simulate(
+        self,
+        work: Sequence[Unit],
+        *,
+        finished: Collection[int] = (),
+        progress: Progress = lambda _: None,
+        checkpoints: Callable[[Chunk], Checkpoints] | None = None,
+    ) -> Iterator[tuple[Chunk, Arrays]]:
+        """Plays what is unfinished of some units.
+
+        Args:
+          work: the units.
+          finished: places of runs that need not be played.
+          progress: told how far it is.
+          checkpoints: where chunks in flight are kept; they begin where they were.
+
+        Yields:
+          Each chunk with what its runs (without the padding) have recorded.
+
+        Raises:
+          SpecError: a group can't be built; nothing has been computed then.
+        """
+        self.prepare(work, finished)
+        try:
+            if self.plan.study.mode == "ensemble":
+                yield from ensemble.simulate_units(
+                    self.plan, work, finished, self.sources, progress, self._threads
+                )
+                return
+            for unit in work:
+                yield from self._simulate_unit(unit, finished, progress, checkpoints)
+        except BaseException:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+    def compiled(self, group: Group) -> Compiled:
+        """The program of a group that was prepared."""
+        return self._compiled[_key(group)].result()
+
+    def surroundings(self, group: Group) -> Surroundings:
+        """The data and settings of a group; those of the group before are let go."""
+        key = _key(group)
+        if key not in self._surroundings:
+            self._surroundings.clear()
+            program = build_program(self.plan, group, self.sources)
+            world = build_world(self.plan, program, group.members, group, self.sources)
+            mesh = runs_mesh(len(jax.local_devices()))
+            shared = jax.device_put((world.trace, world.data, world.test), shardings(mesh)[0].trace)
+            hyper = build_hyper([self.plan.runs[member] for member in group.members])
+            self._surroundings[key] = Surroundings(
+                program, World(world.seed, world.data_share, world.partition, *shared), hyper
+            )
+        return self._surroundings[key]
+
+    def lower(self, group: Group, width: int) -> jax.stages.Lowered:
+        """Traces `play` for chunks of some width.
+
+        Raises:
+          SpecError: the policy refuses the network, or a file that a run needs can't be read.
+        """
+        around = self.surroundings(group)
+        mesh = runs_mesh(_padded(width))
+        world, hyper = _rows(around, np.zeros(_padded(width), np.int32), mesh)
+        state = _state_shapes(around.program, world, hyper, mesh)
+        try:
+            return play.lower(around.program, mesh, world, hyper, state, *_rounds(mesh, 1, 1))
+        except ValueError as error:
+            raise SpecError([f"policy {self.plan.runs[group.members[0]].policy}: {error}"]) from None
+
+    def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:
+        """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
+        whole, parts = width, 1
+        while True:
+            used = float("inf")
+            try:
+                call = lowered.compile()
+                used = memory.program_memory(call)
+            except jax.errors.JaxRuntimeError as error:
+                if not memory.is_out_of_memory(error) or width == 1:
+                    raise
+            if used <= self._limit or width == 1:
+                return Compiled(call, width, _padded(width))
+            if used < float("inf") and parts == 1 and width >= 4:
+                smaller = memory.program_memory(self.lower(group, width // 4).compile())
+                parts = memory.parts_that_fit(used, smaller, (width // 4) / width, self._limit)
+            else:
+                parts *= 2
+            width = -(-whole // min(parts, whole))
+            lowered = self.lower(group, width)
+
+    def _simulate_unit(
+        self,
+        unit: Unit,
+        finished: Collection[int],
+        progress: Progress,
+        checkpoints: Callable[[Chunk], Checkpoints] | None,
+    ) -> Iterator[tuple[Chunk, Arrays]]:
+        done = set(finished)
+        while not done.issuperset(unit.members):
+            program = self.compiled(unit.group)
+            chunk = cut(unit, done, program.width, program.padded)[0]
+            try:
+                arrays = self.play_chunk(chunk, program, progress, checkpoints)
+            except jax.errors.JaxRuntimeError as error:
+                if not memory.is_out_of_memory(error) or program.width == 1:
+                    raise
+                half = -(-program.width // 2)
+                future: Future[Compiled] = Future()
+                future.set_result(Compiled(self.lower(unit.group, half).compile(), half, _padded(half)))
+                self._compiled[_key(unit.group)] = future
+                continue
+            yield chunk, arrays
+            done.update(chunk.members)
+
+    def play_chunk(
+        self,
+        chunk: Chunk,
+        compiled: Compiled,
+        progress: Progress = lambda _: None,
+        checkpoints: Callable[[Chunk], Checkpoints] | None = None,
+    ) -> Arrays:
+        """Plays all rounds of one chunk; arrays as in `layout.variables`, leading axis the chunk's runs."""
+        study, around = self.plan.study, self.surroundings(chunk.group)
+        program, mesh = around.program, runs_mesh(compiled.padded)
+        row_of = {member: row for row, member in enumerate(chunk.group.members)}
+        rows = np.array([row_of[position] for position in chunk.positions], np.int32)
+        world, hyper = _rows(around, rows, mesh)
+        kept = checkpoints(chunk) if checkpoints else None
+        resumed = kept.restore(_state_shapes(program, world, hyper, mesh)) if kept else None
+        if resumed:
+            state, segments = resumed
+            progress(segments[-1].last_round * chunk.lanes)
+        else:
+            params = initial_params(program.learning.model, world.seed) if program.learning else None
+            state, segments = jax.device_put(start(program, world, hyper, params), shardings(mesh)[1]), []
+
+        def fetch(first: int, record: Any) -> None:
+            segments.append(_on_host(first, record, study.rounds))
+            progress((segments[-1].last_round + 1 - first) * chunk.lanes)
+
+        first = segments[-1].last_round + 1 if segments else 1
+        in_flight: tuple[int, Any] | None = None
+        while first <= study.rounds and not _all_stopped(segments, chunk.lanes, study.stop_at_latency):
+            state, record = compiled.call(world, hyper, state, *_rounds(mesh, first, study.rounds))
+            # The records of the segment before come over while the devices are busy with this one.
+            if in_flight:
+                fetch(*in_flight)
+            in_flight, first = (first, record), first + program.rounds_per_call
+            if kept and first <= study.rounds and kept.due():
+                fetch(*in_flight)
+                in_flight = None
+                kept.save(state, segments)
+        if in_flight:
+            fetch(*in_flight)
+        progress((study.rounds - segments[-1].last_round) * chunk.lanes)
+        history = _history(self.plan, segments)
+        counts, diverged = np.asarray(state.bandit.counts), np.asarray(state.diverged)
+        return _finish(self.plan, history, counts, diverged, chunk.lanes)
 
 
 def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Dataset:
-    """Simulates every run of a plan and returns the labelled result, runs in the plan's order.
+    """Simulates every run of a plan in memory and returns the labelled result, runs in the plan's order.
 
     Raises:
       SpecError: a group can't be built; nothing has been computed then.
     """
-    progress = progress or (lambda _: None)
-    if plan.study.mode == "ensemble":
-        return ensemble.run(plan, sources, progress)
-    work = chunks(plan, sources)
-    parts: list[dict[str, np.ndarray]] = []
-    # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
-    with ThreadPoolExecutor(os.cpu_count()) as compilers:
-        first_of = {id(chunk.group): chunk for chunk in reversed(work)}
-        # Every program is traced before the first one runs: what a policy refuses, it refuses now.
-        lowered = {key: lower_program(plan, chunk, sources) for key, chunk in first_of.items()}
-        order_of_use = dict.fromkeys(id(chunk.group) for chunk in work)
-        compiled = {key: compilers.submit(lowered[key].compile) for key in order_of_use}
-        try:
-            for chunk in work:
-                program = compiled[id(chunk.group)].result()
-                arrays = simulate_chunk(plan, chunk, program, sources, progress)
-                parts.append({name: array[: chunk.lanes] for name, array in arrays.items()})
-        except BaseException:
-            compilers.shutdown(wait=False, cancel_futures=True)
-            raise
-    order = [position for chunk in work for position in chunk.positions[: chunk.lanes]]
-    back = np.argsort(order)
-    names = list(dict.fromkeys(name for part in parts for name in part))
-    merged = {name: _stack([part[name] for part in parts], store.VARIABLES[name][2])[back] for name in names}
-    return store.dataset(plan, range(len(plan.runs)), merged)
+    engine = Engine(plan, sources)
+    work = units(plan, (), most=most_runs())
+    parts = engine.simulate(work, progress=progress or (lambda _: None))
+    return layout.merge(plan, [(chunk.members, arrays) for chunk, arrays in parts])
 
 
-def lower_program(plan: Plan, chunk: Chunk, sources: Sources) -> jax.stages.Lowered:
-    """Traces `play` for the chunks of one group.
+def _key(group: Group) -> int:
+    return group.members[0]
 
-    Raises:
-      SpecError: the policy refuses the network, or a file that a run needs can't be read.
-    """
-    program = chunk.program
-    world, hyper, mesh = _inputs(plan, chunk, sources)
+
+def _padded(width: int) -> int:
+    return width + -width % runs_mesh(width).size
+
+
+def _rows(around: Surroundings, rows: np.ndarray, mesh: Mesh) -> tuple[World, Hyper]:
+    """The worlds and settings of some of a group's runs, on the devices of a mesh."""
+    whole, split = shardings(mesh)
+    world = around.world
+    chosen = World(
+        world.seed[rows], world.data_share[rows], world.partition[rows], world.trace, world.data, world.test
+    )
+    hyper = {name: values[rows] for name, values in around.hyper.items()}
+    return World(*map(jax.device_put, chosen, whole)), jax.device_put(hyper, split)
+
+
+def _state_shapes(program: Program, world: World, hyper: Hyper, mesh: Mesh) -> Any:
     params = jax.eval_shape(initial_params, program.learning.model, world.seed) if program.learning else None
     state = jax.eval_shape(start, program, world, hyper, params)
     split = shardings(mesh)[1]
-    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split), state)
-    try:
-        return play.lower(program, mesh, world, hyper, state, *_rounds(mesh, 1, 1))
-    except ValueError as error:
-        raise SpecError([f"policy {plan.runs[chunk.positions[0]].policy}: {error}"]) from None
-
-
-def simulate_chunk(
-    plan: Plan, chunk: Chunk, compiled: jax.stages.Compiled, sources: Sources, progress: Progress
-) -> dict[str, np.ndarray]:
-    """Plays all rounds of one chunk; arrays as in `store.VARIABLES`, leading axis the chunk's runs."""
-    study, program = plan.study, chunk.program
-    world, hyper, mesh = _inputs(plan, chunk, sources)
-    params = initial_params(program.learning.model, world.seed) if program.learning else None
-    state = jax.device_put(start(program, world, hyper, params), shardings(mesh)[1])
-    records = []
-    for first in range(1, study.rounds + 1, program.rounds_per_call):
-        state, record = compiled(world, hyper, state, *_rounds(mesh, first, study.rounds))
-        played = min(program.rounds_per_call, study.rounds + 1 - first)
-        records.append(jax.tree.map(lambda leaf, n=played: np.moveaxis(np.asarray(leaf[:n]), 0, 1), record))
-        progress(played * chunk.lanes)
-    history = {
-        name: np.concatenate([getattr(record, name) for record in records], axis=1)
-        for name in records[0]._fields
-    }
-    evaluated = store.evaluated_rounds(study.rounds, study.eval_every) - 1
-    for name in ("test_accuracy", "test_loss"):
-        history[name] = history[name][:, evaluated]
-    history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
-    history["counts"], history["diverged_round"] = np.asarray(state.bandit.counts), np.asarray(state.diverged)
-    absent = () if study.mode == "training" else store.LEARNING_VARIABLES
-    for name in (*absent, *(() if study.selection_gap else ("selection_gap",))):
-        del history[name]
-    return history
-
-
-def _inputs(plan: Plan, chunk: Chunk, sources: Sources) -> tuple[World, Hyper, Mesh]:
-    mesh = runs_mesh(len(chunk.positions))
-    whole, split = shardings(mesh)
-    world = build_world(plan, chunk.program, chunk.positions, chunk.group, sources)
-    hyper = build_hyper([plan.runs[position] for position in chunk.positions])
-    return World(*map(jax.device_put, world, whole)), jax.device_put(hyper, split), mesh
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split), state)
 
 
 def _rounds(mesh: Mesh, first: int, last: int) -> tuple[jax.Array, jax.Array]:
@@ -150,13 +294,55 @@ def _rounds(mesh: Mesh, first: int, last: int) -> tuple[jax.Array, jax.Array]:
     return jax.device_put(jnp.int32(first), everywhere), jax.device_put(jnp.int32(last), everywhere)
 
 
-def _stack(arrays: Sequence[np.ndarray], fill: float) -> np.ndarray:
-    """Concatenates along the runs; trailing axes of unlike length are padded with the fill value."""
-    shape = np.max([array.shape[1:] for array in arrays], axis=0)
+def _on_host(first: int, record: Any, rounds: int) -> Segment:
+    """The records of a segment on the host, without the rows beyond the last round."""
+    played = min(record.reward.shape[0], rounds + 1 - first)
+    return Segment(
+        first,
+        {name: np.moveaxis(np.asarray(leaf[:played]), 0, 1) for name, leaf in record._asdict().items()},
+    )
 
-    def padded() -> Iterator[np.ndarray]:
-        for array in arrays:
-            widths = [(0, 0), *((0, int(n - have)) for n, have in zip(shape, array.shape[1:], strict=True))]
-            yield np.pad(array, widths, constant_values=fill)
 
-    return np.concatenate(list(padded()))
+def _all_stopped(segments: list[Segment], lanes: int, stop_at_latency: float) -> bool:
+    if not stop_at_latency or not segments:
+        return False
+    elapsed = sum(segment.records["round_latency"].sum(axis=1, dtype=np.float64) for segment in segments)
+    return bool((elapsed[:lanes] >= stop_at_latency).all())
+
+
+def _history(plan: Plan, segments: list[Segment]) -> Arrays:
+    """All rounds' records one after the other; rounds that were not played hold fill values."""
+    table, rounds = layout.variables(plan.study.mode), plan.study.rounds
+    history = {}
+    for name in segments[0].records:
+        played = np.concatenate([segment.records[name] for segment in segments], axis=1)
+        widths = [(0, 0)] * played.ndim
+        widths[1] = (0, rounds - played.shape[1])
+        history[name] = np.pad(played, widths, constant_values=table[name].fill)
+    return history
+
+
+def _finish(plan: Plan, history: Arrays, counts: np.ndarray, diverged: np.ndarray, lanes: int) -> Arrays:
+    """What a chunk's runs leave in the result, up to the round in which each of them stops."""
+    study, table = plan.study, layout.variables(plan.study.mode)
+    elapsed = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
+    history["elapsed"] = elapsed
+    evaluated = layout.evaluated_rounds(study.rounds, study.eval_every)
+    for name in ("test_accuracy", "test_loss"):
+        history[name] = history[name][:, evaluated - 1]
+    if study.stop_at_latency:
+        reached = elapsed >= study.stop_at_latency
+        last = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1, study.rounds)[:, None]
+        for name, array in history.items():
+            rounds = evaluated if "eval" in table[name].dims else np.arange(1, study.rounds + 1)
+            array[rounds > last] = table[name].fill
+        members = np.where(history["selected"] < 0, counts.shape[1], history["selected"])
+        counts = np.stack(
+            [np.bincount(run.reshape(-1), minlength=counts.shape[1] + 1)[:-1] for run in members]
+        )
+        diverged = np.where(diverged > last[:, 0], 0, diverged)
+    history["counts"], history["diverged_round"] = counts, diverged
+    absent = () if study.mode == "training" else layout.LEARNING_VARIABLES
+    for name in (*absent, *(() if study.selection_gap else ("selection_gap",))):
+        del history[name]
+    return {name: np.asarray(array[:lanes], table[name].dtype) for name, array in history.items()}

@@ -5,6 +5,7 @@ compiled program; a static one compiles anew for each value.
 """
 
 import dataclasses
+import inspect
 import math
 from typing import Any
 
@@ -53,9 +54,9 @@ class Parameter:
         noun = "an integer" if self.kind is int else "a finite number"
         bounds = []
         if self.low > -math.inf:
-            bounds.append(f"{'>' if self.low_open else '>='} {self.low:g}")
+            bounds.append(f"{'>' if self.low_open else '>='} {self.low}")
         if self.high < math.inf:
-            bounds.append(f"<= {self.high:g}")
+            bounds.append(f"<= {self.high}")
         return " ".join([noun, " and ".join(bounds)]).strip()
 
     def problem(self, value: Any) -> str | None:
@@ -187,6 +188,15 @@ ALIASES: dict[str, str] = {
     "τ_min": "min_latency",
 }
 """Symbol -> name."""
+
+CONDITIONS: dict[str, tuple[str, frozenset[str]]] = {
+    name: (
+        "partition",
+        frozenset(law for law, split in PARTITIONERS.items() if name in inspect.signature(split).parameters),
+    )
+    for name in ("concentration", "shards_per_client")
+}
+"""name -> (another parameter, values of it): the first is read only where the other has such a value."""
 
 # Read by nothing but the policies, so a policy that does not take them has no such axis.
 POLICY_SECTIONS = ("selection",)

@@ -1,19 +1,24 @@
 """What a spec may say: one vocabulary for client selection, one for ensembles of models."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from pausejax.policies import POLICIES, parameters_of
 from pausejax.sweep import ensemble_parameters
 from pausejax.sweep.parameters import (
     ALIASES,
+    CONDITIONS,
     LEARNING_ONLY,
     LEARNING_SECTIONS,
     PARAMETERS,
     POLICY_SECTIONS,
     Parameter,
 )
+
+Say: TypeAlias = Callable[[str, Any, str], None]
+"""Reports a mistake: takes a key, its value, and what is allowed."""
 
 MODES = ("training", "bandit", "ensemble")
 
@@ -34,6 +39,8 @@ class Vocabulary:
     """Read by nothing but the policies, so a policy that does not take one has no such axis."""
     learning_parameters: frozenset[str] = frozenset()
     """Read by nothing in mode "bandit"."""
+    conditions: Mapping[str, tuple[str, frozenset[str]]] = dataclasses.field(default_factory=dict)
+    """name -> (another parameter, values of it): the first is read only where the other has such a value."""
 
     @property
     def sections(self) -> tuple[str, ...]:
@@ -58,6 +65,7 @@ _STUDY = {
         Parameter("mode", "", "training", "what is simulated", choices=MODES),
         Parameter("name", "", "", "title of the study"),
         Parameter("selection_gap", "", False, "record what (14) loses against its maximum"),
+        Parameter("stop_at_latency", "", 0.0, "end a run at this simulated time, seconds; 0: never", low=0),
     )
 }
 
@@ -70,6 +78,7 @@ CLIENTS = Vocabulary(
     policy_parameters=frozenset(p.name for p in PARAMETERS.values() if p.section in POLICY_SECTIONS),
     learning_parameters=LEARNING_ONLY
     | frozenset(p.name for p in PARAMETERS.values() if p.section in LEARNING_SECTIONS),
+    conditions=CONDITIONS,
 )
 ENSEMBLE = Vocabulary(
     study=_STUDY | ensemble_parameters.STUDY,
@@ -84,3 +93,9 @@ ENSEMBLE = Vocabulary(
 def vocabulary(mode: str) -> Vocabulary:
     """The vocabulary of a mode; that of client selection for an unknown one."""
     return ENSEMBLE if mode == "ensemble" else CLIENTS
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the nearest known key, or nothing."""
+    match = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""

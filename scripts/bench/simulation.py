@@ -18,6 +18,7 @@ import jax
 from pausejax.sweep import execute
 from pausejax.sweep.build import Sources
 from pausejax.sweep.plan import make_plan
+from pausejax.sweep.schedule import cut, units
 from pausejax.sweep.spec import parse
 
 STUDIES = {
@@ -34,15 +35,17 @@ STUDIES = {
 def measure(document: dict, runs: int, rounds: int) -> dict:
     plan = make_plan(parse({"seeds": runs, "rounds": rounds, **document}))
     sources = Sources()
-    (chunk,) = execute.chunks(plan, sources)
+    engine, (unit,) = execute.Engine(plan, sources), units(plan, (), most=runs)
     begun, cpu = time.perf_counter(), time.process_time()
-    program = execute.lower_program(plan, chunk, sources).compile()
+    engine.prepare([unit])
+    program = engine.compiled(unit.group)
     compile_wall, compile_cpu = time.perf_counter() - begun, time.process_time() - cpu
-    execute.simulate_chunk(plan, chunk, program, sources, lambda _: None)
+    (chunk,) = cut(unit, (), program.width, program.padded)
+    engine.play_chunk(chunk, program)
     walls, cpus = [], []
     for _ in range(3):
         begun, cpu = time.perf_counter(), time.process_time()
-        execute.simulate_chunk(plan, chunk, program, sources, lambda _: None)
+        engine.play_chunk(chunk, program)
         walls.append(time.perf_counter() - begun)
         cpus.append(time.process_time() - cpu)
     work = rounds * runs

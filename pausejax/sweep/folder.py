@@ -1,0 +1,105 @@
+"""A study's folder, on this machine's disk or under an fsspec URL: whole files, written atomically."""
+
+import contextlib
+import os
+import posixpath
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+
+class Folder:
+    """Files by name, `/` between levels. A file is there whole or not at all."""
+
+    def __init__(self, location: str | Path) -> None:
+        self.location = str(location)
+        self._files, self._root = fsspec.core.url_to_fs(self.location)
+        self.is_local = isinstance(self._files, LocalFileSystem)
+
+    def __str__(self) -> str:
+        return self.location
+
+    def path(self, name: str = "") -> str:
+        """What other libraries open a file or folder by: a path, or a URL."""
+        inside = posixpath.join(self._root, name) if name else self._root
+        return inside if self.is_local else self._files.unstrip_protocol(inside)
+
+    def make(self) -> None:
+        """Makes the folder, and shows that files can be written into it.
+
+        Raises:
+          OSError: they can't.
+        """
+        self._files.makedirs(self._root, exist_ok=True)
+        probe = f".probe-{uuid.uuid4().hex}"
+        self.write(probe, b"")
+        self.remove(probe)
+
+    def exists(self, name: str) -> bool:
+        return self._files.exists(self._inside(name))
+
+    def names(self, folder: str) -> list[str]:
+        """Names within a folder, sorted; none if it isn't there."""
+        self._files.invalidate_cache()
+        try:
+            found = self._files.ls(self._inside(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(posixpath.basename(path.rstrip("/")) for path in found)
+
+    def read(self, name: str) -> bytes:
+        return self._files.cat_file(self._inside(name))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes a file so that a reader, or a restart after a crash, sees all of it or nothing new."""
+        path = self._inside(name)
+        self._files.makedirs(posixpath.dirname(path), exist_ok=True)
+        if not self.is_local:
+            # An object store shows an object when all of it is there.
+            self._files.pipe_file(path, content)
+            return
+        partial = f"{path}.{uuid.uuid4().hex}.partial"
+        try:
+            with open(partial, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+            raise
+
+    def remove(self, name: str) -> None:
+        """Removes a file or a folder with all that is in it; nothing happens if it isn't there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm(self._inside(name), recursive=True)
+
+    def move(self, old: str, new: str) -> None:
+        """Renames a file or a folder; at once on a disk, object by object under a URL."""
+        if self.is_local:
+            os.rename(self._inside(old), self._inside(new))
+        else:
+            self._files.mv(self._inside(old), self._inside(new), recursive=True)
+
+    @contextlib.contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Keeps other processes that lock the same name waiting; only on a disk whose system can.
+
+        The system lets go of the lock when its process ends, however it ends.
+        """
+        if not self.is_local:
+            yield
+            return
+        with open(self._inside(name), "wb") as file:
+            with contextlib.suppress(OSError, ImportError):
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _inside(self, name: str) -> str:
+        return posixpath.join(self._root, name)

@@ -1,0 +1,61 @@
+"""How many runs fit side by side: read off compiled programs, against what the devices have."""
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+
+# The allocator's fragments, the arrays of the host loop, and what other libraries keep on the device.
+_MARGIN = 0.85
+
+
+def device_memory() -> int:
+    """Bytes that programs may use on each local device."""
+    device = jax.local_devices()[0]
+    statistics = device.memory_stats() or {}
+    if "bytes_limit" in statistics:
+        return int(_MARGIN * statistics["bytes_limit"])
+    # Devices without memory of their own share the host's, as far as this process may use it.
+    return int(_MARGIN * _host_memory() / len(jax.local_devices()))
+
+
+def _host_memory() -> int:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        path = Path(file)
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            total = min(total, int(text))
+    return total
+
+
+def program_memory(compiled: jax.stages.Compiled) -> int:
+    """Bytes that a program needs on each device: arguments (the data among them), outputs, temporaries."""
+    used: Any = compiled.memory_analysis()
+    return (
+        used.argument_size_in_bytes
+        + used.output_size_in_bytes
+        + used.temp_size_in_bytes
+        - used.alias_size_in_bytes  # donated arguments are their own outputs
+    )
+
+
+def parts_that_fit(needed: int, fewer: int, ratio: float, limit: int) -> int:
+    """Into how many parts a chunk must be cut, by a straight line through two measured sizes.
+
+    Args:
+      needed: bytes per device of the whole chunk's program.
+      fewer: bytes of the program for a smaller one.
+      ratio: runs of the smaller one over those of the whole, below 1.
+      limit: bytes that may be used.
+    """
+    slope = max((needed - fewer) / (1 - ratio), 1.0)
+    constant = needed - slope
+    fitting = max((limit - constant) / slope, 1e-6)
+    return max(math.ceil(1 / fitting), 2)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the device ran out of memory, at compiling or at running."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -1,0 +1,97 @@
+"""A study into its folder: what is missing is simulated, chunk by chunk, and every chunk is kept at once."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import xarray as xr
+
+from pausejax.sweep import layout, schedule, store
+from pausejax.sweep.build import Sources
+from pausejax.sweep.checkpoint import Checkpoints
+from pausejax.sweep.execute import Engine, Progress, most_runs
+from pausejax.sweep.folder import Folder
+from pausejax.sweep.plan import Plan
+from pausejax.sweep.schedule import Chunk
+
+
+class Settings(NamedTuple):
+    """How a study is simulated; none of it changes a result beyond float32 rounding."""
+
+    most: int | None = None
+    """The most runs side by side; None: what the devices are good for."""
+    device_memory: int | None = None
+    """Bytes that a program may use on each device; None: what there is."""
+    checkpoint_seconds: float = 300.0
+    """Between two checkpoints of a chunk."""
+    shard: tuple[int, int] = (1, 1)
+    """This process's number, from 1, and how many share the study."""
+
+
+class Outcome(NamedTuple):
+    """What a process has done for a study."""
+
+    already: int
+    """Runs that were finished before."""
+    missing: int
+    """Runs that are not finished: other processes' work, or none."""
+    damaged: tuple[str, ...]
+    """Files that were found damaged; their runs were simulated again."""
+
+
+def simulate_into(
+    folder: Folder,
+    plan: Plan,
+    found: store.Progress,
+    sources: Sources,
+    settings: Settings,
+    *,
+    progress: Progress,
+    finished_chunk: Callable[[xr.Dataset], None] = lambda _: None,
+) -> Outcome:
+    """Simulates a study's missing runs, or this process's share of them, into a folder.
+
+    Args:
+      folder: where the result goes.
+      plan: the whole study.
+      found: from `store.prepare`.
+      sources: where data come from.
+      settings: how.
+      progress: called with how many rounds × runs have been advanced.
+      finished_chunk: called with the labelled runs of every chunk that has been written.
+
+    Raises:
+      SpecError: a group can't be built; nothing has been simulated then.
+      OSError: the folder is full, or the like; finished chunks are kept.
+    """
+    identities = plan.identities
+    settled = _places(identities, found.settled)
+    finished = _places(identities, found.identities)
+    progress(len(finished) * plan.study.rounds)
+    number, count = settings.shard
+    work = schedule.units(plan, settled, most=settings.most or most_runs(), at_least=count)
+    work = [unit for unit in schedule.share(work, number, count) if not finished.issuperset(unit.members)]
+    if work:
+        engine = Engine(plan, sources, device_memory=settings.device_memory)
+        columns = layout.coordinates(plan)
+        # Orbax writes to disks; under a URL a kill costs the chunk in flight.
+        kept = checkpoints(folder, identities, settings) if folder.is_local else None
+        for chunk, arrays in engine.simulate(work, finished=finished, progress=progress, checkpoints=kept):
+            store.write_part(folder, [identities[member] for member in chunk.members], arrays)
+            if kept:
+                kept(chunk).remove()
+            finished_chunk(layout.label(plan, columns, list(chunk.members), arrays))
+    missing = store.consolidate(folder, plan)
+    return Outcome(len(finished), missing, found.damaged)
+
+
+def checkpoints(
+    folder: Folder, identities: tuple[str, ...], settings: Settings
+) -> Callable[[Chunk], Checkpoints]:
+    """Where the chunks of a study are kept while they are in flight."""
+    return lambda chunk: Checkpoints(
+        folder, schedule.identity(identities, chunk), settings.checkpoint_seconds
+    )
+
+
+def _places(identities: tuple[str, ...], known: frozenset[str]) -> frozenset[int]:
+    return frozenset(place for place, identity in enumerate(identities) if identity in known)
