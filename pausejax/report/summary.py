@@ -44,7 +44,7 @@ _ENSEMBLE = (
 MAX_ROWS = 40
 _SHOWN = 20
 # Settings are ranked by the first of these that the result has.
-_RANKING = {"test_accuracy": "final accuracy", "elapsed": "simulated time", "mse": "MSE"}
+_RANKING = {"test_accuracy": "final accuracy", "mean_latency": "time per round", "mse": "MSE"}
 
 
 def summary_table(result: xr.Dataset) -> Table:
@@ -55,16 +55,16 @@ def summary_table(result: xr.Dataset) -> Table:
     known = metrics_of(result)
     every = _ENSEMBLE if result.attrs.get("mode") == "ensemble" else _CLIENTS
     columns = [column for column in every if column.metric in known]
-    whole = finals(result, [column.metric for column in columns]).load()
+    rank_by = next(name for name in _RANKING if name in known)
+    whole = finals(result, list(dict.fromkeys([rank_by, *(column.metric for column in columns)]))).load()
     rows = lines(whole)
     seeds = len(np.unique(result["seed"].values))
     title = f"mean ± 95 % interval over {seeds} {'seed' if seeds == 1 else 'seeds'}"
     caption = None
     if len(rows) > MAX_ROWS:
-        metric = next(name for name in _RANKING if name in known)
-        kept = _best(rows, metric, maximize=bool(known[metric].maximize))
+        kept = _best(rows, rank_by, maximize=bool(known[rank_by].maximize))
         caption = (
-            f"the best {len(kept)} of {len(rows)} settings by {_RANKING[metric]}; "
+            f"the best {len(kept)} of {len(rows)} settings by {_RANKING[rank_by]}; "
             "for all of them: pausejax export DIR, or pausejax.analysis"
         )
         rows = kept
