@@ -1,4 +1,4 @@
-"""The command line: run, plan and report. Thin: it parses, calls, prints, and maps errors to exit codes."""
+"""The command line: run, plan, report, export. It parses, calls, prints, and maps errors to exit codes."""
 
 import argparse
 import contextlib
@@ -25,6 +25,7 @@ its shapes is one lane of one compiled program.
   pausejax plan sweeps/quickstart.toml               what it comes to; runs nothing
   pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws
   pausejax report out/q --smooth 10                  draws again
+  pausejax export out/q --format csv                 one row per run, for other tools
 """
 _EXIT_CODES = "exit codes: 0 done; 1 failed; 2 a mistake in the spec or the arguments; 130 interrupted"
 
@@ -122,6 +123,15 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", parents=[quiet, drawing], help="draw a result again")
     report.add_argument("directory", metavar="DIR", help="a folder that `pausejax run` wrote")
     report.set_defaults(command=_report)
+
+    export = commands.add_parser("export", parents=[quiet], help="write a result as Parquet or CSV")
+    export.add_argument("directory", metavar="DIR", help="a folder that `pausejax run` wrote")
+    export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="default: parquet")
+    export.add_argument(
+        "--curves", action="store_true", help="one row per run and round (default: one row per run)"
+    )
+    export.add_argument("--out", metavar="FILE", help="default: DIR/runs.FORMAT or DIR/curves.FORMAT")
+    export.set_defaults(command=_export)
     return parser
 
 
@@ -216,6 +226,18 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     return _draw(options.directory, options)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from pausejax.export import export
+    from pausejax.sweep import store
+
+    name = f"{'curves' if options.curves else 'runs'}.{options.format}"
+    path = Path(options.out) if options.out else Path(options.directory) / name
+    rows = export(store.read(options.directory), path, options.format, curves=options.curves)
+    if not options.quiet:
+        _console().print(f"{rows} rows: {path}", markup=False, soft_wrap=True)
+    return OK
 
 
 def _draw(directory: str, options: argparse.Namespace) -> int:
