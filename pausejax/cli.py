@@ -45,6 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         errors.print(f"pausejax: {error}")
         return FAILED
+    except RuntimeError as error:
+        if "decompress" not in str(error):
+            raise
+        errors.print(f"pausejax: the result is damaged ({error}); the same `pausejax run` makes it whole")
+        return FAILED
     except KeyboardInterrupt:
         errors.print("pausejax: interrupted; the same command goes on where it was")
         return INTERRUPTED
@@ -92,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", parents=[spec, quiet, drawing], help="simulate a study and draw it")
     run.add_argument("--out", metavar="DIR", required=True, help="where the result and the pictures go")
     run.add_argument("--no-report", action="store_true", help="draw nothing")
+    run.add_argument("--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow")
     run.add_argument(
         "--shard",
         type=_shard,
@@ -180,6 +186,7 @@ def _load_plan(options: argparse.Namespace) -> "Plan":
 
 
 def _run(options: argparse.Namespace) -> int:
+    from pausejax import tracking
     from pausejax.report import diverged_runs, summary_table
     from pausejax.sweep import store
     from pausejax.sweep.build import Sources
@@ -188,6 +195,7 @@ def _run(options: argparse.Namespace) -> int:
     from pausejax.sweep.study import Settings, simulate_into
 
     plan, folder = _load_plan(options), Folder(options.out)
+    tracker = tracking.make(options.tracker) if options.tracker else None
     found = store.prepare(folder, plan)
     console = _console()
     _set_up_jax()
@@ -195,7 +203,7 @@ def _run(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     with progress_bar(plan, quiet=options.quiet) as progress:
         sources = Sources(options.data_dir)
-        outcome = simulate_into(folder, plan, found, sources, settings, progress=progress)
+        outcome = simulate_into(folder, plan, found, sources, settings, progress=progress, tracker=tracker)
     took = time.monotonic() - begun
     if not options.quiet:
         for name in outcome.damaged:

@@ -39,10 +39,10 @@ TRAINING = {
 }
 
 
-def simulate(document, directory, progress=lambda _: None, **settings):
+def simulate(document, directory, progress=lambda _: None, tracker=None, **settings):
     plan, folder = make_plan(parse(document)), Folder(directory)
-    found = store.prepare(folder, plan)
-    return simulate_into(folder, plan, found, Sources(), Settings(**settings), progress=progress)
+    found, settings = store.prepare(folder, plan), Settings(**settings)
+    return simulate_into(folder, plan, found, Sources(), settings, progress=progress, tracker=tracker)
 
 
 class Interrupted(BaseException):
@@ -115,6 +115,36 @@ def test_shards_together_are_the_study(tmp_path):
     np.testing.assert_array_equal(a["selected"], b["selected"])
     np.testing.assert_array_equal(a["identity"], b["identity"])
     np.testing.assert_allclose(a["reward"], b["reward"], rtol=1e-5)
+
+
+class Log:
+    """A tracker that keeps what it is told."""
+
+    def __init__(self):
+        self.calls, self.rewards = [], {}
+
+    def start(self, study):
+        self.calls.append(("start", study["mode"]))
+
+    def runs_finished(self, result):
+        self.calls.append(("runs", result.sizes["run"]))
+        self.rewards |= dict(zip(result["identity"].values.tolist(), result["reward"].values, strict=True))
+
+    def finish(self):
+        self.calls.append(("finish",))
+
+
+def test_a_tracker_is_told_of_every_run_as_it_is_finished(tmp_path):
+    first, second = Log(), Log()
+    simulate(BANDIT, tmp_path, tracker=first, most=4, shard=(1, 2))
+    simulate(BANDIT, tmp_path, tracker=second, most=4, shard=(2, 2))
+    assert first.calls[0] == ("start", "bandit") and first.calls[-1] == ("finish",)
+    assert max(call[1] for call in first.calls[1:-1]) <= 4 and 0 < len(first.rewards) < 20
+    result = pausejax.open(tmp_path).load()
+    assert set(second.rewards) == set(result["identity"].values)
+    for identity, reward in zip(result["identity"].values, result["reward"].values, strict=True):
+        np.testing.assert_array_equal(second.rewards[identity], reward)
+        np.testing.assert_array_equal(first.rewards.get(identity, reward), reward)
 
 
 def test_a_finished_study_computes_nothing(tmp_path, monkeypatch):
