@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import xarray as xr
-
 from pausejax.sweep import layout, schedule, store
 from pausejax.sweep.build import Sources
 from pausejax.sweep.checkpoint import Checkpoints
@@ -12,6 +10,9 @@ from pausejax.sweep.execute import Engine, Progress, most_runs
 from pausejax.sweep.folder import Folder
 from pausejax.sweep.plan import Plan
 from pausejax.sweep.schedule import Chunk
+from pausejax.tracking import Tracker
+
+_TOLD_AT_ONCE = 256
 
 
 class Settings(NamedTuple):
@@ -46,7 +47,7 @@ def simulate_into(
     settings: Settings,
     *,
     progress: Progress,
-    finished_chunk: Callable[[xr.Dataset], None] = lambda _: None,
+    tracker: Tracker | None = None,
 ) -> Outcome:
     """Simulates a study's missing runs, or this process's share of them, into a folder.
 
@@ -57,12 +58,15 @@ def simulate_into(
       sources: where data come from.
       settings: how.
       progress: called with how many rounds × runs have been advanced.
-      finished_chunk: called with the labelled runs of every chunk that has been written.
+      tracker: told of every chunk that has been written, and in the end of the runs that were there before.
 
     Raises:
       SpecError: a group can't be built; nothing has been simulated then.
+      ValueError: the tracker can't be reached; nothing has been simulated then.
       OSError: the folder is full, or the like; finished chunks are kept.
     """
+    if tracker:
+        tracker.start(layout.provenance(plan))
     identities = plan.identities
     settled = _places(identities, found.settled)
     finished = _places(identities, found.identities)
@@ -73,12 +77,22 @@ def simulate_into(
     if work:
         engine = Engine(plan, sources, device_memory=settings.device_memory)
         columns = layout.coordinates(plan)
-        kept = checkpoints(folder, identities, settings)
+        # Orbax writes to disks; under a URL a kill costs the chunk in flight.
+        kept = checkpoints(folder, identities, settings) if folder.is_local else None
         for chunk, arrays in engine.simulate(work, finished=finished, progress=progress, checkpoints=kept):
             store.write_part(folder, [identities[member] for member in chunk.members], arrays)
-            kept(chunk).remove()
-            finished_chunk(layout.label(plan, columns, list(chunk.members), arrays))
+            if kept:
+                kept(chunk).remove()
+            if tracker:
+                tracker.runs_finished(layout.label(plan, columns, list(chunk.members), arrays))
     missing = store.consolidate(folder, plan)
+    if tracker:
+        # By another process, or by one that was killed before it could tell.
+        before = sorted(finished) if not missing else []
+        for first in range(0, len(before), _TOLD_AT_ONCE):
+            runs = store.read(str(folder)).isel(run=before[first : first + _TOLD_AT_ONCE])
+            tracker.runs_finished(runs.load())
+        tracker.finish()
     return Outcome(len(finished), missing, found.damaged)
 
 
