@@ -13,6 +13,7 @@ other backends the floor counts bytes too: every step reads and writes the weigh
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -91,6 +92,8 @@ def override(options):
     """Has the package place work as the command line says, where it says so."""
     names = ("lanes", "eval_lanes", "eval_batch", "conv")
     wanted = {name: getattr(options, name) for name in names if getattr(options, name)}
+    if not wanted:
+        return
     measured = placement.choose
 
     def choose(*args, **kwargs):
@@ -238,7 +241,8 @@ def main():
     parser.add_argument("--data-dir", default=os.environ.get("PAUSEJAX_DATA_DIR"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
+        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
     override(options)
     peak, bandwidth = peaks()
     machine = (
