@@ -64,8 +64,8 @@ def simulate_into(
       OSError: the folder is full, or the like; finished chunks are kept.
     """
     identities = plan.identities
-    settled = _places(identities, found.settled)
-    finished = _places(identities, found.identities)
+    settled = places(identities, found.settled)
+    finished = places(identities, found.identities)
     progress(len(finished) * plan.study.rounds)
     number, count = settings.shard
     work = schedule.units(plan, settled, most=settings.most or most_runs(), at_least=count)
@@ -91,5 +91,6 @@ def checkpoints(
     )
 
 
-def _places(identities: tuple[str, ...], known: frozenset[str]) -> frozenset[int]:
+def places(identities: tuple[str, ...], known: frozenset[str]) -> frozenset[int]:
+    """The places in the plan's runs of those with known identities."""
     return frozenset(place for place, identity in enumerate(identities) if identity in known)
