@@ -118,6 +118,8 @@ class Record(NamedTuple):
     train_loss: jax.Array
     test_accuracy: jax.Array
     test_loss: jax.Array
+    diverged_round: jax.Array
+    """int32, as `State.diverged`."""
     selected: jax.Array
     """int32 [R, n], -1 pads."""
 
@@ -340,6 +342,7 @@ def _round(
         else jnp.full(members.shape[0], jnp.nan),
         test_accuracy=accuracy,
         test_loss=test_loss,
+        diverged_round=diverged,
         selected=members,
     )
     return State(seen, genie, policy, params, optimizer, diverged), record

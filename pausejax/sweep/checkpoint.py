@@ -9,23 +9,14 @@ A state counts when all records up to it are there; Orbax makes a state's folder
 import io
 import time
 import zipfile
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from pausejax.sweep.folder import Folder
+from pausejax.sweep.records import Segment
 from pausejax.sweep.store import CHECKPOINTS
-
-
-class Segment(NamedTuple):
-    """What some rounds in a row have recorded, by variable, [runs, rounds, ...]."""
-
-    first_round: int
-    records: dict[str, np.ndarray]
-
-    @property
-    def last_round(self) -> int:
-        return self.first_round + next(iter(self.records.values())).shape[1] - 1
 
 
 class Checkpoints:
@@ -54,7 +45,7 @@ class Checkpoints:
         for segment in segments:
             if segment.last_round > self._saved_round:
                 content = io.BytesIO()
-                np.savez(content, **segment.records)
+                np.savez(content, lanes=segment.lanes, **segment.records)
                 name = f"rounds-{segment.first_round}-{segment.last_round}.npz"
                 self._folder.write(f"{self._place}/{name}", content.getvalue())
         with ocp.StandardCheckpointer() as writer:
@@ -64,11 +55,11 @@ class Checkpoints:
                 self._folder.remove(f"{self._place}/state-{older}")
         self._saved_round, self._last_save = last, time.monotonic()
 
-    def restore(self, target: Any) -> tuple[Any, list[Segment]] | None:
+    def restore(self, target: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
         """The latest state and all records up to it; None if there is none that is whole.
 
         Args:
-          target: shapes, types and shardings of the state.
+          target: shapes, types and shardings of the state of so many lanes.
         """
         for name in self._folder.names(self._place):
             if name.startswith("state-") and not name.removeprefix("state-").isdecimal():
@@ -82,7 +73,8 @@ class Checkpoints:
             try:
                 segments = self._segments(last)
                 with ocp.StandardCheckpointer() as reader:
-                    state = reader.restore(self._folder.path(f"{self._place}/state-{last}"), target)
+                    place = self._folder.path(f"{self._place}/state-{last}")
+                    state = reader.restore(place, target(len(segments[-1].lanes)))
             except Exception:
                 continue
             self._saved_round = last
@@ -114,7 +106,8 @@ class Checkpoints:
             if first == (found[-1].last_round + 1 if found else 1) and end <= last:
                 try:
                     with np.load(io.BytesIO(self._folder.read(f"{self._place}/{name}"))) as file:
-                        found.append(Segment(first, dict(file)))
+                        records = dict(file)
+                    found.append(Segment(first, records.pop("lanes"), records))
                 except (zipfile.BadZipFile, EOFError, KeyError) as error:
                     raise ValueError(f"{name}: {error}") from None
         if not found or found[-1].last_round != last:

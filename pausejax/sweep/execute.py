@@ -11,10 +11,20 @@ import numpy as np
 import xarray as xr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pausejax.simulation import Hyper, Program, World, initial_params, play, runs_mesh, shardings, start
-from pausejax.sweep import ensemble, layout, memory
+from pausejax.simulation import (
+    Hyper,
+    Program,
+    State,
+    World,
+    initial_params,
+    play,
+    runs_mesh,
+    shardings,
+    start,
+)
+from pausejax.sweep import ensemble, layout, memory, records
 from pausejax.sweep.build import Sources, build_hyper, build_program, build_world
-from pausejax.sweep.checkpoint import Checkpoints, Segment
+from pausejax.sweep.checkpoint import Checkpoints
 from pausejax.sweep.layout import Arrays
 from pausejax.sweep.plan import Group, Plan
 from pausejax.sweep.schedule import Chunk, Unit, cut, units
@@ -70,6 +80,7 @@ class Engine:
         self.sources = sources
         self._limit = device_memory or memory.device_memory()
         self._compiled: dict[int, Future[Compiled]] = {}
+        self._narrow: dict[tuple[int, int], jax.stages.Compiled] = {}
         self._surroundings: dict[int, Surroundings] = {}
         # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
         self._threads = ThreadPoolExecutor(os.cpu_count())
@@ -152,9 +163,8 @@ class Engine:
           SpecError: the policy refuses the network, or a file that a run needs can't be read.
         """
         around = self.surroundings(group)
-        mesh = runs_mesh(_padded(width))
-        world, hyper = _rows(around, np.zeros(_padded(width), np.int32), mesh)
-        state = _state_shapes(around.program, world, hyper, mesh)
+        mesh, world, hyper = _rows(around, np.zeros(_padded(width), np.int32))
+        state = _state_shapes(around, len(world.seed))
         try:
             return play.lower(around.program, mesh, world, hyper, state, *_rounds(mesh, 1, 1))
         except ValueError as error:
@@ -214,27 +224,43 @@ class Engine:
     ) -> Arrays:
         """Plays all rounds of one chunk; arrays as in `layout.variables`, leading axis the chunk's runs."""
         study, around = self.plan.study, self.surroundings(chunk.group)
-        program, mesh = around.program, runs_mesh(compiled.padded)
+        program = around.program
         row_of = {member: row for row, member in enumerate(chunk.group.members)}
         rows = np.array([row_of[position] for position in chunk.positions], np.int32)
-        world, hyper = _rows(around, rows, mesh)
         kept = checkpoints(chunk) if checkpoints else None
-        resumed = kept.restore(_state_shapes(program, world, hyper, mesh)) if kept else None
-        if resumed:
+        if resumed := kept.restore(lambda width: _state_shapes(around, width)) if kept else None:
             state, segments = resumed
             progress(segments[-1].last_round * chunk.lanes)
         else:
-            params = initial_params(program.learning.model, world.seed) if program.learning else None
-            state, segments = jax.device_put(start(program, world, hyper, params), shardings(mesh)[1]), []
+            state, segments = _start(around, rows), []
+        # The chunk's places that are played: all of them, until most have reached `stop_at_latency`.
+        lanes = segments[-1].lanes if segments else np.arange(compiled.padded)
+        call = self._program(chunk.group, compiled, len(lanes))
+        mesh, world, hyper = _rows(around, rows[lanes])
 
         def fetch(first: int, record: Any) -> None:
-            segments.append(_on_host(first, record, study.rounds))
+            segments.append(records.to_host(first, lanes, record, study.rounds))
             progress((segments[-1].last_round + 1 - first) * chunk.lanes)
 
         first = segments[-1].last_round + 1 if segments else 1
         in_flight: tuple[int, Any] | None = None
-        while first <= study.rounds and not _all_stopped(segments, chunk.lanes, study.stop_at_latency):
-            state, record = compiled.call(world, hyper, state, *_rounds(mesh, first, study.rounds))
+        while first <= study.rounds:
+            if study.stop_at_latency:
+                # Without the segment before this one: it may still be in flight, and whether it is must not
+                # change what is played.
+                seen = [segment for segment in segments if segment.last_round < first - 1]
+                left = records.running(seen, chunk.lanes, study.stop_at_latency)
+                if not len(left):
+                    break
+                if (width := _narrower(compiled.width, len(lanes), len(left))) is not None:
+                    if in_flight:
+                        fetch(*in_flight)
+                        in_flight = None
+                    kept_lanes = np.pad(left, (0, _padded(width) - len(left)), mode="edge")
+                    state = _repack(state, np.searchsorted(lanes, kept_lanes), runs_mesh(len(kept_lanes)))
+                    lanes, call = kept_lanes, self._program(chunk.group, compiled, len(kept_lanes))
+                    mesh, world, hyper = _rows(around, rows[lanes])
+            state, record = call(world, hyper, state, *_rounds(mesh, first, study.rounds))
             # The records of the segment before come over while the devices are busy with this one.
             if in_flight:
                 fetch(*in_flight)
@@ -246,9 +272,16 @@ class Engine:
         if in_flight:
             fetch(*in_flight)
         progress((study.rounds - segments[-1].last_round) * chunk.lanes)
-        history = _history(self.plan, segments)
-        counts, diverged = np.asarray(state.bandit.counts), np.asarray(state.diverged)
-        return _finish(self.plan, history, counts, diverged, chunk.lanes)
+        return records.finish(study, segments, chunk.lanes, program.num_clients)
+
+    def _program(self, group: Group, compiled: Compiled, padded: int) -> jax.stages.Compiled:
+        """A group's program for chunks of a width, which is that of its chunks or one that they shrink to."""
+        if padded == compiled.padded:
+            return compiled.call
+        key = (_key(group), padded)
+        if key not in self._narrow:
+            self._narrow[key] = self.lower(group, padded).compile()
+        return self._narrow[key]
 
 
 def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Dataset:
@@ -271,20 +304,46 @@ def _padded(width: int) -> int:
     return width + -width % runs_mesh(width).size
 
 
-def _rows(around: Surroundings, rows: np.ndarray, mesh: Mesh) -> tuple[World, Hyper]:
+def _rows(around: Surroundings, rows: np.ndarray) -> tuple[Mesh, World, Hyper]:
     """The worlds and settings of some of a group's runs, on the devices of a mesh."""
+    mesh = runs_mesh(len(rows))
     whole, split = shardings(mesh)
     world = around.world
     chosen = World(
         world.seed[rows], world.data_share[rows], world.partition[rows], world.trace, world.data, world.test
     )
     hyper = {name: values[rows] for name, values in around.hyper.items()}
-    return World(*map(jax.device_put, chosen, whole)), jax.device_put(hyper, split)
+    return mesh, World(*map(jax.device_put, chosen, whole)), jax.device_put(hyper, split)
 
 
-def _state_shapes(program: Program, world: World, hyper: Hyper, mesh: Mesh) -> Any:
-    params = jax.eval_shape(initial_params, program.learning.model, world.seed) if program.learning else None
-    state = jax.eval_shape(start, program, world, hyper, params)
+def _start(around: Surroundings, rows: np.ndarray) -> State:
+    """The state of some of a group's runs before round 1."""
+    mesh, world, hyper = _rows(around, rows)
+    learning = around.program.learning
+    params = initial_params(learning.model, world.seed) if learning else None
+    return jax.device_put(start(around.program, world, hyper, params), shardings(mesh)[1])
+
+
+def _narrower(width: int, lanes: int, left: int) -> int | None:
+    """The width for `left` runs: a chunk's over the largest power of two; None while over half are left."""
+    if 2 * left > lanes:
+        return None
+    while left <= -(-width // 2) and width > 1:
+        width = -(-width // 2)
+    return width if _padded(width) < lanes else None
+
+
+def _repack(state: State, lanes: np.ndarray, mesh: Mesh) -> State:
+    """The state of some of the lanes that were played."""
+    return jax.device_put(jax.tree.map(lambda leaf: leaf[lanes], state), shardings(mesh)[1])
+
+
+def _state_shapes(around: Surroundings, width: int) -> State:
+    """Shapes, types and shardings of the state of so many runs."""
+    mesh, world, hyper = _rows(around, np.zeros(width, np.int32))
+    learning = around.program.learning
+    params = jax.eval_shape(initial_params, learning.model, world.seed) if learning else None
+    state = jax.eval_shape(start, around.program, world, hyper, params)
     split = shardings(mesh)[1]
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=split), state)
 
@@ -292,57 +351,3 @@ def _state_shapes(program: Program, world: World, hyper: Hyper, mesh: Mesh) -> A
 def _rounds(mesh: Mesh, first: int, last: int) -> tuple[jax.Array, jax.Array]:
     everywhere = NamedSharding(mesh, PartitionSpec())
     return jax.device_put(jnp.int32(first), everywhere), jax.device_put(jnp.int32(last), everywhere)
-
-
-def _on_host(first: int, record: Any, rounds: int) -> Segment:
-    """The records of a segment on the host, without the rows beyond the last round."""
-    played = min(record.reward.shape[0], rounds + 1 - first)
-    return Segment(
-        first,
-        {name: np.moveaxis(np.asarray(leaf[:played]), 0, 1) for name, leaf in record._asdict().items()},
-    )
-
-
-def _all_stopped(segments: list[Segment], lanes: int, stop_at_latency: float) -> bool:
-    if not stop_at_latency or not segments:
-        return False
-    elapsed = sum(segment.records["round_latency"].sum(axis=1, dtype=np.float64) for segment in segments)
-    return bool((elapsed[:lanes] >= stop_at_latency).all())
-
-
-def _history(plan: Plan, segments: list[Segment]) -> Arrays:
-    """All rounds' records one after the other; rounds that were not played hold fill values."""
-    table, rounds = layout.variables(plan.study.mode), plan.study.rounds
-    history = {}
-    for name in segments[0].records:
-        played = np.concatenate([segment.records[name] for segment in segments], axis=1)
-        widths = [(0, 0)] * played.ndim
-        widths[1] = (0, rounds - played.shape[1])
-        history[name] = np.pad(played, widths, constant_values=table[name].fill)
-    return history
-
-
-def _finish(plan: Plan, history: Arrays, counts: np.ndarray, diverged: np.ndarray, lanes: int) -> Arrays:
-    """What a chunk's runs leave in the result, up to the round in which each of them stops."""
-    study, table = plan.study, layout.variables(plan.study.mode)
-    elapsed = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
-    history["elapsed"] = elapsed
-    evaluated = layout.evaluated_rounds(study.rounds, study.eval_every)
-    for name in ("test_accuracy", "test_loss"):
-        history[name] = history[name][:, evaluated - 1]
-    if study.stop_at_latency:
-        reached = elapsed >= study.stop_at_latency
-        last = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1, study.rounds)[:, None]
-        for name, array in history.items():
-            rounds = evaluated if "eval" in table[name].dims else np.arange(1, study.rounds + 1)
-            array[rounds > last] = table[name].fill
-        members = np.where(history["selected"] < 0, counts.shape[1], history["selected"])
-        counts = np.stack(
-            [np.bincount(run.reshape(-1), minlength=counts.shape[1] + 1)[:-1] for run in members]
-        )
-        diverged = np.where(diverged > last[:, 0], 0, diverged)
-    history["counts"], history["diverged_round"] = counts, diverged
-    absent = () if study.mode == "training" else layout.LEARNING_VARIABLES
-    for name in (*absent, *(() if study.selection_gap else ("selection_gap",))):
-        del history[name]
-    return {name: np.asarray(array[:lanes], table[name].dtype) for name, array in history.items()}

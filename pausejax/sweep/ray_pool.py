@@ -92,7 +92,7 @@ def connected(address: str | None) -> Iterator[None]:
         more["include_dashboard"] = False
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error", **more)
-    except (ConnectionError, RuntimeError, ValueError, SystemExit) as error:
+    except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
         raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from None
     try:
         yield

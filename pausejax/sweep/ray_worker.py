@@ -16,7 +16,7 @@ from pausejax.sweep.plan import Plan
 from pausejax.sweep.runtime import set_up_jax
 from pausejax.sweep.schedule import Unit
 from pausejax.sweep.spec import SpecError
-from pausejax.sweep.study import Settings, checkpoints, places
+from pausejax.sweep.study import Settings, places, play_into
 
 _SECONDS_TO_SEE_THE_FOLDER = 10
 
@@ -95,13 +95,11 @@ class Worker:
                 finished |= places(identities, known) & set(unit.members)
             self._played = len(finished - before) * max(self._plan.study.rounds, 1)
             self._engine = self._engine or Engine(self._plan, self._sources, device_memory=self._memory())
-            kept = checkpoints(self._folder, identities, self._job.settings)
-            chunks = self._engine.simulate(
-                [unit], finished=finished, progress=self._advance, checkpoints=kept
+            chunks = play_into(
+                self._folder, self._engine, [unit], finished, self._job.settings, self._advance
             )
-            for chunk, arrays in chunks:
-                store.write_part(self._folder, [identities[member] for member in chunk.members], arrays)
-                kept(chunk).remove()
+            for _ in chunks:
+                pass
 
         return _mistake_of(play)
 

@@ -20,3 +20,5 @@ def set_up_jax(cores: int | None = None) -> None:
     if jax.config.jax_compilation_cache_dir is None:
         folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
         jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))
+        # The small programs around the large ones too: a second start of a study compiles nothing.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -1,6 +1,6 @@
 """A study into its folder: what is missing is simulated, chunk by chunk, and every chunk is kept at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import xarray as xr
@@ -10,8 +10,9 @@ from pausejax.sweep.build import Sources
 from pausejax.sweep.checkpoint import Checkpoints
 from pausejax.sweep.execute import Engine, Progress, most_runs
 from pausejax.sweep.folder import Folder
+from pausejax.sweep.layout import Arrays
 from pausejax.sweep.plan import Plan
-from pausejax.sweep.schedule import Chunk
+from pausejax.sweep.schedule import Chunk, Unit
 
 
 class Settings(NamedTuple):
@@ -73,22 +74,37 @@ def simulate_into(
     if work:
         engine = Engine(plan, sources, device_memory=settings.device_memory)
         columns = layout.coordinates(plan)
-        kept = checkpoints(folder, identities, settings)
-        for chunk, arrays in engine.simulate(work, finished=finished, progress=progress, checkpoints=kept):
-            store.write_part(folder, [identities[member] for member in chunk.members], arrays)
-            kept(chunk).remove()
+        for chunk, arrays in play_into(folder, engine, work, finished, settings, progress):
             finished_chunk(layout.label(plan, columns, list(chunk.members), arrays))
     missing = store.consolidate(folder, plan)
     return Outcome(len(finished), missing, found.damaged)
 
 
-def checkpoints(
-    folder: Folder, identities: tuple[str, ...], settings: Settings
-) -> Callable[[Chunk], Checkpoints]:
-    """Where the chunks of a study are kept while they are in flight."""
-    return lambda chunk: Checkpoints(
-        folder, schedule.identity(identities, chunk), settings.checkpoint_seconds
-    )
+def play_into(
+    folder: Folder,
+    engine: Engine,
+    work: Sequence[Unit],
+    finished: frozenset[int],
+    settings: Settings,
+    progress: Progress,
+) -> Iterator[tuple[Chunk, Arrays]]:
+    """Plays what is unfinished of some units; each chunk is in the folder when it is yielded.
+
+    Raises: as `simulate_into`.
+    """
+    identities = engine.plan.identities
+
+    def checkpoints(chunk: Chunk) -> Checkpoints:
+        name = schedule.identity(identities, chunk)
+        return Checkpoints(folder, name, settings.checkpoint_seconds)
+
+    # Orbax writes to disks; under a URL a kill costs the chunk in flight.
+    kept = checkpoints if folder.is_local else None
+    for chunk, arrays in engine.simulate(work, finished=finished, progress=progress, checkpoints=kept):
+        store.write_part(folder, [identities[member] for member in chunk.members], arrays)
+        if kept:
+            kept(chunk).remove()
+        yield chunk, arrays
 
 
 def places(identities: tuple[str, ...], known: frozenset[str]) -> frozenset[int]:

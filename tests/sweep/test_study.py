@@ -17,6 +17,7 @@ from pausejax.sweep import checkpoint, execute, memory, schedule, store
 from pausejax.sweep.build import Sources
 from pausejax.sweep.folder import Folder
 from pausejax.sweep.plan import make_plan
+from pausejax.sweep.records import Segment
 from pausejax.sweep.spec import parse
 from pausejax.sweep.study import Settings, simulate_into
 
@@ -84,25 +85,26 @@ def test_a_run_goes_on_in_the_middle_to_the_very_same_numbers(document, tmp_path
 def test_a_damaged_checkpoint_is_left_for_an_older_one_or_none(tmp_path):
     folder, state = Folder(tmp_path), {"x": jax.numpy.arange(3.0)}
     kept = checkpoint.Checkpoints(folder, "c", 0.0)
-    segments = [checkpoint.Segment(1, {"a": np.zeros((2, 5))})]
+    shapes = lambda lanes: {"x": jax.ShapeDtypeStruct((lanes + 1,), "float32")}  # noqa: E731
+    segments = [Segment(1, np.arange(2), {"round_latency": np.zeros((2, 5))})]
     kept.save(state, segments)
-    later = [*segments, checkpoint.Segment(6, {"a": np.ones((2, 5))})]
+    later = [*segments, Segment(6, np.arange(2), {"round_latency": np.ones((2, 5))})]
     place = tmp_path / "checkpoints" / "c"
     again = checkpoint.Checkpoints(folder, "c", 0.0)
-    state_now, found = again.restore(jax.eval_shape(lambda: state))
+    state_now, found = again.restore(shapes)
     assert [segment.first_round for segment in found] == [1]
     np.testing.assert_array_equal(state_now["x"], state["x"])
     again.save({"x": jax.numpy.arange(3.0) + 1}, later)
     assert sorted(os.listdir(place)) == ["rounds-1-5.npz", "rounds-6-10.npz", "state-10"]
     content = (place / "rounds-6-10.npz").read_bytes()
     (place / "rounds-6-10.npz").write_bytes(content[:-30])
-    assert checkpoint.Checkpoints(folder, "c", 0.0).restore(jax.eval_shape(lambda: state)) is None
+    assert checkpoint.Checkpoints(folder, "c", 0.0).restore(shapes) is None
     (place / "rounds-6-10.npz").write_bytes(content)
-    (_, found) = checkpoint.Checkpoints(folder, "c", 0.0).restore(jax.eval_shape(lambda: state))
+    (_, found) = checkpoint.Checkpoints(folder, "c", 0.0).restore(shapes)
     assert found[-1].last_round == 10
     # A state of another shape belongs to another program.
     other = {"x": jax.ShapeDtypeStruct((4,), "float32"), "y": jax.ShapeDtypeStruct((), "float32")}
-    assert checkpoint.Checkpoints(folder, "c", 0.0).restore(other) is None
+    assert checkpoint.Checkpoints(folder, "c", 0.0).restore(lambda _: other) is None
 
 
 def test_shards_together_are_the_study(tmp_path):
@@ -208,19 +210,69 @@ def test_stopping_at_a_simulated_time_cuts_the_very_same_run_short(tmp_path):
     assert len(lengths) > 1 and max(lengths) < 61
 
 
-def test_lanes_that_have_all_stopped_cost_nothing_more(monkeypatch):
+FAST_AND_SLOW = {
+    "mode": "bandit",
+    "rounds": 4000,
+    "seeds": 2,
+    "stop_at_latency": 30.0,
+    "network": {"num_clients": 6, "clients_per_round": 2, "fast_latency": [0.06, 0.1, 1.0, 1.4]},
+    "policy": [{"name": "fastest"}],
+}
+
+
+def test_runs_that_have_stopped_make_room(tmp_path, monkeypatch):
+    """Runs of 30 simulated seconds that take 40 to 500 rounds: the chunk shrinks, and no number changes."""
+    whole = pausejax.simulate("fastest", **FAST_AND_SLOW["network"], mode="bandit", rounds=600, seeds=2)
+    widths, lower = [], execute.Engine.lower
+
+    def watch(self, group, width):
+        widths.append(width)
+        return lower(self, group, width)
+
+    monkeypatch.setattr(execute.Engine, "lower", watch)
     played = []
-    pausejax.simulate(
-        "fastest",
-        mode="bandit",
-        rounds=10_000,
-        num_clients=6,
-        clients_per_round=2,
-        stop_at_latency=5.0,
-        progress=played.append,
-    )
-    # Segments of 25 rounds, one of them in flight when the last lane is seen to have stopped.
-    assert sum(played) == 10_000 and played[-1] > 9_800
+    simulate(FAST_AND_SLOW, tmp_path / "short", played.append)
+    assert len(widths) > 1 and widths == sorted(widths, reverse=True) and widths[-1] <= 4
+    assert sum(played) == 8 * 4000 and played[-1] >= 8 * 3000
+    short = pausejax.open(tmp_path / "short").load()
+    last = (whole["elapsed"] < 30.0).sum("round").values + 1
+    assert last.min() < 100 < 300 < last.max() < 600
+    for run in range(8):
+        np.testing.assert_array_equal(
+            short["selected"][run, : last[run]], whole["selected"][run, : last[run]]
+        )
+        np.testing.assert_allclose(
+            short["elapsed"][run, : last[run]], whole["elapsed"][run, : last[run]], rtol=1e-6
+        )
+        assert np.isnan(short["elapsed"][run, last[run] :]).all()
+        counts = np.bincount(whole["selected"][run, : last[run]].values.reshape(-1), minlength=6)
+        np.testing.assert_array_equal(short["counts"][run], counts)
+
+    # The same with a restart from a checkpoint at every border.
+    def interrupt(_):
+        raise Interrupted
+
+    monkeypatch.setattr(execute.Engine, "lower", lower)
+    for _ in range(60):
+        try:
+            found = simulate(FAST_AND_SLOW, tmp_path / "restarted", twice(interrupt), checkpoint_seconds=0.0)
+            break
+        except Interrupted:
+            continue
+    assert found.missing == 0
+    xr.testing.assert_identical(short, pausejax.open(tmp_path / "restarted").load())
+
+
+def twice(call):
+    """Calls on the third time: what was finished before, the first segment, and then the next."""
+    calls = []
+
+    def count(argument):
+        calls.append(argument)
+        if len(calls) == 4:
+            call(argument)
+
+    return count
 
 
 SPEC = """

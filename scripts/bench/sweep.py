@@ -1,0 +1,188 @@
+"""What a sweep costs: speed against runs side by side, cost against K, m and rounds, memory, compilations.
+
+  python scripts/bench/sweep.py lanes --out docs/images    rounds × runs a second and memory against lanes
+  python scripts/bench/sweep.py scaling                    cost of a round against K, m and rounds
+  python scripts/bench/sweep.py memory                     peak memory of a study of 1,000 and of 10,000 runs
+  python scripts/bench/sweep.py compilations               compilations of a first and of a second start
+
+Prints Markdown tables. Speeds are per second of CPU time where the backend is a CPU (of all cores together)
+and per second of wall time elsewhere, the best of three; memory is XLA's own figure for the compiled program.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+
+from pausejax.sweep import memory
+from pausejax.sweep.build import Sources
+from pausejax.sweep.execute import Engine
+from pausejax.sweep.plan import make_plan
+from pausejax.sweep.schedule import cut, units
+from pausejax.sweep.spec import parse
+
+STUDIES = {
+    "bandit only, PAUSE": {"mode": "bandit", "policy": [{"name": "pause"}]},
+    "MLP on digits, PAUSE": {"policy": [{"name": "pause"}]},
+}
+SPEC = """
+mode = "bandit"
+rounds = 100
+seeds = {seeds}
+[reward]
+gamma = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+[[policy]]
+name = "pause"
+"""
+COUNTING = """
+import json, sys
+import jax
+events = {}
+def count(name, *_, **__):
+    events[name] = events.get(name, 0) + 1
+jax.monitoring.register_event_listener(count)
+jax.monitoring.register_event_duration_secs_listener(count)
+from pausejax import cli
+assert cli.main(sys.argv[1:]) == 0
+print(json.dumps(events))
+"""
+
+
+def clock() -> float:
+    return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
+
+
+def speed(document: dict, lanes: int, rounds: int) -> tuple[float, float]:
+    """Rounds × runs a second, and megabytes of the compiled program on all devices."""
+    plan = make_plan(parse({"rounds": rounds, "seeds": lanes, **document}))
+    engine, (unit,) = Engine(plan, Sources()), units(plan, (), most=lanes)
+    engine.prepare([unit])
+    program = engine.compiled(unit.group)
+    (chunk,) = cut(unit, (), program.width, program.padded)
+    took = []
+    for _ in range(4):
+        begun = clock()
+        engine.play_chunk(chunk, program)
+        took.append(clock() - begun)
+    megabytes = memory.program_memory(program.call) * min(len(jax.local_devices()), program.padded) / 1e6
+    return rounds * lanes / min(took[1:]), megabytes
+
+
+def lanes(out: Path | None, most: int) -> None:
+    sizes = [4**k for k in range(8) if 4**k <= most]
+    print("| study | " + " | ".join(f"{n} runs" for n in sizes) + " |")
+    print("|---" * (len(sizes) + 1) + "|")
+    curves = {}
+    for name, document in STUDIES.items():
+        # As much work at every size, within reason.
+        rounds = {n: max(25, min(2000, 25 * (1000 // n))) for n in sizes}
+        curves[name] = [speed(document, n, rounds[n] if "bandit" in name else 25) for n in sizes]
+        print(f"| {name}: rounds × runs / s | " + " | ".join(f"{s:,.0f}" for s, _ in curves[name]) + " |")
+        print("| … MB | " + " | ".join(f"{m:,.1f}" for _, m in curves[name]) + " |", flush=True)
+    if out:
+        draw(out / "throughput_vs_lanes.png", sizes, curves)
+
+
+def draw(path: Path, sizes: list[int], curves: dict[str, list[tuple[float, float]]]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 2.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for (name, points), colour, dash in zip(
+        curves.items(), ("#0072B2", "#D55E00"), ("-", "--"), strict=False
+    ):
+        left.plot(sizes, [s for s, _ in points], dash, marker="o", markersize=3, color=colour, label=name)
+        right.plot(sizes, [m for _, m in points], dash, marker="o", markersize=3, color=colour, label=name)
+    unit = "CPU s" if jax.default_backend() == "cpu" else "s"
+    left.set(xlabel="runs side by side", ylabel=f"rounds × runs per {unit}", xscale="log", yscale="log")
+    right.set(xlabel="runs side by side", ylabel="program's memory (MB)", xscale="log", yscale="log")
+    left.legend(frameon=False, fontsize=7)
+    figure.savefig(path, dpi=160)
+    print(f"drawn: {path}")
+
+
+def scaling() -> None:
+    def microseconds(num_clients: int = 30, clients_per_round: int = 5, rounds: int = 200) -> float:
+        network = {"num_clients": num_clients, "clients_per_round": clients_per_round}
+        return 1e6 / speed({**STUDIES["bandit only, PAUSE"], "network": network}, 16, rounds)[0]
+
+    print("PAUSE, bandit only, 16 runs side by side; µs per round and run")
+    for label, fixed, name, values in (
+        ("K, at m = 5, 200 rounds", {}, "num_clients", (30, 100, 300, 1000, 3000, 10_000)),
+        ("m, at K = 1000, 200 rounds", {"num_clients": 1000}, "clients_per_round", (1, 5, 25, 100, 400)),
+        ("rounds, at K = 30, m = 5", {}, "rounds", (100, 400, 1600, 6400)),
+    ):
+        print(f"\n| {label} | " + " | ".join(f"{value:,}" for value in values) + " |")
+        print("|---" * (len(values) + 1) + "|")
+        costs = (microseconds(**fixed, **{name: value}) for value in values)
+        print("| µs | " + " | ".join(f"{cost:,.1f}" for cost in costs) + " |", flush=True)
+
+
+def peak_memory() -> None:
+    print("| runs | peak memory of the process, MB | wall, s |\n|---|---|---|")
+    for seeds in (100, 1000):
+        with tempfile.TemporaryDirectory() as folder:
+            spec = Path(folder) / "spec.toml"
+            spec.write_text(SPEC.format(seeds=seeds))
+            # The second start: nothing is compiled, which would take memory of its own.
+            arguments = ["run", str(spec), "--quiet", "--no-report", "--out"]
+            subprocess.run([sys.executable, "-m", "pausejax.cli", *arguments, f"{folder}/first"], check=True)
+            # In a child of its own, because what is kept is the peak of all children.
+            code = (
+                "import resource, subprocess, sys, time; t = time.time();"
+                "subprocess.run([sys.executable, '-m', 'pausejax.cli', *sys.argv[1:]], check=True);"
+                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, time.time() - t)"
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", code, *arguments, f"{folder}/second"], check=True, capture_output=True
+            )
+            kilobytes, took = map(float, done.stdout.split())
+            print(f"| {10 * seeds:,} | {kilobytes / 1024:,.0f} | {took:.0f} |", flush=True)
+
+
+def compilations() -> None:
+    groups = [{"name": name} for name in ("pause", "random", "fastest", "sa_pause")]
+    print(f"{len(groups)} groups of 30 runs each")
+    print("| start | programs asked for | found in the cache | compiled | wall, s |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        spec = Path(folder) / "spec.toml"
+        text = SPEC.format(seeds=3).split("[[policy]]")[0]
+        spec.write_text(text + "".join(f'[[policy]]\nname = "{group["name"]}"\n' for group in groups))
+        environment = {**os.environ, "PAUSEJAX_CACHE_DIR": f"{folder}/cache"}
+        for start in ("first", "second"):
+            arguments = ["run", str(spec), "--out", f"{folder}/{start}", "--quiet", "--no-report"]
+            begun = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", COUNTING, *arguments], check=True, capture_output=True, env=environment
+            )
+            took = time.perf_counter() - begun
+            events = json.loads(done.stdout.splitlines()[-1])
+            asked = events.get("/jax/compilation_cache/compile_requests_use_cache", 0)
+            hits = events.get("/jax/compilation_cache/cache_hits", 0)
+            print(f"| {start} | {asked} | {hits} | {asked - hits} | {took:.1f} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("lanes", "scaling", "memory", "compilations"))
+    parser.add_argument("--out", type=Path, help="folder for the picture")
+    parser.add_argument("--most", type=int, default=4096, help="the most runs side by side")
+    options = parser.parse_args()
+    {
+        "lanes": lambda: lanes(options.out, options.most),
+        "scaling": scaling,
+        "memory": peak_memory,
+        "compilations": compilations,
+    }[options.what]()
+
+
+if __name__ == "__main__":
+    main()
