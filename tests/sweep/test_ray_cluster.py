@@ -159,17 +159,38 @@ class LocalCluster:
 
 
 EVERYWHERE = """
-from fsspec.implementations.dirfs import DirFileSystem
+import os, uuid
+from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-class Everywhere(DirFileSystem):
+class Everywhere(AbstractFileSystem):
     protocol = "everywhere"
+    root_marker = "/"
+    disk = LocalFileSystem(auto_mkdir=True)
 
-    def __init__(self, **_):
-        super().__init__(path="/", fs=LocalFileSystem(auto_mkdir=True))
+    def ls(self, path, detail=True, **_):
+        return self.disk.ls(self._strip_protocol(path), detail=detail)
 
-    def mv(self, old, new, **_):
-        self.fs.mv(self._join(old), self._join(new))
+    def info(self, path, **_):
+        return self.disk.info(self._strip_protocol(path))
+
+    def _open(self, path, mode="rb", **_):
+        return self.disk.open(path, mode)
+
+    def pipe_file(self, path, value, **_):
+        path = self._strip_protocol(path)
+        partial = f"{path}-{uuid.uuid4()}"
+        self.disk.pipe_file(partial, value)
+        os.replace(partial, path)
+
+    def makedirs(self, path, exist_ok=False):
+        self.disk.makedirs(self._strip_protocol(path), exist_ok=exist_ok)
+
+    def rm(self, path, recursive=False, maxdepth=None):
+        self.disk.rm(self._strip_protocol(path), recursive=recursive)
+
+    def cp_file(self, old, new, **_):
+        self.disk.cp_file(self._strip_protocol(old), self._strip_protocol(new))
 """
 
 
