@@ -1,4 +1,4 @@
-"""The command line: run, plan and report. Thin: it parses, calls, prints, and maps errors to exit codes."""
+"""The command line: run, plan, report, export. It parses, calls, prints, and maps errors to exit codes."""
 
 import argparse
 import functools
@@ -26,6 +26,7 @@ its shapes is one lane of one compiled program.
   pausejax plan sweeps/quickstart.toml               what it comes to; runs nothing
   pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws
   pausejax report out/q --smooth 10                  draws again
+  pausejax export out/q --format csv                 one row per run, for other tools
 """
 _EXIT_CODES = "exit codes: 0 done; 1 failed; 2 a mistake in the spec or the arguments; 130 interrupted"
 
@@ -44,6 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_SPEC
     except (OSError, ValueError) as error:
         errors.print(f"pausejax: {error}")
+        return FAILED
+    except RuntimeError as error:
+        if "decompress" not in str(error):
+            raise
+        errors.print(f"pausejax: the result is damaged ({error}); the same `pausejax run` makes it whole")
         return FAILED
     except KeyboardInterrupt:
         errors.print("pausejax: interrupted; the same command goes on where it was")
@@ -92,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", parents=[spec, quiet, drawing], help="simulate a study and draw it")
     run.add_argument("--out", metavar="DIR", required=True, help="where the result and the pictures go")
     run.add_argument("--no-report", action="store_true", help="draw nothing")
+    run.add_argument("--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow")
     run.add_argument(
         "--shard",
         type=_shard,
@@ -140,6 +147,15 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", parents=[quiet, drawing], help="draw a result again")
     report.add_argument("directory", metavar="DIR", help="a folder that `pausejax run` wrote")
     report.set_defaults(command=_report)
+
+    export = commands.add_parser("export", parents=[quiet], help="write a result as Parquet or CSV")
+    export.add_argument("directory", metavar="DIR", help="a folder that `pausejax run` wrote")
+    export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="default: parquet")
+    export.add_argument(
+        "--curves", action="store_true", help="one row per run and round (default: one row per run)"
+    )
+    export.add_argument("--out", metavar="FILE", help="default: DIR/runs.FORMAT or DIR/curves.FORMAT")
+    export.set_defaults(command=_export)
     return parser
 
 
@@ -188,6 +204,7 @@ def _load_plan(options: argparse.Namespace) -> "Plan":
 
 
 def _run(options: argparse.Namespace) -> int:
+    from pausejax import tracking
     from pausejax.report import diverged_runs, summary_table
     from pausejax.sweep import store
     from pausejax.sweep.build import Sources
@@ -198,6 +215,7 @@ def _run(options: argparse.Namespace) -> int:
 
     simulate = _executor(options) or simulate_into
     plan, folder = _load_plan(options), Folder(options.out)
+    tracker = tracking.make(options.tracker) if options.tracker else None
     found = store.prepare(folder, plan)
     console = _console()
     set_up_jax()
@@ -205,7 +223,7 @@ def _run(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     with progress_bar(plan, quiet=options.quiet) as progress:
         sources = Sources(options.data_dir)
-        outcome = simulate(folder, plan, found, sources, settings, progress=progress)
+        outcome = simulate(folder, plan, found, sources, settings, progress=progress, tracker=tracker)
     took = time.monotonic() - begun
     if not options.quiet:
         for name in outcome.damaged:
@@ -257,6 +275,18 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     return _draw(options.directory, options)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from pausejax.export import export
+    from pausejax.sweep import store
+
+    name = f"{'curves' if options.curves else 'runs'}.{options.format}"
+    path = Path(options.out) if options.out else Path(options.directory) / name
+    rows = export(store.read(options.directory), path, options.format, curves=options.curves)
+    if not options.quiet:
+        _console().print(f"{rows} rows: {path}", markup=False, soft_wrap=True)
+    return OK
 
 
 def _draw(directory: str, options: argparse.Namespace) -> int:

@@ -105,6 +105,24 @@ def test_labels_are_shown_as_they_are(study, tmp_path, capsys):
     assert "uniform [/b] [private]" in capsys.readouterr().out
 
 
+def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["run", str(study / "spec.toml"), "--out", str(out), "--no-report"]
+    assert cli.main(arguments) == cli.OK
+    whole = pausejax.open(out).load()
+    file = out / "results.zarr" / "regret" / "0.0"
+    file.write_bytes(file.read_bytes()[:-5])
+    capsys.readouterr()
+    assert cli.main(["report", str(out)]) == cli.FAILED
+    message = capsys.readouterr().err
+    assert "the result is damaged" in message and len(message.strip().splitlines()) == 1
+    assert cli.main(arguments) == cli.OK
+    assert "was damaged, and was simulated again: results.zarr, runs 1 to 12" in capsys.readouterr().out
+    xr.testing.assert_identical(whole, pausejax.open(out).load())
+    assert cli.main(arguments) == cli.OK
+    assert "12 of 12 runs were there already" in capsys.readouterr().out
+
+
 def test_report_draws_again(study, capsys):
     (study / "out" / "regret_vs_rounds.png").unlink()
     assert cli.main(["report", str(study / "out"), "--smooth", "3"]) == cli.OK

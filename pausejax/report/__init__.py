@@ -2,27 +2,19 @@
 
 import xarray as xr
 from matplotlib.figure import Figure
-from rich.table import Table
 
-from pausejax.report import ensemble, figures, summary
+from pausejax.report import ensemble, figures, many
 from pausejax.report.figures import save
-from pausejax.report.summary import diverged_runs
+from pausejax.report.summary import diverged_runs, summary_table
 
 
 def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
     """All pictures that a result has the data for, by file name; `smoothing` as in `figures.draw`."""
+    if many.is_many(result):
+        return many.draw(result)
     if result.attrs["mode"] == "ensemble":
         return ensemble.draw(result)
     return figures.draw(result, smoothing=smoothing)
-
-
-def summary_table(result: xr.Dataset) -> Table:
-    """The table at the end of a run: one row per policy and axis value."""
-    return (
-        ensemble.summary_table(result)
-        if result.attrs["mode"] == "ensemble"
-        else summary.summary_table(result)
-    )
 
 
 __all__ = ["diverged_runs", "draw", "save", "summary_table"]

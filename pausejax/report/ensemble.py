@@ -1,4 +1,4 @@
-"""Tables and pictures of studies with mode "ensemble": one picture of each kind per data set."""
+"""Pictures of studies with mode "ensemble": one picture of each kind per data set."""
 
 import json
 from collections.abc import Callable
@@ -7,46 +7,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from rich import box
-from rich.table import Table
 
 from pausejax.report.figures import Curve, draw_band, figure, styled
 from pausejax.report.statistics import band, lines
-from pausejax.report.summary import cell
-
-_COLUMNS: tuple[tuple[str, str, float, str], ...] = (
-    ("MSE,\n10⁻³", "mse", 1e3, ".2f"),
-    ("best expert's\nMSE, 10⁻³", "best_expert_mse", 1e3, ".2f"),
-    ("rounds over\nbudget, %", "violations", 100, ".1f"),
-    ("cost per\nround", "cost", 1, ".2f"),
-    ("regret\n(10)", "regret", 1, ".1f"),
-    ("bound\n(11)", "regret_bound", 1, ".0f"),
-)
-
-
-def final(runs: xr.Dataset, name: str) -> np.ndarray:
-    """A series' value in each run's last round, [runs]."""
-    last = runs["rounds_played"].values // int(runs["round"][0]) - 1
-    return np.take_along_axis(runs[name].values, last[:, None], axis=1)[:, 0]
-
-
-def summary_table(result: xr.Dataset) -> Table:
-    """Per policy and axis value: the columns of the EFL-FG paper's Table I, cost and regret."""
-    seeds = len(np.unique(result["seed"].values))
-    noun = "seed" if seeds == 1 else "seeds"
-    table = Table(
-        title=f"mean ± 95 % interval over {seeds} {noun}", title_justify="left", box=box.SIMPLE_HEAD
-    )
-    table.add_column("policy", overflow="fold")
-    for heading, *_ in _COLUMNS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for line in lines(result):
-        cells = []
-        for _, name, scale, shown in _COLUMNS:
-            values = scale * final(line.runs, name)
-            cells.append("–" if np.isnan(values).all() else cell(values, shown))
-        table.add_row(line.label, *cells)
-    return table
 
 
 def draw(result: xr.Dataset) -> dict[str, Figure]:

@@ -1,5 +1,6 @@
 """The pictures of a study: one line per policy and axis value, seed mean with its 95 % band."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -138,9 +139,12 @@ def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
         rounds = curve.runs["round"].values
         regret = np.cumsum(curve.runs["pseudo_regret"].values, axis=1, dtype=np.float64)
         draw_band(axes, rounds, regret, curve)
-        late = rounds >= rounds[-1] / 10
+        mean = regret.mean(axis=0)
+        # The rounds that every run has played.
+        shared = rounds[np.isfinite(mean)]
+        late = (rounds >= rounds[-1] / 10) & np.isfinite(mean) if shared.size else rounds < 0
         if late.sum() >= 10 and (curve.runs["algorithm"].values == "pause").all():
-            slope, level = np.polyfit(np.log(rounds[late]), regret.mean(axis=0)[late], 1)
+            slope, level = np.polyfit(np.log(rounds[late]), mean[late], 1)
             fit = level + slope * np.log(rounds[late])
             axes.plot(rounds[late][fit > 0], fit[fit > 0], ":", color="black", linewidth=0.8)
     axes.plot([], [], ":", color="black", linewidth=0.8, label="fit a + b log n")
@@ -207,11 +211,16 @@ def selection_counts(axes: Axes, curves: list[Curve]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> Figure:
-    """One picture, with the legend above it."""
+def styled_context() -> contextlib.AbstractContextManager[None]:
+    """The fonts of every picture."""
     import matplotlib
 
-    with matplotlib.rc_context(_STYLE):
+    return matplotlib.rc_context(_STYLE)
+
+
+def figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> Figure:
+    """One picture, with the legend above it."""
+    with styled_context():
         many = len(curves) > 6
         figure = Figure(figsize=_WIDE if many else _SIZE, layout="constrained")
         FigureCanvasAgg(figure)
@@ -239,6 +248,8 @@ def styled(whole: list[Line]) -> list[Curve]:
 
 def draw_band(axes: Axes, x: np.ndarray, samples: np.ndarray, curve: Curve) -> None:
     """Draws the seed mean of samples [runs, n] with its 95 % band, at no more points than an eye can tell."""
+    if not x.size:
+        return
     if x.size > _POINTS:
         even = np.linspace(0, x.size - 1, _POINTS // 2)
         early = np.geomspace(1, x.size, _POINTS // 2) - 1
@@ -252,7 +263,7 @@ def draw_band(axes: Axes, x: np.ndarray, samples: np.ndarray, curve: Curve) -> N
 
 
 def _is_private(curve: Curve) -> bool:
-    return bool(np.isfinite(curve.runs["max_leakage"].values).all())
+    return not np.isinf(curve.runs["max_leakage"].values).any()
 
 
 def _selects_m(curve: Curve) -> bool:

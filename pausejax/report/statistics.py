@@ -1,25 +1,12 @@
 """Seed statistics of a result: which runs belong together, means, intervals, curves on a common clock."""
 
-import json
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 from scipy import stats
 
-SYMBOLS = {
-    "generalization_weight": "α",
-    "generalization_exponent": "β",
-    "privacy_weight": "γ",
-    "exploitation_gain": "ζ",
-    "budget_decay": "η",
-    "privacy_budget": "ε̄",
-    "temperature_divisor": "κ",
-    "temperature_margin": "ω",
-    "annealing_steps": "J",
-    "num_clients": "K",
-    "clients_per_round": "m",
-}
+from pausejax.analysis.settings import group, label, runs_table
 
 
 class Line(NamedTuple):
@@ -40,30 +27,15 @@ class Band(NamedTuple):
 
 def lines(result: xr.Dataset) -> list[Line]:
     """Splits a result by policy and axis values, in the order in which they first appear."""
-    axes = [name for name in json.loads(result.attrs["axes"]) if name in result]
-    keys = list(zip(*(result[name].values.tolist() for name in ("policy", *axes)), strict=True))
-    # NaN (this policy has no such axis) differs from itself, so runs are told apart by text.
-    groups: dict[str, list[int]] = {}
-    for position, key in enumerate(keys):
-        groups.setdefault(str(key), []).append(position)
-    found = []
-    for positions in groups.values():
-        key = keys[positions[0]]
-        settings = [
-            f"{SYMBOLS.get(name, name)} = {_short(value)}"
-            for name, value in zip(axes, key[1:], strict=True)
-            if _applies(value)
-        ]
-        found.append((", ".join([key[0], *settings]), key[0], positions))
-    return [Line(label, policy, result.isel(run=positions)) for label, policy, positions in found]
-
-
-def _applies(value: object) -> bool:
-    return not (value == "" or (isinstance(value, float) and np.isnan(value)) or value == -1)
-
-
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    table = runs_table(result).drop(columns="seed")
+    codes, first = group(table, list(table.columns))
+    order = np.argsort(codes, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(codes, minlength=len(first)))[:-1])
+    settings = table.iloc[first].to_dict("records")
+    return [
+        Line(label(setting), setting["policy"], result.isel(run=positions))
+        for setting, positions in zip(settings, members, strict=True)
+    ]
 
 
 def band(samples: np.ndarray) -> Band:
@@ -109,16 +81,22 @@ def on_common_clock(
     """Curves of several runs, read off at common times.
 
     Args:
-      times: [runs, n], each run's own clock, ascending.
+      times: [runs, n], each run's own clock, ascending; NaN after its last round.
       values: [runs, n].
       points: how many common times.
 
     Returns:
-      Times [points] that every run has reached, and values [runs, points] by linear interpolation.
+      Times [points] that every run has reached and none has outlasted, and values [runs, points] by linear
+      interpolation. NaN ends a run's curve; a run without any value is left out.
     """
-    begin = times[:, 0].max()
-    grid = np.linspace(begin, max(times[:, -1].min(), begin), points)
-    return grid, np.stack([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)])
+    curves = [
+        (t[there], v[there]) for t, v in zip(times, values, strict=True) if (there := ~np.isnan(t + v)).any()
+    ]
+    if not curves:
+        return np.zeros(0), np.zeros((0, 0))
+    begin = max(t[0] for t, _ in curves)
+    grid = np.linspace(begin, max(min(t[-1] for t, _ in curves), begin), points)
+    return grid, np.stack([np.interp(grid, t, v) for t, v in curves])
 
 
 def evaluation_times(runs: xr.Dataset) -> np.ndarray:

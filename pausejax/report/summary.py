@@ -1,6 +1,6 @@
 """The table at the end of a run: one row per policy and axis value, mean ± 95 % interval over seeds."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -8,73 +8,110 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from pausejax.report.statistics import band, healthy, lines
+from pausejax.analysis import finals, metrics_of
+from pausejax.report.statistics import Line, band, lines
 
-_COLUMNS: tuple[tuple[str, str, Callable[[xr.Dataset], np.ndarray], str], ...] = (
-    ("final\naccuracy, %", "test_accuracy", lambda r: 100 * r["test_accuracy"].values[:, -1], ".1f"),
-    ("simulated\ntime, s", "elapsed", lambda r: r["elapsed"].values[:, -1], ".1f"),
-    ("maximum\nleakage", "max_leakage", lambda r: r["max_leakage"].values[:, -1], ".1f"),
-    ("… of the\nupdate", "max_leakage_update", lambda r: r["max_leakage_update"].values[:, -1], ".2e"),
-    ("cumulative\nregret", "regret", lambda r: r["regret"].values.sum(axis=1, dtype=np.float64), ".1f"),
-    ("mean gap\nin (14)", "selection_gap", lambda r: mean_gap(r), ".3f"),
-    ("rounds\nexact, %", "selection_gap", lambda r: 100 * exact_share(r), ".1f"),
+
+class Column(NamedTuple):
+    """One column of the table."""
+
+    heading: str
+    metric: str
+    scale: float
+    shown: str
+
+
+_CLIENTS = (
+    Column("final\naccuracy, %", "test_accuracy", 100, ".1f"),
+    Column("simulated\ntime, s", "elapsed", 1, ".1f"),
+    Column("maximum\nleakage", "max_leakage", 1, ".1f"),
+    Column("… of the\nupdate", "max_leakage_update", 1, ".2e"),
+    Column("cumulative\nregret", "cumulative_regret", 1, ".1f"),
+    Column("mean gap\nin (14)", "mean_selection_gap", 1, ".3f"),
+    Column("rounds\nexact, %", "exact_share", 100, ".1f"),
 )
+# The columns of the EFL-FG paper's Table I, cost and regret.
+_ENSEMBLE = (
+    Column("MSE,\n10⁻³", "mse", 1e3, ".2f"),
+    Column("best expert's\nMSE, 10⁻³", "best_expert_mse", 1e3, ".2f"),
+    Column("rounds over\nbudget, %", "violations", 100, ".1f"),
+    Column("cost per\nround", "cost", 1, ".2f"),
+    Column("regret\n(10)", "regret", 1, ".1f"),
+    Column("bound\n(11)", "regret_bound", 1, ".0f"),
+)
+
+# A study with more settings than this shows the best ones.
+MAX_ROWS = 40
+_SHOWN = 20
+# Settings are ranked by the first of these that the result has.
+_RANKING = {"test_accuracy": "final accuracy", "mean_latency": "time per round", "mse": "MSE"}
 
 
 def summary_table(result: xr.Dataset) -> Table:
-    """Per policy and axis value: final accuracy, simulated time, leakage and regret over the seeds."""
-    columns = [column for column in _COLUMNS if column[1] in result]
+    """Per policy and axis value: the figures of the last round over the seeds.
+
+    Of more than `MAX_ROWS` settings the best are shown, and the best of each policy in any case.
+    """
+    known = metrics_of(result)
+    every = _ENSEMBLE if result.attrs.get("mode") == "ensemble" else _CLIENTS
+    columns = [column for column in every if column.metric in known]
+    rank_by = next(name for name in _RANKING if name in known)
+    whole = finals(result, list(dict.fromkeys([rank_by, *(column.metric for column in columns)]))).load()
+    rows = lines(whole)
     seeds = len(np.unique(result["seed"].values))
-    noun = "seed" if seeds == 1 else "seeds"
+    title = f"mean ± 95 % interval over {seeds} {'seed' if seeds == 1 else 'seeds'}"
+    caption = None
+    if len(rows) > MAX_ROWS:
+        kept = _best(rows, rank_by, maximize=bool(known[rank_by].maximize))
+        caption = (
+            f"the best {len(kept)} of {len(rows)} settings by {_RANKING[rank_by]}; "
+            "for all of them: pausejax export DIR, or pausejax.analysis"
+        )
+        rows = kept
     table = Table(
-        title=f"mean ± 95 % interval over {seeds} {noun}", title_justify="left", box=box.SIMPLE_HEAD
+        title=title, title_justify="left", caption=caption, caption_justify="left", box=box.SIMPLE_HEAD
     )
     table.add_column("policy", overflow="fold")
-    for heading, *_ in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for line in lines(result):
-        cells = [_measured(line.runs, name, read, shown) for _, name, read, shown in columns]
-        table.add_row(Text(line.label), *cells)
+    for column in columns:
+        table.add_column(column.heading, justify="right", no_wrap=True)
+    for row in rows:
+        learned = [_measured(row.runs, column, known[column.metric].learned) for column in columns]
+        table.add_row(Text(row.label), *learned)
     return table
 
 
-_LEARNED = ("test_accuracy",)
+def _best(rows: list[Line], metric: str, *, maximize: bool) -> list[Line]:
+    """The best rows and the best of each policy, the best first; rows without a value come last."""
+
+    def merit(row: Line) -> float:
+        values = row.runs[metric].values
+        values = values[~np.isnan(values)]
+        return -np.inf if not values.size else float(values.mean()) * (1 if maximize else -1)
+
+    ranked = sorted(rows, key=merit, reverse=True)
+    first_of = {row.policy: row.label for row in reversed(ranked)}
+    return [row for place, row in enumerate(ranked) if place < _SHOWN or first_of[row.policy] == row.label]
 
 
-def _measured(runs: xr.Dataset, name: str, read: Callable[[xr.Dataset], np.ndarray], shown: str) -> str:
+def _measured(runs: xr.Dataset, column: Column, learned: bool) -> str:
     """One cell; what a diverged model learned does not count, and the cell says how many runs are left."""
-    kept = healthy(runs) if name in _LEARNED else runs
-    if not kept.sizes["run"]:
+    values = runs[column.metric].values
+    kept = values[~np.isnan(values)]
+    if not kept.size:
         return "–"
-    left, every = kept.sizes["run"], runs.sizes["run"]
-    return cell(read(kept), shown) + (f" ({left}/{every})" if left < every else "")
-
-
-def mean_gap(runs: xr.Dataset) -> np.ndarray:
-    """Mean of the gap over the rounds after everybody was explored, [runs]; NaN if there is none."""
-    gap = runs["selection_gap"].values
-    explored = np.isfinite(gap).sum(axis=1)
-    return np.where(explored > 0, np.nansum(gap, axis=1) / np.maximum(explored, 1), np.nan)
-
-
-def exact_share(runs: xr.Dataset) -> np.ndarray:
-    """Share of the rounds after everybody was explored in which (14) was at its maximum, [runs].
-
-    Up to float32 rounding of values that are of the order of ten.
-    """
-    gap = runs["selection_gap"].values
-    return (gap <= 1e-5).sum(axis=1) / np.maximum(np.isfinite(gap).sum(axis=1), 1)
+    left = f" ({kept.size}/{values.size})" if learned and kept.size < values.size else ""
+    return cell(column.scale * kept, column.shown) + left
 
 
 def diverged_runs(result: xr.Dataset) -> list[str]:
     """One line per run whose model ceased to be finite."""
     if "diverged_round" not in result:
         return []
-    broken = np.flatnonzero(result["diverged_round"].values)
+    rounds = result["diverged_round"].values
     return [
-        f"diverged in round {int(result['diverged_round'][i])}: {result['policy'].values[i]}, "
-        f"seed {int(result['seed'][i])}, run {result['identity'].values[i]}"
-        for i in broken
+        f"diverged in round {int(rounds[i])}: {result['policy'].values[i]}, "
+        f"seed {int(result['seed'].values[i])}, run {result['identity'].values[i]}"
+        for i in np.flatnonzero(rounds)
     ]
 
 

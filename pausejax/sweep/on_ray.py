@@ -9,19 +9,18 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import xarray as xr
-
-from pausejax.sweep import ensemble, ray_pool, schedule, store
+from pausejax.sweep import ensemble, layout, ray_pool, schedule, store
 from pausejax.sweep.build import Sources
 from pausejax.sweep.execute import Engine, Progress
 from pausejax.sweep.folder import Folder
 from pausejax.sweep.plan import Group, Plan
 from pausejax.sweep.ray_pool import Lost, Member, Pool
-from pausejax.sweep.ray_worker import Job
+from pausejax.sweep.ray_worker import Job, Report
 from pausejax.sweep.schedule import Unit
-from pausejax.sweep.study import Outcome, Settings, places
+from pausejax.sweep.study import Outcome, Settings, places, tell
+from pausejax.tracking import Tracker
 
 _UNITS_PER_WORKER = 4
 _ATTEMPTS = 5
@@ -55,7 +54,7 @@ def simulate_into(
     settings: Settings,
     *,
     progress: Progress,
-    finished_chunk: Callable[[xr.Dataset], None] | None = None,
+    tracker: Tracker | None = None,
     cluster: Cluster = Cluster(),  # noqa: B008, a constant
 ) -> Outcome:
     """Simulates a study's missing runs on a Ray cluster; otherwise as `study.simulate_into`.
@@ -64,22 +63,38 @@ def simulate_into(
 
     Raises:
       SpecError: a group can't be built; nothing has been simulated then.
-      ValueError: Ray is missing, the address is none, or no node has room for a worker.
+      ValueError: Ray is missing, the address is none, no node has room for a worker, or the tracker can't be
+        reached.
       OSError: the folder is full or the workers don't see it, no cluster can be reached, or a unit's worker
         has died time and again.
     """
     finished = places(plan.identities, found.identities)
     progress(len(finished) * max(plan.study.rounds, 1))
-    if found.current:
-        return Outcome(len(finished), store.consolidate(folder, plan), found.damaged)
-    left = [group for group in plan.groups if not finished.issuperset(group.members)]
-    job = Job(folder.path(), settings, os.environ.get("PAUSEJAX_CACHE_DIR"))
+    told: set[int] = set()
+
+    def finish(report: Report) -> None:
+        for members, result in report.told:
+            told.update(members)
+            tracker.runs_finished(result)
+
     # Ray starts processes by forking, which JAX does not like once it has begun: so Ray comes first.
-    with ray_pool.connected(cluster.address):
-        check(plan, left, sources)
-        held = sources.host_data(plan.study.mode, left)
-        with contextlib.closing(Pool((plan, held, job), cluster.cpus_per_worker)) as pool:
-            missing = _work(pool, plan, found, finished, settings, progress)
+    with contextlib.nullcontext() if found.current else ray_pool.connected(cluster.address):
+        if tracker:
+            tracker.start(layout.provenance(plan))
+        if found.current:
+            missing = store.consolidate(folder, plan)
+        else:
+            left = [group for group in plan.groups if not finished.issuperset(group.members)]
+            check(plan, left, sources)
+            held = sources.host_data(plan.study.mode, left)
+            location, cache_dir = folder.path(), os.environ.get("PAUSEJAX_CACHE_DIR")
+            job = Job(location, settings, cache_dir, tell=tracker is not None)
+            with contextlib.closing(Pool((plan, held, job), cluster.cpus_per_worker)) as pool:
+                missing = _Driver(pool, plan, finished, progress, finish).study(found, settings)
+    if tracker:
+        # Those that were there before, and those whose workers died before they could tell.
+        tell(tracker, folder, () if missing else set(range(len(plan.runs))) - told)
+        tracker.finish()
     return Outcome(len(finished), missing, found.damaged)
 
 
@@ -117,88 +132,90 @@ def group_of(unit: Unit) -> int:
     return unit.group.members[0]
 
 
-def _work(
-    pool: Pool,
-    plan: Plan,
-    found: store.Progress,
-    finished: frozenset[int],
-    settings: Settings,
-    progress: Progress,
-) -> int:
-    """Has every unit simulated and then the result put together; how many runs are missing."""
-    settled = places(plan.identities, found.settled)
-    most = settings.most or _most_runs(pool)
-    count = _UNITS_PER_WORKER * len(pool.slots)
-    units = schedule.units(plan, settled, most=most, at_least=count)
-    left = [Task(unit) for unit in units if not finished.issuperset(unit.members)]
-    _carry_out(pool, plan, left, finished, progress)
-    return _carry_out(pool, plan, [Task(None)], finished, progress)
+class _Driver:
+    """Hands tasks to the workers of a pool and counts what comes back."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        plan: Plan,
+        finished: frozenset[int],
+        progress: Progress,
+        finish: Callable[[Report], None],
+    ) -> None:
+        self._pool, self._plan, self._finished = pool, plan, finished
+        self._progress, self._finish = progress, finish
+
+    def study(self, found: store.Progress, settings: Settings) -> int:
+        """Has every unit simulated and then the result put together; how many runs are missing."""
+        settled = places(self._plan.identities, found.settled)
+        most = settings.most or self._most_runs()
+        count = _UNITS_PER_WORKER * len(self._pool.slots)
+        units = schedule.units(self._plan, settled, most=most, at_least=count)
+        self._carry_out([Task(unit) for unit in units if not self._finished.issuperset(unit.members)])
+        return self._carry_out([Task(None)])
+
+    def _most_runs(self) -> int:
+        """The answer of the worker that comes up first."""
+        while True:
+            for _, answer in self._pool.wait(_SECONDS_BETWEEN_QUESTIONS):
+                if not isinstance(answer, Lost):
+                    return _value(answer)
+
+    def _carry_out(self, waiting: list[Task]) -> Any:
+        """Has some tasks done, each as often as it takes; the last answer."""
+        pool, last, asked = self._pool, None, time.monotonic()
+        while waiting or pool.working():
+            for member in pool.idle()[: len(waiting)]:
+                self._hand_over(member, waiting)
+            for member, answer in pool.wait(_SECONDS_BETWEEN_QUESTIONS):
+                task, member.task = member.task, None
+                if task is not None and isinstance(answer, Lost):
+                    self._count_attempt(task, answer)
+                    waiting.insert(0, task)
+                elif not isinstance(answer, Lost):
+                    last = _value(answer)
+                    if task and task.unit:
+                        self._report(task, self._rounds(task.unit))
+                        self._finish(last)
+            if time.monotonic() - asked >= _SECONDS_BETWEEN_QUESTIONS:
+                asked = time.monotonic()
+                for member, played in pool.ask():
+                    self._report(member.task, played)
+        return last
+
+    def _hand_over(self, member: Member, waiting: list[Task]) -> None:
+        units = [task.unit for task in waiting if task.unit]
+        others = [group_of(other.task.unit) for other in self._pool.working() if other.task.unit]
+        member.task = task = waiting.pop(pick(units, member.groups, others) if units else 0)
+        if task.unit is None:
+            member.answer = member.actor.consolidate.remote()
+            return
+        member.groups.add(group_of(task.unit))
+        before = self._finished.intersection(task.unit.members)
+        member.answer = member.actor.simulate.remote(task.unit, before, task.attempts > 0)
+
+    def _rounds(self, unit: Unit) -> int:
+        """Rounds × runs that a unit comes to, those left out that were finished before."""
+        return len(set(unit.members) - self._finished) * max(self._plan.study.rounds, 1)
+
+    def _report(self, task: Task, played: int) -> None:
+        self._progress(played - task.played)
+        task.played = played
+
+    def _count_attempt(self, task: Task, lost: Lost) -> None:
+        task.attempts += 1
+        if task.attempts < _ATTEMPTS:
+            return
+        what = "the result"
+        if task.unit:
+            first, last = task.unit.members[0], task.unit.members[-1]
+            what = f"policy {self._plan.runs[first].policy} (runs {first + 1} to {last + 1} of the study)"
+        lost_workers = f"{task.attempts} workers in a row were lost at it"
+        raise ChildProcessError(f"{what}: {lost_workers}; the last: {lost.reason}")
 
 
-def _most_runs(pool: Pool) -> int:
-    """The answer of the worker that comes up first."""
-    while True:
-        for _, answer in pool.wait(_SECONDS_BETWEEN_QUESTIONS):
-            if not isinstance(answer, Lost):
-                return _value(answer)
-
-
-def _carry_out(
-    pool: Pool, plan: Plan, waiting: list[Task], finished: frozenset[int], progress: Progress
-) -> int:
-    """Has some tasks done, each as often as it takes; the last answer."""
-    last, asked = 0, time.monotonic()
-    while waiting or pool.working():
-        for member in pool.idle()[: len(waiting)]:
-            _hand_over(pool, member, waiting, finished)
-        for member, answer in pool.wait(_SECONDS_BETWEEN_QUESTIONS):
-            task, member.task = member.task, None
-            if task is not None and isinstance(answer, Lost):
-                _count_attempt(plan, task, answer)
-                waiting.insert(0, task)
-            elif not isinstance(answer, Lost):
-                last = _value(answer)
-                if task and task.unit:
-                    runs = len(task.unit.members) - len(finished.intersection(task.unit.members))
-                    _report(task, runs * max(plan.study.rounds, 1), progress)
-        if time.monotonic() - asked >= _SECONDS_BETWEEN_QUESTIONS:
-            asked = time.monotonic()
-            for member, played in pool.ask():
-                _report(member.task, played, progress)
-    return last
-
-
-def _hand_over(pool: Pool, member: Member, waiting: list[Task], finished: frozenset[int]) -> None:
-    units = [task.unit for task in waiting if task.unit]
-    others = [group_of(other.task.unit) for other in pool.working() if other.task.unit]
-    member.task = task = waiting.pop(pick(units, member.groups, others) if units else 0)
-    if task.unit is None:
-        member.answer = member.actor.consolidate.remote()
-        return
-    member.groups.add(group_of(task.unit))
-    before = finished.intersection(task.unit.members)
-    member.answer = member.actor.simulate.remote(task.unit, before, task.attempts > 0)
-
-
-def _report(task: Task, played: int, progress: Progress) -> None:
-    progress(played - task.played)
-    task.played = played
-
-
-def _count_attempt(plan: Plan, task: Task, lost: Lost) -> None:
-    task.attempts += 1
-    if task.attempts < _ATTEMPTS:
-        return
-    what = "the result"
-    if task.unit:
-        first, last = task.unit.members[0], task.unit.members[-1]
-        what = f"policy {plan.runs[first].policy} (runs {first + 1} to {last + 1} of the study)"
-    raise ChildProcessError(
-        f"{what}: {task.attempts} workers in a row were lost at it; the last: {lost.reason}"
-    )
-
-
-def _value(answer: int | Exception | None) -> int:
+def _value(answer: Any) -> Any:
     """A worker's answer.
 
     Raises:
@@ -206,4 +223,4 @@ def _value(answer: int | Exception | None) -> int:
     """
     if isinstance(answer, Exception):
         raise answer
-    return answer or 0
+    return answer

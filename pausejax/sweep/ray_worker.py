@@ -4,11 +4,12 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
+import xarray as xr
 
-from pausejax.sweep import memory, store
+from pausejax.sweep import layout, memory, store
 from pausejax.sweep.build import HostData, Sources
 from pausejax.sweep.execute import Engine, most_runs
 from pausejax.sweep.folder import Folder
@@ -17,6 +18,8 @@ from pausejax.sweep.runtime import set_up_jax
 from pausejax.sweep.schedule import Unit
 from pausejax.sweep.spec import SpecError
 from pausejax.sweep.study import Settings, places, play_into
+
+T = TypeVar("T")
 
 _SECONDS_TO_SEE_THE_FOLDER = 10
 
@@ -42,6 +45,15 @@ class Job(NamedTuple):
     settings: Settings
     cache_dir: str | None
     """Where the driver keeps compiled programs, if it was told where."""
+    tell: bool = False
+    """Whether the driver wants to see finished runs, for a tracker."""
+
+
+class Report(NamedTuple):
+    """What a worker answers when it is done with a unit."""
+
+    told: tuple[tuple[tuple[int, ...], xr.Dataset], ...]
+    """Places in the plan's runs and their labelled result, if the driver wants to see them."""
 
 
 class Worker:
@@ -78,7 +90,7 @@ class Worker:
             time.sleep(0.5)
         return most_runs()
 
-    def simulate(self, unit: Unit, before: frozenset[int], again: bool) -> Exception | None:
+    def simulate(self, unit: Unit, before: frozenset[int], again: bool) -> Report | Exception:
         """Plays what is unfinished of a unit and writes it down.
 
         Args:
@@ -86,22 +98,22 @@ class Worker:
           before: places of its runs that were finished when the driver began.
           again: another worker has died at it, and may have finished some of it.
         """
+        return _or_mistake(lambda: self._simulate(unit, before, again))
 
-        def play() -> None:
-            identities = self._plan.identities
-            finished = before
-            if again:
-                known = store.examine(self._folder, self._plan).identities
-                finished |= places(identities, known) & set(unit.members)
-            self._played = len(finished - before) * max(self._plan.study.rounds, 1)
-            self._engine = self._engine or Engine(self._plan, self._sources, device_memory=self._memory())
-            chunks = play_into(
-                self._folder, self._engine, [unit], finished, self._job.settings, self._advance
-            )
-            for _ in chunks:
-                pass
-
-        return _mistake_of(play)
+    def _simulate(self, unit: Unit, before: frozenset[int], again: bool) -> Report:
+        plan, finished = self._plan, before
+        if again:
+            known = store.examine(self._folder, plan).identities
+            finished |= places(plan.identities, known) & set(unit.members)
+        self._played = len(finished - before) * max(plan.study.rounds, 1)
+        self._engine = self._engine or Engine(plan, self._sources, device_memory=self._memory())
+        told = []
+        settings = self._job.settings
+        for chunk, arrays in play_into(self._folder, self._engine, [unit], finished, settings, self._advance):
+            if self._job.tell:
+                columns = layout.coordinates(plan)
+                told.append((chunk.members, layout.label(plan, columns, list(chunk.members), arrays)))
+        return Report(tuple(told))
 
     def played(self) -> int:
         """Rounds × runs of the latest unit, those that were finished before the study began left out."""
@@ -109,9 +121,7 @@ class Worker:
 
     def consolidate(self) -> int | Exception:
         """Puts the result together, labelled with what it was played on; how many runs are missing."""
-        missing: list[int] = []
-        mistake = _mistake_of(lambda: missing.append(store.consolidate(self._folder, self._plan)))
-        return mistake or missing[0]
+        return _or_mistake(lambda: store.consolidate(self._folder, self._plan))
 
     def _advance(self, rounds_times_runs: int) -> None:
         self._played += rounds_times_runs
@@ -123,14 +133,13 @@ class Worker:
         return memory.device_memory() // self._slot.neighbours
 
 
-def _mistake_of(work: Callable[[], None]) -> Exception | None:
-    """What would end a study on one machine with a message, in a form that travels."""
+def _or_mistake(work: Callable[[], T]) -> T | Exception:
+    """What comes of some work, or what would end a study on one machine, in a form that travels."""
     try:
-        work()
+        return work()
     except SpecError as error:
         return SpecError(error.problems)
     except ValueError as error:
         return ValueError(str(error))
     except OSError as error:
         return OSError(str(error))
-    return None

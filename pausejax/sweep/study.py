@@ -1,9 +1,7 @@
 """A study into its folder: what is missing is simulated, chunk by chunk, and every chunk is kept at once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
-
-import xarray as xr
 
 from pausejax.sweep import layout, schedule, store
 from pausejax.sweep.build import Sources
@@ -13,6 +11,9 @@ from pausejax.sweep.folder import Folder
 from pausejax.sweep.layout import Arrays
 from pausejax.sweep.plan import Plan
 from pausejax.sweep.schedule import Chunk, Unit
+from pausejax.tracking import Tracker
+
+_TOLD_AT_ONCE = 256
 
 
 class Settings(NamedTuple):
@@ -47,7 +48,7 @@ def simulate_into(
     settings: Settings,
     *,
     progress: Progress,
-    finished_chunk: Callable[[xr.Dataset], None] = lambda _: None,
+    tracker: Tracker | None = None,
 ) -> Outcome:
     """Simulates a study's missing runs, or this process's share of them, into a folder.
 
@@ -58,12 +59,15 @@ def simulate_into(
       sources: where data come from.
       settings: how.
       progress: called with how many rounds × runs have been advanced.
-      finished_chunk: called with the labelled runs of every chunk that has been written.
+      tracker: told of every chunk that has been written, and in the end of the runs that were there before.
 
     Raises:
       SpecError: a group can't be built; nothing has been simulated then.
+      ValueError: the tracker can't be reached; nothing has been simulated then.
       OSError: the folder is full, or the like; finished chunks are kept.
     """
+    if tracker:
+        tracker.start(layout.provenance(plan))
     identities = plan.identities
     settled = places(identities, found.settled)
     finished = places(identities, found.identities)
@@ -75,8 +79,13 @@ def simulate_into(
         engine = Engine(plan, sources, device_memory=settings.device_memory)
         columns = layout.coordinates(plan)
         for chunk, arrays in play_into(folder, engine, work, finished, settings, progress):
-            finished_chunk(layout.label(plan, columns, list(chunk.members), arrays))
+            if tracker:
+                tracker.runs_finished(layout.label(plan, columns, list(chunk.members), arrays))
     missing = store.consolidate(folder, plan)
+    if tracker:
+        # By another process, or by one that was killed before it could tell.
+        tell(tracker, folder, () if missing else finished)
+        tracker.finish()
     return Outcome(len(finished), missing, found.damaged)
 
 
@@ -105,6 +114,14 @@ def play_into(
         if kept:
             kept(chunk).remove()
         yield chunk, arrays
+
+
+def tell(tracker: Tracker, folder: Folder, members: Collection[int]) -> None:
+    """Tells a tracker of some runs, by their places in the plan, that are in the result."""
+    in_order = sorted(members)
+    for first in range(0, len(in_order), _TOLD_AT_ONCE):
+        runs = store.read(str(folder)).isel(run=in_order[first : first + _TOLD_AT_ONCE])
+        tracker.runs_finished(runs.load())
 
 
 def places(identities: tuple[str, ...], known: frozenset[str]) -> frozenset[int]:

@@ -7,9 +7,9 @@ import pytest
 
 import pausejax
 from pausejax import cli
+from pausejax.analysis import finals
 from pausejax.ensemble import Runs, fit_pool, load_regression, simulate
 from pausejax.report import draw, summary_table
-from pausejax.report.ensemble import final
 from pausejax.sweep.plan import make_plan
 from pausejax.sweep.spec import SpecError, load, parse
 
@@ -69,7 +69,7 @@ def test_regret_is_below_its_bound(result):
 def test_spending_less_violates_less():
     policies = [{"name": "fedboost", "spending": [0.4, 1.0]}]
     result = pausejax.simulate(policies, **{**SMALL, "rounds": 200, "eval_every": 200})
-    thrifty, plain = (final(result.isel(run=pair), "violations").mean() for pair in ([0, 1], [2, 3]))
+    thrifty, plain = (finals(result.isel(run=pair))["violations"].values.mean() for pair in ([0, 1], [2, 3]))
     assert thrifty < 0.15 < 0.3 < plain
     np.testing.assert_allclose(result["cost"].values[:, -1], [1.2, 1.2, 3, 3], atol=0.35)
 
@@ -86,11 +86,11 @@ def test_pictures_and_table(result):
         f"{kind}_diabetes" for kind in ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
     }
     table = summary_table(result)
-    rows = [list(column.cells) for column in table.columns]
+    rows = [[str(cell) for cell in column.cells] for column in table.columns]
     assert rows[0] == ["efl_fg, learning_rate = 0.05", "efl_fg, learning_rate = 0.2", rows[0][2]]
     assert rows[0][2].startswith("thrifty")
     assert rows[3][:2] == ["0.0 ± 0.0"] * 2 and rows[6][2] == "–"
-    mean = 1e3 * final(result, "mse")[4:].mean()
+    mean = 1e3 * finals(result)["mse"].values[4:].mean()
     assert rows[1][2].startswith(f"{mean:.2f} ± ")
 
 
@@ -194,9 +194,9 @@ def test_table_one_lies_in_the_papers_region(shared):
         for policy, value in zip(("efl_fg", "fedboost"), expected, strict=True):
             chosen = (result["dataset"].values == dataset) & (result["policy"].values == policy)
             runs = result.isel(run=np.flatnonzero(chosen))
-            found.append(1e3 * final(runs, "mse"))
+            found.append(1e3 * finals(runs)["mse"].values)
             assert value / 2 < found[-1].mean() < 2 * value
-            violations = 100 * final(runs, "violations").mean()
+            violations = 100 * finals(runs)["violations"].values.mean()
             assert violations == 0 if policy == "efl_fg" else 13 < violations < 50
         assert (found[0] < found[1]).all()
 

@@ -44,6 +44,7 @@ def result():
         },
         {
             "policy": ("run", ["a", "a", "b", "b"]),
+            "seed": ("run", [0, 1, 0, 0]),
             "kappa": ("run", [np.nan, np.nan, 1.0, 2.0]),
             "eval_round": ("eval", [2, 4]),
         },
@@ -65,3 +66,19 @@ def test_accuracy_at_a_time_is_the_latest_evaluation(result):
     np.testing.assert_array_equal(statistics.evaluation_times(result), np.tile([2.0, 4.0], (4, 1)))
     np.testing.assert_array_equal(statistics.accuracy_at(result, 3.9), [0.1, 0.3, 0.5, 0.7])
     assert np.isnan(statistics.accuracy_at(result, 1.9)).all()
+
+
+def test_common_clock_ends_with_the_first_run_that_stops():
+    times = np.array([[1.0, 2.0, 4.0, np.nan], [2.0, 3.0, 5.0, 9.0], [np.nan] * 4])
+    values = 10 * times
+    values[1, 3] = np.nan
+    grid, found = statistics.on_common_clock(times, values, points=5)
+    assert grid[0] == 2.0 and grid[-1] == 4.0
+    np.testing.assert_allclose(found, np.stack([10 * grid, 10 * grid]))
+    grid, found = statistics.on_common_clock(times[2:], values[2:])
+    assert grid.size == 0 and found.size == 0
+
+
+def test_smoothing_keeps_what_lies_before_the_end():
+    values = np.array([[1.0, 3.0, 5.0, np.nan, np.nan]])
+    np.testing.assert_allclose(statistics.smooth(values, 2), [[1, 2, 4, np.nan, np.nan]])

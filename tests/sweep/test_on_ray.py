@@ -1,6 +1,7 @@
 """What of the Ray executor needs no cluster: where workers go, who takes what, what a worker does."""
 
 import collections
+import contextlib
 import socket
 import sys
 import types
@@ -99,18 +100,20 @@ def test_a_worker_stays_with_the_programs_that_it_has():
     assert on_ray.pick(work[2:], set(), []) == 2
 
 
-class Cluster:
-    """A pool of one worker in this process, which dies at the answers that a test wants it to die at."""
+class Hand:
+    """A pool of one worker in this process, which dies "before" or "after" its work where a test says so."""
 
     def __init__(self, worker, deaths):
         self.worker, self.deaths = worker, collections.deque(deaths)
         self.slots, self.calls = [SLOT], []
         self.member = ray_pool.Member(self, SLOT)
-        self.member.ready, self.member.answer = True, None
 
     def __getattr__(self, name):
         method = getattr(self.worker, name)
         return types.SimpleNamespace(remote=lambda *arguments: (name, method, arguments))
+
+    def close(self):
+        self.member = None
 
     def idle(self):
         return [self.member] if self.member.answer is None else []
@@ -127,65 +130,109 @@ class Cluster:
         self.member.answer = None
         name, method, arguments = answer
         self.calls.append((name, *arguments))
-        if self.deaths and self.deaths.popleft():
-            return [(self.member, Lost("it was told to die"))]
-        return [(self.member, method(*arguments))]
+        death = self.deaths.popleft() if self.deaths and name != "begin" else ""
+        answer = Lost("it was told to die") if death == "before" else method(*arguments)
+        return [(self.member, Lost("it was told to die") if death else answer)]
+
+
+def work(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=None, **settings):
+    """A study whose cluster is one `Hand`, which is returned."""
+    hands = []
+
+    def pool(arguments, _):
+        plan, held, job = arguments
+        hands.append(Hand(Worker(plan, held, job, SLOT), deaths))
+        return hands[0]
+
+    monkeypatch.setattr(on_ray, "Pool", pool)
+    monkeypatch.setattr(ray_pool, "connected", lambda _: contextlib.nullcontext())
+    found = store.prepare(Folder(out), plan)
+    more = {"progress": progress, "tracker": tracker}
+    outcome = on_ray.simulate_into(Folder(out), plan, found, Sources(), Settings(**settings), **more)
+    assert outcome.missing == 0
+    return hands[0]
 
 
 def make_worker(document, out, **settings):
     plan, folder = make_plan(parse(document)), Folder(out)
-    found = store.prepare(folder, plan)
-    held = Sources().host_data(plan.study.mode, plan.groups)
-    worker = Worker(plan, held, Job(folder.path(), Settings(**settings), None), SLOT)
-    return plan, found, worker
+    store.prepare(folder, plan)
+    return plan, Worker(plan, HostData({}, {}, {}), Job(folder.path(), Settings(**settings), None), SLOT)
 
 
-def work(plan, found, cluster, progress=lambda _: None, **settings):
-    return on_ray._work(cluster, plan, found, frozenset(), Settings(**settings), progress)
-
-
-def test_lost_units_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path):
-    plan, found, worker = make_worker(BANDIT, tmp_path)
-    cluster = Cluster(worker, [True, False, True, True, False, False, False, True])
+def test_lost_units_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path, monkeypatch):
     told = []
-    assert work(plan, found, cluster, told.append, most=2) == 0
-    names = collections.Counter(name for name, *_ in cluster.calls)
-    assert names == {"simulate": 4 + 3, "consolidate": 2}
+    deaths = ["before", "", "after", "before", "", "", "", "after"]
+    plan = make_plan(parse(BANDIT))
+    hand = work(plan, tmp_path, monkeypatch, deaths, told.append, most=2)
+    names = collections.Counter(name for name, *_ in hand.calls)
+    assert names == {"begin": 1, "simulate": 4 + 3, "consolidate": 2}
     assert sum(told) == 8 * 30
-    again = [more[-1] for name, *more in cluster.calls if name == "simulate"]
+    again = [more[-1] for name, *more in hand.calls if name == "simulate"]
     assert again == [False, True, False, True, True, False, False]
     assert pausejax.open(tmp_path).sizes["run"] == 8
 
 
-def test_a_unit_that_kills_its_workers_ends_the_study_and_is_named(tmp_path):
-    plan, found, worker = make_worker(BANDIT, tmp_path)
+def test_a_unit_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, monkeypatch):
+    plan = make_plan(parse(BANDIT))
     with pytest.raises(ChildProcessError) as caught:
-        work(plan, found, Cluster(worker, [False, False] + [True] * 5), most=2)
+        work(plan, tmp_path, monkeypatch, ["", ""] + ["before"] * 5, most=2)
     message = str(caught.value)
     assert message.startswith("policy random (runs 5 to 6 of the study): 5 workers in a row were lost at it")
     assert "it was told to die" in message and "\n" not in message
     assert len(store.examine(Folder(tmp_path), plan).identities) == 4
+    work(plan, tmp_path, monkeypatch, ["before"] * 4, most=2)
+    assert pausejax.open(tmp_path).sizes["run"] == 8
+
+
+class Notes:
+    """A tracker that remembers."""
+
+    def __init__(self):
+        self.seen, self.open = [], None
+
+    def start(self, study):
+        self.open = study["mode"]
+
+    def runs_finished(self, result):
+        assert self.open == "bandit"
+        self.seen += result["identity"].values.tolist()
+
+    def finish(self):
+        self.open = "finished"
+
+
+def test_a_tracker_is_told_of_every_run_once(tmp_path, monkeypatch):
+    plan, notes = make_plan(parse(BANDIT)), Notes()
+    work(plan, tmp_path, monkeypatch, ["", "after"], tracker=notes, most=2)
+    # What a worker finished but could not report comes last, from the result.
+    identities = list(plan.identities)
+    assert notes.seen == identities[:2] + identities[4:] + identities[2:4] and notes.open == "finished"
+    again = Notes()
+    found = store.prepare(Folder(tmp_path), plan)
+    more = {"progress": lambda _: None, "tracker": again}
+    on_ray.simulate_into(Folder(tmp_path), plan, found, Sources(), Settings(), **more)
+    assert again.seen == identities and again.open == "finished"
 
 
 def test_a_unit_that_is_begun_again_plays_only_what_its_first_worker_left(tmp_path, monkeypatch):
-    plan, _, worker = make_worker(BANDIT, tmp_path, most=4)
+    plan, worker = make_worker(BANDIT, tmp_path, most=4)
     (unit, _) = schedule.units(plan, (), most=4)
     half = schedule.Unit(unit.group, unit.members[:2], 2)
     assert worker.begin() > 0
-    assert worker.simulate(half, frozenset(), False) is None
+    assert worker.simulate(half, frozenset(), False) == ((),)
     played = []
     write = store.write_part
     monkeypatch.setattr(store, "write_part", lambda *more: (played.append(more[1]), write(*more)))
-    assert worker.simulate(unit, frozenset(), True) is None
+    assert worker.simulate(unit, frozenset(), True) == ((),)
     assert played == [[plan.identities[member] for member in unit.members[2:]]]
     assert worker.played() == 4 * 30
     # What the driver has found finished already is in its count, so not in the worker's.
-    assert worker.simulate(unit, frozenset(unit.members[:1]), True) is None
+    assert worker.simulate(unit, frozenset(unit.members[:1]), True) == ((),)
     assert worker.played() == 3 * 30 and len(played) == 1
 
 
 def test_mistakes_come_back_as_values_and_failures_as_exceptions(tmp_path, monkeypatch):
-    plan, _, worker = make_worker(BANDIT, tmp_path)
+    plan, worker = make_worker(BANDIT, tmp_path)
     (unit, _) = schedule.units(plan, (), most=4)
 
     def raising(error):
@@ -242,7 +289,7 @@ def test_workers_open_no_file_of_the_drivers(document, tmp_path, monkeypatch):
         network = {**TRAINING["network"], "latency": "trace", "trace_file": str(tmp_path / "trace.csv")}
         document = {**TRAINING, "network": network}
     plan = make_plan(parse(document))
-    one, out = Folder(tmp_path / "one"), Folder(tmp_path / "ray")
+    one = Folder(tmp_path / "one")
     simulate_into(one, plan, store.prepare(one, plan), Sources(), Settings(), progress=lambda _: None)
     held = frozen(Sources().host_data(plan.study.mode, plan.groups))
 
@@ -251,9 +298,11 @@ def test_workers_open_no_file_of_the_drivers(document, tmp_path, monkeypatch):
 
     for place, name in ((data, "load"), (build, "load_regression"), (build, "read_trace")):
         monkeypatch.setattr(place, name, refuse)
-    found = store.prepare(out, plan)
-    worker = Worker(plan, held, Job(out.path(), Settings(), None), SLOT)
-    assert work(plan, found, Cluster(worker, []), most=2) == 0
+    # The driver reads them; what the worker gets is all that it has.
+    with monkeypatch.context() as patch:
+        patch.setattr(on_ray, "check", lambda *_: None)
+        patch.setattr(Sources, "host_data", lambda *_: held)
+        work(plan, tmp_path / "ray", patch, most=2)
     a, b = (pausejax.open(tmp_path / name).load() for name in ("one", "ray"))
     for name in a.variables:
         if a[name].dtype.kind == "f":

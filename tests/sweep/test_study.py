@@ -39,10 +39,10 @@ TRAINING = {
 }
 
 
-def simulate(document, directory, progress=lambda _: None, **settings):
+def simulate(document, directory, progress=lambda _: None, tracker=None, **settings):
     plan, folder = make_plan(parse(document)), Folder(directory)
-    found = store.prepare(folder, plan)
-    return simulate_into(folder, plan, found, Sources(), Settings(**settings), progress=progress)
+    found, settings = store.prepare(folder, plan), Settings(**settings)
+    return simulate_into(folder, plan, found, Sources(), settings, progress=progress, tracker=tracker)
 
 
 class Interrupted(BaseException):
@@ -115,6 +115,36 @@ def test_shards_together_are_the_study(tmp_path):
     np.testing.assert_array_equal(a["selected"], b["selected"])
     np.testing.assert_array_equal(a["identity"], b["identity"])
     np.testing.assert_allclose(a["reward"], b["reward"], rtol=1e-5)
+
+
+class Log:
+    """A tracker that keeps what it is told."""
+
+    def __init__(self):
+        self.calls, self.rewards = [], {}
+
+    def start(self, study):
+        self.calls.append(("start", study["mode"]))
+
+    def runs_finished(self, result):
+        self.calls.append(("runs", result.sizes["run"]))
+        self.rewards |= dict(zip(result["identity"].values.tolist(), result["reward"].values, strict=True))
+
+    def finish(self):
+        self.calls.append(("finish",))
+
+
+def test_a_tracker_is_told_of_every_run_as_it_is_finished(tmp_path):
+    first, second = Log(), Log()
+    simulate(BANDIT, tmp_path, tracker=first, most=4, shard=(1, 2))
+    simulate(BANDIT, tmp_path, tracker=second, most=4, shard=(2, 2))
+    assert first.calls[0] == ("start", "bandit") and first.calls[-1] == ("finish",)
+    assert max(call[1] for call in first.calls[1:-1]) <= 4 and 0 < len(first.rewards) < 20
+    result = pausejax.open(tmp_path).load()
+    assert set(second.rewards) == set(result["identity"].values)
+    for identity, reward in zip(result["identity"].values, result["reward"].values, strict=True):
+        np.testing.assert_array_equal(second.rewards[identity], reward)
+        np.testing.assert_array_equal(first.rewards.get(identity, reward), reward)
 
 
 def test_a_finished_study_computes_nothing(tmp_path, monkeypatch):
@@ -341,8 +371,10 @@ def test_shards_at_once_leave_one_result(tmp_path):
 
 @pytest.mark.slow
 def test_eight_devices_give_what_one_gives(tmp_path):
+    # A loss without kinks and an optimizer without normalization: rounding stays rounding.
     training = SPEC.replace('mode = "bandit"\nrounds = 600', "rounds = 60")
-    (tmp_path / "spec.toml").write_text(f"{training}\n[data]\ntrain_samples = 300\n")
+    model = 'model = "linear"\noptimizer = "sgd"\nlearning_rate = 0.05'
+    (tmp_path / "spec.toml").write_text(f"{training}\n[data]\ntrain_samples = 300\n[training]\n{model}\n")
     for devices in (1, 8):
         flags = f"--xla_force_host_platform_device_count={devices}"
         arguments = command(tmp_path / "spec.toml", tmp_path / str(devices))
@@ -351,4 +383,4 @@ def test_eight_devices_give_what_one_gives(tmp_path):
     one, eight = (pausejax.open(tmp_path / str(devices)).load() for devices in (1, 8))
     np.testing.assert_array_equal(one["selected"], eight["selected"])
     for name in ("reward", "test_loss", "train_loss"):
-        np.testing.assert_allclose(one[name], eight[name], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(one[name], eight[name], rtol=1e-4, atol=1e-5)

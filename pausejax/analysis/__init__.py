@@ -1,0 +1,23 @@
+"""What a result says: per-run figures, seed means with intervals, paired differences, the best settings.
+
+Every function takes the data set that `pausejax.open` or `pausejax.simulate` returns, or the smaller one
+that `finals` makes of it once, and gives back a labelled one.
+"""
+
+from pausejax.analysis.choice import best, non_dominated, pareto
+from pausejax.analysis.frames import to_dataframe
+from pausejax.analysis.means import mean_ci, paired_difference
+from pausejax.analysis.metrics import Metric, metrics_of
+from pausejax.analysis.per_run import finals
+
+__all__ = [
+    "Metric",
+    "best",
+    "finals",
+    "mean_ci",
+    "metrics_of",
+    "non_dominated",
+    "paired_difference",
+    "pareto",
+    "to_dataframe",
+]

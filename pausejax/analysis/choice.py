@@ -1,0 +1,151 @@
+"""The best setting by one metric, and the settings that no other beats on several."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pausejax.analysis.intervals import Method
+from pausejax.analysis.means import mean_ci
+from pausejax.analysis.metrics import direction
+from pausejax.analysis.per_run import finals
+from pausejax.analysis.settings import full_names, group
+
+_BLOCK = 256
+
+
+def best(
+    result: xr.Dataset,
+    metric: str = "test_accuracy",
+    *,
+    over: str | Sequence[str] = "seed",
+    per: str | Sequence[str] = (),
+    maximize: bool | None = None,
+    method: Method = "t",
+    level: float = 0.95,
+) -> xr.Dataset:
+    """The setting with the best mean; of equal ones the first.
+
+    The best of many settings is partly lucky: its interval is the one it would have had on its own.
+
+    Args:
+      result: a result, or its `finals`.
+      metric: a name out of `metrics_of(result)`.
+      over: what is averaged, as in `mean_ci`.
+      per: "policy" or axes: the best setting for each of their values.
+      maximize: which way is better; by default what the table of metrics says.
+      method: of the interval.
+      level: of the interval.
+
+    Returns:
+      As `mean_ci`: one setting (no dimension) without `per`, else one for each group.
+
+    Raises:
+      ValueError: an unknown metric, axis or direction, or no setting with a value.
+    """
+    sign = 1 if direction(result, metric, maximize) else -1
+    means = mean_ci(result, metric, over=over, method=method, level=level)
+    groups = full_names(result, per, "per")
+    for name in groups:
+        if name not in means.coords:
+            raise ValueError(f"per = {name!r}: has been averaged over")
+    score = np.where(np.isnan(means["mean"].values), -np.inf, sign * means["mean"].values)
+    if not np.isfinite(means["mean"].values).any():
+        raise ValueError(f"metric {metric!r}: no setting has a value")
+    table = pd.DataFrame({name: means[name].values for name in groups}, index=range(len(score)))
+    codes, first = group(table, groups)
+    order = np.lexsort((np.arange(len(score)), -score))
+    winners = np.full(len(first), -1)
+    # From the worst to the best, so that the best is what remains.
+    winners[codes[order[::-1]]] = order[::-1]
+    return means.isel(setting=winners if groups else int(winners[0]))
+
+
+def pareto(
+    result: xr.Dataset,
+    metrics: Sequence[str] | Mapping[str, bool] | None = None,
+    *,
+    over: str | Sequence[str] = "seed",
+    method: Method = "t",
+    level: float = 0.95,
+) -> xr.Dataset:
+    """The settings whose means no other setting beats: as good in every metric and better in one.
+
+    Equal settings are all kept; one without a value in some metric is not.
+
+    Args:
+      result: a result, or its `finals`.
+      metrics: names out of `metrics_of(result)`, or a table of names that says whether more is better. By
+        default accuracy, latency and leakage; in mode "bandit" latency, imbalance and leakage.
+      over: what is averaged, as in `mean_ci`.
+      method: of the intervals.
+      level: of the intervals.
+
+    Returns:
+      Data set over `setting` and `metric`, as `mean_ci`, sorted by the first metric, the best first.
+
+    Raises:
+      ValueError: an unknown metric or direction, or none at all.
+    """
+    if metrics is None:
+        metrics = default_objectives(result)
+    given = dict(metrics) if isinstance(metrics, Mapping) else dict.fromkeys(metrics)
+    if not given:
+        raise ValueError("metrics: none given; name at least one")
+    maximize = [direction(result, name, way) for name, way in given.items()]
+    whole = finals(result, list(given))
+    parts = [mean_ci(whole, name, over=over, method=method, level=level) for name in given]
+    joined = xr.concat(parts, xr.IndexVariable("metric", list(given)), combine_attrs="drop_conflicts")
+    joined = joined.transpose("setting", "metric").assign_coords(maximize=("metric", maximize))
+    chosen = np.flatnonzero(non_dominated(joined["mean"].values, maximize))
+    leading = joined["mean"].values[chosen, 0] * (-1 if maximize[0] else 1)
+    return joined.isel(setting=chosen[np.argsort(leading, kind="stable")])
+
+
+def default_objectives(result: xr.Dataset) -> tuple[str, ...]:
+    """What `pareto` weighs where nothing is said."""
+    if result.attrs.get("mode") == "ensemble":
+        return "mse", "cost", "violations"
+    learns = "test_accuracy" in result
+    return ("test_accuracy" if learns else "participation_imbalance"), "mean_latency", "max_leakage"
+
+
+def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
+    """Which points no other point beats, bool [n]; equal points are all kept, and those with NaN never.
+
+    O(n log n) in two dimensions; in d, O(n f d) for a front of f points, without a table of n².
+
+    Args:
+      values: [n, d].
+      maximize: [d], whether more is better.
+    """
+    values = np.asarray(values, np.float64)
+    complete = ~np.isnan(values).any(axis=1)
+    costs = np.where(np.asarray(maximize), -values, values)[complete]
+    # Distinct and in lexicographic order: whoever beats a point comes before it.
+    points, place = np.unique(costs, axis=0, return_inverse=True)
+    kept = _front_2d(points) if points.shape[1] == 2 else _front(points)
+    found = np.zeros(len(values), bool)
+    found[complete] = kept[place.reshape(-1)]
+    return found
+
+
+def _front_2d(points: np.ndarray) -> np.ndarray:
+    before = np.minimum.accumulate(np.concatenate([[np.inf], points[:-1, 1]]))
+    return (points[:, 1] < before) | (np.arange(len(points)) == 0)
+
+
+def _front(points: np.ndarray) -> np.ndarray:
+    kept = np.zeros(len(points), bool)
+    front = points[:0]
+    for first in range(0, len(points), _BLOCK):
+        block = points[first : first + _BLOCK]
+        rivals = np.concatenate([front, block])
+        # All points differ, so as good everywhere is better somewhere; nobody beats himself.
+        beaten = (rivals[:, None] <= block).all(axis=2)
+        own = np.arange(len(block))
+        beaten[len(front) + own, own] = False
+        kept[first : first + _BLOCK] = ~beaten.any(axis=0)
+        front = np.concatenate([front, block[~beaten.any(axis=0)]])
+    return kept

@@ -1,0 +1,134 @@
+"""Results as tidy tables: one row per run, or one row per run and round."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pausejax.analysis.blocks import MAX_BYTES, read, run_blocks
+from pausejax.analysis.per_run import finals
+from pausejax.analysis.settings import axes_of
+from pausejax.sweep.vocabulary import vocabulary
+
+_IDENTITY = ("identity", "policy", "algorithm", "seed")
+
+
+def to_dataframe(
+    result: xr.Dataset, *, curves: bool = False, variables: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """A result as a pandas table.
+
+    Args:
+      result: a result; its `finals` do for the table of runs.
+      curves: one row per run and round, with the swept axes only, in place of one row per run with every
+        parameter. Accuracy and loss stand in the rounds that they were measured in and are NaN elsewhere.
+      variables: which curves; by default all with one value per round or evaluation. One with more
+        (`selected`, `counts`) makes a table of its own, one row per run and element. Implies `curves`.
+
+    Returns:
+      Rows in the order of the runs; `identity` joins the two kinds. What a policy does not have is NaN, <NA>
+      or None; rounds after a run's last are left out.
+
+    Raises:
+      ValueError: an unknown variable, or variables that make no one table.
+    """
+    if curves or variables is not None:
+        parts = list(curve_frames(result, variables))
+        return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
+    return runs_frame(result)
+
+
+def runs_frame(result: xr.Dataset) -> pd.DataFrame:
+    """One row per run: identity, policy, seed, every parameter by its full name, every metric."""
+    figures = finals(result)
+    parameters = [name for name in vocabulary(result.attrs.get("mode", "")).parameters if name in result]
+    return pd.DataFrame(
+        {
+            **_labels(result, (*_IDENTITY, *parameters)),
+            **{name: figures[name].values for name in figures.data_vars},
+        }
+    )
+
+
+def curve_frames(
+    result: xr.Dataset, variables: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
+) -> Iterator[pd.DataFrame]:
+    """The table of `to_dataframe(curves=True)` in parts of whole runs, one at least."""
+    names = list(variables) if variables is not None else _curves(result)
+    for name in names:
+        if name not in result.data_vars:
+            known = ", ".join(str(v) for v in result.data_vars)
+            raise ValueError(f"variables: {name!r} is not in this result; known: {known}")
+    if not names:
+        raise ValueError("variables: none given; name at least one")
+    labels = _labels(result, ("identity", "policy", "seed", *axes_of(result)))
+    arrays = [result[name] for name in names]
+    per_round = set(names) <= set(_curves(result))
+    if not per_round and len({array.dims for array in arrays}) > 1:
+        raise ValueError(f"variables: {', '.join(names)} have unlike dimensions; ask for each on its own")
+    for runs in run_blocks(*arrays, max_bytes=max_bytes):
+        own = labels.iloc[runs]
+        yield _per_round(result, names, own, runs) if per_round else _per_element(result, names, own, runs)
+    if not result.sizes["run"]:
+        yield pd.DataFrame(columns=[*labels.columns, *names])
+
+
+def _curves(result: xr.Dataset) -> list[str]:
+    return [
+        str(name)
+        for name, array in result.data_vars.items()
+        if array.dims in (("run", "round"), ("run", "eval"))
+    ]
+
+
+def _labels(result: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
+    """Coordinates of the runs, what a policy lacks marked as missing."""
+    columns = {}
+    for name in names:
+        if name not in result.coords:
+            continue
+        column = pd.Series(result[name].values)
+        if column.dtype.kind in "iu" and name != "seed":
+            column = column.astype("Int64").mask(column == -1)
+        elif column.dtype.kind not in "biuf":
+            column = column.astype(object).mask(column == "", None)
+        columns[name] = column
+    return pd.DataFrame(columns)
+
+
+def _per_round(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
+    rounds = result["round"].values
+    values = {}
+    for name in names:
+        block = read(result[name], runs)
+        if result[name].dims[1] == "eval":
+            measured = np.searchsorted(rounds, result["eval_round"].values)
+            spread = np.full((len(labels), len(rounds)), np.nan, block.dtype)
+            spread[:, measured] = block
+            block = spread
+        values[name] = block.reshape(-1)
+    recorded = _recorded(values)
+    frame = labels.loc[labels.index.repeat(len(rounds))[recorded]].reset_index(drop=True)
+    frame["round"] = np.tile(rounds, len(labels))[recorded]
+    return frame.assign(**{name: column[recorded] for name, column in values.items()})
+
+
+def _recorded(values: dict[str, np.ndarray]) -> np.ndarray:
+    """Rows that hold anything: those after a run's last round are NaN throughout."""
+    empty = [np.isnan(v) if v.dtype.kind == "f" else v == -1 for v in values.values()]
+    return ~np.logical_and.reduce(empty)
+
+
+def _per_element(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
+    dims = result[names[0]].dims[1:]
+    sizes = [result.sizes[dim] for dim in dims]
+    count = int(np.prod(sizes))
+    values = {name: read(result[name], runs).reshape(-1) for name in names}
+    recorded = _recorded(values)
+    frame = labels.loc[labels.index.repeat(count)[recorded]].reset_index(drop=True)
+    index = np.indices(sizes).reshape(len(dims), -1) if dims else []
+    for dim, places in zip(dims, index, strict=True):
+        marks = result[dim].values if dim in result.coords else np.arange(result.sizes[dim])
+        frame[dim] = np.tile(marks[places], len(labels))[recorded]
+    return frame.assign(**{name: column[recorded] for name, column in values.items()})

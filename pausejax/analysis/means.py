@@ -1,0 +1,195 @@
+"""Means over seeds with their intervals, and differences between policies, paired by seed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pausejax.analysis.intervals import Method, interval
+from pausejax.analysis.per_run import finals
+from pausejax.analysis.settings import applies, axes_of, coordinates, full_names, group, label, runs_table
+
+Side = str | Mapping[str, Any]
+
+
+def mean_ci(
+    result: xr.Dataset,
+    metric: str | xr.DataArray = "test_accuracy",
+    *,
+    over: str | Sequence[str] = "seed",
+    method: Method = "t",
+    level: float = 0.95,
+    resamples: int = 9999,
+    random_seed: int = 0,
+) -> xr.Dataset:
+    """Mean of a metric with its confidence interval, for each setting.
+
+    Args:
+      result: a result, or its `finals`.
+      metric: a name out of `metrics_of(result)`, or any array with the leading dimension `run`, such as
+        `result.test_accuracy` for whole curves. NaN (a diverged run's accuracy) is left out.
+      over: what is averaged: "seed", "policy", axes by name or symbol. Where the seed is among several,
+        the mean over the others is taken first, seed by seed: runs of one seed are no independent sample.
+      method: "t", "bootstrap" (BCa) or "percentile".
+      level: coverage of the interval.
+      resamples: of the bootstrap.
+      random_seed: of the bootstrap.
+
+    Returns:
+      Data set over `setting` (and the array's other dims): `mean`, `low`, `high`, `count` (values in the
+      mean) and `left_out` (NaN ones); coordinates policy, axes, their symbols, and a label.
+
+    Raises:
+      ValueError: an unknown metric, axis or method.
+    """
+    array = _array(result, metric)
+    averaged = full_names(result, over, "over")
+    table = runs_table(result)
+    keys = [name for name in table.columns if name not in averaged]
+    units = ["seed"] if "seed" in averaged and len(averaged) > 1 else []
+    values, owners = _per_unit(array.values, table, keys, units)
+    options = {"method": method, "level": level, "resamples": resamples, "random_seed": random_seed}
+    found = _summarize(values, owners, keys, array, result, options)
+    return found.assign_attrs(over=", ".join(averaged))
+
+
+def paired_difference(
+    result: xr.Dataset,
+    policy_a: Side,
+    policy_b: Side,
+    metric: str | xr.DataArray = "test_accuracy",
+    *,
+    over: str | Sequence[str] = "seed",
+    method: Method = "t",
+    level: float = 0.95,
+    resamples: int = 9999,
+    random_seed: int = 0,
+) -> xr.Dataset:
+    """Mean of a's metric minus b's, over pairs of runs that met the same network.
+
+    Runs are paired by seed and by the value of every axis that both have; an axis that only one of them
+    has makes settings of its own.
+
+    Args:
+      result: a result, or its `finals`.
+      policy_a: a policy's label, or a table that fixes axes as well:
+        `{"policy": "pause", "privacy_weight": 5.0}`.
+      policy_b: the same; an axis that a table fixes is not paired by.
+      metric: as in `mean_ci`.
+      over: as in `mean_ci`.
+      method: as in `mean_ci`.
+      level: as in `mean_ci`.
+      resamples: as in `mean_ci`.
+      random_seed: as in `mean_ci`.
+
+    Returns:
+      As `mean_ci`; attributes policy_a and policy_b say what was subtracted from what.
+
+    Raises:
+      ValueError: an unknown policy, metric or axis, or no two runs that make a pair.
+    """
+    array = _array(result, metric)
+    averaged = full_names(result, over, "over")
+    table = runs_table(result)
+    sides = [
+        _side(result, table, side, name) for name, side in (("policy_a", policy_a), ("policy_b", policy_b))
+    ]
+    own = [[name for name in axes_of(result) if name in side.columns] for side in sides]
+    shared = [name for name in own[0] if name in own[1]]
+    pairs = sides[0].merge(sides[1], on=["seed", *shared], suffixes=("", " b"), sort=False)
+    if pairs.empty:
+        names = " and ".join(["seed", *shared])
+        raise ValueError(f"{_name(policy_a)} and {_name(policy_b)}: no two runs agree in {names}")
+    whole = array.values.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        difference = whole[pairs["place"]] - whole[pairs["place b"]]
+    rows = pairs[["seed", *dict.fromkeys([*own[0], *own[1]])]]
+    keys = [name for name in rows.columns if name not in averaged]
+    units = ["seed"] if "seed" in averaged and len(averaged) > 1 else []
+    values, owners = _per_unit(difference, rows, keys, units)
+    options = {"method": method, "level": level, "resamples": resamples, "random_seed": random_seed}
+    found = _summarize(values, owners, keys, array, result, options)
+    return found.assign_attrs(over=", ".join(averaged), policy_a=_name(policy_a), policy_b=_name(policy_b))
+
+
+def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
+    if isinstance(metric, str):
+        return finals(result, [metric])[metric]
+    if metric.dims[:1] != ("run",) or metric.sizes["run"] != result.sizes["run"]:
+        raise ValueError(f"metric: an array over {metric.dims}; its first dimension must be the result's run")
+    return metric
+
+
+def _name(side: Side) -> str:
+    return side if isinstance(side, str) else label(side)
+
+
+def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) -> pd.DataFrame:
+    """The runs of one side: their place in the result, seed, and the axes that they have and don't fix."""
+    fixed = {"policy": side} if isinstance(side, str) else dict(side)
+    names = full_names(result, list(fixed), argument)
+    chosen = np.ones(len(table), bool)
+    for name, value in zip(names, fixed.values(), strict=True):
+        column = table[name].to_numpy()
+        same = column == value
+        if not same.any():
+            known = ", ".join(str(v) for v in dict.fromkeys(column.tolist()))
+            raise ValueError(f"{argument}: no run has {name} = {value!r}; known: {known}")
+        chosen &= same
+    if not chosen.any():
+        raise ValueError(f"{argument} = {_name(side)}: no run has all of these values")
+    own = table[chosen].assign(place=np.flatnonzero(chosen))
+    lacking = [name for name in axes_of(result) if not own[name].map(applies).any()]
+    return own.drop(columns=["policy", *(set(names) - {"policy"} | set(lacking))])
+
+
+def _per_unit(
+    values: np.ndarray, table: pd.DataFrame, keys: Sequence[str], units: Sequence[str]
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Averages the runs that agree in keys and units, where there are units; NaN is left out."""
+    if not units:
+        return values, table[list(keys)]
+    codes, first = group(table, [*keys, *units])
+    flat = values.reshape(len(values), -1).astype(np.float64)
+    present = ~np.isnan(flat)
+    sums, counts = np.zeros((len(first), flat.shape[1])), np.zeros((len(first), flat.shape[1]))
+    np.add.at(sums, codes, np.where(present, flat, 0))
+    np.add.at(counts, codes, present)
+    means = sums / np.where(counts > 0, counts, np.nan)
+    return means.reshape(len(first), *values.shape[1:]), table[list(keys)].iloc[first]
+
+
+def _summarize(
+    values: np.ndarray,
+    owners: pd.DataFrame,
+    keys: Sequence[str],
+    array: xr.DataArray,
+    result: xr.Dataset,
+    options: Mapping[str, Any],
+) -> xr.Dataset:
+    """Intervals over the rows that have one owner, as a labelled data set."""
+    codes, first = group(owners, keys)
+    sizes = np.bincount(codes, minlength=len(first))
+    # A row's place among those of its group: groups become rows of one padded table.
+    order = np.argsort(codes, kind="stable")
+    place = np.empty(len(codes), int)
+    place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    padded = np.full((len(first), max(sizes, default=0), *values.shape[1:]), np.nan)
+    padded[codes, place] = values
+    found = interval(np.moveaxis(padded, 1, -1), **options)
+    dims = ("setting", *array.dims[1:])
+    described = {key: array.attrs[key] for key in ("units", "long_name") if key in array.attrs}
+    lost = sizes.reshape(-1, *(1,) * (values.ndim - 1)) - found.count
+    variables = {
+        "mean": (dims, found.mean, described),
+        "low": (dims, found.low, described),
+        "high": (dims, found.high, described),
+        "count": (dims, found.count),
+        "left_out": (dims, lost),
+    }
+    coords = coordinates(owners.iloc[first][list(keys)], result.attrs.get("mode", ""))
+    others = {name: c.variable for name, c in array.coords.items() if "run" not in c.dims}
+    attrs = {"metric": str(array.name), "method": options["method"], "level": options["level"]}
+    return xr.Dataset(variables, {**coords, **others}, attrs)

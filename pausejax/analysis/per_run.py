@@ -1,0 +1,57 @@
+"""One row of figures per run, read from a result of any size in bounded memory."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis.blocks import read, run_blocks
+from pausejax.analysis.metrics import Metric, attributes, metrics_of
+
+
+def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Dataset:
+    """The figures of each run at its end: dim `run`, every coordinate of `run`, a variable per metric.
+
+    A run that stopped early counts up to its last recorded round. What a model learned that ceased to be
+    finite is NaN, so no mean takes it in. Every stored chunk is read once, one block of runs at a time.
+
+    Args:
+      result: as `pausejax.open` returns it; what this function returned passes through.
+      metrics: names out of `metrics_of(result)`; all of them by default.
+
+    Raises:
+      ValueError: an unknown metric.
+    """
+    known = metrics_of(result)
+    wanted = list(known if metrics is None else metrics)
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"metric {name!r}: unknown here; known: {', '.join(known)}")
+    columns: dict[str, np.ndarray] = {}
+    ready = [name for name in wanted if name in result and result[name].dims == ("run",)]
+    by_variable: dict[str, dict[str, Metric]] = {}
+    for name in wanted:
+        if name not in ready:
+            by_variable.setdefault(known[name].variable, {})[name] = known[name]
+    for variable, own in by_variable.items():
+        columns |= _reduce(result[variable], own)
+    if by_variable and "diverged_round" in result:
+        broken = result["diverged_round"].values > 0
+        for name in columns:
+            if known[name].learned:
+                columns[name] = np.where(broken, np.nan, columns[name])
+    data = {
+        name: result[name].variable if name in ready else ("run", columns[name], attributes(known[name]))
+        for name in wanted
+    }
+    coords = {name: coord.variable for name, coord in result.coords.items() if coord.dims == ("run",)}
+    return xr.Dataset(data, coords, result.attrs)
+
+
+def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
+    for runs in run_blocks(array):
+        values = read(array, runs)
+        for name, metric in metrics.items():
+            parts[name].append(metric.reduce(values))
+    return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

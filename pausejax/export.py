@@ -1,0 +1,72 @@
+"""Writes a result as Parquet or CSV, a block of runs at a time."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import xarray as xr
+
+from pausejax.analysis.frames import curve_frames, runs_frame
+
+FORMATS = ("parquet", "csv")
+
+
+def export(
+    result: xr.Dataset,
+    path: str | Path,
+    format: str = "parquet",
+    *,
+    curves: bool = False,
+    variables: Sequence[str] | None = None,
+) -> int:
+    """Writes one of the tables of `analysis.to_dataframe`; memory does not grow with the number of runs.
+
+    A reader sees the whole file or none: it is written beside its place and then renamed.
+
+    Args:
+      result: as `pausejax.open` returns it.
+      path: the file.
+      format: "parquet" or "csv".
+      curves: one row per run and round in place of one row per run.
+      variables: which curves, as in `analysis.to_dataframe`.
+
+    Returns:
+      The number of rows.
+
+    Raises:
+      ValueError: an unknown format or variable.
+      OSError: the file can't be written.
+    """
+    if format not in FORMATS:
+        raise ValueError(f"format = {format!r}: must be one of {', '.join(FORMATS)}")
+    path = Path(path)
+    frames = (
+        curve_frames(result, variables) if curves or variables is not None else iter([runs_frame(result)])
+    )
+    partial = path.with_name(path.name + ".partial")
+    try:
+        rows = _write(frames, partial, format)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return rows
+
+
+def _write(frames: Iterator[pd.DataFrame], path: Path, format: str) -> int:
+    first = pa.Table.from_pandas(next(frames), preserve_index=False).replace_schema_metadata()
+    # A block in which every policy lacks an axis of words has a column without a type.
+    schema = pa.schema(
+        [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in first.schema]
+    )
+    opened = pa.parquet.ParquetWriter if format == "parquet" else pa.csv.CSVWriter
+    rows = first.num_rows
+    with opened(str(path), schema) as writer:
+        writer.write_table(first.cast(schema))
+        for frame in frames:
+            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows

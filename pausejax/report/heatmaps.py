@@ -1,0 +1,89 @@
+"""Heat maps over each pair of axes, one triangular figure per measure and policy."""
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from pausejax.report.figures import styled_context
+from pausejax.report.levels import (
+    Levels,
+    Measure,
+    averaged,
+    colour_scale,
+    name_of,
+    shown,
+    values_of,
+)
+
+# Told apart under every common colour blindness, and in grey.
+COLOURS = "viridis"
+_MISSING = "0.85"
+_PANEL = 1.15
+
+
+def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
+    """Means of a measure over seeds and all other axes, for each pair of axes; None without a pair.
+
+    All panels share one scale of colours. Grey: nothing was measured there.
+    """
+    axes, tables = levels.axes, {}
+    for row in range(1, len(axes)):
+        for column in range(row):
+            tables[row, column] = table(levels, measure, axes[row], axes[column])
+    if not tables:
+        return None
+    values = np.concatenate([t.ravel() for t in tables.values()])
+    norm = colour_scale(measure, values)
+    side = len(axes) - 1
+    with styled_context():
+        figure = Figure(figsize=(1.3 + _PANEL * side + (1.0 if side == 1 else 0), 0.75 + _PANEL * side))
+        figure.set_layout_engine("constrained", w_pad=0.03, h_pad=0.03)
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(side, side, squeeze=False)
+        for row in range(side):
+            for column in range(side):
+                panel = grid[row, column]
+                if column > row:
+                    panel.set_axis_off()
+                    continue
+                _panel(panel, tables[row + 1, column], norm)
+                lowest, leftmost = row == side - 1, column == 0
+                _ticks(panel, levels, axes[column], "x", lowest)
+                _ticks(panel, levels, axes[row + 1], "y", leftmost)
+        scale = ScalarMappable(norm, colormaps[COLOURS])
+        figure.colorbar(scale, ax=grid, label=measure.label, shrink=0.8, aspect=30, fraction=0.06)
+        figure.suptitle(f"{policy}: mean over seeds and the other axes", fontsize=8)
+        figure.align_labels()
+        return figure
+
+
+def table(levels: Levels, measure: Measure, row: str, column: str) -> np.ndarray:
+    """Means for each level of two axes, [rows, columns], ascending; NaN where there is no run."""
+    found = averaged(levels, measure, (row, column))
+    rows, columns = values_of(levels, row), values_of(levels, column)
+    means = np.full((len(rows), len(columns)), np.nan)
+    for i, j, value in zip(found[row].values, found[column].values, found["mean"].values, strict=True):
+        if i in rows and j in columns:
+            means[rows.index(i), columns.index(j)] = value
+    return means
+
+
+def _panel(panel: Axes, means: np.ndarray, norm: Normalize) -> None:
+    panel.set_facecolor(_MISSING)
+    panel.pcolormesh(np.ma.masked_invalid(means), cmap=COLOURS, norm=norm, edgecolors="white", linewidth=0.4)
+    panel.spines[:].set_visible(False)
+
+
+def _ticks(panel: Axes, levels: Levels, axis: str, which: str, outer: bool) -> None:
+    """Every level's value at the outer panels; along x upright where the values are long."""
+    values = [shown(value) for value in values_of(levels, axis)]
+    place = panel.xaxis if which == "x" else panel.yaxis
+    crowded = which == "x" and sum(map(len, values)) > 14
+    place.set_ticks(np.arange(len(values)) + 0.5, values if outer else [""] * len(values))
+    panel.tick_params(axis=which, length=0, labelsize=6.5, rotation=90 if crowded else 0)
+    if outer:
+        place.set_label_text(name_of(axis))

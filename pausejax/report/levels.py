@@ -1,0 +1,148 @@
+"""What pictures of many settings show: a result's figures, scaled, over axes of a few levels each."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from matplotlib.colors import LogNorm, Normalize
+
+from pausejax.analysis import finals, mean_ci, metrics_of
+from pausejax.analysis.settings import SYMBOLS, applies, axes_of
+
+MAX_LEVELS = 8
+
+# Values further apart than this factor are drawn on a logarithmic scale.
+_DECADES = 10
+
+
+class Measure(NamedTuple):
+    """A metric as pictures show it."""
+
+    metric: str
+    label: str
+    scale: float = 1
+    share: bool = False
+    """Of something whole, so that a logarithmic scale would mislead."""
+
+
+_MEASURES = (
+    Measure("test_accuracy", "test accuracy (%)", 100, share=True),
+    Measure("mean_latency", "time per round (s)"),
+    Measure("max_leakage", "maximum leakage"),
+    Measure("participation_imbalance", "participation imbalance"),
+    Measure("mse", "MSE (10⁻³)", 1e3),
+    Measure("regret", "regret (10)"),
+    Measure("cost", "cost per round"),
+    Measure("violations", "rounds over budget (%)", 100, share=True),
+)
+
+
+class Levels(NamedTuple):
+    """Figures of one policy or several, each axis cut to a few levels."""
+
+    runs: xr.Dataset
+    """The finals; numeric axes with many values hold the median of the bin that the value is in."""
+    axes: tuple[str, ...]
+    """Axes with two levels or more."""
+
+
+def measures_of(result: xr.Dataset) -> list[Measure]:
+    """What a result has the data for, with some value that is finite."""
+    known = metrics_of(result)
+    shown = [measure for measure in _MEASURES if measure.metric in known]
+    found = finals(result, [measure.metric for measure in shown])
+    return [measure for measure in shown if np.isfinite(found[measure.metric].values).any()]
+
+
+def levels_of(runs: xr.Dataset) -> Levels:
+    """Cuts the axes of some finals into levels; those that do not vary are left out."""
+    cut = {}
+    for name in axes_of(runs):
+        column = runs[name].values
+        kept = column[[applies(value) for value in column.tolist()]]
+        if len(np.unique(kept)) > 1:
+            cut[name] = _binned(column) if column.dtype.kind in "iuf" else column
+    binned = runs.assign_coords({name: ("run", column) for name, column in cut.items()})
+    return Levels(binned, tuple(cut))
+
+
+def _binned(column: np.ndarray) -> np.ndarray:
+    """Values, or the rounded medians of their quantile bins where there are more than `MAX_LEVELS`."""
+    there = np.array([applies(value) for value in column.tolist()])
+    values = column[there]
+    if len(np.unique(values)) <= MAX_LEVELS:
+        return column
+    edges = np.quantile(np.unique(values), np.linspace(0, 1, MAX_LEVELS + 1)[1:-1])
+    bins = np.searchsorted(edges, values, side="right")
+    medians = np.array(
+        [np.median(values[bins == b]) if (bins == b).any() else np.nan for b in range(MAX_LEVELS)]
+    )
+    brief = [float(f"{median:.2g}") for median in medians]
+    if len({m for m in brief if not np.isnan(m)}) == len(np.unique(bins)):
+        medians = brief
+    found = np.full(column.shape, np.nan)
+    found[there] = np.array(medians)[bins]
+    return found
+
+
+def values_of(levels: Levels, axis: str) -> list:
+    """The levels of an axis, ascending."""
+    column = levels.runs[axis].values
+    return sorted({value for value in column.tolist() if applies(value)})
+
+
+def averaged(levels: Levels, measure: Measure, kept: Sequence[str]) -> xr.Dataset:
+    """Mean and 95 % interval of a measure for each policy and level of the kept axes, scaled.
+
+    The interval is over seeds; with one seed alone, over the settings that are averaged.
+    """
+    over = [name for name in axes_of(levels.runs) if name not in kept]
+    if len(np.unique(levels.runs["seed"].values)) > 1:
+        over.append("seed")
+    found = mean_ci(_finite(levels.runs, measure.metric), measure.metric, over=over)
+    return found.assign({name: measure.scale * found[name] for name in ("mean", "low", "high")})
+
+
+def _finite(runs: xr.Dataset, metric: str) -> xr.Dataset:
+    """An infinite leakage is no number to average or to draw."""
+    return runs.assign({metric: runs[metric].where(np.isfinite(runs[metric]))})
+
+
+def spans_decades(values: np.ndarray) -> bool:
+    """Whether values are all positive and far enough apart for a logarithmic scale."""
+    values = np.asarray(values, np.float64)
+    values = values[np.isfinite(values)]
+    return bool(values.size and values.min() > 0 and values.max() / values.min() >= _DECADES)
+
+
+def name_of(axis: str) -> str:
+    return SYMBOLS.get(axis, axis.replace("_", " "))
+
+
+def shown(value: object) -> str:
+    """A level as a tick label: short, three digits at least."""
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:g}" if len(f"{value:g}") <= 5 else f"{value:.3g}"
+    return text.replace("e-0", "e-").replace("e+0", "e")
+
+
+def is_logarithmic(measure: Measure, values: np.ndarray) -> bool:
+    """Whether values of a measure are drawn on a logarithmic scale."""
+    return not measure.share and spans_decades(values)
+
+
+def colour_scale(measure: Measure, values: np.ndarray) -> Normalize:
+    """A scale of colours for the finite ones of some values."""
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0, 1)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return LogNorm(low, high) if is_logarithmic(measure, finite) else Normalize(low, high)
+
+
+def columns_for(labels: Sequence[str], width: float) -> int:
+    """How many columns of a legend fit into so many inches."""
+    longest = max(map(len, labels), default=0)
+    return max(1, min(len(labels), 4, int(width / (0.45 + 0.06 * longest))))

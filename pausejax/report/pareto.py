@@ -1,0 +1,87 @@
+"""The trade-off between objectives: every setting as a point, those that no other beats outlined."""
+
+import numpy as np
+import xarray as xr
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from pausejax.analysis import mean_ci, metrics_of, non_dominated
+from pausejax.report.figures import MARKERS, styled_context
+from pausejax.report.levels import Measure, colour_scale, columns_for, is_logarithmic
+
+_COLOURS = colormaps["viridis"]
+_UNBOUNDED = "0.6"
+_OUTLINED = {"s": 15, "edgecolor": "black", "linewidth": 0.6}
+_PLAIN = {"s": 8, "linewidth": 0}
+_SIZE = (4.6, 3.2)
+
+
+def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure) -> Figure | None:
+    """Seed means of two measures, coloured by a third; None where no setting has both.
+
+    Outlined: on the Pareto front of all three. Line: the front of the two that are drawn.
+
+    Args:
+      finals: of a result.
+      across: the less, the better.
+      up: whichever way is better.
+      colour: whichever way is better; grey where it is infinite.
+    """
+    measures = (across, up, colour)
+    means = [mean_ci(finals, measure.metric) for measure in measures]
+    values = np.stack([found["mean"].values for found in means], axis=1)
+    there = np.isfinite(values[:, :2]).all(axis=1)
+    values, policy = values[there], means[0]["policy"].values[there]
+    if not len(values):
+        return None
+    table = metrics_of(finals)
+    ways = [bool(table[measure.metric].maximize) for measure in measures]
+    # An infinite leakage is the worst there is, and still to be weighed against the others.
+    front, drawn_front = non_dominated(values, ways), non_dominated(values[:, :2], ways[:2])
+    values = values * [measure.scale for measure in measures]
+    norm = colour_scale(colour, values[:, 2])
+    with styled_context():
+        figure = Figure(figsize=_SIZE, layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        axes.set(xlabel=across.label, ylabel=up.label)
+        _points(axes, values, policy, front, norm)
+        steps = np.unique(values[drawn_front, :2], axis=0)
+        if len(steps) > 1:
+            look = {"color": "0.3", "linewidth": 0.8, "drawstyle": "steps-post", "zorder": 1}
+            axes.plot(steps[:, 0], steps[:, 1], label="front of the two axes", **look)
+        for column, scale in ((0, axes.set_xscale), (1, axes.set_yscale)):
+            if is_logarithmic(measures[column], values[:, column]):
+                scale("log")
+        axes.grid(alpha=0.3, linewidth=0.5)
+        axes.spines[["top", "right"]].set_visible(False)
+        if np.isfinite(values[:, 2]).any():
+            figure.colorbar(ScalarMappable(norm, _COLOURS), ax=axes, label=colour.label, aspect=30)
+        _, labels = axes.get_legend_handles_labels()
+        columns = min(columns_for(labels, _SIZE[0]), 2)
+        figure.legend(loc="outside upper center", ncols=columns, frameon=False, handlelength=1.6)
+        return figure
+
+
+def _points(axes: Axes, values: np.ndarray, policy: np.ndarray, front: np.ndarray, norm: Normalize) -> None:
+    """Settings that something beats first, so that the front lies on top; a marker for each policy."""
+    bounded = np.isfinite(values[:, 2])
+    policies = list(dict.fromkeys(policy.tolist()))
+    for place, name in enumerate(policies):
+        marker = MARKERS[place % len(MARKERS)]
+        if len(policies) > 1:
+            axes.scatter([], [], marker=marker, color="0.4", s=14, label=name)
+        for chosen, look in ((~front, _PLAIN), (front, _OUTLINED)):
+            for finite in (True, False):
+                mine = chosen & (policy == name) & (bounded == finite)
+                tint = _COLOURS(norm(values[mine, 2])) if finite else _UNBOUNDED
+                x, y, _ = values[mine].T
+                axes.scatter(x, y, c=tint, marker=marker, zorder=3 if look is _OUTLINED else 2, **look)
+    of_all = f"on the front of all three: {front.sum()} of {len(front)}"
+    axes.scatter([], [], marker="o", facecolor="white", label=of_all, **_OUTLINED)
+    if not bounded.all():
+        axes.scatter([], [], color=_UNBOUNDED, s=12, label="unbounded")

@@ -1,0 +1,113 @@
+"""The best setting and the Pareto front against brute force."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pausejax import analysis
+from pausejax.analysis import choice
+
+
+def brute_front(values, maximize):
+    """Point by point, pair by pair."""
+    costs = np.where(maximize, -values, values)
+    found = []
+    for one in costs:
+        beaten = any(
+            (other <= one).all() and (other < one).any() for other in costs if not np.isnan(other).any()
+        )
+        found.append(not np.isnan(one).any() and not beaten)
+    return found
+
+
+# Few distinct values, so that ties and equal points are the rule; infinities and missing values too.
+coarse = st.sampled_from([0.0, -0.0, 1.0, 2.0, 3.0, -1.5, np.inf, -np.inf, np.nan])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_front_is_that_of_brute_force(data):
+    dims = data.draw(st.integers(1, 4))
+    elements = data.draw(st.sampled_from([coarse, st.floats(-10, 10)]))
+    values = data.draw(hnp.arrays(np.float64, (data.draw(st.integers(0, 12)), dims), elements=elements))
+    maximize = data.draw(st.lists(st.booleans(), min_size=dims, max_size=dims))
+    assert analysis.non_dominated(values, maximize).tolist() == brute_front(values, maximize)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_front_over_many_blocks_is_that_of_brute_force(dims, monkeypatch):
+    monkeypatch.setattr(choice, "_BLOCK", 7)
+    values = np.random.default_rng(0).integers(0, 30, (300, dims)).astype(float)
+    maximize = [True, False, True][:dims]
+    found = analysis.non_dominated(values, maximize)
+    assert found.tolist() == brute_front(values, maximize) and 1 < found.sum() < 100
+
+
+def test_pareto_is_the_front_of_the_seed_means(made):
+    result, _, _ = made
+    found = analysis.pareto(result)
+    names = found["metric"].values.tolist()
+    assert names[1:] == ["mean_latency", "max_leakage"]
+    means = np.stack([analysis.mean_ci(result, name)["mean"].values for name in names], axis=1)
+    labels = analysis.mean_ci(result, names[0])["label"].values
+    ways = [name == "test_accuracy" for name in names]
+    assert set(found["label"].values) == set(labels[brute_front(means, ways)])
+    assert found["maximize"].values.tolist() == ways
+    leading = found["mean"].values[:, 0]
+    assert (np.diff(leading) <= 0).all() if ways[0] else (np.diff(leading) >= 0).all()
+    for setting in range(found.sizes["setting"]):
+        row = labels.tolist().index(str(found["label"].values[setting]))
+        np.testing.assert_array_equal(found["mean"].values[setting], means[row])
+
+
+def test_pareto_takes_directions_from_the_caller(result):
+    worst = analysis.pareto(result, {"elapsed": True})
+    means = analysis.mean_ci(result, "elapsed")["mean"].values
+    assert float(worst["mean"][0, 0]) == means.max()
+    with pytest.raises(ValueError, match="metric 'rounds_played': neither way is better by itself"):
+        analysis.pareto(result, ["elapsed", "rounds_played"])
+    with pytest.raises(ValueError, match="none given"):
+        analysis.pareto(result, [])
+
+
+@pytest.mark.parametrize(("metric", "pick"), [("elapsed", np.argmin), ("test_accuracy", np.nanargmax)])
+def test_best_has_the_best_mean(result, metric, pick):
+    means = analysis.mean_ci(result, metric)
+    place = pick(means["mean"].values)
+    found = analysis.best(result, metric)
+    assert found.sizes == {} and str(found["label"].values) == str(means["label"].values[place])
+    for name in ("mean", "low", "high", "count"):
+        assert float(found[name]) == float(means[name][place])
+    other = analysis.best(result, metric, maximize=pick is np.argmin)
+    assert float(other["mean"]) == (means["mean"].max() if pick is np.argmin else means["mean"].min())
+
+
+def test_best_per_policy_and_axis(result):
+    means = analysis.mean_ci(result, "elapsed")
+    found = analysis.best(result, "elapsed", per=("policy", "γ"))
+    assert found.sizes["setting"] == 5
+    for setting in range(5):
+        own = means["policy"].values == found["policy"].values[setting]
+        gamma = found["gamma"].values[setting]
+        own &= np.isnan(means["gamma"].values) if np.isnan(gamma) else means["gamma"].values == gamma
+        assert float(found["mean"][setting]) == means["mean"].values[own].min()
+
+
+def test_of_equal_settings_the_first_is_best(result):
+    level = result.assign(elapsed=result["elapsed"] * 0 + 1)
+    first = str(analysis.mean_ci(level, "elapsed")["label"].values[0])
+    assert str(analysis.best(level, "elapsed")["label"].values) == first
+    assert str(analysis.best(level, "elapsed", maximize=True)["label"].values) == first
+    assert analysis.pareto(level, ["elapsed"]).sizes["setting"] == 11
+
+
+def test_best_refuses_what_has_no_answer(result):
+    with pytest.raises(ValueError, match="neither way is better"):
+        analysis.best(result, "rounds_played")
+    with pytest.raises(ValueError, match="per = 'privacy_weight': has been averaged over"):
+        analysis.best(result, "elapsed", over=("seed", "gamma"), per="gamma")
+    nothing = result.assign(elapsed=result["elapsed"] * np.nan)
+    with pytest.raises(ValueError, match="no setting has a value"):
+        analysis.best(nothing, "elapsed")

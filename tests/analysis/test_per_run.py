@@ -1,0 +1,129 @@
+"""The figures of each run against plain loops over its recorded rounds."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pausejax import analysis
+from pausejax.analysis import blocks
+from pausejax.analysis.metrics import CLIENTS, imbalance, last, rounds_played
+
+
+def expected(result, place, last_round):
+    run = result.isel(run=place)
+    played = {
+        name: run[name].values[:last_round].astype(np.float64) for name in run if "round" in run[name].dims
+    }
+    share = run["counts"].values / run["counts"].values.sum()
+    gap = played["selection_gap"][np.isfinite(played["selection_gap"])]
+    found = {
+        "elapsed": played["elapsed"][-1],
+        "mean_latency": played["elapsed"][-1] / last_round,
+        "rounds_played": last_round,
+        "max_leakage": played["max_leakage"][-1],
+        "cumulative_regret": sum(played["regret"]),
+        "cumulative_pseudo_regret": sum(played["pseudo_regret"]),
+        "participation_imbalance": sum(max(s - 1 / len(share), 0) for s in share),
+        "mean_selection_gap": gap.mean() if gap.size else np.nan,
+        "exact_share": np.mean(gap < 1e-5) if gap.size else np.nan,
+    }
+    if "test_accuracy" in run:
+        measured = run["test_accuracy"].values[run["eval_round"].values <= last_round]
+        found["test_accuracy"] = np.nan if run["diverged_round"] else measured[-1]
+        found["diverged_round"] = int(run["diverged_round"])
+    return found
+
+
+def test_finals_are_those_of_the_last_recorded_round(made):
+    result, _, last_rounds = made
+    found = analysis.finals(result)
+    for place, last_round in enumerate(last_rounds):
+        wanted = expected(result, place, last_round)
+        assert set(found.data_vars) == set(wanted)
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name].values[place], value, rtol=2e-6, atol=1e-6, err_msg=name)
+
+
+def test_finals_keep_coordinates_and_units(result):
+    found = analysis.finals(result)
+    assert found["elapsed"].attrs["units"] == "s"
+    xr.testing.assert_equal(
+        found["gamma"].drop_vars(found["gamma"].coords), result["gamma"].drop_vars(result["gamma"].coords)
+    )
+    assert set(found.coords) == {name for name, c in result.coords.items() if c.dims == ("run",)}
+
+
+def test_finals_of_finals_are_the_same(result):
+    once = analysis.finals(result)
+    xr.testing.assert_identical(analysis.finals(once), once)
+    xr.testing.assert_identical(analysis.finals(once, ["elapsed"]), analysis.finals(result, ["elapsed"]))
+
+
+def test_stored_result_is_read_once_in_blocks_of_whole_chunks(stored, result, monkeypatch):
+    read, taken = blocks.read, {}
+
+    def counting(array, runs):
+        assert runs.start % 7 == 0
+        taken.setdefault(array.name, []).extend(range(runs.start, runs.stop))
+        assert runs.stop - runs.start <= 7
+        return read(array, runs)
+
+    monkeypatch.setattr("pausejax.analysis.per_run.read", counting)
+    monkeypatch.setattr(blocks.run_blocks, "__kwdefaults__", {"max_bytes": 1})
+    found = analysis.finals(stored)
+    for name, places in taken.items():
+        assert places == list(range(result.sizes["run"])), name
+    assert {"elapsed", "counts", "selection_gap"} <= set(taken)
+    monkeypatch.undo()
+    xr.testing.assert_allclose(found, analysis.finals(result))
+
+
+@pytest.mark.parametrize(("max_bytes", "widths"), [(1, [7, 7, 7, 5]), (40 * 14, [14, 12]), (10**9, [26])])
+def test_blocks_hold_as_many_whole_chunks_as_fit(max_bytes, widths):
+    array = xr.DataArray(np.zeros((26, 10), np.float32), dims=("run", "round"))
+    array.encoding["chunks"] = (7, 10)
+    cut = list(blocks.run_blocks(array, max_bytes=max_bytes))
+    assert [piece.stop - piece.start for piece in cut] == widths
+    assert [piece.start for piece in cut[1:]] == [piece.stop for piece in cut[:-1]]
+
+
+def test_a_run_that_recorded_nothing_has_no_figures():
+    empty = np.full((2, 4), np.nan)
+    empty[1, :2] = [3.0, np.inf]
+    np.testing.assert_array_equal(last(empty), [np.nan, np.inf])
+    np.testing.assert_array_equal(rounds_played(empty), [0, 2])
+    for metric in CLIENTS.values():
+        if metric.variable not in ("counts", "diverged_round", "elapsed"):
+            assert np.isnan(metric.reduce(empty)[0])
+
+
+def test_imbalance_is_zero_for_equal_shares_and_largest_for_one_client():
+    counts = np.array([[4, 4, 4, 4], [16, 0, 0, 0], [8, 8, 0, -1], [0, 0, 0, 0]])
+    np.testing.assert_allclose(imbalance(counts), [0, 3 / 4, 1 / 3, np.nan])
+
+
+def test_unknown_metric_names_the_known_ones(result):
+    with pytest.raises(ValueError, match="metric 'acuracy': unknown here; known: test_accuracy, elapsed"):
+        analysis.finals(result, ["acuracy"])
+
+
+def test_memory_does_not_grow_with_the_number_of_runs(tmp_path, monkeypatch):
+    chunk, rounds = 50, 1000
+    monkeypatch.setattr(blocks.run_blocks, "__kwdefaults__", {"max_bytes": 4 * chunk * rounds})
+    peaks = {}
+    for runs in (100, 1500):
+        elapsed = np.cumsum(np.ones((runs, rounds), np.float32), axis=1)
+        coords = {"policy": ("run", np.full(runs, "a")), "seed": ("run", np.arange(runs))}
+        made = xr.Dataset({"elapsed": (("run", "round"), elapsed)}, coords, {"axes": "[]", "mode": "bandit"})
+        made["elapsed"].encoding["chunks"] = (chunk, rounds)
+        made.to_zarr(tmp_path / f"{runs}.zarr", zarr_format=2, consolidated=True)
+        stored = xr.open_zarr(tmp_path / f"{runs}.zarr")
+        analysis.finals(stored)
+        tracemalloc.start()
+        analysis.finals(stored)
+        peaks[runs] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    # All of the longer result would be 6 MB; its figures are some bytes a run.
+    assert peaks[1500] < peaks[100] + 1e6
