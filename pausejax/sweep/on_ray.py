@@ -181,7 +181,8 @@ class _Driver:
             if time.monotonic() - asked >= _SECONDS_BETWEEN_QUESTIONS:
                 asked = time.monotonic()
                 for member, played in pool.ask():
-                    self._report(member.task, played)
+                    if member.task.unit:
+                        self._report(member.task, played)
         return last
 
     def _hand_over(self, member: Member, waiting: list[Task]) -> None:

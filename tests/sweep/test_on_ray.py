@@ -105,7 +105,7 @@ class Hand:
 
     def __init__(self, worker, deaths):
         self.worker, self.deaths = worker, collections.deque(deaths)
-        self.slots, self.calls = [SLOT], []
+        self.slots, self.calls, self.answers = [SLOT], [], []
         self.member = ray_pool.Member(self, SLOT)
 
     def __getattr__(self, name):
@@ -125,14 +125,17 @@ class Hand:
         return [(self.member, self.worker.played())] if self.member.task else []
 
     def wait(self, _):
-        if not (answer := self.member.answer):
-            return []
-        self.member.answer = None
-        name, method, arguments = answer
-        self.calls.append((name, *arguments))
-        death = self.deaths.popleft() if self.deaths and name != "begin" else ""
-        answer = Lost("it was told to die") if death == "before" else method(*arguments)
-        return [(self.member, Lost("it was told to die") if death else answer)]
+        """Works when it is called first and answers when it is called again; between, it may be asked."""
+        if self.answers:
+            self.member.answer = None
+            return [(self.member, self.answers.pop())]
+        if self.member.answer:
+            name, method, arguments = self.member.answer
+            self.calls.append((name, *arguments))
+            death = self.deaths.popleft() if self.deaths and name != "begin" else ""
+            answer = None if death == "before" else method(*arguments)
+            self.answers.append(Lost("it was told to die") if death else answer)
+        return []
 
 
 def work(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=None, **settings):
@@ -145,6 +148,7 @@ def work(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=Non
         return hands[0]
 
     monkeypatch.setattr(on_ray, "Pool", pool)
+    monkeypatch.setattr(on_ray, "_SECONDS_BETWEEN_QUESTIONS", 0.0)
     monkeypatch.setattr(ray_pool, "connected", lambda _: contextlib.nullcontext())
     found = store.prepare(Folder(out), plan)
     more = {"progress": progress, "tracker": tracker}
