@@ -1,9 +1,12 @@
 """The SLURM templates, as far as they go without SLURM: its variables are set and its commands imitated."""
 
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -131,3 +134,52 @@ def test_a_task_whose_time_is_up_is_requeued_and_goes_on(environment, tmp_path):
     assert end(task(environment, 1, 1)) == (0, "")
     expected = one_process(environment, tmp_path / "one")
     xr.testing.assert_identical(expected, pausejax.open(environment["OUT"]).load())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_a_ray_cluster_of_one_node_within_a_job(environment, tmp_path):
+    """One node, because Ray takes in no other one on the loopback by `ray start`."""
+    Path(environment["SPEC"]).write_text(SPEC.format(rounds=100))
+    for name, text in {
+        "scontrol": "echo first",
+        "srun": 'while [[ $1 == --* ]]; do shift; done; exec "$@"',
+        "hostname": "echo 127.0.0.1",
+        "ray": f'exec "{sys.executable}" -m ray.scripts.scripts "$@"',
+    }.items():
+        (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    ray_folder = tempfile.mkdtemp(prefix="ray-")  # sockets lie in it, and their paths must be short
+    slurm = {"SLURM_JOB_NODELIST": "first", "SLURM_JOB_ID": str(os.getpid()), "SLURM_CPUS_PER_TASK": "1"}
+    more = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_TMPDIR": ray_folder, "JAX_PLATFORMS": "cpu"}
+    more["PAUSEJAX_OPTIONS"] = "--quiet --lanes 2"
+    log = tmp_path / "log"
+    try:
+        with open(log, "wb") as file:
+            job = ["bash", str(RAY)]
+            # The script ends what it has started; what is left would be found below.
+            settings = {**environment, **slurm, **more}
+            done = subprocess.run(job, env=settings, stdout=file, stderr=file, timeout=PATIENCE, check=False)
+        assert done.returncode == 0, log.read_text()
+        deadline = time.monotonic() + 60
+        while left := mentioning(ray_folder):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.2)
+    finally:
+        for number in mentioning(ray_folder):
+            os.kill(number, signal.SIGKILL)
+        shutil.rmtree(ray_folder, ignore_errors=True)
+    a, b = one_process(environment, tmp_path / "one"), pausejax.open(environment["OUT"]).load()
+    np.testing.assert_array_equal(a["selected"], b["selected"])
+
+
+def mentioning(text):
+    """Processes that have a text in their command line."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if text.encode() in (place / "cmdline").read_bytes():
+                found.append(int(place.name))
+        except OSError:
+            continue
+    return found
