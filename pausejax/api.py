@@ -12,6 +12,7 @@ from pausejax.sweep.build import Sources
 from pausejax.sweep.plan import make_plan
 from pausejax.sweep.spec import parse
 from pausejax.sweep.vocabulary import vocabulary
+from pausejax.tracking import Tracker
 
 
 def simulate(
@@ -23,6 +24,7 @@ def simulate(
     mode: str = "training",
     data_dir: str | Path | None = None,
     progress: execute.Progress | None = None,
+    tracker: Tracker | None = None,
     **parameters: Any,
 ) -> xr.Dataset:
     """Simulates a study and returns its result; nothing is written to disk.
@@ -35,6 +37,7 @@ def simulate(
       mode: "training", or "bandit" for selection and latency alone.
       data_dir: folder of prepared data sets; the embedded ones need none.
       progress: called after each segment with the number of rounds × runs it has advanced.
+      tracker: told of every chunk of runs that has been finished; see `pausejax.tracking`.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
         `zip`, `selection_gap`, `stop_at_latency`.
@@ -62,7 +65,7 @@ def simulate(
         else:
             table[key] = _plain(value)
     plan = make_plan(parse(document, source="simulate"))
-    return execute.run(plan, Sources(data_dir), progress)
+    return execute.run(plan, Sources(data_dir), progress, tracker)
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Plays runs on this machine's devices: one program per group, chunk by chunk, in segments of rounds."""
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
@@ -29,6 +30,7 @@ from pausejax.sweep.layout import Arrays
 from pausejax.sweep.plan import Group, Plan
 from pausejax.sweep.schedule import Chunk, Unit, cut, units
 from pausejax.sweep.spec import SpecError
+from pausejax.tracking import Tracker
 
 
 class Progress(Protocol):
@@ -81,7 +83,9 @@ class Engine:
         self._limit = device_memory or memory.device_memory()
         self._compiled: dict[int, Future[Compiled]] = {}
         self._narrow: dict[tuple[int, int], jax.stages.Compiled] = {}
-        self._surroundings: dict[int, Surroundings] = {}
+        self._surroundings: Surroundings
+        self._surrounded: int | None = None
+        self._building = threading.Lock()
         # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
         self._threads = ThreadPoolExecutor(os.cpu_count())
 
@@ -143,18 +147,16 @@ class Engine:
 
     def surroundings(self, group: Group) -> Surroundings:
         """The data and settings of a group; those of the group before are let go."""
-        key = _key(group)
-        if key not in self._surroundings:
-            self._surroundings.clear()
-            program = build_program(self.plan, group, self.sources)
-            world = build_world(self.plan, program, group.members, group, self.sources)
-            mesh = runs_mesh(len(jax.local_devices()))
-            shared = jax.device_put((world.trace, world.data, world.test), shardings(mesh)[0].trace)
-            hyper = build_hyper([self.plan.runs[member] for member in group.members])
-            self._surroundings[key] = Surroundings(
-                program, World(world.seed, world.data_share, world.partition, *shared), hyper
-            )
-        return self._surroundings[key]
+        with self._building:
+            if _key(group) != self._surrounded:
+                program = build_program(self.plan, group, self.sources)
+                world = build_world(self.plan, program, group.members, group, self.sources)
+                mesh = runs_mesh(len(jax.local_devices()))
+                shared = jax.device_put((world.trace, world.data, world.test), shardings(mesh)[0].trace)
+                hyper = build_hyper([self.plan.runs[member] for member in group.members])
+                own = World(world.seed, world.data_share, world.partition, *shared)
+                self._surroundings, self._surrounded = Surroundings(program, own, hyper), _key(group)
+            return self._surroundings
 
     def lower(self, group: Group, width: int) -> jax.stages.Lowered:
         """Traces `play` for chunks of some width.
@@ -284,16 +286,27 @@ class Engine:
         return self._narrow[key]
 
 
-def run(plan: Plan, sources: Sources, progress: Progress | None = None) -> xr.Dataset:
+def run(
+    plan: Plan, sources: Sources, progress: Progress | None = None, tracker: Tracker | None = None
+) -> xr.Dataset:
     """Simulates every run of a plan in memory and returns the labelled result, runs in the plan's order.
 
     Raises:
       SpecError: a group can't be built; nothing has been computed then.
+      ValueError: the tracker can't be reached; nothing has been computed then.
     """
-    engine = Engine(plan, sources)
+    if tracker:
+        tracker.start(layout.provenance(plan))
+    columns = layout.coordinates(plan)
+    parts = []
     work = units(plan, (), most=most_runs())
-    parts = engine.simulate(work, progress=progress or (lambda _: None))
-    return layout.merge(plan, [(chunk.members, arrays) for chunk, arrays in parts])
+    for chunk, arrays in Engine(plan, sources).simulate(work, progress=progress or (lambda _: None)):
+        parts.append((chunk.members, arrays))
+        if tracker:
+            tracker.runs_finished(layout.label(plan, columns, list(chunk.members), arrays))
+    if tracker:
+        tracker.finish()
+    return layout.merge(plan, parts)
 
 
 def _key(group: Group) -> int:
