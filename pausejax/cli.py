@@ -1,4 +1,4 @@
-"""The command line: run, plan, report, export. It parses, calls, prints, and maps errors to exit codes."""
+"""The command line. Thin: it parses, calls, prints, and maps errors to exit codes."""
 
 import argparse
 import functools
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+
+from pausejax import data_command
 
 if TYPE_CHECKING:
     from pausejax.sweep.plan import Plan
@@ -26,6 +28,7 @@ its shapes is one lane of one compiled program.
   pausejax plan sweeps/quickstart.toml               what it comes to; runs nothing
   pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws
   pausejax report out/q --smooth 10                  draws again
+  pausejax data mnist --partition shards             fetches a data set and draws it
   pausejax export out/q --format csv                 one row per run, for other tools
 """
 _EXIT_CODES = "exit codes: 0 done; 1 failed; 2 a mistake in the spec or the arguments; 130 interrupted"
@@ -68,21 +71,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pausejax {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    spec = argparse.ArgumentParser(add_help=False)
-    spec.add_argument("spec", metavar="SPEC", help="the study, a TOML file")
-    spec.add_argument(
+    settings = argparse.ArgumentParser(add_help=False)
+    settings.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
         help="override one key, e.g. training.learning_rate=0.05 or seeds=3; may be repeated",
     )
-    spec.add_argument(
+    settings.add_argument(
         "--data-dir",
         metavar="DIR",
         default=os.environ.get("PAUSEJAX_DATA_DIR"),
         help="folder of prepared data sets (default: $PAUSEJAX_DATA_DIR)",
     )
+    spec = argparse.ArgumentParser(add_help=False, parents=[settings])
+    spec.add_argument("spec", metavar="SPEC", help="the study, a TOML file")
     quiet = argparse.ArgumentParser(add_help=False)
     quiet.add_argument("--quiet", action="store_true", help="print errors only")
 
@@ -156,6 +160,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     export.add_argument("--out", metavar="FILE", help="default: DIR/runs.FORMAT or DIR/curves.FORMAT")
     export.set_defaults(command=_export)
+
+    data_command.add_parser(commands, [settings, quiet]).set_defaults(command=_data)
     return parser
 
 
@@ -275,6 +281,11 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     return _draw(options.directory, options)
+
+
+def _data(options: argparse.Namespace) -> int:
+    data_command.run(options, _console())
+    return OK
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from pausejax.data.dataset import Dataset
 from pausejax.data.partition import Partition
 
 _MOST_TICKS = 15
+_MOST_BARS = 60
 
 
 def sample_sheet(dataset: Dataset, per_class: int = 10) -> Figure:
@@ -50,7 +51,7 @@ def sample_sheet(dataset: Dataset, per_class: int = 10) -> Figure:
 
 
 def partition_picture(partition: Partition, labels: np.ndarray, title: str = "") -> Figure:
-    """How many samples of each label every client owns, as stacked bars.
+    """How many samples of each label every client owns, as stacked bars; many clients are sorted by size.
 
     Args:
       partition: of the training set.
@@ -59,16 +60,19 @@ def partition_picture(partition: Partition, labels: np.ndarray, title: str = "")
     """
     counts = partition.label_counts(labels)
     clients = np.arange(len(counts))
+    many = len(counts) > _MOST_BARS
+    if many:
+        counts = counts[np.argsort(-partition.sizes, kind="stable")]
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     axes = figure.add_subplot()
     colours = matplotlib.colormaps["tab10" if counts.shape[1] <= 10 else "turbo"]
     top = np.zeros(len(counts), np.int64)
-    bar_width = 0.9 if len(counts) <= 60 else 1.0
+    bar_width = 1.0 if many else 0.9
     for label in range(counts.shape[1]):
         colour = colours(label) if counts.shape[1] <= 10 else colours(label / (counts.shape[1] - 1))
         axes.bar(clients, counts[:, label], bottom=top, width=bar_width, color=colour, label=str(label))
         top += counts[:, label]
-    axes.set_xlabel("client")
+    axes.set_xlabel("clients, largest to smallest" if many else "client")
     axes.set_ylabel("training samples")
     axes.set_xlim(-0.6, len(counts) - 0.4)
     if len(counts) <= _MOST_TICKS:

@@ -5,22 +5,13 @@ on CPU; slices, concatenation and a matrix product are not. Max-pooling by resha
 also compiles where deterministic operations are asked for.
 """
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-ConvVariant = Literal["im2col", "lax"]
-
-_FASTEST: dict[str, ConvVariant] = {"cpu": "im2col"}
-"""By backend, as scripts/bench/conv.py measured it; the others are yet to be measured."""
-
-
-def conv_variant(backend: str) -> ConvVariant:
-    """The faster way to train per-client kernels on a JAX backend, clients side by side or in turn."""
-    return _FASTEST.get(backend, "im2col")
+from pausejax.federated import placement
+from pausejax.federated.placement import ConvVariant
 
 
 def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = None) -> jax.Array:
@@ -29,7 +20,7 @@ def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = Non
     Args:
       images: [B, H, W, C].
       kernel: [h, w, C, D].
-      variant: how; None takes what `conv_variant` says of the backend. The results agree to rounding.
+      variant: how; None takes what `placement.choose` says of the backend. The results agree to rounding.
 
     Returns:
       [B, H - h + 1, W - w + 1, D].
@@ -41,7 +32,10 @@ def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = Non
         raise ValueError(
             f"images: {images.shape[1]}x{images.shape[2]} pixels are fewer than a kernel of {kernel.shape[0]}"
         )
-    if (variant or conv_variant(jax.default_backend())) == "lax":
+    if not variant:
+        backend = jax.default_backend()
+        variant = placement.choose(backend, convolutional=True, num_parameters=kernel.size).conv
+    if variant == "lax":
         return lax.conv_general_dilated(
             images, kernel, window_strides=(1, 1), padding="VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )

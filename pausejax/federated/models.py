@@ -1,7 +1,7 @@
 """The networks the clients train, by name. A new model is one function that returns a flax module.
 
-Every parameter named `kernel` starts uniform within ±1/√fan_in, whatever its module says; the others start as
-their modules say.
+Every parameter named `kernel`, and the `bias` of the same layer, starts uniform within ±1/√fan_in, whatever
+its module says; the others start as their modules say.
 """
 
 import difflib
@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from pausejax.federated.layers import Conv, ConvVariant, GroupNorm, max_pool
+from pausejax.federated.layers import Conv, GroupNorm, max_pool
+from pausejax.federated.placement import ConvVariant
 
 Params = Any
 
@@ -29,6 +30,7 @@ class Model(NamedTuple):
     """Maps a key to the initial parameters, float32."""
     apply: Callable[[Params, jax.Array], jax.Array]
     """Maps parameters and normalized images, float32 [B, H, W, C], to logits, [B, num_classes]."""
+    convolutional: bool
 
 
 def linear(num_classes: int) -> nn.Module:
@@ -111,36 +113,40 @@ def build(name: str, input_shape: tuple[int, int, int], num_classes: int, **opti
 
     def init(key: jax.Array) -> Params:
         params = module.init(key, jnp.zeros((1, *input_shape), jnp.float32))["params"]
-        return _draw_kernels(key, params)
+        return _draw_layers(key, params)
 
     def apply(params: Params, images: jax.Array) -> jax.Array:
         logits: jax.Array = module.apply({"params": params}, images)  # type: ignore[assignment]
         return logits
 
     try:
-        jax.eval_shape(init, jax.random.key(0))
+        shapes = jax.eval_shape(init, jax.random.key(0))
     except ValueError as error:
         raise ValueError(
             f"model: {name!r} does not fit images of shape {tuple(input_shape)}: {error}"
         ) from error
-    return Model(init, apply)
+    return Model(init, apply, convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(shapes)))
 
 
-def _draw_kernels(key: jax.Array, params: Params) -> Params:
-    """Draws every leaf named `kernel` uniformly within ±1/√fan_in, as the paper's framework does.
+def _draw_layers(key: jax.Array, params: Params) -> Params:
+    """Draws every `kernel`, and the `bias` beside it, uniformly within ±1/√fan_in, as the paper's framework.
 
-    All of them come from one draw: one for each takes several times as long to compile.
+    The biases matter: in a network as narrow as `mlp`, units that are off for all images at the start stay
+    off, and with biases of 0 more of them are. All numbers come from one draw: one for each leaf takes
+    several times as long to compile.
     """
     leaves, structure = jax.tree.flatten_with_path(params)
-    kernels = [position for position, (path, _) in enumerate(leaves) if path[-1].key == "kernel"]
-    if not kernels:
-        return params
     values = [leaf for _, leaf in leaves]
-    ends = np.cumsum([values[position].size for position in kernels])
+    place = {tuple(entry.key for entry in path): position for position, (path, _) in enumerate(leaves)}
+    kernels = [path for path in place if path[-1] == "kernel"]
+    drawn = kernels + [bias for path in kernels if (bias := (*path[:-1], "bias")) in place]
+    if not drawn:
+        return params
+    ends = np.cumsum([values[place[path]].size for path in drawn])
     numbers = jax.random.uniform(key, (int(ends[-1]),), minval=-1.0, maxval=1.0)
-    for position, piece in zip(kernels, jnp.split(numbers, ends[:-1]), strict=True):
-        shape = values[position].shape
-        values[position] = piece.reshape(shape) * float(np.prod(shape[:-1])) ** -0.5
+    for path, piece in zip(drawn, jnp.split(numbers, ends[:-1]), strict=True):
+        fan_in = np.prod(values[place[(*path[:-1], "kernel")]].shape[:-1])
+        values[place[path]] = piece.reshape(values[place[path]].shape) * float(fan_in) ** -0.5
     return jax.tree.unflatten(structure, values)
 
 

@@ -38,6 +38,8 @@ class LocalTraining:
     """Jobs trained side by side."""
     eval_lanes: int = 1
     """Global models evaluated side by side."""
+    eval_batch: int = 500
+    """About so many test images at a time."""
 
 
 class TrainingData(NamedTuple):

@@ -3,7 +3,7 @@
 import xarray as xr
 from matplotlib.figure import Figure
 
-from pausejax.report import ensemble, figures, many
+from pausejax.report import ensemble, figures, many, paper
 from pausejax.report.figures import save
 from pausejax.report.summary import diverged_runs, summary_table
 
@@ -14,7 +14,7 @@ def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
         return many.draw(result)
     if result.attrs["mode"] == "ensemble":
         return ensemble.draw(result)
-    return figures.draw(result, smoothing=smoothing)
+    return figures.draw(result, smoothing=smoothing) | paper.draw(result)
 
 
 __all__ = ["diverged_runs", "draw", "save", "summary_table"]

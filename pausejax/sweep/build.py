@@ -14,7 +14,7 @@ from pausejax import data
 from pausejax.data import partition
 from pausejax.data.partition import Partition
 from pausejax.ensemble import Pool, RegressionData, fit_pool, load_regression
-from pausejax.federated import models
+from pausejax.federated import models, placement
 from pausejax.federated.evaluation import HeldOut
 from pausejax.federated.training import LocalTraining, TrainingData
 from pausejax.policies import POLICIES, parameters_of
@@ -23,7 +23,6 @@ from pausejax.sweep.parameters import PARAMETERS
 from pausejax.sweep.plan import Group, Plan, Run
 from pausejax.sweep.spec import SpecError
 
-_TEST_BATCH = 500
 _ROUNDS_PER_CALL = 25
 
 
@@ -57,7 +56,7 @@ class Sources:
         self.table = functools.cache(self._load_table)
         self.partition = functools.cache(self._make_partition)
         self._on_device: dict[Any, tuple[jax.Array, jax.Array]] = {}
-        self._test_sets: dict[str, HeldOut] = {}
+        self._test_sets: dict[tuple[str, int], HeldOut] = {}
 
     def _load_dataset(self, name: str) -> data.Dataset:
         """The named data set on the host."""
@@ -115,23 +114,23 @@ class Sources:
         count = samples or len(source.train_labels)
         return source.train_images[:count], source.train_labels[:count]
 
-    def test_set(self, name: str) -> HeldOut:
-        """The whole test set on the device, in padded batches."""
-        if name not in self._test_sets:
+    def test_set(self, name: str, batch: int) -> HeldOut:
+        """The whole test set on the device, in padded batches of at most `batch`."""
+        if (name, batch) not in self._test_sets:
             source = self.dataset(name)
             count = len(source.test_labels)
-            batches = -(-count // _TEST_BATCH)
+            batches = -(-count // batch)
             size = -(-count // batches)
             pad = batches * size - count
             images = np.pad(source.test_images.reshape(count, -1), ((0, pad), (0, 0)))
             labels = np.pad(source.test_labels, (0, pad), constant_values=-1)
-            self._test_sets[name] = HeldOut(
+            self._test_sets[name, batch] = HeldOut(
                 jnp.asarray(images.reshape(batches, size, -1)),
                 jnp.asarray(labels.reshape(batches, size), jnp.int32),
                 jnp.float32(source.pixel_mean),
                 jnp.float32(source.pixel_std),
             )
-        return self._test_sets[name]
+        return self._test_sets[name, batch]
 
 
 def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
@@ -190,7 +189,7 @@ def build_world(
     training_data: TrainingData | None = None
     test: HeldOut | None = None
     if program.learning:
-        parts = [_partition(static, seed, sources) for seed in seeds]
+        parts = [make_partition(static, seed, sources) for seed in seeds]
         share = np.stack([part.data_share for part in parts])
         images, labels = sources.training_arrays(static["dataset"], static["train_samples"])
         source = sources.dataset(static["dataset"])
@@ -201,7 +200,7 @@ def build_world(
             jnp.float32(source.pixel_std),
             *(jnp.asarray(np.stack(rows), jnp.int32) for rows in _columns(parts)),
         )
-        test = sources.test_set(static["dataset"])
+        test = sources.test_set(static["dataset"], program.learning.training.eval_batch)
     else:
         share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)
     rows = np.array([row_of[run.seed] for run in runs], np.int32)
@@ -262,9 +261,13 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     except ValueError as error:
         raise SpecError([f"training.{error}"]) from None
     seeds = {plan.runs[position].seed for position in group.members}
-    longest = max(int(_partition(static, seed, sources).sizes.max()) for seed in seeds)
+    longest = max(int(make_partition(static, seed, sources).sizes.max()) for seed in seeds)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     proximal = any(plan.runs[position].values["proximal_weight"] > 0 for position in group.members)
+    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    chosen = placement.choose(
+        jax.default_backend(), convolutional=model.convolutional, num_parameters=num_parameters
+    )
     training = LocalTraining(
         **{
             name: static[name]
@@ -279,20 +282,19 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
             )
         },
         proximal=proximal,
-        **_lanes(),
+        lanes=chosen.lanes,
+        eval_lanes=chosen.eval_lanes,
+        eval_batch=chosen.eval_batch,
     )
-    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
     return Learning(model, source.image_shape, longest, num_parameters, training)
 
 
-def _lanes() -> dict[str, Any]:
-    """How many jobs run side by side; measured on a CPU, a guess elsewhere."""
-    if jax.default_backend() == "cpu":
-        return {"lanes": 16, "eval_lanes": 1}
-    return {"lanes": 1024, "eval_lanes": 64}
+def make_partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
+    """Who owns which training sample in the runs of one seed.
 
-
-def _partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
+    Raises:
+      SpecError: the data can't be shared out like that.
+    """
     name = values["partition"]
     options = inspect.signature(partition.PARTITIONERS[name]).parameters
     try:

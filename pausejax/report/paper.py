@@ -1,0 +1,38 @@
+"""Pictures of the PAUSE paper that no other study has: its Fig. 1."""
+
+import json
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pausejax import bandit
+from pausejax.report.figures import Curve, figure, styled
+from pausejax.report.statistics import Line
+
+
+def draw(result: xr.Dataset) -> dict[str, Figure]:
+    """The generalization reward, where a result has several β for one K and m; else nothing."""
+    axes = json.loads(result.attrs["axes"])
+    if "generalization_exponent" not in axes or {"num_clients", "clients_per_round"} & set(axes):
+        return {}
+    exponents = result["generalization_exponent"].values
+    values = np.unique(exponents[np.isfinite(exponents)])
+    curves = styled(
+        [Line(f"β = {beta:g}", "", result.isel(run=np.flatnonzero(exponents == beta))) for beta in values]
+    )
+    return {"generalization_reward": figure(generalization_reward, curves)}
+
+
+def generalization_reward(axes: Axes, curves: list[Curve]) -> None:
+    """(8) of clients with equal data against their share of the rounds, as the paper's Fig. 1."""
+    share = np.linspace(0, 1, 401)
+    for curve in curves:
+        runs = curve.runs.isel(run=0)
+        equal = np.full(share.size, 1 / int(runs["num_clients"]))
+        reward = bandit.generalization(
+            share, 1.0, equal, int(runs["clients_per_round"]), float(runs["generalization_exponent"])
+        )
+        axes.plot(share, np.asarray(reward), color=curve.colour, linestyle=curve.dash, label=curve.label)
+    axes.set(xlabel="share of the rounds, $T_k(t)/t$", ylabel="generalization reward $g_k(t)$")

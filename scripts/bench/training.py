@@ -1,0 +1,259 @@
+"""What a round of federated training costs: rounds × runs per second, shares, and how far from the peak.
+
+    python scripts/bench/training.py [--settings mlp cnn] [--runs 1 8 32 128] [--rounds 10] [--evals 1 10]
+    python scripts/bench/training.py --lanes 4 --eval-batch 100 --conv lax      # another layout
+
+Whole rounds are timed as `pausejax run` plays them: PAUSE selects, its cohort trains, clips and noises, the
+server aggregates, evaluates, and keeps score. Shares: selection is a study of the same network without
+training; noise, aggregation and evaluation are programs of their own on the same shapes; training is the
+rest. Every program's result is read back. On CPU shares and ratios go by CPU seconds of all cores, which do
+not suffer from neighbours; elsewhere by wall seconds. FLOPs are those of the matrix products (three forward
+passes' worth a step), the peak is a square product's on this machine, on one core where CPU seconds count. On
+other backends the floor counts bytes too: every step reads and writes the weights and both Adam moments.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from pausejax.federated import placement
+from pausejax.federated.evaluation import evaluate
+from pausejax.federated.training import num_steps
+from pausejax.privacy import privatize
+from pausejax.simulation import initial_params
+from pausejax.sweep import execute
+from pausejax.sweep.build import Sources
+from pausejax.sweep.plan import make_plan
+from pausejax.sweep.schedule import cut, units
+from pausejax.sweep.spec import parse
+
+SETTINGS = {
+    "mlp": ({"dataset": "mnist", "train_samples": 2000}, {"model": "mlp"}, (30, 5), 1.25, 0.62),
+    "cnn": ({"dataset": "cifar10"}, {"model": "cnn_cifar"}, (30, 5), 16.0, None),
+    "mlp300": ({"dataset": "mnist"}, {"model": "mlp"}, (300, 15), None, None),
+}
+"""Data, training, (K, m), and CPU seconds that a round of the paper's code takes on a machine with two such
+cores (brute force, evaluated every round): as shipped, and with the images preloaded."""
+
+
+def timed(call, repeats):
+    """Least wall and CPU seconds of some repeats, after a first call."""
+    call()
+    wall, cpu = [], []
+    for _ in range(repeats):
+        begun, begun_cpu = time.perf_counter(), time.process_time()
+        call()
+        wall.append(time.perf_counter() - begun)
+        cpu.append(time.process_time() - begun_cpu)
+    return min(wall), min(cpu)
+
+
+def peaks():
+    """FLOP/s of a float32 matrix product, and bytes/s of a copy."""
+    on_cpu = jax.default_backend() == "cpu"
+    matrix = jnp.ones((2048, 2048) if on_cpu else (8192, 8192))
+    product = jax.jit(jnp.matmul)
+    seconds = counted(timed(lambda: product(matrix, matrix).block_until_ready(), 5))
+    block = jnp.ones(2**26 if on_cpu else 2**30)
+    copy = jax.jit(lambda x: x + 1)
+    copied = counted(timed(lambda: copy(block).block_until_ready(), 3))
+    return 2 * matrix.shape[0] ** 3 / seconds, 2 * block.nbytes / copied
+
+
+def counted(seconds):
+    """Of wall and CPU seconds, those that shares and ratios go by."""
+    return seconds[1 if jax.default_backend() == "cpu" else 0]
+
+
+def study(setting, runs, rounds, eval_every, **changes):
+    data, training, (clients, selected), *_ = SETTINGS[setting]
+    document = {
+        "seeds": runs,
+        "rounds": rounds,
+        "eval_every": eval_every,
+        "network": {"num_clients": clients, "clients_per_round": selected},
+        "data": data,
+        "training": {**training, "persist_optimizer": True},
+        "policy": [{"name": "pause"}],
+        **changes,
+    }
+    return make_plan(parse(document))
+
+
+def override(options):
+    """Has the package place work as the command line says, where it says so."""
+    names = ("lanes", "eval_lanes", "eval_batch", "conv")
+    wanted = {name: getattr(options, name) for name in names if getattr(options, name)}
+    measured = placement.choose
+
+    def choose(*args, **kwargs):
+        return measured(*args, **kwargs)._replace(**wanted)
+
+    placement.choose = choose
+
+
+def play(plan, sources, repeats):
+    """(Wall, CPU) seconds of one round of all runs, and the engine that played it."""
+    engine, (unit,) = execute.Engine(plan, sources), units(plan, (), most=len(plan.runs))
+    engine.prepare([unit])
+    program = engine.compiled(unit.group)
+    (chunk,) = cut(unit, (), program.width, program.padded)
+    wall, cpu = timed(lambda: engine.play_chunk(chunk, program), repeats)
+    return (wall / plan.study.rounds, cpu / plan.study.rounds), engine
+
+
+def parts(engine, repeats):
+    """Seconds (wall, CPU) of noise, aggregation and evaluation in one round of all runs; FLOPs; bytes."""
+    plan = engine.plan
+    program, world, _ = engine.surroundings(plan.groups[0])
+    learning = program.learning
+    training = learning.training
+    params = initial_params(learning.model, world.seed)
+    one = jax.tree.map(lambda leaf: leaf[0], params)
+    unravel = ravel_pytree(one)[1]
+    runs, size = len(plan.runs), learning.num_parameters
+    jobs = runs * program.clients_per_round
+    lanes = min(training.lanes, jobs)
+    chunks = -(-jobs // lanes)
+    keys = jax.random.split(jax.random.key(0), chunks * lanes).reshape(chunks, lanes)
+    update = jnp.full((lanes, size), 1e-3)
+
+    @jax.jit
+    def noise(keys):
+        def one(total, keys):
+            noised = jax.vmap(lambda key, update: privatize(key, update, 2.0, 0.01))(keys, update)
+            return total + noised, None
+
+        return jax.lax.scan(one, jnp.zeros((lanes, size)), keys)[0]
+
+    @jax.jit
+    def aggregate(params, update):
+        def one(total, rows):
+            return total.at[rows].add(update * 0.2), None
+
+        rows = (jnp.arange(chunks * lanes) % runs).reshape(chunks, lanes)
+        total = jax.lax.scan(one, jnp.zeros((runs, size)), rows)[0]
+        return jax.tree.map(jnp.add, params, jax.vmap(unravel)(total))
+
+    score = jax.jit(
+        lambda params: evaluate(learning.model, learning.image_shape, world.test, params, training.eval_lanes)
+    )
+    seconds = {
+        "noise": timed(lambda: jax.block_until_ready(noise(keys)), repeats),
+        "aggregation": timed(lambda: jax.block_until_ready(aggregate(params, update)), repeats),
+        "evaluation": timed(lambda: jax.block_until_ready(score(params)), repeats),
+    }
+    forward = matrix_flops(learning.model, one, learning.image_shape)
+    steps = jobs * float(jnp.mean(num_steps(training, world.data.size)))
+    return (
+        seconds,
+        {
+            "training": 3 * forward * training.batch_size * steps,
+            "evaluation": forward * int(jnp.sum(world.test.labels >= 0)) * runs,
+        },
+        # weights and both moments, read and written; the batch's pixels
+        steps * (6 * 4 * size + training.batch_size * world.data.images.shape[1]),
+    )
+
+
+def matrix_flops(model, params, image_shape):
+    """FLOPs of the matrix products (and convolutions) of one image's forward pass."""
+    jaxpr = jax.make_jaxpr(model.apply)(params, jnp.zeros((1, *image_shape)))
+
+    def count(jaxpr):
+        total = 0
+        for equation in jaxpr.eqns:
+            for inner in jax.tree.leaves(list(equation.params.values())):
+                if hasattr(inner, "jaxpr"):
+                    total += count(inner.jaxpr)
+            if equation.primitive.name == "dot_general":
+                (contracted, _), _ = equation.params["dimension_numbers"]
+                left = equation.invars[0].aval.shape
+                depth = 1
+                for axis in contracted:
+                    depth *= left[axis]
+                total += 2 * depth * equation.outvars[0].aval.size
+            elif equation.primitive.name == "conv_general_dilated":
+                kernel = equation.invars[1].aval.shape
+                total += 2 * equation.outvars[0].aval.size * kernel[0] * kernel[1] * kernel[2]
+        return total
+
+    return count(jaxpr.jaxpr)
+
+
+def measure(setting, runs, options, peak, bandwidth):
+    sources = Sources(options.data_dir)
+    row = {"setting": setting, "runs": runs}
+    for every in options.evals:
+        rounds = max(every, options.rounds // every * every)
+        plan = study(setting, runs, rounds, every)
+        seconds, engine = play(plan, sources, options.repeats)
+        whole = counted(seconds)
+        row[f"per_s_eval_{every}"] = round(runs / seconds[0], 2)
+        row[f"per_cpu_s_eval_{every}"] = round(runs / seconds[1], 2)
+        for name, reference in zip(("shipped", "preloaded"), SETTINGS[setting][3:], strict=True):
+            if reference:
+                row[f"times_{name}_eval_{every}"] = round(runs / whole * reference, 1)
+    if not options.shares:
+        return row
+    # The last one timed decides: the longest interval between evaluations.
+    seconds, flops, moved = parts(engine, options.repeats)
+    bandit = study(setting, runs, 25, 25, mode="bandit", data={}, training={})
+    part = {name: counted(pair) for name, pair in seconds.items()}
+    part["evaluation"] /= every
+    part["selection"] = counted(play(bandit, sources, options.repeats)[0])
+    part["training"] = whole - sum(part.values())
+    row["shares_%"] = {name: round(100 * value / whole, 1) for name, value in sorted(part.items())}
+    done = flops["training"] + flops["evaluation"] / every
+    floor = done / peak
+    if jax.default_backend() != "cpu":
+        floor = max(floor, moved / bandwidth)
+    row["gflop_per_round_and_run"] = round(done / runs / 1e9, 3)
+    row["share_of_peak_%"] = round(100 * done / whole / peak, 1)
+    row["training_share_of_peak_%"] = round(100 * flops["training"] / part["training"] / peak, 1)
+    row["floor_reached_%"] = round(100 * floor / whole, 1)
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--runs", type=int, nargs="+", default=[1, 8, 32, 128])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--evals", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--no-shares", dest="shares", action="store_false")
+    for name in ("lanes", "eval-lanes", "eval-batch"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--conv", choices=("im2col", "lax"))
+    parser.add_argument("--data-dir", default=os.environ.get("PAUSEJAX_DATA_DIR"))
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    override(options)
+    peak, bandwidth = peaks()
+    machine = (
+        f"{jax.device_count()} × {jax.devices()[0].device_kind}, {platform.machine()}, jax {jax.__version__}"
+    )
+    print(f"{machine}; peak {peak / 1e9:,.0f} GFLOP/s, copy {bandwidth / 1e9:,.1f} GB/s", flush=True)
+    rows = []
+    for setting in options.settings:
+        for runs in options.runs:
+            rows.append(measure(setting, runs, options, peak, bandwidth))
+            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+    if options.json:
+        found = {"machine": machine, "peak": peak, "bandwidth": bandwidth, "rows": rows}
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

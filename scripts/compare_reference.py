@@ -1,0 +1,219 @@
+"""Puts results beside the logged curves of the paper's own code, and tests its ordering of the policies.
+
+    python scripts/compare_reference.py DIR [DIR ...] --scenario mnist_mlp_k30_m5 [--picture FILE.png]
+        [--reference ../shared/reference/curves.csv.gz] [--times 40 80 120 150] [--rounds 50 100 300]
+
+Prints Markdown. Accuracies are means over the last 10 rounds, in %. The reference is one seed: it is "within"
+if it lies in the 95 % prediction interval of one more run of ours, up to rounding to one digit. Differences
+between policies are taken seed by seed (the runs of a seed meet the same network), with 95 % t intervals.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from matplotlib.axes import Axes
+from scipy import stats
+
+import pausejax
+from pausejax.report.figures import Curve, draw_band, figure, styled
+from pausejax.report.statistics import (
+    Line,
+    accuracy_at,
+    band,
+    evaluation_times,
+    lines,
+    on_common_clock,
+    smooth,
+)
+
+WINDOW = 10
+"""Rounds over which accuracies are averaged, as in the paper."""
+
+MIDDLE = 100
+"""The round in mid-run at which curves are compared."""
+
+ORDERING = (
+    ("PAUSE", "SA-PAUSE"),
+    ("PAUSE", "random"),
+    ("PAUSE", "clustered by size"),
+    ("PAUSE", "clustered by similarity"),
+    ("SA-PAUSE", "random"),
+    ("SA-PAUSE", "clustered by size"),
+    ("SA-PAUSE", "clustered by similarity"),
+    ("random", "fastest"),
+    ("random", "FedAvg, private"),
+    ("clustered by size", "fastest"),
+    ("clustered by size", "FedAvg, private"),
+)
+"""The paper's claims, as pairs of labels: the first is not worse."""
+
+
+def load(directories: list[str]) -> dict[str, xr.Dataset]:
+    """The runs of each policy by label, by seed, accuracies smoothed."""
+    found = {}
+    for directory in directories:
+        for line in lines(pausejax.open(directory)):
+            runs = line.runs.sortby("seed").load()
+            every = int(runs["eval_round"][0])
+            smoothed = smooth(runs["test_accuracy"].values, max(1, WINDOW // every))
+            found[line.label] = runs.assign(test_accuracy=(("run", "eval"), smoothed))
+    return found
+
+
+def reference_curves(path: Path, scenario: str) -> dict[str, pd.DataFrame]:
+    """The logged curves of a scenario by policy, accuracies smoothed."""
+    logged = pd.read_csv(path)
+    logged = logged[logged["scenario"] == scenario]
+    if logged.empty:
+        raise SystemExit(f"--scenario {scenario}: not in {path}")
+    return {
+        policy: rows.assign(test_accuracy=smooth(rows["test_accuracy"].to_numpy(), WINDOW))
+        for policy, rows in logged.groupby("policy")
+    }
+
+
+def name_in_reference(runs: xr.Dataset) -> str:
+    algorithm = str(runs["algorithm"].values[0])
+    return algorithm if runs["private"].values.all() else f"{algorithm}_no_privacy"
+
+
+def table(head: list[str], rows: list[list[str]]) -> None:
+    print("| " + " | ".join(head) + " |")
+    print("| --- " * len(head) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def prediction(samples: np.ndarray) -> tuple[float, float]:
+    """95 % prediction interval for one more run, from runs that are taken for normal."""
+    count = len(samples)
+    half = stats.t.ppf(0.975, count - 1) * samples.std(ddof=1) * np.sqrt(1 + 1 / count)
+    # What every seed has in common (the fastest clients' leakage) leaves an interval of no width.
+    half = max(half, 0.05)
+    return samples.mean() - half, samples.mean() + half
+
+
+def shown(samples: np.ndarray, digits: int = 1) -> str:
+    return f"{samples.mean():.{digits}f} ± {samples.std(ddof=1):.{digits}f}"
+
+
+def against_reference(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], scenario: str) -> None:
+    """Accuracy, simulated time and leakage of the logged policies, in mid-run and at the last round."""
+    rows = []
+    for label, runs in found.items():
+        theirs = logged.get(name_in_reference(runs))
+        if theirs is None:
+            continue
+        common = np.intersect1d(runs["eval_round"].values, theirs["round"].to_numpy())
+        for last in dict.fromkeys((common[common <= MIDDLE][-1], common[-1])):
+            at = int(np.flatnonzero(runs["eval_round"].values == last)[0])
+            row = theirs[theirs["round"] == last].iloc[0]
+            pairs = (
+                (100 * runs["test_accuracy"].values[:, at], 100 * row["test_accuracy"]),
+                (runs["elapsed"].values[:, last - 1], row["elapsed"]),
+                (runs["max_leakage"].values[:, last - 1], row["max_leakage"]),
+            )
+            rows.append([label, str(last), *(cell for pair in pairs for cell in beside(*pair))])
+    seeds = " or ".join(sorted({str(runs.sizes["run"]) for runs in found.values()}))
+    print(f"Ours (mean ± deviation over {seeds} seeds) and the reference's one run, {scenario}:\n")
+    head = ["policy", "round", "accuracy", "reference", "within", "time, s", "reference", "within"]
+    table([*head, "leakage", "reference", "within"], rows)
+
+
+def beside(samples: np.ndarray, value: float) -> list[str]:
+    """Our mean and deviation, the reference's value, and whether it could be one more run of ours."""
+    if not np.isfinite(samples).all():
+        return ["∞", f"{value:.1f}", "–"]
+    samples = samples.astype(np.float64)
+    if len(samples) < 3:
+        return [", ".join(f"{sample:.1f}" for sample in samples), f"{value:.1f}", "–"]
+    low, high = prediction(samples)
+    return [shown(samples), f"{value:.1f}", "yes" if low <= value <= high else "**no**"]
+
+
+def ordering(found: dict[str, xr.Dataset], times: list[float], rounds: list[int]) -> None:
+    """Accuracy at equal simulated time, leakage at equal rounds; then both as paired differences."""
+    rows = []
+    for label, runs in found.items():
+        accuracy = [interval(100 * accuracy_at(runs, time)) for time in times]
+        leakage = [
+            interval(runs["max_leakage"].values[:, n - 1]) if n <= runs.sizes["round"] else "–"
+            for n in rounds
+        ]
+        rows.append([label, *accuracy, *leakage])
+    head = [f"accuracy at {time:g} s" for time in times] + [f"leakage, round {n}" for n in rounds]
+    print("Mean ± 95 % interval at equal simulated time (a policy whose rounds are over keeps its last):\n")
+    table(["policy", *head], rows)
+    rows = []
+    for better, worse in ORDERING:
+        if better not in found or worse not in found:
+            continue
+        left, right = found[better], found[worse]
+        seeds = np.intersect1d(left["seed"].values, right["seed"].values)
+        left, right = (runs.isel(run=np.isin(runs["seed"].values, seeds)) for runs in (left, right))
+        gains = [100 * (accuracy_at(left, time) - accuracy_at(right, time)) for time in times]
+        longest = min(left.sizes["round"], right.sizes["round"])
+        extra = [
+            left["max_leakage"].values[:, n - 1] - right["max_leakage"].values[:, n - 1]
+            if n <= longest
+            else None
+            for n in rounds
+        ]
+        differences = [interval(gain, "+") for gain in gains]
+        leaks = ["–" if gap is None else interval(gap, "+") for gap in extra]
+        rows.append([f"{better} − {worse}", str(len(seeds)), *differences, *leaks])
+    print("Paired differences, mean ± 95 % interval (accuracy in points):\n")
+    table(["difference", "seeds", *head], rows)
+
+
+def interval(samples: np.ndarray, sign: str = "") -> str:
+    if not np.isfinite(samples).all():
+        return "∞"
+    mean, half = (float(value) for value in band(samples))
+    return f"{mean:{sign}.1f} ± {half:.1f}"
+
+
+def draw(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], path: Path) -> None:
+    """Our seed means with bands, the reference's runs dotted, against simulated time."""
+    curves = styled([Line(label, label, runs) for label, runs in found.items()])
+
+    def plot(axes: Axes, curves: list[Curve]) -> None:
+        for curve in curves:
+            values = 100 * curve.runs["test_accuracy"].values
+            draw_band(axes, *on_common_clock(evaluation_times(curve.runs), values), curve)
+            theirs = logged.get(name_in_reference(curve.runs))
+            if theirs is not None:
+                axes.plot(theirs["elapsed"], 100 * theirs["test_accuracy"], ":", color=curve.colour)
+        axes.plot([], [], ":", color="grey", label="the paper's code, one seed")
+        axes.set(xlabel="simulated time (s)", ylabel="test accuracy (%)")
+        axes.set_xlim(left=0)
+
+    figure(plot, curves).savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("directories", nargs="+", metavar="DIR", help="results of `pausejax run`")
+    parser.add_argument("--scenario", required=True)
+    here = Path(__file__).resolve().parents[2]
+    parser.add_argument("--reference", type=Path, default=here / "shared" / "reference" / "curves.csv.gz")
+    parser.add_argument("--times", type=float, nargs="+", default=[40, 80, 120, 150])
+    parser.add_argument("--rounds", type=int, nargs="+", default=[50, 100, 300])
+    parser.add_argument("--picture", type=Path)
+    options = parser.parse_args()
+    found = load(options.directories)
+    logged = reference_curves(options.reference, options.scenario)
+    against_reference(found, logged, options.scenario)
+    ordering(found, options.times, options.rounds)
+    if options.picture:
+        draw(found, logged, options.picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What runs side by side changes speed only; and the benchmark counts what it says it counts."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from pausejax.federated import models, placement
+from pausejax.federated.evaluation import evaluate
+from pausejax.sweep.build import Sources
+
+BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "training.py"
+
+
+@pytest.fixture(scope="module")
+def bench():
+    spec = importlib.util.spec_from_file_location("bench_training", BENCH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
+@pytest.mark.parametrize("convolutional", [True, False])
+def test_every_backend_has_a_placement(backend, convolutional):
+    for num_parameters in (0, 100, 2**20, 2**30):
+        chosen = placement.choose(backend, convolutional=convolutional, num_parameters=num_parameters)
+        assert min(chosen.lanes, chosen.eval_lanes, chosen.eval_batch) >= 1
+        assert chosen.conv in ("im2col", "lax")
+
+
+def test_what_trains_side_by_side_on_a_cpu_fits_its_cache():
+    lanes = [
+        placement.choose("cpu", convolutional=False, num_parameters=n).lanes for n in (2778, 25818, 10**6)
+    ]
+    assert lanes == [16, 2, 1]
+    assert placement.choose("cpu", convolutional=True, num_parameters=2778).lanes == 1
+
+
+def test_networks_know_whether_they_convolve():
+    found = {name: models.build(name, (32, 32, 3), 10).convolutional for name in models.MODELS}
+    assert found == {"linear": False, "mlp": False, "cnn_mnist": True, "cnn_cifar": True}
+
+
+def test_evaluation_does_not_depend_on_the_placement():
+    sources = Sources()
+    source = sources.dataset("digits")
+    model = models.build("mlp", source.image_shape, 10)
+    params = jax.vmap(model.init)(jax.random.split(jax.random.key(0), 3))
+    # Float64, by hand: the mean over 360 images, none of them counted twice.
+    pixels = (source.test_images.reshape(360, -1) - source.pixel_mean) / source.pixel_std
+    logits = np.stack(
+        [
+            model.apply(jax.tree.map(lambda p, i=i: p[i], params), pixels.reshape(360, 8, 8, 1))
+            for i in range(3)
+        ]
+    ).astype(np.float64)
+    accuracy = (logits.argmax(axis=2) == source.test_labels).mean(axis=1)
+    log_sum = np.log(np.exp(logits - logits.max(axis=2, keepdims=True)).sum(axis=2)) + logits.max(axis=2)
+    loss = (log_sum - logits[:, np.arange(360), source.test_labels]).mean(axis=1)
+    for batch, lanes in ((360, 1), (500, 2), (7, 1), (100, 3)):
+        test = sources.test_set("digits", batch)
+        assert test.labels.shape[1] <= batch and (np.asarray(test.labels) >= 0).sum() == 360
+        run = jax.jit(lambda p, t, n=lanes: evaluate(model, source.image_shape, t, p, n))
+        ours_accuracy, ours_loss = run(params, test)
+        np.testing.assert_allclose(ours_accuracy, accuracy, atol=1e-6)
+        np.testing.assert_allclose(ours_loss, loss, rtol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["im2col", "lax"])
+def test_benchmark_counts_the_flops_of_matrix_products(bench, variant):
+    mlp = models.build("mlp", (28, 28, 1), 10)
+    expected = 2 * (784 * 32 + 32 * 16 + 16 * 10)
+    assert bench.matrix_flops(mlp, mlp.init(jax.random.key(0)), (28, 28, 1)) == expected
+    cnn = models.build("cnn_cifar", (32, 32, 3), 10, conv_variant=variant)
+    convolutions = 30**2 * 27 * 32 + 13**2 * 9 * 32 * 64 + 4**2 * 9 * 64 * 128
+    dense = 512 * 128 + 128 * 64 + 64 * 32 + 32 * 10
+    counted = bench.matrix_flops(cnn, cnn.init(jax.random.key(0)), (32, 32, 3))
+    assert counted == 2 * (convolutions + dense)
+
+
+@pytest.mark.slow
+def test_benchmark_runs_and_its_shares_sum_up(bench, monkeypatch, capsys):
+    small = ({"dataset": "digits"}, {"model": "mlp"}, (10, 3), 1.25, None)
+    monkeypatch.setattr(bench, "SETTINGS", {"mlp": small})
+    monkeypatch.setattr("sys.argv", ["training.py", "--runs", "2", "--rounds", "20", "--repeats", "1"])
+    bench.main()
+    shown = capsys.readouterr().out
+    assert "times_shipped_eval_10" in shown and "training_share_of_peak_%" in shown
+    shares = ast.literal_eval(shown.split("shares_% ")[1].split("}")[0] + "}")
+    assert sum(shares.values()) == pytest.approx(100, abs=0.5)
