@@ -1,12 +1,12 @@
 """The command line. Thin: it parses, calls, prints, and maps errors to exit codes."""
 
 import argparse
-import contextlib
+import functools
 import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from pausejax import data_command
 
 if TYPE_CHECKING:
     from pausejax.sweep.plan import Plan
+    from pausejax.sweep.study import Outcome
 
 OK, FAILED, BAD_SPEC, INTERRUPTED = 0, 1, 2, 130
 
@@ -125,6 +126,23 @@ def _parser() -> argparse.ArgumentParser:
         metavar="GB",
         help="memory that a program may fill on each device (default: measured)",
     )
+    run.add_argument(
+        "--executor",
+        choices=("local", "ray"),
+        default="local",
+        help="where runs are simulated: this process's devices (default), or the workers of a Ray cluster",
+    )
+    run.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help='HOST:PORT, or "auto" (default: $RAY_ADDRESS, else a Ray of its own on this machine)',
+    )
+    run.add_argument(
+        "--cpus-per-worker",
+        type=_count,
+        metavar="N",
+        help="cores of a Ray worker (default: all of a node; beside a GPU: one)",
+    )
     run.set_defaults(command=_run)
 
     plan = commands.add_parser("plan", parents=[spec], help="say what a study comes to; run nothing")
@@ -198,18 +216,20 @@ def _run(options: argparse.Namespace) -> int:
     from pausejax.sweep.build import Sources
     from pausejax.sweep.folder import Folder
     from pausejax.sweep.progress import progress_bar
+    from pausejax.sweep.runtime import set_up_jax
     from pausejax.sweep.study import Settings, simulate_into
 
+    simulate = _executor(options) or simulate_into
     plan, folder = _load_plan(options), Folder(options.out)
     tracker = tracking.make(options.tracker) if options.tracker else None
     found = store.prepare(folder, plan)
     console = _console()
-    _set_up_jax()
+    set_up_jax()
     settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard)
     begun = time.monotonic()
     with progress_bar(plan, quiet=options.quiet) as progress:
         sources = Sources(options.data_dir)
-        outcome = simulate_into(folder, plan, found, sources, settings, progress=progress, tracker=tracker)
+        outcome = simulate(folder, plan, found, sources, settings, progress=progress, tracker=tracker)
     took = time.monotonic() - begun
     if not options.quiet:
         for name in outcome.damaged:
@@ -229,11 +249,32 @@ def _run(options: argparse.Namespace) -> int:
     return OK if options.no_report else _draw(options.out, options)
 
 
+def _executor(options: argparse.Namespace) -> "Callable[..., Outcome] | None":
+    """What simulates a study elsewhere than in this process; None: nothing does."""
+    from pausejax.sweep.spec import SpecError
+
+    if options.executor == "local":
+        for name in ("ray_address", "cpus_per_worker"):
+            if getattr(options, name) is not None:
+                raise SpecError([f"--{name.replace('_', '-')}: only with --executor ray"])
+        return None
+    if options.shard != (1, 1):
+        raise SpecError(["--shard: not with --executor ray, which shares the work out itself"])
+    import jax
+
+    from pausejax.sweep import on_ray
+
+    jax.config.update("jax_platforms", "cpu")  # the GPUs are the workers'
+    cluster = on_ray.Cluster(options.ray_address, options.cpus_per_worker)
+    return functools.partial(on_ray.simulate_into, cluster=cluster)
+
+
 def _plan(options: argparse.Namespace) -> int:
     from pausejax.sweep.build import Sources
     from pausejax.sweep.estimate import plan_table
+    from pausejax.sweep.runtime import set_up_jax
 
-    _set_up_jax()
+    set_up_jax()
     _console().print(plan_table(_load_plan(options), Sources(options.data_dir)))
     return OK
 
@@ -274,21 +315,6 @@ def _console() -> Console:
     """Wide enough for the tables where the output is no terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=120)
-
-
-def _set_up_jax() -> None:
-    """Runs are spread over all cores, and compiled programs are kept in the user's cache folder."""
-    import jax
-    import platformdirs
-
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
-            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-    if jax.config.jax_compilation_cache_dir is None:
-        folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
-        jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))
-        # The small programs around the large ones too: a second start of a study compiles nothing.
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,11 +30,26 @@ _ROUNDS_PER_CALL = 25
 _build_model = functools.cache(models.build)
 
 
-class Sources:
-    """The data sets of one study: each is read and moved to the device once."""
+class HostData(NamedTuple):
+    """What a study reads from files, on the host; arrays may be read-only."""
 
-    def __init__(self, data_dir: str | Path | None = None) -> None:
+    datasets: Mapping[str, data.Dataset]
+    tables: Mapping[str, RegressionData]
+    traces: Mapping[str, np.ndarray]
+    """By the file's path, [T, K]."""
+
+
+class Sources:
+    """The data sets of one study: each is read and moved to the device once.
+
+    Args:
+      data_dir: where files are.
+      held: what has been read already, by another process maybe; no file is opened for it.
+    """
+
+    def __init__(self, data_dir: str | Path | None = None, held: HostData | None = None) -> None:
         self._data_dir = data_dir
+        self._held = held or HostData({}, {}, {})
         # Caches of this study alone: they go, with the arrays on the device, when it goes.
         self.dataset = functools.cache(self._load_dataset)
         self.pool = functools.cache(self._fit_pool)
@@ -45,7 +60,7 @@ class Sources:
 
     def _load_dataset(self, name: str) -> data.Dataset:
         """The named data set on the host."""
-        return data.load(name, self._data_dir)
+        return self._held.datasets.get(name) or data.load(name, self._data_dir)
 
     def _make_partition(self, name: str, dataset: str, samples: int, seed: int, **options: Any) -> Partition:
         """Who owns which of a data set's first samples; options as the partitioner takes them."""
@@ -57,7 +72,31 @@ class Sources:
 
     def _load_table(self, dataset: str) -> RegressionData:
         """The named regression data set."""
-        return load_regression(dataset, self._data_dir)
+        return self._held.tables.get(dataset) or load_regression(dataset, self._data_dir)
+
+    def trace(self, static: Mapping[str, Any]) -> np.ndarray:
+        """The measured latencies of a group, as `read_trace` gives them."""
+        path = str(static["trace_file"])
+        if static["latency"] == "trace" and path in self._held.traces:
+            return self._held.traces[path]
+        return read_trace(static)
+
+    def host_data(self, mode: str, groups: Sequence[Group]) -> HostData:
+        """Everything that some groups read from files.
+
+        Raises:
+          SpecError: a trace can't be read, or is none.
+          ValueError: the same of a data set.
+        """
+        named = {group.static["dataset"] for group in groups if mode != "bandit"}
+        if mode == "ensemble":
+            return HostData({}, {name: self.table(name) for name in sorted(named)}, {})
+        traced = [group.static for group in groups if group.static["latency"] == "trace"]
+        return HostData(
+            {name: self.dataset(name) for name in sorted(named)},
+            {},
+            {str(static["trace_file"]): self.trace(static) for static in traced},
+        )
 
     def training_arrays(self, name: str, samples: int) -> tuple[jax.Array, jax.Array]:
         """Flat training images and labels on the device."""
@@ -169,7 +208,7 @@ def build_world(
         seed=jnp.asarray([run.seed for run in runs], jnp.uint32),
         data_share=jnp.asarray(share[rows]),
         partition=jnp.asarray(rows),
-        trace=jnp.asarray(read_trace(static)),
+        trace=jnp.asarray(sources.trace(static)),
         data=training_data,
         test=test,
     )

@@ -21,7 +21,7 @@ from pausejax.sweep.schedule import cut, units
 # reaches, seconds of everything else per round and run, and seconds per step of annealing.
 _EFFICIENCY = 0.2
 _ROUND_SECONDS = {"training": 1e-4, "bandit": 1e-5}
-_ANNEALING_SECONDS = 1e-6
+_ANNEALING_SECONDS = 5e-7
 
 
 class Cost(NamedTuple):

@@ -268,15 +268,12 @@ def _block_runs(mode: str, names: set[str], lengths: dict[str, int]) -> int:
 
 
 def _encoding(variable: xr.DataArray, size: int) -> dict[str, object]:
-    if variable.dims[:1] != ("run",):
-        return {}
     # The checksum makes a truncated or altered file an error for every reader.
+    checked = {"compressors": [numcodecs.Zstd(level=1, checksum=True)]}
+    if variable.dims[:1] != ("run",):
+        return checked
     shuffle = [numcodecs.Shuffle(variable.dtype.itemsize)] if variable.dtype.kind in "if" else []
-    return {
-        "chunks": (size, *variable.shape[1:]),
-        "compressors": [numcodecs.Zstd(level=1, checksum=True)],
-        "filters": shuffle,
-    }
+    return {**checked, "chunks": (size, *variable.shape[1:]), "filters": shuffle}
 
 
 def read(directory: str | Path) -> xr.Dataset:

@@ -1,6 +1,6 @@
 """A study into its folder: what is missing is simulated, chunk by chunk, and every chunk is kept at once."""
 
-from collections.abc import Callable
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from pausejax.sweep import layout, schedule, store
@@ -8,8 +8,9 @@ from pausejax.sweep.build import Sources
 from pausejax.sweep.checkpoint import Checkpoints
 from pausejax.sweep.execute import Engine, Progress, most_runs
 from pausejax.sweep.folder import Folder
+from pausejax.sweep.layout import Arrays
 from pausejax.sweep.plan import Plan
-from pausejax.sweep.schedule import Chunk
+from pausejax.sweep.schedule import Chunk, Unit
 from pausejax.tracking import Tracker
 
 _TOLD_AT_ONCE = 256
@@ -68,8 +69,8 @@ def simulate_into(
     if tracker:
         tracker.start(layout.provenance(plan))
     identities = plan.identities
-    settled = _places(identities, found.settled)
-    finished = _places(identities, found.identities)
+    settled = places(identities, found.settled)
+    finished = places(identities, found.identities)
     progress(len(finished) * plan.study.rounds)
     number, count = settings.shard
     work = schedule.units(plan, settled, most=settings.most or most_runs(), at_least=count)
@@ -77,33 +78,52 @@ def simulate_into(
     if work:
         engine = Engine(plan, sources, device_memory=settings.device_memory)
         columns = layout.coordinates(plan)
-        # Orbax writes to disks; under a URL a kill costs the chunk in flight.
-        kept = checkpoints(folder, identities, settings) if folder.is_local else None
-        for chunk, arrays in engine.simulate(work, finished=finished, progress=progress, checkpoints=kept):
-            store.write_part(folder, [identities[member] for member in chunk.members], arrays)
-            if kept:
-                kept(chunk).remove()
+        for chunk, arrays in play_into(folder, engine, work, finished, settings, progress):
             if tracker:
                 tracker.runs_finished(layout.label(plan, columns, list(chunk.members), arrays))
     missing = store.consolidate(folder, plan)
     if tracker:
         # By another process, or by one that was killed before it could tell.
-        before = sorted(finished) if not missing else []
-        for first in range(0, len(before), _TOLD_AT_ONCE):
-            runs = store.read(str(folder)).isel(run=before[first : first + _TOLD_AT_ONCE])
-            tracker.runs_finished(runs.load())
+        tell(tracker, folder, () if missing else finished)
         tracker.finish()
     return Outcome(len(finished), missing, found.damaged)
 
 
-def checkpoints(
-    folder: Folder, identities: tuple[str, ...], settings: Settings
-) -> Callable[[Chunk], Checkpoints]:
-    """Where the chunks of a study are kept while they are in flight."""
-    return lambda chunk: Checkpoints(
-        folder, schedule.identity(identities, chunk), settings.checkpoint_seconds
-    )
+def play_into(
+    folder: Folder,
+    engine: Engine,
+    work: Sequence[Unit],
+    finished: frozenset[int],
+    settings: Settings,
+    progress: Progress,
+) -> Iterator[tuple[Chunk, Arrays]]:
+    """Plays what is unfinished of some units; each chunk is in the folder when it is yielded.
+
+    Raises: as `simulate_into`.
+    """
+    identities = engine.plan.identities
+
+    def checkpoints(chunk: Chunk) -> Checkpoints:
+        name = schedule.identity(identities, chunk)
+        return Checkpoints(folder, name, settings.checkpoint_seconds)
+
+    # Orbax writes to disks; under a URL a kill costs the chunk in flight.
+    kept = checkpoints if folder.is_local else None
+    for chunk, arrays in engine.simulate(work, finished=finished, progress=progress, checkpoints=kept):
+        store.write_part(folder, [identities[member] for member in chunk.members], arrays)
+        if kept:
+            kept(chunk).remove()
+        yield chunk, arrays
 
 
-def _places(identities: tuple[str, ...], known: frozenset[str]) -> frozenset[int]:
+def tell(tracker: Tracker, folder: Folder, members: Collection[int]) -> None:
+    """Tells a tracker of some runs, by their places in the plan, that are in the result."""
+    in_order = sorted(members)
+    for first in range(0, len(in_order), _TOLD_AT_ONCE):
+        runs = store.read(str(folder)).isel(run=in_order[first : first + _TOLD_AT_ONCE])
+        tracker.runs_finished(runs.load())
+
+
+def places(identities: tuple[str, ...], known: frozenset[str]) -> frozenset[int]:
+    """The places in the plan's runs of those with known identities."""
     return frozenset(place for place, identity in enumerate(identities) if identity in known)

@@ -173,7 +173,8 @@ def flipped(content, place):
     return content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
 
 
-def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkeypatch, step):
     monkeypatch.setattr(store, "_BLOCK_RUNS", 4)
     plan, folder = make(), Folder(tmp_path)
     finish(folder, plan)
@@ -181,7 +182,7 @@ def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkey
         file for file in (tmp_path / "results.zarr").rglob("*") if file.is_file() and file.name[0] != "."
     )
     assert len(files) > 20
-    for number, file in enumerate(files[::5]):
+    for number, file in enumerate(files[::step]):
         content = file.read_bytes()
         kind = number % 3
         if kind == 0:

@@ -99,6 +99,8 @@ def test_a_damaged_checkpoint_is_left_for_an_older_one_or_none(tmp_path):
     content = (place / "rounds-6-10.npz").read_bytes()
     (place / "rounds-6-10.npz").write_bytes(content[:-30])
     assert checkpoint.Checkpoints(folder, "c", 0.0).restore(shapes) is None
+    (place / "rounds-6-10.npz").unlink()
+    assert checkpoint.Checkpoints(folder, "c", 0.0).restore(shapes) is None
     (place / "rounds-6-10.npz").write_bytes(content)
     (_, found) = checkpoint.Checkpoints(folder, "c", 0.0).restore(shapes)
     assert found[-1].last_round == 10

@@ -1,0 +1,24 @@
+"""How JAX is set up in a process that simulates; called before anything is put on a device."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import jax
+import platformdirs
+
+
+def set_up_jax(cores: int | None = None) -> None:
+    """Spreads runs over CPU cores, and keeps compiled programs in the user's cache folder.
+
+    Args:
+      cores: how many CPU devices there are; one for each core that this process may use if not given.
+    """
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
+            jax.config.update("jax_num_cpu_devices", cores or len(os.sched_getaffinity(0)))
+    if jax.config.jax_compilation_cache_dir is None:
+        folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
+        jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))
+        # The small programs around the large ones too: a second start of a study compiles nothing.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
