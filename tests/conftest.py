@@ -35,6 +35,13 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forget_programs():
+    """A worker would otherwise end with every program of the suite in its memory."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real data and reference traces; tests that need it skip where it is missing."""
