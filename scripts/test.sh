@@ -7,4 +7,4 @@ source scripts/environment.sh
 install_pausejax "[test]"
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-.venv/bin/python -m pytest -n 2 --dist loadgroup "$@"
+.venv/bin/python -m pytest -n 2 "$@"

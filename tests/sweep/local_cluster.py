@@ -4,6 +4,7 @@ Answers every command, and its start with one node, with a line of JSON.
 """
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -21,6 +22,9 @@ NODE = {
 def main() -> None:
     # Sockets lie in it, and their paths must be short.
     folder = tempfile.mkdtemp(prefix="ray-")
+    # Where Ray notes the address of the latest cluster; by default among the files of the user's other ones.
+    os.environ["RAY_TMPDIR"] = folder
+    os.mkdir(f"{folder}/ray")
     cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": folder})
     added = []
     try:

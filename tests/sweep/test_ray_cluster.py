@@ -20,7 +20,6 @@ import pausejax
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("ray"),  # one cluster at a time
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found through /proc"),
 ]
