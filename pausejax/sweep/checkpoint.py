@@ -6,13 +6,9 @@
 A state counts when all records up to it are there; Orbax makes a state's folder appear when it is whole.
 """
 
-import io
 import time
-import zipfile
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from pausejax.sweep.folder import Folder
 from pausejax.sweep.records import Segment
@@ -44,10 +40,8 @@ class Checkpoints:
         last = segments[-1].last_round
         for segment in segments:
             if segment.last_round > self._saved_round:
-                content = io.BytesIO()
-                np.savez(content, lanes=segment.lanes, **segment.records)
                 name = f"rounds-{segment.first_round}-{segment.last_round}.npz"
-                self._folder.write(f"{self._place}/{name}", content.getvalue())
+                self._folder.write_arrays(f"{self._place}/{name}", lanes=segment.lanes, **segment.records)
         with ocp.StandardCheckpointer() as writer:
             writer.save(self._folder.path(f"{self._place}/state-{last}"), state, force=True)
         for older in self._states():
@@ -104,12 +98,8 @@ class Checkpoints:
         found: list[Segment] = []
         for first, end, name in sorted(spans):
             if first == (found[-1].last_round + 1 if found else 1) and end <= last:
-                try:
-                    with np.load(io.BytesIO(self._folder.read(f"{self._place}/{name}"))) as file:
-                        records = dict(file)
-                    found.append(Segment(first, records.pop("lanes"), records))
-                except (zipfile.BadZipFile, EOFError, KeyError) as error:
-                    raise ValueError(f"{name}: {error}") from None
+                records = self._folder.read_arrays(f"{self._place}/{name}")
+                found.append(Segment(first, records.pop("lanes"), records))
         if not found or found[-1].last_round != last:
             raise ValueError(f"records up to round {last} are missing")
         return found

@@ -1,6 +1,8 @@
 """A study's folder, on this machine's disk or under an fsspec URL: whole files, written atomically."""
 
 import contextlib
+import hashlib
+import io
 import os
 import posixpath
 import uuid
@@ -8,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
+import numpy as np
 from fsspec.implementations.local import LocalFileSystem
+
+_DIGEST_SIZE = hashlib.sha256().digest_size
 
 
 class Folder:
@@ -72,6 +77,30 @@ class Folder:
             with contextlib.suppress(OSError):
                 os.unlink(partial)
             raise
+
+    def read_arrays(self, name: str) -> dict[str, np.ndarray]:
+        """Reads what `write_arrays` wrote.
+
+        Raises:
+          OSError: the file can't be read.
+          ValueError: it is damaged.
+        """
+        content = self.read(name)
+        archive, digest = content[:-_DIGEST_SIZE], content[-_DIGEST_SIZE:]
+        if hashlib.sha256(archive).digest() != digest:
+            raise ValueError(f"{name}: is damaged")
+        with np.load(io.BytesIO(archive), allow_pickle=False) as file:
+            return dict(file)
+
+    def write_arrays(self, name: str, **arrays: np.ndarray) -> None:
+        """Writes arrays by name into one file, as `write`.
+
+        A digest of the whole comes last: the checksums of an archive's members do not cover its directory.
+        """
+        archive = io.BytesIO()
+        np.savez(archive, **arrays)
+        content = archive.getvalue()
+        self.write(name, content + hashlib.sha256(content).digest())
 
     def remove(self, name: str) -> None:
         """Removes a file or a folder with all that is in it; nothing happens if it isn't there."""

@@ -169,6 +169,19 @@ def test_every_damaged_part_is_found_and_made_again(tmp_path):
     check(tmp_path, plan)
 
 
+def test_no_flipped_bit_of_a_part_is_believed(tmp_path):
+    """Not in the values, nor in the archive's directory, which may hide or rename what is there."""
+    plan, folder = make(), Folder(tmp_path)
+    store.prepare(folder, plan)
+    store.write_part(folder, plan.identities[:2], arrays_of(plan, range(2)))
+    (part,) = (tmp_path / "parts").iterdir()
+    whole = part.read_bytes()
+    for place in range(len(whole)):
+        for bit in (1, 8, 128):
+            part.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+            assert store.examine(folder, plan).damaged == (f"parts/{part.name}",), (place, bit)
+
+
 def flipped(content, place):
     return content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
 
