@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pausejax.report.figures import Curve, draw_band, figure, styled
+from pausejax.report.figures import Curve, draw_band, draw_points, figure, styled
 from pausejax.report.statistics import band, lines
 
 
@@ -59,18 +59,7 @@ def models_sent(axes: Axes, curves: list[Curve]) -> None:
     names = curves[0].runs["model"].values
     for curve in curves:
         rounds = curve.runs["rounds_played"].values[:, None]
-        mean, half_width = band(100 * curve.runs["sent_counts"].values / rounds)
-        axes.errorbar(
-            range(len(names)),
-            mean,
-            yerr=np.nan_to_num(half_width),
-            color=curve.colour,
-            linestyle="none",
-            marker=curve.marker,
-            markersize=2.5,
-            elinewidth=0.7,
-            label=curve.label,
-        )
+        draw_points(axes, range(len(names)), 100 * curve.runs["sent_counts"].values / rounds, curve)
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=5)
     axes.set(ylabel="rounds sent (%)")
     axes.set_ylim(bottom=0)

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -195,18 +195,7 @@ def selection_counts(axes: Axes, curves: list[Curve]) -> None:
     for curve in filter(_selects_m, curves):
         counts = curve.runs["counts"].values
         clients = np.flatnonzero((counts >= 0).all(axis=0))
-        mean, half_width = band(counts[:, clients])
-        axes.errorbar(
-            clients,
-            mean,
-            yerr=np.nan_to_num(half_width),
-            color=curve.colour,
-            linestyle="none",
-            marker=curve.marker,
-            markersize=2.5,
-            elinewidth=0.7,
-            label=curve.label,
-        )
+        draw_points(axes, clients, counts[:, clients], curve)
     axes.set(xlabel="client, fastest to slowest", ylabel="rounds taken part in")
     axes.set_ylim(bottom=0)
 
@@ -260,6 +249,22 @@ def draw_band(axes: Axes, x: np.ndarray, samples: np.ndarray, curve: Curve) -> N
     if np.isfinite(half_width).any():
         low, high = mean - half_width, mean + half_width
         axes.fill_between(x, low, high, color=curve.colour, alpha=0.2, linewidth=0)
+
+
+def draw_points(axes: Axes, x: Sequence[int] | np.ndarray, samples: np.ndarray, curve: Curve) -> None:
+    """Draws the seed mean of samples [runs, n] as points with their 95 % intervals."""
+    mean, half_width = band(samples)
+    axes.errorbar(
+        x,
+        mean,
+        yerr=np.nan_to_num(half_width),
+        color=curve.colour,
+        linestyle="none",
+        marker=curve.marker,
+        markersize=2.5,
+        elinewidth=0.7,
+        label=curve.label,
+    )
 
 
 def _is_private(curve: Curve) -> bool:

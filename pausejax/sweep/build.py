@@ -170,21 +170,11 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     return program
 
 
-def build_world(
-    plan: Plan, program: Program, chunk_runs: Sequence[int], group: Group, sources: Sources
-) -> World:
-    """The arrays that some runs of one group live in, one row per run where they differ.
-
-    Args:
-      plan: the whole plan.
-      program: the group's.
-      chunk_runs: positions of the runs in the plan.
-      group: all its runs' partitions are there, so that every chunk of the group has the same shapes.
-      sources: where data come from.
-    """
-    seeds = tuple(sorted({plan.runs[position].seed for position in group.members}))
+def build_world(plan: Plan, program: Program, group: Group, sources: Sources) -> World:
+    """The arrays that the runs of one group live in, one row per run, in its order, where they differ."""
+    runs = [plan.runs[position] for position in group.members]
+    seeds = sorted({run.seed for run in runs})
     row_of = {seed: row for row, seed in enumerate(seeds)}
-    runs = [plan.runs[position] for position in chunk_runs]
     static = group.static
     training_data: TrainingData | None = None
     test: HeldOut | None = None

@@ -150,7 +150,7 @@ class Engine:
         with self._building:
             if _key(group) != self._surrounded:
                 program = build_program(self.plan, group, self.sources)
-                world = build_world(self.plan, program, group.members, group, self.sources)
+                world = build_world(self.plan, program, group, self.sources)
                 mesh = runs_mesh(len(jax.local_devices()))
                 shared = jax.device_put((world.trace, world.data, world.test), shardings(mesh)[0].trace)
                 hyper = build_hyper([self.plan.runs[member] for member in group.members])
