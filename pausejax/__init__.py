@@ -7,10 +7,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pausejax.api import open, simulate
-    from pausejax.sweep.spec import SpecError
+    from pausejax.study.spec import SpecError
 
 # Loaded on first use: `import pausejax.bandit` needs neither the sweep engine nor the data libraries.
-_PUBLIC = {"SpecError": "pausejax.sweep.spec", "open": "pausejax.api", "simulate": "pausejax.api"}
+_PUBLIC = {"SpecError": "pausejax.study.spec", "open": "pausejax.api", "simulate": "pausejax.api"}
 
 __all__ = ["SpecError", "__version__", "open", "simulate"]
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pausejax.sweep import execute, store
-from pausejax.sweep.build import Sources
-from pausejax.sweep.plan import make_plan
-from pausejax.sweep.spec import parse
-from pausejax.sweep.vocabulary import vocabulary
-from pausejax.tracking import Tracker
+from pausejax.clients.build import Sources
+from pausejax.engine import engine as execute
+from pausejax.engine.tracking import Tracker
+from pausejax.results import store
+from pausejax.study.plan import make_plan
+from pausejax.study.spec import parse
+from pausejax.study.vocabulary import vocabulary
 
 
 def simulate(
@@ -37,7 +38,7 @@ def simulate(
       mode: "training", or "bandit" for selection and latency alone.
       data_dir: folder of prepared data sets; the embedded ones need none.
       progress: called after each segment with the number of rounds × runs it has advanced.
-      tracker: told of every chunk of runs that has been finished; see `pausejax.tracking`.
+      tracker: told of every chunk of runs that has been finished; see `pausejax.engine.tracking`.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
         `zip`, `selection_gap`, `stop_at_latency`.

@@ -4,13 +4,53 @@
 Counts are always those before the round that is being decided.
 """
 
-from typing import Literal, NamedTuple, get_args
+import dataclasses
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
 
+from pausejax.parts import Parameter
+
 Clock = Literal["paper", "reference"]
 CLOCKS: tuple[str, ...] = get_args(Clock)
+
+Number: TypeAlias = jax.Array | float
+"""A hyper-parameter: a number, or a traced scalar."""
+
+
+def _reward(symbol: str, alias: str, help: str, low: float = 0, low_open: bool = False) -> Parameter:
+    return Parameter(help=help, section="reward", low=low, low_open=low_open, aliases=(alias,), symbol=symbol)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """What a server maximizes, (14): the weights of its three terms, their shapes, and their time.
+
+    A pytree whose leaves are the numbers; the clock is static.
+    """
+
+    generalization_weight: Annotated[Number, _reward("α", "alpha", "α of (9)")] = 100.0
+    generalization_exponent: Annotated[Number, _reward("β", "beta", "β of (8)", 1, True)] = 2.0
+    privacy_weight: Annotated[Number, _reward("γ", "gamma", "γ of (9)")] = 5.0
+    exploitation_gain: Annotated[
+        Number, _reward("ζ", "zeta", "ζ, multiplies the mean in (13)", low_open=True)
+    ] = 1.0
+    budget_decay: Annotated[
+        Number,
+        Parameter(
+            help="η, how fast the budget is spent",
+            section="privacy",
+            low=0,
+            low_open=True,
+            aliases=("eta",),
+            symbol="η",
+        ),
+    ] = 0.04
+    clock: Annotated[
+        Clock, Parameter(help="terms of round t - 1, or t as the paper's code", section="reward")
+    ] = dataclasses.field(default="paper", metadata={"static": True})
 
 
 class BanditState(NamedTuple):

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pausejax.sweep.parameters import ALIASES, PARAMETERS, SECTIONS
+from pausejax.clients.parameters import ALIASES, PARAMETERS, SECTIONS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "spec.md"
 BEGIN, END = "<!-- parameters -->\n", "<!-- /parameters -->"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pausejax.sweep import spec
-from pausejax.sweep.plan import make_plan
+from pausejax.study import spec
+from pausejax.study.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -9,7 +9,7 @@ import xarray as xr
 from pausejax.analysis.blocks import MAX_BYTES, read, run_blocks
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.settings import axes_of
-from pausejax.sweep.vocabulary import vocabulary
+from pausejax.study.vocabulary import vocabulary
 
 _IDENTITY = ("identity", "policy", "algorithm", "seed")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pausejax.sweep.vocabulary import vocabulary
+from pausejax.study.vocabulary import vocabulary
 
 SYMBOLS = {
     "generalization_weight": "α",

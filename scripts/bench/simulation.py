@@ -15,11 +15,11 @@ from pathlib import Path
 
 import jax
 
-from pausejax.sweep import execute
-from pausejax.sweep.build import Sources
-from pausejax.sweep.plan import make_plan
-from pausejax.sweep.schedule import cut, units
-from pausejax.sweep.spec import parse
+from pausejax.clients.build import Sources
+from pausejax.engine import engine as execute
+from pausejax.engine.schedule import cut, units
+from pausejax.study.plan import make_plan
+from pausejax.study.spec import parse
 
 STUDIES = {
     "PAUSE, bandit only, K 30, m 5": {"mode": "bandit", "policy": [{"name": "pause"}]},

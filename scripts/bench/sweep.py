@@ -20,12 +20,12 @@ from pathlib import Path
 
 import jax
 
-from pausejax.sweep import memory
-from pausejax.sweep.build import Sources
-from pausejax.sweep.execute import Engine
-from pausejax.sweep.plan import make_plan
-from pausejax.sweep.schedule import cut, units
-from pausejax.sweep.spec import parse
+from pausejax.clients.build import Sources
+from pausejax.engine import memory
+from pausejax.engine.engine import Engine
+from pausejax.engine.schedule import cut, units
+from pausejax.study.plan import make_plan
+from pausejax.study.spec import parse
 
 STUDIES = {
     "bandit only, PAUSE": {"mode": "bandit", "policy": [{"name": "pause"}]},
@@ -48,7 +48,7 @@ def count(name, *_, **__):
     events[name] = events.get(name, 0) + 1
 jax.monitoring.register_event_listener(count)
 jax.monitoring.register_event_duration_secs_listener(count)
-from pausejax import cli
+from pausejax.commands import main as cli
 assert cli.main(sys.argv[1:]) == 0
 print(json.dumps(events))
 """
@@ -132,11 +132,11 @@ def peak_memory() -> None:
             spec.write_text(SPEC.format(seeds=seeds))
             # The second start: nothing is compiled, which would take memory of its own.
             arguments = ["run", str(spec), "--quiet", "--no-report", "--out"]
-            subprocess.run([sys.executable, "-m", "pausejax.cli", *arguments, f"{folder}/first"], check=True)
+            subprocess.run([sys.executable, "-m", "pausejax", *arguments, f"{folder}/first"], check=True)
             # In a child of its own, because what is kept is the peak of all children.
             code = (
                 "import resource, subprocess, sys, time; t = time.time();"
-                "subprocess.run([sys.executable, '-m', 'pausejax.cli', *sys.argv[1:]], check=True);"
+                "subprocess.run([sys.executable, '-m', 'pausejax', *sys.argv[1:]], check=True);"
                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, time.time() - t)"
             )
             done = subprocess.run(

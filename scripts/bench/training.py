@@ -24,16 +24,16 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from pausejax.clients.build import Sources
+from pausejax.clients.play import initial_params
+from pausejax.engine import engine as execute
+from pausejax.engine.schedule import cut, units
 from pausejax.federated import placement
 from pausejax.federated.evaluation import evaluate
 from pausejax.federated.training import num_steps
 from pausejax.privacy import privatize
-from pausejax.simulation import initial_params
-from pausejax.sweep import execute
-from pausejax.sweep.build import Sources
-from pausejax.sweep.plan import make_plan
-from pausejax.sweep.schedule import cut, units
-from pausejax.sweep.spec import parse
+from pausejax.study.plan import make_plan
+from pausejax.study.spec import parse
 
 SETTINGS = {
     "mlp": ({"dataset": "mnist", "train_samples": 2000}, {"model": "mlp"}, (30, 5), 1.25, 0.62),

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from pausejax.ensemble import ENSEMBLE_POLICIES
-from pausejax.sweep.ensemble_parameters import PARAMETERS
+from pausejax.ensemble.parameters import PARAMETERS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "ensemble.md").read_text(encoding="utf-8")
 

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+from pausejax.clients.build import Sources
 from pausejax.federated import models, placement
 from pausejax.federated.evaluation import evaluate
-from pausejax.sweep.build import Sources
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "training.py"
 

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from pausejax.sweep import store
+from pausejax.results import store
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "compare_reference.py"
 ROUNDS = 40

@@ -7,7 +7,8 @@ import pytest
 from matplotlib.axis import Axis
 from matplotlib.text import Text
 
-from pausejax import analysis, cli
+from pausejax import analysis
+from pausejax.commands import main as cli
 from pausejax.report import draw, many, save, summary_table
 from pausejax.report.effects import main_effects
 from pausejax.report.heatmaps import heat_maps, table

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import cli
+from pausejax.clients.build import Sources
+from pausejax.commands import main as cli
+from pausejax.engine import engine as execute
 from pausejax.report import paper
-from pausejax.sweep import execute, spec
-from pausejax.sweep.build import Sources
-from pausejax.sweep.plan import make_plan
+from pausejax.study import spec
+from pausejax.study.plan import make_plan
 
 PAPER = Path(__file__).resolve().parents[2] / "sweeps" / "paper"
 # Every figure small: the data that are bundled, a few rounds, one step of a small network. What is static is

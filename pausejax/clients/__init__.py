@@ -1,0 +1,1 @@
+"""Studies of client selection: one of the two kinds of study."""

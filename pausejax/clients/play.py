@@ -1,0 +1,128 @@
+"""The scan over rounds, for all runs of a group at once.
+
+A group is every run that shares one `Program` (what is static). `start` makes the state before the first
+round, `play` advances all runs by a fixed number of rounds; both are pure and jitted once per program.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from pausejax import bandit, network, regret
+from pausejax.clients.program import (
+    Hyper,
+    Program,
+    Record,
+    State,
+    World,
+    initial_key,
+    network_of,
+    policy_key,
+)
+from pausejax.clients.round import play_round
+from pausejax.federated.models import Model
+from pausejax.federated.training import init_optimizer
+from pausejax.policies.base import Clients
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def initial_params(model: Model, seed: jax.Array) -> Any:
+    """Initial global models of uint32 [R] seeds, pytree [R, ...]: the same for every policy."""
+    return jax.vmap(lambda seed: model.init(initial_key(seed)))(seed)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> State:
+    """The state before round 1, from the runs' initial global models, pytree [R, ...] (mode "training")."""
+
+    def init_policy(seed: jax.Array, data_share: jax.Array, hyper: Hyper) -> Any:
+        law = network_of(program, hyper, world.trace)
+        clients = Clients(data_share, network.expected_latency(program.latency, law))
+        return program.build(hyper).init(policy_key(program, initial_key(seed)), clients)
+
+    policy = jax.vmap(init_policy)(world.seed, world.data_share, hyper)
+    runs = world.seed.shape[0]
+    learning = program.learning
+    return State(
+        bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
+        genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
+        policy=policy,
+        params=params,
+        optimizer=init_optimizer(learning.training, params, program.num_clients) if learning else None,
+        diverged=jnp.zeros(runs, jnp.int32),
+    )
+
+
+def runs_mesh(runs: int) -> Mesh:
+    """A mesh with one axis, "runs", over the local devices, or fewer if there are fewer runs."""
+    devices = jax.local_devices()[: max(runs, 1)]
+    return Mesh(np.array(devices), ("runs",))
+
+
+def shardings(mesh: Mesh) -> tuple[World, NamedSharding]:
+    """How a world lies on the devices, and how everything lies that has runs first."""
+    split, shared = NamedSharding(mesh, P("runs")), NamedSharding(mesh, P())
+    return World(split, split, split, shared, shared, shared), split
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
+def play(
+    program: Program,
+    mesh: Mesh,
+    world: World,
+    hyper: Hyper,
+    state: State,
+    first_round: jax.Array,
+    last_round: jax.Array,
+) -> tuple[State, Record]:
+    """Plays rounds `first_round` .. `first_round + rounds_per_call - 1`, none beyond `last_round`.
+
+    Each device plays its own share of the runs; they never communicate.
+
+    Args:
+      program: static.
+      mesh: static, from `runs_mesh`; its size divides R.
+      world: see `World`.
+      hyper: see `Hyper`.
+      state: donated.
+      first_round: int32 scalar, t >= 1.
+      last_round: int32 scalar; it is always evaluated, as is every `eval_every`-th round.
+
+    Returns:
+      The next state and the records, leading axes [rounds_per_call, R]; rows beyond `last_round` are junk,
+      and test results are NaN in rounds without an evaluation.
+    """
+    runs, shared = P("runs"), P()
+    return jax.shard_map(
+        functools.partial(_play, program),
+        mesh=mesh,
+        in_specs=(World(runs, runs, runs, shared, shared, shared), runs, runs, shared, shared),
+        out_specs=(runs, P(None, "runs")),
+        check_vma=False,
+    )(world, hyper, state, first_round, last_round)
+
+
+def _play(
+    program: Program,
+    world: World,
+    hyper: Hyper,
+    state: State,
+    first_round: jax.Array,
+    last_round: jax.Array,
+) -> tuple[State, Record]:
+    mean_reward = jax.vmap(
+        lambda hyper: network.expected_reward(program.latency, network_of(program, hyper, world.trace))
+    )(hyper)
+
+    def step(state: State, round: jax.Array) -> tuple[State, Record]:
+        played = functools.partial(play_round, program, world, hyper, mean_reward, last_round)
+        record = jax.eval_shape(played, state, round)[1]
+        idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), record)
+        return jax.lax.cond(round <= last_round, played, lambda state, _: (state, idle), state, round)
+
+    return jax.lax.scan(step, state, first_round + jnp.arange(program.rounds_per_call))

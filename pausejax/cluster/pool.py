@@ -1,0 +1,258 @@
+"""The workers of a Ray cluster as their driver sees them: one in every slot, a new one where one has died."""
+
+import collections
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from pausejax.cluster.worker import Slot, Worker
+
+_SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_WITHOUT_A_NODE = 300.0
+# A worker that does not come up is tried again where it was, then again later, and so on.
+_RETRY_SECONDS = (0.0, 5.0, 20.0, 60.0)
+_CONNECT_SECONDS = 10.0
+
+
+class Lost(NamedTuple):
+    """The answer of a worker that died, or that failed in a way that no input explains."""
+
+    reason: str
+
+
+class Member:
+    """One worker of the pool."""
+
+    def __init__(self, actor: Any, slot: Slot) -> None:
+        self.actor, self.slot = actor, slot
+        self.answer: Any = actor.begin.remote()
+        """What it works on; None: nothing."""
+        self.question: Any = None
+        """An unanswered question how far it is."""
+        self.ready = False
+        self.groups: set[int] = set()
+        """The groups whose programs it has compiled."""
+        self.task: Any = None
+        """The caller's."""
+
+
+def find_slots(nodes: Sequence[Mapping[str, Any]], cpus: int | None, *, gpus: bool) -> list[Slot]:
+    """Room for workers: one per GPU, or one per so many cores.
+
+    Args:
+      nodes: from `ray.nodes()`.
+      cpus: of each worker; None: a node's all, or one beside a GPU.
+      gpus: whether workers need a GPU.
+    """
+    found: list[Slot] = []
+    for node in nodes:
+        there = node["Resources"] if node["Alive"] else {}
+        cores, cards = int(there.get("CPU", 0)), int(there.get("GPU", 0))
+        each = cpus or (min(cores, 1) if gpus else cores)
+        count = cores // each if each else cards
+        count = min(count, cards) if gpus else count
+        found += [Slot(node["NodeID"], number, count, each, int(gpus)) for number in range(count)]
+    return found
+
+
+def installed() -> ModuleType:
+    """The module `ray`.
+
+    Raises:
+      ValueError: it is not installed.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("--executor ray: needs Ray: pip install 'pausejax[ray]'") from None
+    return ray
+
+
+@contextlib.contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """A connection to a Ray cluster, or to a Ray of one's own on this machine; one that is there is kept.
+
+    Raises:
+      ValueError: the address is none.
+      ConnectionError: there is no cluster at the address.
+    """
+    ray = installed()
+    if ray.is_initialized():
+        yield
+        return
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    _knock(address)
+    more: dict[str, Any] = {}
+    if address == "local":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        more["include_dashboard"] = False
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="error", **more)
+    except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
+        raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Ray itself tries for minutes to reach what is not there, and then ends the process."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f'--ray-address {address}: must be HOST:PORT, "auto" or "local"')
+    if host in ("localhost", "127.0.0.1", "::1"):
+        host = installed().util.get_node_ip_address()  # what Ray makes of these names
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"--ray-address {address}: no Ray cluster can be reached there: {error}"
+        ) from None
+
+
+class Pool:
+    """Keeps a worker in every slot of the cluster that it is connected to.
+
+    Args:
+      arguments: of every `Worker`, its slot left out.
+      cpus: of each worker, as in `find_slots`.
+
+    Raises:
+      ValueError: no node has room for a worker.
+    """
+
+    def __init__(self, arguments: Sequence[Any], cpus: int | None) -> None:
+        self._ray = ray = installed()
+        self._arguments = [ray.put(argument) for argument in arguments]
+        self._cpus = cpus
+        self._members: list[Member] = []
+        self._failures: collections.Counter[Slot] = collections.Counter()
+        self._not_before: dict[Slot, float] = {}
+        self._looked = self._seen = time.monotonic()
+        nodes = ray.nodes()
+        self._gpus = any(node["Alive"] and node["Resources"].get("GPU", 0) >= 1 for node in nodes)
+        self.slots = find_slots(nodes, cpus, gpus=self._gpus)
+        if not self.slots:
+            most = max((int(n["Resources"].get("CPU", 0)) for n in nodes if n["Alive"]), default=0)
+            wanted = f"--cpus-per-worker {cpus}" if cpus else "--executor ray"
+            raise ValueError(f"{wanted}: no node of the Ray cluster has room; the most cores of any: {most}")
+        self._fill()
+
+    def close(self) -> None:
+        """Ends the workers."""
+        for member in self._members:
+            self._ray.kill(member.actor)
+        self._members.clear()
+
+    def idle(self) -> list[Member]:
+        """The workers that wait for something to do."""
+        return [member for member in self._members if member.ready and member.answer is None]
+
+    def working(self) -> list[Member]:
+        """The workers that have a task."""
+        return [member for member in self._members if member.task is not None]
+
+    def wait(self, seconds: float) -> list[tuple[Member, Any]]:
+        """Waits until something happens, at most so long; keeps the pool filled meanwhile.
+
+        Returns:
+          Workers and what they answered: to `begin`, or to what the caller has put into `answer`; `Lost` from
+          those that are gone.
+
+        Raises:
+          ConnectionError: the cluster has had no room for minutes, or no worker comes up.
+        """
+        if time.monotonic() - self._looked > _SECONDS_BETWEEN_LOOKS:
+            self._look()
+        by_answer = {member.answer: member for member in self._members if member.answer is not None}
+        if not by_answer:
+            time.sleep(seconds)
+            return []
+        answers = []
+        done, _ = self._ray.wait(list(by_answer), num_returns=1, timeout=seconds)
+        for reference in done:
+            member = by_answer[reference]
+            member.answer = None
+            answer = self._get(reference)
+            if isinstance(answer, Lost):
+                self._drop(member, answer)
+            else:
+                member.ready = True
+                self._failures[member.slot] = 0
+            answers.append((member, answer))
+        return answers
+
+    def ask(self) -> list[tuple[Member, int]]:
+        """How far the working ones are, from those whose answer has come; never waits."""
+        found = []
+        for member in self.working():
+            if member.question is None:
+                member.question = member.actor.played.remote()
+            elif self._ray.wait([member.question], timeout=0)[0]:
+                played = self._get(member.question)
+                member.question = None
+                if not isinstance(played, Lost):
+                    found.append((member, played))
+        return found
+
+    def _get(self, reference: Any) -> Any:
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            return Lost(_reason(error))
+
+    def _drop(self, member: Member, lost: Lost) -> None:
+        self._ray.kill(member.actor)
+        self._members.remove(member)
+        slot = member.slot
+        if not member.ready:
+            self._failures[slot] += 1
+            if all(self._failures[slot] >= len(_RETRY_SECONDS) for slot in self.slots):
+                raise ConnectionError(f"no worker comes up on the Ray cluster: {lost.reason}")
+        wait = _RETRY_SECONDS[min(self._failures[slot], len(_RETRY_SECONDS) - 1)]
+        self._not_before[slot] = time.monotonic() + wait
+
+    def _look(self) -> None:
+        """Follows nodes that come and go."""
+        now = self._looked = time.monotonic()
+        self.slots = find_slots(self._ray.nodes(), self._cpus, gpus=self._gpus)
+        if self.slots:
+            self._seen = now
+        elif now - self._seen > _SECONDS_WITHOUT_A_NODE:
+            raise ConnectionError(f"the Ray cluster has had no node for {_SECONDS_WITHOUT_A_NODE:.0f} s")
+        self._fill()
+
+    def _fill(self) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        taken = {member.slot for member in self._members}
+        for slot in self.slots:
+            if slot in taken or time.monotonic() < self._not_before.get(slot, 0.0):
+                continue
+            actor = self._ray.remote(Worker).options(
+                num_cpus=slot.cpus,
+                num_gpus=slot.gpus,
+                max_concurrency=2,
+                max_restarts=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(slot.node, soft=False),
+            )
+            self._members.append(Member(actor.remote(*self._arguments, slot), slot))
+
+
+def _reason(error: Exception) -> str:
+    """What Ray says at length, in a line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith("The actor is dead because")]
+    line = (telling or lines[-1:] or [type(error).__name__])[0]
+    return line if len(line) <= 300 else line[:297] + "..."
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

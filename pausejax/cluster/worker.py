@@ -1,0 +1,146 @@
+"""What runs in a Ray actor: one engine on its own devices, which writes finished chunks into the folder."""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import jax
+import xarray as xr
+
+from pausejax.clients.build import HostData, Sources
+from pausejax.engine import memory
+from pausejax.engine.engine import Engine, most_runs
+from pausejax.engine.local import Settings, places, play_into
+from pausejax.engine.runtime import set_up_jax
+from pausejax.engine.schedule import Unit
+from pausejax.results import layout, store
+from pausejax.results.folder import Folder
+from pausejax.study.plan import Plan
+from pausejax.study.spec import SpecError
+
+T = TypeVar("T")
+
+_SECONDS_TO_SEE_THE_FOLDER = 10
+
+
+class Slot(NamedTuple):
+    """Room for one worker on a node."""
+
+    node: str
+    """Ray's name of the node."""
+    number: int
+    """Among the slots of the node, from 0."""
+    neighbours: int
+    """Slots of the node, this one included."""
+    cpus: int
+    gpus: int
+
+
+class Job(NamedTuple):
+    """What every worker of a study is given, except the plan and the data."""
+
+    location: str
+    """Of the study's folder."""
+    settings: Settings
+    cache_dir: str | None
+    """Where the driver keeps compiled programs, if it was told where."""
+    tell: bool = False
+    """Whether the driver wants to see finished runs, for a tracker."""
+
+
+class Report(NamedTuple):
+    """What a worker answers when it is done with a unit."""
+
+    told: tuple[tuple[tuple[int, ...], xr.Dataset], ...]
+    """Places in the plan's runs and their labelled result, if the driver wants to see them."""
+
+
+class Worker:
+    """Simulates units one after the other; each group's program is compiled once in its life.
+
+    Mistakes of the user's and what the disk refuses come back as values: they end the study, whereas an
+    exception counts against the worker. `played` is asked for while `simulate` runs in another thread.
+    """
+
+    def __init__(self, plan: Plan, held: HostData, job: Job, slot: Slot) -> None:
+        self._plan = plan
+        self._job = job
+        self._slot = slot
+        self._sources = Sources(held=held)
+        self._folder = Folder(job.location)
+        self._engine: Engine | None = None
+        self._played = 0
+
+    def begin(self) -> int | Exception:
+        """Sets JAX up, makes sure that the folder is the driver's, and says how many runs go side by side."""
+        if self._job.cache_dir:
+            os.environ["PAUSEJAX_CACHE_DIR"] = self._job.cache_dir
+        if not self._slot.gpus:
+            jax.config.update("jax_platforms", "cpu")
+        set_up_jax(self._slot.cpus)
+        deadline = time.monotonic() + _SECONDS_TO_SEE_THE_FOLDER
+        while not self._folder.exists(store.SPEC):
+            if time.monotonic() > deadline:
+                host = socket.gethostname()
+                return OSError(
+                    f"--out {self._job.location}: the worker on {host} does not see this folder; "
+                    "with --executor ray it must be on a file system that all nodes share, or a URL"
+                )
+            time.sleep(0.5)
+        return most_runs()
+
+    def simulate(self, unit: Unit, before: frozenset[int], again: bool) -> Report | Exception:
+        """Plays what is unfinished of a unit and writes it down.
+
+        Args:
+          unit: of the plan.
+          before: places of its runs that were finished when the driver began.
+          again: another worker has died at it, and may have finished some of it.
+        """
+        return _or_mistake(lambda: self._simulate(unit, before, again))
+
+    def _simulate(self, unit: Unit, before: frozenset[int], again: bool) -> Report:
+        plan, finished = self._plan, before
+        if again:
+            known = store.examine(self._folder, plan).identities
+            finished |= places(plan.identities, known) & set(unit.members)
+        self._played = len(finished - before) * max(plan.study.rounds, 1)
+        self._engine = self._engine or Engine(plan, self._sources, device_memory=self._memory())
+        told = []
+        settings = self._job.settings
+        for chunk, arrays in play_into(self._folder, self._engine, [unit], finished, settings, self._advance):
+            if self._job.tell:
+                columns = layout.coordinates(plan)
+                told.append((chunk.members, layout.label(plan, columns, list(chunk.members), arrays)))
+        return Report(tuple(told))
+
+    def played(self) -> int:
+        """Rounds × runs of the latest unit, those that were finished before the study began left out."""
+        return self._played
+
+    def consolidate(self) -> int | Exception:
+        """Puts the result together, labelled with what it was played on; how many runs are missing."""
+        return _or_mistake(lambda: store.consolidate(self._folder, self._plan))
+
+    def _advance(self, rounds_times_runs: int) -> None:
+        self._played += rounds_times_runs
+
+    def _memory(self) -> int | None:
+        """What a program may use on each device; workers without a GPU share their node's memory."""
+        if self._job.settings.device_memory or self._slot.gpus:
+            return self._job.settings.device_memory
+        return memory.device_memory() // self._slot.neighbours
+
+
+def _or_mistake(work: Callable[[], T]) -> T | Exception:
+    """What comes of some work, or what would end a study on one machine, in a form that travels."""
+    try:
+        return work()
+    except SpecError as error:
+        return SpecError(error.problems)
+    except ValueError as error:
+        return ValueError(str(error))
+    except OSError as error:
+        return OSError(str(error))

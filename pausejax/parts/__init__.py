@@ -1,0 +1,52 @@
+"""What a study is put together from: parts by name, each a function whose keyword arguments are parameters.
+
+`@policy`, `@model`, `@task` … register a function under its own name. It is found by that name in specs, and
+its keyword arguments become parameters of a spec that are validated, documented, swept, zipped and sampled.
+"""
+
+from pausejax.parts.parameter import File, Parameter, default_of, table
+from pausejax.parts.registry import (
+    CATEGORIES,
+    Category,
+    Part,
+    PartError,
+    Parts,
+    availability,
+    collecting,
+    dataset,
+    ensemble_policy,
+    everything,
+    latency,
+    model,
+    optimizer,
+    partition,
+    policy,
+    regression_dataset,
+    server_optimizer,
+    task,
+)
+
+__all__ = [
+    "CATEGORIES",
+    "Category",
+    "File",
+    "Parameter",
+    "Part",
+    "PartError",
+    "Parts",
+    "availability",
+    "collecting",
+    "dataset",
+    "default_of",
+    "ensemble_policy",
+    "everything",
+    "latency",
+    "model",
+    "optimizer",
+    "partition",
+    "policy",
+    "regression_dataset",
+    "server_optimizer",
+    "table",
+    "task",
+]

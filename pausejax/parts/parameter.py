@@ -1,0 +1,126 @@
+"""One parameter of a study: its default, its type, its range, and whether it is traced.
+
+A traced parameter is an array axis of the compiled program; a static one compiles anew for each value.
+"""
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_COUNT = 2**31 - 1
+
+MISSING: Any = inspect.Parameter.empty
+
+
+class File(str):
+    """The path of a file. Its content, not its name, is what a run depends on.
+
+    As an annotation of a part's keyword argument: a host-side part (a data set, say) is given the path, one
+    that runs on the device (a latency law, say) the numbers in the file, float32 [rows, columns].
+    """
+
+    @property
+    def path(self) -> Path:
+        return Path(str(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One parameter of a study.
+
+    As the default of a part's keyword argument, or in its `Annotated[float, Parameter(...)]`, it says more
+    than a plain default can: bounds, section and symbol.
+    """
+
+    default: Any = MISSING
+    help: str = ""
+    _: dataclasses.KW_ONLY
+    name: str = ""
+    section: str = ""
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    """Whether `low` itself is out of range."""
+    high_open: bool = False
+    """Whether `high` itself is out of range."""
+    choices: tuple[str, ...] = ()
+    traced: bool = False
+    aliases: tuple[str, ...] = ()
+    """Short names, accepted in specs and repeated in results."""
+    symbol: str = ""
+    """How the papers and the pictures write it; accepted in specs."""
+
+    @property
+    def kind(self) -> type:
+        return type(self.default)
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """What a spec may call it besides its name."""
+        return tuple(dict.fromkeys((*self.aliases, *filter(None, [self.symbol]))))
+
+    def allowed(self) -> str:
+        """The values that pass `problem`, in words."""
+        if self.kind is bool:
+            return "true or false"
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.kind is File:
+            return "the path of a file"
+        if self.kind is str:
+            return "a string"
+        noun = "an integer" if self.kind is int else "a finite number"
+        bounds = []
+        if self.low > -math.inf:
+            bounds.append(f"{'>' if self.low_open else '>='} {self.low}")
+        if self.high < math.inf:
+            bounds.append(f"{'<' if self.high_open else '<='} {self.high}")
+        return " ".join([noun, " and ".join(bounds)]).strip()
+
+    def problem(self, value: Any) -> str | None:
+        """Why a value is not allowed, or None."""
+        if self.kind is bool:
+            ok = isinstance(value, bool)
+        elif issubclass(self.kind, str):
+            ok = isinstance(value, str) and (not self.choices or value in self.choices)
+        else:
+            number = (int,) if self.kind is int else (int, float)
+            ok = isinstance(value, number) and not isinstance(value, bool) and abs(value) <= _LARGEST
+            if ok and self.kind is int:
+                ok = self._within(value) and value <= _LARGEST_COUNT
+            elif ok:
+                # As the device will see it: 1 + 1e-9 is 1 there.
+                ok = self._within(float(np.float32(value)))
+        return None if ok else f"must be {self.allowed()}"
+
+    def _within(self, value: float) -> bool:
+        above = value > self.low if self.low_open else value >= self.low
+        return above and (value < self.high if self.high_open else value <= self.high)
+
+    def agrees_with(self, other: "Parameter") -> bool:
+        """Whether two parts may share a parameter: the words of help may differ, nothing else."""
+        return dataclasses.replace(self, help="") == dataclasses.replace(other, help="")
+
+
+def table(**sections: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Parameters by name, each told its name and its section of the spec."""
+    return {
+        name: dataclasses.replace(parameter, name=name, section=section)
+        for section, parameters in sections.items()
+        for name, parameter in parameters.items()
+    }
+
+
+def default_of(function: Callable[..., Any], argument: str) -> Any:
+    """The default of a function's argument, which is its one home.
+
+    Raises:
+      KeyError: the function has no such argument.
+    """
+    return inspect.signature(function).parameters[argument].default

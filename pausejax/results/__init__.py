@@ -1,0 +1,1 @@
+"""Results: their variables and layout, and the folder that keeps them."""

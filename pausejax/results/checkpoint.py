@@ -1,0 +1,105 @@
+"""Chunks in flight, kept on disk: the state after some round, and what all rounds up to it have recorded.
+
+    checkpoints/<chunk>/rounds-<first>-<last>.npz   records of the rounds since the checkpoint before
+    checkpoints/<chunk>/state-<last>/               the state after round <last>, written by Orbax
+
+A state counts when all records up to it are there; Orbax makes a state's folder appear when it is whole.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pausejax.clients.records import Segment
+from pausejax.results.folder import Folder
+from pausejax.results.store import CHECKPOINTS
+
+
+class Checkpoints:
+    """The checkpoints of one chunk."""
+
+    def __init__(self, folder: Folder, chunk: str, seconds: float) -> None:
+        self._folder = folder
+        self._place = f"{CHECKPOINTS}/{chunk}"
+        self._seconds = seconds
+        self._last_save = time.monotonic()
+        self._saved_round = 0
+
+    def due(self) -> bool:
+        """Whether the interval has passed since the last one, or since the chunk began."""
+        return time.monotonic() - self._last_save >= self._seconds
+
+    def save(self, state: Any, segments: list[Segment]) -> None:
+        """Keeps the state after the last segment; segments that are on disk are not written again.
+
+        Raises:
+          OSError: no space left, or the like.
+        """
+        import orbax.checkpoint as ocp
+
+        last = segments[-1].last_round
+        for segment in segments:
+            if segment.last_round > self._saved_round:
+                name = f"rounds-{segment.first_round}-{segment.last_round}.npz"
+                self._folder.write_arrays(f"{self._place}/{name}", lanes=segment.lanes, **segment.records)
+        with ocp.StandardCheckpointer() as writer:
+            writer.save(self._folder.path(f"{self._place}/state-{last}"), state, force=True)
+        for older in self._states():
+            if older < last:
+                self._folder.remove(f"{self._place}/state-{older}")
+        self._saved_round, self._last_save = last, time.monotonic()
+
+    def restore(self, target: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
+        """The latest state and all records up to it; None if there is none that is whole.
+
+        Args:
+          target: shapes, types and shardings of the state of so many lanes.
+        """
+        for name in self._folder.names(self._place):
+            if name.startswith("state-") and not name.removeprefix("state-").isdecimal():
+                self._folder.remove(f"{self._place}/{name}")  # half written when its process was killed
+        if not (states := self._states()):
+            return None
+        import orbax.checkpoint as ocp
+
+        for last in reversed(states):
+            # What a damaged checkpoint raises is its library's affair; the chunk then begins anew.
+            try:
+                segments = self._segments(last)
+                with ocp.StandardCheckpointer() as reader:
+                    place = self._folder.path(f"{self._place}/state-{last}")
+                    state = reader.restore(place, target(len(segments[-1].lanes)))
+            except Exception:
+                continue
+            self._saved_round = last
+            return state, segments
+        return None
+
+    def remove(self) -> None:
+        """Forgets the chunk: its runs are finished."""
+        self._folder.remove(self._place)
+
+    def _states(self) -> list[int]:
+        names = (name.partition("-") for name in self._folder.names(self._place))
+        return sorted(int(last) for kind, _, last in names if kind == "state" and last.isdecimal())
+
+    def _segments(self, last: int) -> list[Segment]:
+        """All records up to a round.
+
+        Raises:
+          ValueError: some are missing or damaged.
+        """
+        spans = []
+        for name in self._folder.names(self._place):
+            kind, _, span = name.removesuffix(".npz").partition("-")
+            if kind == "rounds" and name.endswith(".npz"):
+                first, _, end = span.partition("-")
+                spans.append((int(first), int(end), name))
+        found: list[Segment] = []
+        for first, end, name in sorted(spans):
+            if first == (found[-1].last_round + 1 if found else 1) and end <= last:
+                records = self._folder.read_arrays(f"{self._place}/{name}")
+                found.append(Segment(first, records.pop("lanes"), records))
+        if not found or found[-1].last_round != last:
+            raise ValueError(f"records up to round {last} are missing")
+        return found

@@ -1,0 +1,184 @@
+"""Axes of a study: lists, zipped lists, and ranges that are sampled jointly.
+
+A policy's axes fall into factors that multiply: each list by itself, each zipped group of lists, and all
+ranges together, whose rows are the points of one design.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.stats import qmc
+
+from pausejax.clients.parameters import Parameter
+
+LAWS = ("uniform", "log_uniform", "int_uniform")
+
+SAMPLING: dict[str, Parameter] = {
+    p.name: p
+    for p in (
+        Parameter("n", "sampling", 256, "points of each policy's design", low=1, high=2**20),
+        Parameter(
+            "method",
+            "sampling",
+            "sobol",
+            "how points are drawn",
+            choices=("sobol", "random", "latin_hypercube"),
+        ),
+        Parameter("seed", "sampling", 0, "of the design; not of the runs", low=0),
+    )
+}
+"""The keys of the table [sampling]."""
+
+
+class Sampling(NamedTuple):
+    """How ranges become points."""
+
+    n: int
+    method: str
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The values of an axis from `low` to `high`, both included, to be sampled."""
+
+    law: str
+    """One of `LAWS`."""
+    low: float
+    high: float
+
+    def at(self, fractions: np.ndarray) -> list[float] | list[int]:
+        """The values at fractions [n] in [0, 1) of the law's cumulative distribution.
+
+        Real numbers have six significant digits, which float32 tells apart: a value read off a result can
+        be typed into a spec and gives the same run. The ends of the range may have more digits.
+        """
+        if self.law == "int_uniform":
+            steps = np.floor(fractions * (self.high - self.low + 1)).astype(np.int64)
+            return np.minimum(int(self.low) + steps, int(self.high)).tolist()
+        if self.law == "log_uniform":
+            low, high = np.log(self.low), np.log(self.high)
+            values = np.exp(low + fractions * (high - low))
+        else:
+            values = self.low + fractions * (self.high - self.low)
+        return [min(max(float(f"{value:.6g}"), self.low), self.high) for value in values.tolist()]
+
+
+Axis: TypeAlias = tuple[Any, ...] | Range
+
+
+def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
+    """Why a table such as `{log_uniform = [1, 100]}` is no range of a parameter, or None."""
+    if parameter.kind not in (int, float):
+        return parameter.problem(value)
+    laws = ("int_uniform",) if parameter.kind is int else ("uniform", "log_uniform")
+    law = next(iter(value), None)
+    if len(value) != 1 or law not in laws:
+        return f"a range is given as {' or '.join(f'{{{law} = [low, high]}}' for law in laws)}"
+    ends = value[law]
+    if not isinstance(ends, list) or len(ends) != 2:
+        return "a range has two ends: [low, high]"
+    for end in ends:
+        if problem := parameter.problem(end):
+            return f"an end {problem}"
+    low, high = ends
+    if np.float32(low) >= np.float32(high):
+        return "low must be below high"
+    return "low must be > 0 for log_uniform" if law == "log_uniform" and np.float32(low) <= 0 else None
+
+
+def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
+    """One coordinate of a design: fractions [n] in [0, 1).
+
+    It depends on the arguments alone, not on the design's other coordinates, so designs that share a
+    parameter in a column agree in it. The first n points of "sobol" and "random" are those of any larger n.
+
+    Args:
+      name: of the parameter; it scrambles the column.
+      column: the dimension of the Sobol sequence.
+      sampling: the number of points, the method and the seed.
+    """
+    rng = np.random.default_rng([sampling.seed, *name.encode()])
+    if sampling.method == "random":
+        return rng.random(sampling.n)
+    if sampling.method == "latin_hypercube":
+        return qmc.LatinHypercube(1, rng=rng).random(sampling.n)[:, 0]
+    # Each dimension is scrambled by itself, so an engine for the column alone may draw the scrambling.
+    power_of_two = 1 << (sampling.n - 1).bit_length()
+    return qmc.Sobol(column + 1, scramble=True, rng=rng).random(power_of_two)[: sampling.n, column]
+
+
+class Factor(NamedTuple):
+    """Parameters that take their values together."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    """Values, one row per point."""
+
+
+def columns(shared: Mapping[str, Axis], axes: Mapping[str, Axis]) -> dict[str, int]:
+    """The column of the design that each ranged parameter of a policy is sampled from.
+
+    Ranges of the sections come first, so that all policies meet the same values of them; a policy's own
+    ranges follow.
+
+    Args:
+      shared: the axes of the sections.
+      axes: the same with the policy's own put in; both in the vocabulary's order.
+    """
+    first = [name for name, axis in shared.items() if isinstance(axis, Range)]
+    own = [name for name, axis in axes.items() if isinstance(axis, Range) and name not in first]
+    return {name: column for column, name in enumerate([*first, *own])}
+
+
+def factors(
+    axes: Mapping[str, Axis],
+    zipped: Sequence[tuple[str, ...]],
+    column: Mapping[str, int],
+    sampling: Sampling | None,
+) -> tuple[Factor, ...]:
+    """What multiplies to a policy's points, in the order of the axes."""
+    ranged = tuple(name for name, axis in axes.items() if isinstance(axis, Range))
+    group_of = {name: group for group in (*zipped, ranged) for name in group}
+    found: dict[tuple[str, ...], Factor] = {}
+    for name in axes:
+        group = group_of.get(name, (name,))
+        if group not in found:
+            values = [_values(member, axes[member], column, sampling) for member in group]
+            found[group] = Factor(group, tuple(zip(*values, strict=True)))
+    return tuple(found.values())
+
+
+def _values(name: str, axis: Axis, column: Mapping[str, int], sampling: Sampling | None) -> Sequence[Any]:
+    if not isinstance(axis, Range):
+        return axis
+    assert sampling is not None
+    return axis.at(sample(name, column[name], sampling))
+
+
+def restricted(product: Sequence[Factor], names: Set[str]) -> list[Factor]:
+    """The factors with the named parameters alone, and with each row once."""
+    found = []
+    for factor in product:
+        places = [place for place, name in enumerate(factor.names) if name in names]
+        if places:
+            rows = dict.fromkeys(tuple(row[place] for place in places) for row in factor.rows)
+            found.append(Factor(tuple(factor.names[place] for place in places), tuple(rows)))
+    return found
+
+
+def points(product: Sequence[Factor], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The distinct points of some parameters, the last factor's running fastest.
+
+    Args:
+      product: factors.
+      names: the parameters; keys of each point, in this order.
+    """
+    kept = restricted(product, set(names))
+    place = {name: place for place, name in enumerate(name for factor in kept for name in factor.names)}
+    for combination in itertools.product(*(factor.rows for factor in kept)):
+        flat = tuple(itertools.chain.from_iterable(combination))
+        yield {name: flat[place[name]] for name in names}

@@ -1,0 +1,86 @@
+"""Zipped groups: parameters whose lists advance together instead of multiplying."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pausejax.study.axes import Axis, Range
+from pausejax.study.vocabulary import Say, Vocabulary, nearest
+
+if TYPE_CHECKING:
+    from pausejax.study.spec import PolicySpec
+
+Group: TypeAlias = tuple[str, ...]
+"""Names of parameters."""
+
+
+def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Group, ...]:
+    """The groups under a key, symbols resolved; none of them if one is wrong."""
+    if not isinstance(value, list) or not all(
+        isinstance(group, list) and len(group) > 1 and all(isinstance(name, str) for name in group)
+        for group in value
+    ):
+        say(key, value, 'must be a list of groups of two or more names, as [["alpha", "gamma"]]')
+        return ()
+    groups = tuple(tuple(words.aliases.get(name, name) for name in group) for group in value)
+    seen: set[str] = set()
+    for name in (name for group in groups for name in group):
+        if name not in words.parameters:
+            say(key, value, f"{name} is no parameter{nearest(name, [*words.parameters, *words.aliases])}")
+            return ()
+        if name in seen:
+            say(key, value, f"{name} is named twice")
+            return ()
+        seen.add(name)
+    return groups
+
+
+def kept(shared: Iterable[Group], own: Mapping[str, Axis]) -> list[Group]:
+    """The shared groups as one policy has them: without what its own table fixes to one value."""
+    fixed = {name for name, axis in own.items() if not isinstance(axis, Range) and len(axis) == 1}
+    groups = [tuple(name for name in group if name not in fixed) for group in shared]
+    return [group for group in groups if len(group) > 1]
+
+
+def check_groups(
+    say: Say,
+    words: Vocabulary,
+    shared: Sequence[Group],
+    axes: Mapping[str, Axis],
+    policies: Sequence["PolicySpec"],
+) -> None:
+    """Says which groups can't advance together, among the sections' axes and for each policy."""
+    sound = []
+    for group in shared:
+        if problem := _problem(group, axes):
+            say("zip", list(group), problem)
+        else:
+            sound.append(group)
+    taken = {name for group in shared for name in group}
+    for policy in policies:
+        own, where = {**axes, **policy.axes}, f'policy "{policy.label}": zip'
+        for group in policy.zipped:
+            twice = [name for name in group if name in taken]
+            idle = [name for name in group if words.is_idle(name, policy.algorithm)]
+            if twice:
+                say(where, list(group), f"{twice[0]} is zipped for all policies already")
+            elif idle:
+                say(where, list(group), f"the policy {policy.algorithm} does not read {idle[0]}")
+            elif problem := _problem(group, own):
+                say(where, list(group), problem)
+        for group in kept(sound, policy.axes):
+            if problem := _problem(group, own):
+                say(where, list(group), problem)
+
+
+def _problem(group: Group, axes: Mapping[str, Axis]) -> str | None:
+    for name in group:
+        if isinstance(axes[name], Range):
+            return f"{name} is a range; ranges are sampled together anyway"
+    lengths = {name: len(axes[name]) for name in group}
+    first, *others = group
+    other = next((name for name in others if lengths[name] != lengths[first]), others[0])
+    if lengths[first] != lengths[other] or lengths[first] < 2:
+        counts = " and ".join(f"{name} has {lengths[name]}" for name in (first, other))
+        return f"needs lists of equal length, two values or more: {counts}"
+    rows = list(zip(*(axes[name] for name in group), strict=True))
+    return "must not repeat a point" if len(set(rows)) < len(rows) else None

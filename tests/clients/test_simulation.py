@@ -1,0 +1,446 @@
+"""Whole studies: the invariants of every run, reproducibility by identity, and the number of compilations."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pausejax
+from pausejax import bandit, network, policies
+from pausejax.clients import play as simulation
+from pausejax.clients.build import Sources
+from pausejax.clients.program import World
+from pausejax.engine import engine as execute
+from pausejax.federated.training import Jobs, Rates, train
+from pausejax.report import draw
+from pausejax.selection import best_set
+from pausejax.study.plan import make_plan
+from pausejax.study.spec import parse
+
+K, M, ROUNDS, SEEDS = 10, 2, 13, 2
+BUDGET, DECAY = 50.0, 0.1
+SMALL = {
+    "num_clients": K,
+    "clients_per_round": M,
+    "rounds": ROUNDS,
+    "eval_every": 5,
+    "model": "linear",
+    "train_samples": 300,
+    "privacy_budget": BUDGET,
+    "budget_decay": DECAY,
+}
+POLICIES_BY_NAME = policies.POLICIES
+POLICIES = ["pause", "random", "fastest", "fedavg", {"name": "fedavg", "private": False}]
+
+
+@pytest.fixture(scope="module")
+def result():
+    return pausejax.simulate(POLICIES, seeds=SEEDS, **SMALL)
+
+
+def runs_of(result, policy):
+    return result.isel(run=np.flatnonzero(result["policy"].values == policy))
+
+
+def by_round(selected):
+    """[round, K] participation of one run."""
+    return np.stack([np.bincount(row[row >= 0], minlength=K) for row in selected])
+
+
+def test_every_cohort_has_m_distinct_clients_or_all(result):
+    for policy in np.unique(result["policy"].values):
+        joined = np.stack([by_round(run) for run in runs_of(result, policy)["selected"].values])
+        assert joined.max() == 1
+        assert (joined.sum(axis=2) == (K if policy.startswith("fedavg") else M)).all()
+
+
+def test_counts_equal_the_selections(result):
+    for run in range(result.sizes["run"]):
+        joined = by_round(result["selected"].values[run])
+        np.testing.assert_array_equal(joined.sum(axis=0), result["counts"].values[run])
+
+
+def test_leakage_follows_the_ledger_and_stays_below_the_budget(result):
+    for run in range(result.sizes["run"]):
+        leaked = result["max_leakage"].values[run]
+        if result["policy"].values[run] == "fedavg_no_privacy":
+            assert np.isposinf(leaked).all()
+            continue
+        counts = np.cumsum(by_round(result["selected"].values[run]), axis=0)
+        expected = BUDGET * (1 - np.exp(-DECAY * counts)).max(axis=1)
+        np.testing.assert_allclose(leaked, expected, rtol=1e-5)
+        assert (leaked <= BUDGET).all()
+        d = 64 * 10 + 10
+        np.testing.assert_allclose(result["max_leakage_update"].values[run], d * expected, rtol=1e-5)
+
+
+def test_elapsed_is_the_running_sum_of_the_slowest_clients(result):
+    np.testing.assert_allclose(
+        result["elapsed"].values, np.cumsum(result["round_latency"].values, axis=1, dtype=float), rtol=1e-6
+    )
+    assert (result["round_latency"].values >= 0.05).all()
+
+
+def test_pause_visits_every_client_once_in_the_first_rounds(result):
+    first = runs_of(result, "pause")["selected"].values[:, : K // M, :M]
+    np.testing.assert_array_equal(
+        np.sort(first.reshape(SEEDS, -1), axis=1), np.tile(np.arange(K), (SEEDS, 1))
+    )
+
+
+def test_fastest_takes_the_fastest_in_expectation(result):
+    selected = runs_of(result, "fastest")["selected"].values
+    assert (selected[..., :M] == np.arange(M)).all() and (selected[..., M:] == -1).all()
+
+
+def test_policies_meet_the_same_network(result):
+    """FedAvg sees every client's latency, so its maximum bounds everybody's with the same seed and round."""
+    slowest = runs_of(result, "fedavg")["round_latency"].values
+    np.testing.assert_array_equal(slowest, runs_of(result, "fedavg_no_privacy")["round_latency"].values)
+    for policy in ("pause", "random", "fastest"):
+        assert (runs_of(result, policy)["round_latency"].values <= slowest).all()
+
+
+def test_evaluations_are_every_fifth_round_and_the_last(result):
+    np.testing.assert_array_equal(result["eval_round"], [5, 10, 13])
+    assert np.isfinite(result["test_accuracy"].values).all()
+    accuracy = runs_of(result, "fedavg_no_privacy")["test_accuracy"].values
+    assert (accuracy[:, -1] > 0.75).all()
+
+
+def test_coordinates_carry_names_and_symbols(result):
+    np.testing.assert_array_equal(result["eta"], np.full(result.sizes["run"], DECAY))
+    np.testing.assert_array_equal(result["budget_decay"], result["eta"])
+    assert len(np.unique(result["identity"])) == result.sizes["run"]
+
+
+def test_pause_replays_in_numpy(result):
+    """Drives (12)-(14), the reward (9) and the regrets by hand from the recorded rounds of one seed."""
+    runs = runs_of(result, "pause").isel(run=1)
+    law = network.make_network(K)
+    mu = np.asarray(network.expected_reward("two_speed", law), np.float64)
+    counts, mean = np.zeros(K, int), np.zeros(K)
+    share = np.full(K, 1 / K)
+    for t in range(1, ROUNDS + 1):
+        key = jax.random.fold_in(jax.random.key(int(runs["seed"])), t)
+        latency = np.asarray(network.sample("two_speed", jax.random.fold_in(key, 0), law), np.float64)
+        used = counts / (t - 1) if t > 1 else np.zeros(K)
+        lag = M * share - used
+        g, p = np.sign(lag) * lag**2, np.exp(-DECAY * counts)
+        bound = mean + np.sqrt((M + 1) * np.log(max(t - 1, 1)) / np.maximum(counts, 1))
+        bound = np.where(counts > 0, bound, np.inf)
+        score = (100 * g + 5 * p) / M
+        chosen = runs["selected"].values[t - 1][:M]
+        if counts.min() > 0:
+            sets = best_set(jnp.asarray(bound, jnp.float32), jnp.asarray(score, jnp.float32), M)
+            assert bound[chosen].min() + score[chosen].sum() == pytest.approx(float(sets.value), abs=1e-5)
+        genie = np.asarray(best_set(jnp.asarray(mu, jnp.float32), jnp.asarray(score, jnp.float32), M).members)
+
+        def value(x, members, score=score):
+            return x[members].min() + score[members].sum()
+
+        reward = value(0.05 / latency, chosen)
+        assert float(runs["round_latency"][t - 1]) == pytest.approx(latency[chosen].max(), rel=1e-6)
+        assert float(runs["reward"][t - 1]) == pytest.approx(reward, abs=2e-5)
+        assert float(runs["regret"][t - 1]) == pytest.approx(value(0.05 / latency, genie) - reward, abs=4e-5)
+        gap = value(mu, genie) - value(mu, chosen)
+        assert float(runs["pseudo_regret"][t - 1]) == pytest.approx(gap, abs=4e-5)
+        mean[chosen] = (counts[chosen] * mean[chosen] + 0.05 / latency[chosen]) / (counts[chosen] + 1)
+        counts[chosen] += 1
+
+
+def test_same_study_twice_and_one_more_axis_value_change_nothing(result):
+    """Bit for bit on a CPU, where jobs of one width are trained the same whoever else is there."""
+    wider = pausejax.simulate(
+        ["random", "pause"], seeds=[5, 1, 0], generalization_weight=[100.0, 3.0], **SMALL
+    )
+    known = dict(zip(result["identity"].values.tolist(), range(result.sizes["run"]), strict=True))
+    common = [name for name in wider["identity"].values.tolist() if name in known]
+    assert len(common) == 2 * SEEDS
+    place = {name: i for i, name in enumerate(wider["identity"].values.tolist())}
+    for name in common:
+        for variable in ("selected", "round_latency", "test_accuracy", "train_loss"):
+            old = result[variable].values[known[name]]
+            new = wider[variable].values[place[name]]
+            if variable == "selected":
+                old = old[:, : new.shape[1]]
+            np.testing.assert_array_equal(old, new, err_msg=variable)
+
+
+def test_one_compilation_serves_every_traced_value(monkeypatch):
+    """Counts what XLA is asked to compile, not what the planner believes."""
+    names = []
+    original = jax.stages.Lowered.compile
+
+    def counting(lowered, *arguments, **options):
+        names.append(lowered)
+        return original(lowered, *arguments, **options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", counting)
+    axes = {
+        "generalization_weight": [1.0, 2.0],
+        "generalization_exponent": [1.5, 2.0],
+        "privacy_weight": [1.0, 2.0],
+        "exploitation_gain": [1.0, 3.0],
+        "budget_decay": [0.1, 0.2],
+        "min_latency": [0.05, 0.06],
+        "latency_deviation": [0.05, 0.1],
+    }
+    small = {"rounds": 30, "seeds": 2, "num_clients": K}
+    result = pausejax.simulate("pause", mode="bandit", clients_per_round=[M, M + 1], **small, **axes)
+    assert result.sizes["run"] == 2 * 2 * 2**7
+    assert len(names) == 2
+    assert all(len(np.unique(result[name])) == 2 for name in axes)
+
+    names.clear()
+    play_traces = simulation.play._cache_size()
+    axes = {"learning_rate": [0.01, 0.02], "privacy_budget": [10.0, 20.0], "sensitivity": [0.01, 0.02]}
+    pausejax.simulate("random", model="linear", clients_per_round=M, train_samples=300, **small, **axes)
+    assert len(names) == 1
+    # The compiled program is called directly: the jitted function never compiles behind it.
+    assert simulation.play._cache_size() == play_traces
+
+
+def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
+    """Replays three private rounds on unequal clients, run by run and by hand, to the same global models."""
+    document = {
+        "rounds": 3,
+        "seeds": [4, 9],
+        "network": {"num_clients": 4, "clients_per_round": 2},
+        "data": {"partition": "dirichlet_quantity", "train_samples": 200},
+        "training": {"model": "linear", "batch_size": 10, "learning_rate": [0.01, 0.1]},
+        "privacy": {"privacy_budget": [30.0, 90.0], "budget_decay": [0.3, 0.5], "sensitivity": [0.01, 0.05]},
+        "policy": [{"name": "pause"}],
+    }
+    plan, sources = make_plan(parse(document)), Sources()
+    (group,) = plan.groups
+    program, world, hyper = execute.Engine(plan, sources).surroundings(group)
+    learning = program.learning
+    params = simulation.initial_params(learning.model, world.seed)
+    state = simulation.start(program, world, hyper, params)
+    mesh = simulation.runs_mesh(len(group.members))
+    whole, split = simulation.shardings(mesh)
+    state, record = simulation.play(
+        program,
+        mesh,
+        World(*map(jax.device_put, world, whole)),
+        jax.device_put(hyper, split),
+        jax.device_put(state, split),
+        jnp.int32(1),
+        jnp.int32(3),
+    )
+    sizes = np.asarray(world.data.size)
+    assert len(np.unique(sizes[0])) > 1
+    one = jax.jit(
+        lambda start, rates, job, partition: (
+            train(
+                learning.training,
+                learning.model,
+                learning.image_shape,
+                learning.longest,
+                world.data,
+                partition,
+                start,
+                None,
+                rates,
+                job,
+            ).update
+        )
+    )
+    for run in (0, 5, len(plan.runs) - 1):
+        values, row = plan.runs[group.members[run]].values, int(world.partition[run])
+        current = jax.tree.map(lambda leaf, r=run: leaf[r : r + 1], params)
+        counts = np.zeros(4, int)
+        for t in range(1, 4):
+            members = np.asarray(record.selected)[t - 1, run]
+            key = jax.random.fold_in(jax.random.key(int(world.seed[run])), t)
+            keys = [jax.random.split(jax.random.fold_in(jax.random.fold_in(key, 2), int(k))) for k in members]
+            eta, budget = values["budget_decay"], values["privacy_budget"]
+            epsilon = budget * (np.exp(eta) - 1) * np.exp(-eta * (counts[members] + 1))
+            job = Jobs(
+                run=jnp.zeros(2, jnp.int32),
+                client=jnp.asarray(members),
+                weight=jnp.asarray(sizes[row, members] / sizes[row, members].sum(), jnp.float32),
+                batch_key=jnp.stack([k[0] for k in keys]),
+                noise_key=jnp.stack([k[1] for k in keys]),
+                epsilon=jnp.asarray(epsilon, jnp.float32),
+            )
+            rates = Rates(*(jnp.asarray([values[name]], jnp.float32) for name in Rates._fields))
+            change = one(current, rates, job, world.partition[run : run + 1])
+            current = jax.tree.map(jnp.add, current, change)
+            counts[members] += 1
+        ours = jax.tree.map(lambda leaf, r=run: leaf[r : r + 1], state.params)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), ours, current)
+
+
+def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):
+    options = {"mode": "bandit", "rounds": 20, "seeds": 7, "num_clients": K, "clients_per_round": M}
+    whole = pausejax.simulate("pause", **options)
+    monkeypatch.setattr(execute, "most_runs", lambda: 3)
+    parts = pausejax.simulate("pause", **options)
+    np.testing.assert_array_equal(whole["identity"], parts["identity"])
+    np.testing.assert_array_equal(whole["selected"], parts["selected"])
+    np.testing.assert_allclose(whole["reward"], parts["reward"], rtol=1e-5)
+
+
+def test_bandit_mode_selects_as_training_does(result):
+    options = {k: v for k, v in SMALL.items() if k not in ("model", "train_samples", "eval_every")}
+    alone = pausejax.simulate(["pause", "random"], mode="bandit", seeds=SEEDS, **options)
+    for policy in ("pause", "random"):
+        for variable in ("round_latency", "reward", "max_leakage", "regret"):
+            np.testing.assert_allclose(
+                runs_of(alone, policy)[variable], runs_of(result, policy)[variable], rtol=1e-4, atol=1e-5
+            )
+    assert "test_accuracy" not in alone
+
+
+def test_selection_gap_is_what_enumeration_finds():
+    k, m, rounds = 6, 2, 40
+    found = pausejax.simulate(
+        ["pause", "random"],
+        mode="bandit",
+        rounds=rounds,
+        num_clients=k,
+        clients_per_round=m,
+        selection_gap=True,
+    )
+    exact, other = found["selection_gap"].values
+    assert np.isnan(exact[: k // m]).all() and (np.abs(exact[k // m :]) < 1e-5).all()
+    law = network.make_network(k)
+    counts, mean, checked = np.zeros(k, int), np.zeros(k), 0
+    for t in range(1, rounds + 1):
+        chosen = found["selected"].values[1, t - 1]
+        if counts.min() > 0:
+            bound = mean + np.sqrt((m + 1) * np.log(t - 1) / counts)
+            lag = m / k - counts / (t - 1)
+            score = (100 * np.sign(lag) * lag**2 + 5 * np.exp(-0.04 * counts)) / m
+            values = [
+                bound[list(s)].min() + score[list(s)].sum() for s in itertools.combinations(range(k), m)
+            ]
+            gap = max(values) - (bound[chosen].min() + score[chosen].sum())
+            assert other[t - 1] == pytest.approx(gap, abs=2e-5)
+            checked += 1
+        else:
+            assert np.isnan(other[t - 1])
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), t), 0)
+        reward = 0.05 / np.asarray(network.sample("two_speed", key, law), np.float64)
+        mean[chosen] = (counts[chosen] * mean[chosen] + reward[chosen]) / (counts[chosen] + 1)
+        counts[chosen] += 1
+    assert checked > 20
+
+
+def test_every_picture_has_its_lines(result):
+    figures = draw(result, smoothing=2)
+    legends = {
+        name: [text.get_text() for text in figure.legends[0].get_texts()] for name, figure in figures.items()
+    }
+    everybody = ["pause", "random", "fastest", "fedavg", "fedavg_no_privacy"]
+    assert legends["accuracy_vs_latency"] == legends["accuracy_vs_rounds"] == everybody
+    assert legends["leakage_vs_rounds"] == legends["leakage_vs_latency"] == everybody[:-1]
+    assert legends["regret_vs_rounds"] == legends["selection_counts"] == everybody[:3]
+    accuracy = figures["accuracy_vs_rounds"].axes[0].lines[0].get_ydata()
+    expected = runs_of(result, "pause")["test_accuracy"].values.mean(axis=0)
+    np.testing.assert_allclose(accuracy[0], 100 * expected[0], rtol=1e-6)
+    np.testing.assert_allclose(accuracy[2], 100 * expected[1:].mean(), rtol=1e-6)
+
+
+def test_clock_reference_scores_with_the_round_itself():
+    assert int(bandit.time_of_terms(jnp.int32(7), "reference")) == 7
+    both = pausejax.simulate("pause", mode="bandit", rounds=60, clock=["paper", "reference"], seeds=3)
+    paper, reference = (both["selected"].values[:3], both["selected"].values[3:])
+    assert not np.array_equal(paper, reference)
+
+
+@pytest.mark.parametrize("rounds", [1, 26])
+def test_any_number_of_rounds_is_played_exactly(rounds):
+    found = pausejax.simulate("random", mode="bandit", rounds=rounds, num_clients=4, clients_per_round=2)
+    assert found["counts"].values.sum() == 2 * rounds
+    assert (found["selected"].values >= 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", sorted(POLICIES_BY_NAME))
+def test_every_policy_plays_in_the_simulator(policy):
+    """The shared suite: valid ascending cohorts, counts that add up, and a model that learns."""
+    found = pausejax.simulate(policy, seeds=2, **{**SMALL, "rounds": 30, "learning_rate": 0.02})
+    selected = found["selected"].values
+    joined = np.stack([by_round(run) for run in selected])
+    assert joined.max() == 1 and (joined.sum(axis=2) >= 1).all()
+    np.testing.assert_array_equal(joined.sum(axis=1), found["counts"].values)
+    key = np.where(selected < 0, K, selected)
+    assert (np.diff(key, axis=2) >= 0).all()
+    assert (found["diverged_round"].values == 0).all()
+    assert (found["test_accuracy"].values[:, -1] > 0.3).all()
+
+
+def test_a_policy_of_ones_own():
+    def slowest(*, num_clients, clients_per_round):
+        def select(key, state, view):
+            last = jnp.arange(num_clients - clients_per_round, num_clients, dtype=jnp.int32)
+            return policies.cohort(last, state.data_share)
+
+        return policies.memoryless(select)
+
+    before = dict(policies.POLICIES)
+    try:
+        policies.register(slowest)
+        found = pausejax.simulate("slowest", mode="bandit", rounds=3, num_clients=K, clients_per_round=M)
+    finally:
+        policies.POLICIES.clear()
+        policies.POLICIES.update(before)
+    np.testing.assert_array_equal(found["selected"].values[0], np.tile([K - 2, K - 1], (3, 1)))
+
+
+def test_a_policy_that_learns_from_clients_needs_training():
+    with pytest.raises(pausejax.SpecError, match='needs mode = "training"'):
+        pausejax.simulate("oort", mode="bandit")
+
+
+def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(result):
+    wild = pausejax.simulate(
+        {"name": "fedavg", "private": False, "optimizer": "sgd"},
+        seeds=1,
+        learning_rate=[0.01, 1e38],
+        **{**SMALL, "rounds": 6},
+    )
+    calm = pausejax.simulate(
+        {"name": "fedavg", "private": False, "optimizer": "sgd"},
+        seeds=1,
+        learning_rate=[0.01, 0.02],
+        **{**SMALL, "rounds": 6},
+    )
+    assert wild["diverged_round"].values.tolist()[0] == 0
+    assert wild["diverged_round"].values[1] >= 1
+    assert np.isnan(wild["test_accuracy"].values[1]).any()
+    np.testing.assert_array_equal(wild["test_accuracy"].values[0], calm["test_accuracy"].values[0])
+
+
+def test_traces_from_a_file(tmp_path):
+    trace = np.random.default_rng(0).uniform(0.1, 1.0, (40, 5))
+    np.savetxt(tmp_path / "trace.csv", trace, delimiter=",")
+    found = pausejax.simulate(
+        "random",
+        mode="bandit",
+        rounds=30,
+        num_clients=5,
+        clients_per_round=5,
+        latency="trace",
+        trace_file=str(tmp_path / "trace.csv"),
+    )
+    known = trace.max(axis=1).astype(np.float32)
+    assert np.isin(found["round_latency"].values, known).all()
+    with pytest.raises(pausejax.SpecError, match="must have num_clients = 6 columns"):
+        pausejax.simulate(
+            "random",
+            mode="bandit",
+            num_clients=6,
+            latency="trace",
+            trace_file=str(tmp_path / "trace.csv"),
+        )
+
+
+def test_too_many_clients_for_the_data_is_refused_before_any_compute():
+    with pytest.raises(pausejax.SpecError, match=r"data\.partition"):
+        pausejax.simulate("random", num_clients=1000)

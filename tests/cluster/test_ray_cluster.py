@@ -1,0 +1,357 @@
+"""Studies on a real Ray cluster of two nodes: workers, nodes and drivers that die, and what is left then."""
+
+import importlib.util
+import json
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import pausejax
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are found through /proc"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 180
+SPEC = """
+mode = "bandit"
+rounds = 1500
+seeds = 6
+[network]
+num_clients = 10
+clients_per_round = 3
+[[policy]]
+name = "sa_pause"
+annealing_steps = 400
+[[policy]]
+name = "pause"
+"""
+UNITS = 12
+TRAINING = """
+rounds = 20
+seeds = 3
+[network]
+num_clients = 6
+clients_per_round = 2
+latency = "trace"
+trace_file = "{trace}"
+[data]
+train_samples = 240
+[training]
+model = "linear"
+[[policy]]
+name = "pause"
+"""
+
+
+def environment(**more):
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray then keeps to the loopback
+        **more,
+    }
+
+
+def processes():
+    """Parent and command line of every process, by number."""
+    found = {}
+    for place in Path("/proc").iterdir():
+        if place.name.isdecimal():
+            try:
+                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+                line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            except OSError:
+                continue
+            found[int(place.name)] = parent, line
+    return found
+
+
+def descendants(ancestor):
+    """Processes that some process has started, and those that they have, with their command lines."""
+    everyone, found, new = processes(), {}, {ancestor}
+    while new:
+        new = {number for number, (parent, _) in everyone.items() if parent in new}
+        found |= {number: everyone[number][1] for number in new}
+    return found
+
+
+def wait_for(condition, seconds=PATIENCE):
+    deadline = time.monotonic() + seconds
+    while not (outcome := condition()):
+        assert time.monotonic() < deadline, "it has not happened in time"
+        time.sleep(0.05)
+    return outcome
+
+
+class LocalCluster:
+    """The one in `local_cluster.py`, in a process of its own."""
+
+    def __init__(self, folder):
+        # An fsspec file system that every process can see, and that is no LocalFileSystem.
+        plugin = folder / "plugin"
+        (plugin / "everywhere-1.dist-info").mkdir(parents=True)
+        (plugin / "everywhere.py").write_text(EVERYWHERE)
+        (plugin / "everywhere-1.dist-info" / "METADATA").write_text("Name: everywhere\nVersion: 1\n")
+        points = "[fsspec.specs]\neverywhere=everywhere.Everywhere\n"
+        (plugin / "everywhere-1.dist-info" / "entry_points.txt").write_text(points)
+        self.environment = environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+        self.environment["PYTHONPATH"] += os.pathsep + str(plugin)
+        self.log = folder / "cluster.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("local_cluster.py"))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self.environment,
+            )
+        self.address = self._answer()
+        assert self.tell("add") == 1
+
+    def tell(self, command):
+        self.process.stdin.write(f"{command}\n".encode())
+        self.process.stdin.flush()
+        return self._answer()
+
+    def _answer(self):
+        deadline = time.monotonic() + PATIENCE
+        while select.select([self.process.stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
+            if not (line := self.process.stdout.readline()):
+                break
+            if line[:1] in b'"0123456789':
+                return json.loads(line)
+        raise AssertionError(self.log.read_text())
+
+    def workers(self):
+        return [number for number, line in descendants(self.process.pid).items() if "ray::Worker" in line]
+
+    def close(self):
+        started = descendants(self.process.pid)
+        try:
+            self.process.communicate(b"exit\n", timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        deadline = time.monotonic() + 30
+        while left := [n for n, (_, line) in processes().items() if started.get(n, "") == line != ""]:
+            if time.monotonic() > deadline:
+                for number in left:
+                    os.kill(number, signal.SIGKILL)
+                raise AssertionError(f"left running: {[started[number] for number in left]}")
+            time.sleep(0.1)
+
+
+EVERYWHERE = """
+import os, uuid
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+class Everywhere(AbstractFileSystem):
+    protocol = "everywhere"
+    root_marker = "/"
+    disk = LocalFileSystem(auto_mkdir=True)
+
+    def ls(self, path, detail=True, **_):
+        return self.disk.ls(self._strip_protocol(path), detail=detail)
+
+    def info(self, path, **_):
+        return self.disk.info(self._strip_protocol(path))
+
+    def _open(self, path, mode="rb", **_):
+        return self.disk.open(path, mode)
+
+    def pipe_file(self, path, value, **_):
+        path = self._strip_protocol(path)
+        partial = f"{path}-{uuid.uuid4()}"
+        self.disk.pipe_file(partial, value)
+        os.replace(partial, path)
+
+    def makedirs(self, path, exist_ok=False):
+        self.disk.makedirs(self._strip_protocol(path), exist_ok=exist_ok)
+
+    def rm(self, path, recursive=False, maxdepth=None):
+        self.disk.rm(self._strip_protocol(path), recursive=recursive)
+
+    def cp_file(self, old, new, **_):
+        self.disk.cp_file(self._strip_protocol(old), self._strip_protocol(new))
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    made = LocalCluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory):
+    path = tmp_path_factory.mktemp("spec") / "spec.toml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(spec, tmp_path_factory):
+    """What one process leaves."""
+    out = tmp_path_factory.mktemp("one")
+    subprocess.run(command(spec, out), check=True, env=environment(), timeout=PATIENCE)
+    return pausejax.open(out).load()
+
+
+def command(spec, out, *more):
+    arguments = ["run", str(spec), "--out", str(out), "--lanes", "1", "--quiet", "--no-report", *more]
+    return [sys.executable, "-m", "pausejax", *arguments]
+
+
+def drive(cluster, spec, out, *more):
+    where = ["--executor", "ray", "--ray-address", cluster.address]
+    return subprocess.Popen(
+        command(spec, out, *where, *more), env=cluster.environment, stderr=subprocess.PIPE, text=True
+    )
+
+
+def end(driver):
+    _, errors = driver.communicate(timeout=PATIENCE)
+    return driver.returncode, errors
+
+
+def check(expected, found):
+    """The same study up to what the number of runs side by side does to float32 rounding."""
+    np.testing.assert_array_equal(expected["identity"], found["identity"])
+    np.testing.assert_array_equal(expected["selected"], found["selected"])
+    np.testing.assert_array_equal(expected["counts"], found["counts"])
+    for name in ("reward", "round_latency", "max_leakage"):
+        np.testing.assert_allclose(expected[name], found[name], rtol=1e-4, atol=1e-5)
+
+
+class Watch:
+    """Every part file that is ever seen in a folder; a part that is written twice is seen as two files."""
+
+    def __init__(self, out):
+        self.seen = set()
+        self._parts = Path(out) / "parts"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self):
+        while not self._stop.wait(0.01):
+            try:
+                with os.scandir(self._parts) as entries:
+                    self.seen |= {
+                        (entry.name, entry.inode()) for entry in entries if entry.name[-4:] == ".npz"
+                    }
+            except OSError:
+                continue
+
+    def end(self):
+        self._stop.set()
+        self._thread.join()
+        return self.seen
+
+
+def test_a_killed_worker_costs_only_what_it_was_at(cluster, spec, expected, tmp_path):
+    watch = Watch(tmp_path / "out")
+    driver = drive(cluster, spec, tmp_path / "out")
+    wait_for(lambda: len(watch.seen) >= 2 and len(cluster.workers()) == 2)
+    victim = cluster.workers()[0]
+    finished = set(watch.seen)
+    os.kill(victim, signal.SIGKILL)
+    assert end(driver)[0] == 0
+    seen = watch.end()
+    assert len(finished) < UNITS, "the worker was killed too late to show anything"
+    # Every unit has left one file: none that was finished has been simulated again.
+    assert finished < seen and len(seen) == len({name for name, _ in seen}) == UNITS
+    check(expected, pausejax.open(tmp_path / "out").load())
+    wait_for(lambda: not cluster.workers())
+
+
+def test_nodes_may_go_and_come(cluster, spec, expected, tmp_path):
+    watch = Watch(tmp_path / "out")
+    driver = drive(cluster, spec, tmp_path / "out")
+    wait_for(lambda: len(watch.seen) >= 1 and len(cluster.workers()) == 2)
+    assert cluster.tell("remove") == 0
+    finished = set(watch.seen)
+    assert cluster.tell("add") == 1
+    assert end(driver)[0] == 0
+    seen = watch.end()
+    assert finished < seen and len(seen) == len({name for name, _ in seen}) == UNITS
+    check(expected, pausejax.open(tmp_path / "out").load())
+
+
+def test_a_killed_driver_goes_on_with_the_same_command(cluster, spec, expected, tmp_path):
+    watch = Watch(tmp_path / "out")
+    for finished in (2, 5):
+        driver = drive(cluster, spec, tmp_path / "out")
+        wait_for(lambda finished=finished: len(watch.seen) >= finished)
+        driver.kill()
+        driver.communicate()
+        wait_for(lambda: not cluster.workers())
+    assert len(watch.seen) < UNITS
+    driver = drive(cluster, spec, tmp_path / "out")
+    assert end(driver)[0] == 0
+    seen = watch.end()
+    assert len(seen) == len({name for name, _ in seen}) == UNITS
+    check(expected, pausejax.open(tmp_path / "out").load())
+    assert end(drive(cluster, spec, tmp_path / "out")) == (0, "")
+
+
+def test_an_interrupted_driver_stops_its_workers(cluster, spec, tmp_path):
+    driver = drive(cluster, spec, tmp_path / "out")
+    wait_for(lambda: list((tmp_path / "out" / "parts").glob("*.npz")))
+    driver.send_signal(signal.SIGINT)
+    code, errors = end(driver)
+    assert code == 130 and errors == "pausejax: interrupted; the same command goes on where it was\n"
+    wait_for(lambda: not cluster.workers(), 30)
+
+
+def test_a_folder_under_a_url(cluster, spec, expected, tmp_path):
+    code, errors = end(drive(cluster, spec, f"everywhere://{tmp_path}/out"))
+    assert (code, errors) == (0, "")
+    check(expected, xr.open_zarr(tmp_path / "out" / "results.zarr").load())
+    assert sorted(os.listdir(tmp_path / "out")) == ["results.zarr", "spec.toml"]
+
+
+def test_a_folder_that_the_workers_do_not_see_is_an_error_of_one_line(cluster, spec):
+    code, errors = end(drive(cluster, spec, "memory://out"))
+    assert code == 1 and errors.count("\n") == 1
+    assert errors.startswith("pausejax: --out memory://") and "does not see this folder" in errors
+
+
+def test_data_come_from_the_driver(cluster, tmp_path):
+    latencies = 1 + np.random.default_rng(1).random((20, 6))
+    np.savetxt(tmp_path / "trace.csv", latencies, delimiter=",")
+    (tmp_path / "spec.toml").write_text(TRAINING.format(trace=tmp_path / "trace.csv"))
+    one = command(tmp_path / "spec.toml", tmp_path / "one")
+    subprocess.run(one, check=True, env=environment(), timeout=PATIENCE)
+    assert end(drive(cluster, tmp_path / "spec.toml", tmp_path / "ray")) == (0, "")
+    a, b = (pausejax.open(tmp_path / name).load() for name in ("one", "ray"))
+    np.testing.assert_array_equal(a["selected"], b["selected"])
+    np.testing.assert_allclose(a["test_loss"], b["test_loss"], rtol=1e-3, atol=1e-4)
+
+
+def test_a_mistake_is_found_before_any_worker_begins(cluster, tmp_path):
+    np.savetxt(tmp_path / "trace.csv", np.ones((20, 5)), delimiter=",")
+    (tmp_path / "spec.toml").write_text(TRAINING.format(trace=tmp_path / "trace.csv"))
+    one = command(tmp_path / "spec.toml", tmp_path / "one")
+    local = subprocess.run(one, env=environment(), stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    code, errors = end(drive(cluster, tmp_path / "spec.toml", tmp_path / "ray"))
+    assert local.returncode == code == 2 and errors == local.stderr and errors.count("\n") == 1

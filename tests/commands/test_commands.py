@@ -1,0 +1,174 @@
+"""The commands as a user meets them: output, files, exit codes, and no traceback for a user's mistake."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import pausejax
+from pausejax.commands import main as cli
+from pausejax.engine import engine as execute
+
+SPEC = """
+name = "a small study"
+mode = "bandit"
+rounds = 12
+seeds = 3
+[network]
+num_clients = 6
+clients_per_round = 2
+[reward]
+gamma = [1.0, 5.0]
+[[policy]]
+name = "pause"
+[[policy]]
+name = "random"
+label = "uniform"
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "spec.toml").write_text(SPEC)
+    assert cli.main(["run", str(folder / "spec.toml"), "--out", str(folder / "out"), "--quiet"]) == cli.OK
+    return folder
+
+
+def test_run_leaves_one_store_its_spec_and_pictures(study):
+    out = study / "out"
+    result = xr.open_zarr(out / "results.zarr")
+    assert dict(result.sizes) == {"run": 12, "round": 12, "slot": 2, "client": 6}
+    assert json.loads(result.attrs["axes"]) == ["privacy_weight"]
+    assert result["selected"].dtype == np.int32 and result["reward"].dtype == np.float32
+    assert set(result["policy"].values.tolist()) == {"pause", "uniform"}
+    assert result["reward"].attrs["units"] == "1" and "(9)" in result["reward"].attrs["long_name"]
+    again = pausejax.open(out)
+    xr.testing.assert_identical(result.load(), again.load())
+    assert 'name = "a small study"' in (out / "spec.toml").read_text()
+    for picture in ("leakage_vs_rounds", "leakage_vs_latency", "regret_vs_rounds", "selection_counts"):
+        assert (out / f"{picture}.png").read_bytes()[1:4] == b"PNG"
+        assert (out / f"{picture}.pdf").read_bytes()[:4] == b"%PDF"
+
+
+def test_the_exact_spec_runs_again_to_the_same_result(study, tmp_path):
+    spec = study / "out" / "spec.toml"
+    assert cli.main(["run", str(spec), "--out", str(tmp_path / "b"), "--quiet", "--no-report"]) == cli.OK
+    old, new = (pausejax.open(folder).load() for folder in (study / "out", tmp_path / "b"))
+    xr.testing.assert_identical(old, new)
+    assert not (tmp_path / "b" / "regret_vs_rounds.png").exists()
+
+
+def test_another_spec_in_the_same_folder_is_refused_with_the_difference(study, capsys):
+    arguments = ["run", str(study / "spec.toml"), "--out", str(study / "out"), "--set", "rounds=13"]
+    assert cli.main(arguments) == cli.BAD_SPEC
+    message = capsys.readouterr().err
+    assert "holds runs of another spec" in message
+    assert "-rounds = 12" in message and "+rounds = 13" in message
+
+
+def test_summary_has_a_row_for_each_policy_and_axis_value(study, tmp_path, capsys):
+    assert cli.main(["run", str(study / "spec.toml"), "--out", str(tmp_path), "--no-report"]) == cli.OK
+    shown = capsys.readouterr().out
+    for label in ("pause, γ = 1", "pause, γ = 5", "uniform, γ = 1", "uniform, γ = 5"):
+        assert label in shown
+    assert "over 3 seeds" in shown and "12 runs in" in shown
+
+
+def test_plan_runs_nothing(study, monkeypatch, capsys):
+    def refuse(*arguments):
+        raise AssertionError("the plan ran something")
+
+    monkeypatch.setattr(execute.Engine, "play_chunk", refuse)
+    before = sorted(study.rglob("*"))
+    assert cli.main(["plan", str(study / "spec.toml")]) == cli.OK
+    shown = capsys.readouterr().out
+    assert "12 runs of 12 rounds in 2 groups, one compilation each; axes: privacy_weight; seeds: 3" in shown
+    assert sorted(study.rglob("*")) == before
+
+
+def test_a_failed_run_leaves_its_folder_usable(study, tmp_path, capsys):
+    arguments = ["run", str(study / "spec.toml"), "--out", str(tmp_path / "o"), "--quiet", "--no-report"]
+    refused = ["--set", "mode=training", "--set", "network.num_clients=1000"]
+    assert cli.main([*arguments, *refused]) == cli.BAD_SPEC
+    assert 'data.partition = "iid"' in capsys.readouterr().err
+    assert cli.main(arguments) == cli.OK
+
+
+def test_labels_are_shown_as_they_are(study, tmp_path, capsys):
+    text = SPEC.replace('label = "uniform"', 'label = "uniform [/b] [private]"')
+    (tmp_path / "spec.toml").write_text(text)
+    assert (
+        cli.main(["run", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "o"), "--no-report"]) == cli.OK
+    )
+    assert "uniform [/b] [private]" in capsys.readouterr().out
+
+
+def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["run", str(study / "spec.toml"), "--out", str(out), "--no-report"]
+    assert cli.main(arguments) == cli.OK
+    whole = pausejax.open(out).load()
+    file = out / "results.zarr" / "regret" / "0.0"
+    file.write_bytes(file.read_bytes()[:-5])
+    capsys.readouterr()
+    assert cli.main(["report", str(out)]) == cli.FAILED
+    message = capsys.readouterr().err
+    assert "the result is damaged" in message and len(message.strip().splitlines()) == 1
+    assert cli.main(arguments) == cli.OK
+    assert "was damaged, and was simulated again: results.zarr, runs 1 to 12" in capsys.readouterr().out
+    xr.testing.assert_identical(whole, pausejax.open(out).load())
+    assert cli.main(arguments) == cli.OK
+    assert "12 of 12 runs were there already" in capsys.readouterr().out
+
+
+def test_report_draws_again(study, capsys):
+    (study / "out" / "regret_vs_rounds.png").unlink()
+    assert cli.main(["report", str(study / "out"), "--smooth", "3"]) == cli.OK
+    assert (study / "out" / "regret_vs_rounds.png").exists()
+    assert "regret_vs_rounds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["run", "{missing}", "--out", "{out}"], 2, "can't be read: No such file"),
+        (
+            ["run", "{spec}", "--out", "{out}", "--set", "rounds=none"],
+            2,
+            'rounds = "none": must be an integer',
+        ),
+        (["run", "{spec}", "--out", "{spec}"], 1, "File exists"),
+        (["report", "{out}"], 1, "holds no result"),
+        (
+            ["plan", "{spec}", "--set", "network.K=1"],
+            2,
+            "clients_per_round = 2: must be <= network.num_clients",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_and_an_exit_code(tmp_path, capsys, arguments, code, message):
+    (tmp_path / "spec.toml").write_text(SPEC)
+    names = {"missing": tmp_path / "none", "spec": tmp_path / "spec.toml", "out": tmp_path / "out"}
+    assert cli.main([argument.format(**names) for argument in arguments]) == code
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["run"], ["report", "x", "--smooth", "0"]])
+def test_usage_errors_exit_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    assert stop.value.code == 2
+    assert "usage: pausejax" in capsys.readouterr().err
+
+
+def test_help_names_the_commands_and_exit_codes(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("run", "plan", "report", "exit codes"))

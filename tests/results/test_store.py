@@ -1,0 +1,252 @@
+"""What is on disk is whole or not there: crashes, damage, a full disk, other specs."""
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import pausejax
+from pausejax.results import layout, store
+from pausejax.results.folder import Folder
+from pausejax.study.plan import make_plan
+from pausejax.study.spec import SpecError, parse
+
+ROUNDS, CLIENTS, SLOTS = 4, 5, 2
+
+
+def make(seeds=4, **more):
+    document = {
+        "mode": "bandit",
+        "rounds": ROUNDS,
+        "seeds": seeds,
+        "policy": [{"name": "pause"}, {"name": "random"}],
+    }
+    return make_plan(parse({**document, "network": {"K": CLIENTS, "m": SLOTS}, **more}))
+
+
+def arrays_of(plan, places):
+    """What the runs at some places leave; it depends on their identities alone."""
+    found = layout.blank(
+        "bandit",
+        ("reward", "selected", "counts"),
+        len(places),
+        {"round": ROUNDS, "slot": SLOTS, "client": CLIENTS},
+    )
+    for row, place in enumerate(places):
+        draw = np.random.default_rng(int(plan.runs[place].identity(plan.study), 16))
+        found["reward"][row] = draw.normal(size=ROUNDS)
+        found["selected"][row] = draw.integers(0, CLIENTS, (ROUNDS, SLOTS))
+        found["counts"][row] = draw.integers(0, ROUNDS, CLIENTS)
+    return found
+
+
+def finish(folder, plan, size=3):
+    """A study without a simulation: every missing run's arrays, `size` runs a part."""
+    done = store.prepare(folder, plan).identities
+    identities = plan.identities
+    left = [place for place, identity in enumerate(identities) if identity not in done]
+    for first in range(0, len(left), size):
+        places = left[first : first + size]
+        store.write_part(folder, [identities[place] for place in places], arrays_of(plan, places))
+    return store.consolidate(folder, plan), len(left)
+
+
+def expected(plan):
+    return layout.merge(plan, [(range(len(plan.runs)), arrays_of(plan, range(len(plan.runs))))])
+
+
+def check(directory, plan):
+    xr.testing.assert_identical(pausejax.open(directory).load(), expected(plan))
+
+
+def test_parts_become_one_result_in_the_plans_order(tmp_path):
+    plan = make()
+    assert finish(Folder(tmp_path), plan) == (0, 8)
+    check(tmp_path, plan)
+    assert sorted(os.listdir(tmp_path)) == [".lock", "results.zarr", "spec.toml"]
+
+
+def test_blocks_do_not_change_a_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_BLOCK_RUNS", 3)
+    plan = make()
+    finish(Folder(tmp_path), plan)
+    check(tmp_path, plan)
+    assert (tmp_path / "results.zarr/reward/2.0").exists()
+
+
+def test_a_result_is_unfinished_until_every_run_is_there(tmp_path):
+    plan, folder = make(), Folder(tmp_path)
+    store.prepare(folder, plan)
+    identities = plan.identities
+    store.write_part(folder, identities[:3], arrays_of(plan, range(3)))
+    assert store.consolidate(folder, plan) == 5
+    with pytest.raises(FileNotFoundError, match=r"unfinished study \(1 chunks of runs are done\)"):
+        pausejax.open(tmp_path)
+    assert finish(folder, plan) == (0, 5)
+    check(tmp_path, plan)
+
+
+def test_an_extended_spec_adds_only_its_new_runs(tmp_path):
+    finish(Folder(tmp_path), make(seeds=4))
+    longer = make(seeds=7)
+    assert finish(Folder(tmp_path), longer) == (0, 6)
+    check(tmp_path, longer)
+    wider = make(seeds=7, reward={"gamma": [5.0, 6.0]})
+    assert finish(Folder(tmp_path), wider) == (0, 14)
+    check(tmp_path, wider)
+
+
+def test_a_new_name_or_label_changes_the_result_but_no_run(tmp_path):
+    finish(Folder(tmp_path), make())
+    renamed = make(name="another title")
+    assert finish(Folder(tmp_path), renamed) == (0, 0)
+    check(tmp_path, renamed)
+    assert pausejax.open(tmp_path).attrs["name"] == "another title"
+
+
+def test_a_spec_that_takes_runs_away_is_refused(tmp_path):
+    finish(Folder(tmp_path), make(seeds=4))
+    with pytest.raises(SpecError) as caught:
+        store.prepare(Folder(tmp_path), make(seeds=3))
+    assert "holds runs of another spec" in caught.value.problems[0]
+    assert {"-seeds = 4", "+seeds = 3"} <= set(caught.value.problems)
+    check(tmp_path, make(seeds=4))
+
+
+class Killed(BaseException):
+    """Stands for a process that is gone: nothing that it would do afterwards happens."""
+
+
+def test_a_kill_between_any_two_steps_loses_nothing(tmp_path, monkeypatch):
+    """Ends the process before its 1st, 2nd, ... change of the disk, and then goes on in a new one."""
+    small, plan = make(seeds=2), make(seeds=3)
+    real = {name: getattr(Folder, name) for name in ("write", "move", "remove")}
+    steps, budget = 0, 0
+
+    def dying(name):
+        def call(self, *arguments):
+            nonlocal steps
+            steps += 1
+            if steps > budget:
+                raise Killed
+            return real[name](self, *arguments)
+
+        return call
+
+    for name in real:
+        monkeypatch.setattr(Folder, name, dying(name))
+    deaths = 0
+    for budget in range(1, 40, 3):
+        folder = tmp_path / str(budget)
+        for study in (small, plan):
+            left = True
+            while left:
+                steps = 0
+                try:
+                    left = finish(Folder(folder), study, size=2)[0]
+                except Killed:
+                    deaths += 1
+                    budget += 1  # a new process gets a little further, or nothing would ever end
+        check(folder, plan)
+    assert deaths > 10
+
+
+def test_every_damaged_part_is_found_and_made_again(tmp_path):
+    plan, folder = make(), Folder(tmp_path)
+    store.prepare(folder, plan)
+    identities = plan.identities
+    store.write_part(folder, identities[:4], arrays_of(plan, range(4)))
+    (part,) = (tmp_path / "parts").iterdir()
+    whole = part.read_bytes()
+    for damage in (b"", whole[:1], whole[: len(whole) // 2], whole[:-1], flipped(whole, len(whole) // 2)):
+        part.write_bytes(damage)
+        found = store.examine(folder, plan)
+        assert found.damaged == (f"parts/{part.name}",) and not found.identities
+    assert finish(folder, plan) == (0, 8)
+    check(tmp_path, plan)
+
+
+def test_no_flipped_bit_of_a_part_is_believed(tmp_path):
+    """Not in the values, nor in the archive's directory, which may hide or rename what is there."""
+    plan, folder = make(), Folder(tmp_path)
+    store.prepare(folder, plan)
+    store.write_part(folder, plan.identities[:2], arrays_of(plan, range(2)))
+    (part,) = (tmp_path / "parts").iterdir()
+    whole = part.read_bytes()
+    for place in range(len(whole)):
+        for bit in (1, 8, 128):
+            part.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+            assert store.examine(folder, plan).damaged == (f"parts/{part.name}",), (place, bit)
+
+
+def flipped(content, place):
+    return content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkeypatch, step):
+    monkeypatch.setattr(store, "_BLOCK_RUNS", 4)
+    plan, folder = make(), Folder(tmp_path)
+    finish(folder, plan)
+    files = sorted(
+        file for file in (tmp_path / "results.zarr").rglob("*") if file.is_file() and file.name[0] != "."
+    )
+    assert len(files) > 20
+    for number, file in enumerate(files[::step]):
+        content = file.read_bytes()
+        kind = number % 3
+        if kind == 0:
+            file.unlink()
+            with pytest.raises(FileNotFoundError, match="lacks files"):
+                pausejax.open(tmp_path)
+        else:
+            file.write_bytes(content[:-1] if kind == 1 else flipped(content, len(content) - 3))
+        found = store.examine(folder, plan)
+        if found.current:
+            # A flipped bit in the frame's header, say, may leave the values as they are.
+            check(tmp_path, plan)
+        missing, simulated = finish(folder, plan)
+        assert missing == 0 and simulated in (0, 4, 8)
+        check(tmp_path, plan)
+
+
+def test_a_full_disk_leaves_what_was_finished_and_no_rubbish(tmp_path, monkeypatch):
+    plan, folder = make(), Folder(tmp_path)
+    store.prepare(folder, plan)
+    identities = plan.identities
+    store.write_part(folder, identities[:4], arrays_of(plan, range(4)))
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            store.write_part(folder, identities[4:], arrays_of(plan, range(4, 8)))
+    assert len(os.listdir(tmp_path / "parts")) == 1
+    store.write_part(folder, identities[4:], arrays_of(plan, range(4, 8)))
+    with monkeypatch.context() as patch:
+        patch.setattr(xr.Dataset, "to_zarr", full)
+        with pytest.raises(OSError, match="No space left"):
+            store.consolidate(folder, plan)
+    assert sorted(os.listdir(tmp_path)) == [".lock", "parts", "spec.toml"]
+    assert store.consolidate(folder, plan) == 0
+    check(tmp_path, plan)
+
+
+def test_a_folder_under_a_url_holds_the_same_result():
+    plan, folder = make(), Folder("memory://study/here")
+    assert finish(folder, plan) == (0, 8)
+    xr.testing.assert_identical(pausejax.open("memory://study/here").load(), expected(plan))
+    assert finish(folder, make(seeds=5)) == (0, 2)
+    xr.testing.assert_identical(pausejax.open("memory://study/here").load(), expected(make(seeds=5)))
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        store.prepare(Folder(tmp_path / "file" / "out"), make())
+    assert Path(tmp_path / "file").read_text() == ""
