@@ -126,7 +126,7 @@ def policy_key(program: Program, round_key: jax.Array) -> jax.Array:
 
 def network_of(program: Program, hyper: Hyper, trace: jax.Array) -> network.Network:
     names = ("min_latency", "fast_latency", "slow_latency", "slow_range", "latency_deviation")
-    return network.makenetwork_of(
+    return network.make_network(
         program.num_clients,
         **{name: hyper[name] for name in names},
         trace=trace if program.latency == "trace" else None,
