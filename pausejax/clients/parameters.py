@@ -1,205 +1,94 @@
-"""Every parameter of a study: its section in the spec, its type, its range, and whether it is traced.
+"""What the simulation of client selection itself reads; parts bring their own parameters along."""
 
-This table is the one place that a new parameter is added to. A traced parameter is an array axis of the
-compiled program; a static one compiles anew for each value.
-"""
-
-import dataclasses
-import inspect
-import math
-from typing import Any
-
-import numpy as np
-
-from pausejax import network
-from pausejax.data import DATASETS
-from pausejax.data.partition import PARTITIONERS
-from pausejax.federated.models import MODELS
-from pausejax.federated.training import OPTIMIZERS
+from pausejax.bandit import Objective
+from pausejax.federated.training import LocalTraining
+from pausejax.parts import Parameter, table
+from pausejax.parts.registry import parameters_of
 from pausejax.privacy import CLIPS
 
-_LARGEST = float(np.finfo(np.float32).max)
-_LARGEST_COUNT = 2**31 - 1
+STUDY: dict[str, Parameter] = table(
+    **{
+        "": {
+            "rounds": Parameter(200, "rounds per run", low=1),
+            "eval_every": Parameter(10, "rounds between evaluations", low=1),
+            "mode": Parameter("training", "what is simulated", choices=("training", "bandit", "ensemble")),
+            "name": Parameter("", "title of the study"),
+            "selection_gap": Parameter(False, "record what (14) loses against its maximum"),
+            "stop_at_latency": Parameter(0.0, "end a run at this simulated time, seconds; 0: never", low=0),
+        }
+    }
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class Parameter:
-    """One parameter of a study."""
-
-    name: str
-    section: str
-    default: float | int | bool | str
-    help: str
-    low: float = -math.inf
-    high: float = math.inf
-    low_open: bool = False
-    """Whether `low` itself is out of range."""
-    choices: tuple[str, ...] = ()
-    traced: bool = False
-    aliases: tuple[str, ...] = ()
-    """The symbols of the papers, accepted in specs and repeated in results."""
-
-    @property
-    def kind(self) -> type:
-        return type(self.default)
-
-    def allowed(self) -> str:
-        """The values that pass `problem`, in words."""
-        if self.kind is bool:
-            return "true or false"
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
-        if self.kind is str:
-            return "a string"
-        noun = "an integer" if self.kind is int else "a finite number"
-        bounds = []
-        if self.low > -math.inf:
-            bounds.append(f"{'>' if self.low_open else '>='} {self.low}")
-        if self.high < math.inf:
-            bounds.append(f"<= {self.high}")
-        return " ".join([noun, " and ".join(bounds)]).strip()
-
-    def problem(self, value: Any) -> str | None:
-        """Why a value is not allowed, or None."""
-        if self.kind is bool:
-            ok = isinstance(value, bool)
-        elif self.kind is str:
-            ok = isinstance(value, str) and (not self.choices or value in self.choices)
-        else:
-            number = (int,) if self.kind is int else (int, float)
-            ok = isinstance(value, number) and not isinstance(value, bool) and abs(value) <= _LARGEST
-            if ok and self.kind is int:
-                ok = self.low <= value <= min(self.high, _LARGEST_COUNT)
-            elif ok:
-                # As the device will see it: 1 + 1e-9 is 1 there.
-                seen = float(np.float32(value))
-                ok = self.low <= seen <= self.high and not (self.low_open and seen == self.low)
-        return None if ok else f"must be {self.allowed()}"
+def _positive(default: float, help: str, **more: str) -> Parameter:
+    return _number(default, help, low_open=True, **more)
 
 
-def _positive(name: str, section: str, default: float, help: str, **more: Any) -> Parameter:
-    return Parameter(name, section, default, help, low=0, low_open=True, traced=True, **more)
+def _number(
+    default: float, help: str, *, low_open: bool = False, alias: str = "", symbol: str = ""
+) -> Parameter:
+    aliases = (alias,) if alias else ()
+    return Parameter(default, help, low=0, low_open=low_open, traced=True, aliases=aliases, symbol=symbol)
 
 
-def _weight(name: str, section: str, default: float, help: str, **more: Any) -> Parameter:
-    return Parameter(name, section, default, help, low=0, traced=True, **more)
+_TRAINING = LocalTraining
+_OBJECTIVE = parameters_of(Objective, "reward")
 
-
-PARAMETERS: dict[str, Parameter] = {
-    p.name: p
-    for p in (
-        Parameter("num_clients", "network", 30, "K, clients in the network", low=1, aliases=("K",)),
-        Parameter(
-            "clients_per_round", "network", 5, "m, clients that a round selects", low=1, aliases=("m",)
+PARAMETERS: dict[str, Parameter] = table(
+    network={
+        "num_clients": Parameter(30, "K, clients in the network", low=1, aliases=("K",), symbol="K"),
+        "clients_per_round": Parameter(
+            5, "m, clients that a round selects", low=1, aliases=("m",), symbol="m"
         ),
-        Parameter("latency", "network", "two_speed", "the latency law", choices=network.LAWS),
-        _positive("min_latency", "network", 0.05, "τ_min in seconds", aliases=("tau_min",)),
-        _positive("fast_latency", "network", 0.2, "largest mean latency of the fast half, seconds"),
-        _positive("slow_latency", "network", 0.7, "the slow half's means start above it, seconds"),
-        _weight("slow_range", "network", 0.2, "width of the slow half's means, seconds"),
-        _weight(
-            "latency_deviation",
-            "network",
-            0.05,
-            "standard deviation of a latency, seconds (of its logarithm for lognormal)",
+        "latency": Parameter("two_speed", "the latency law"),
+        "min_latency": _positive(0.05, "τ_min in seconds", alias="tau_min", symbol="τ_min"),
+        "availability": Parameter("always", "who can be selected in a round"),
+        "failure_probability": Parameter(
+            0.0, "that a selected client fails in mid-round", low=0, high=1, traced=True
         ),
-        Parameter("trace_file", "network", "", "CSV or .npy of latencies [T, K], for the law trace"),
-        Parameter("dataset", "data", "digits", "data set", choices=tuple(DATASETS)),
-        Parameter("train_samples", "data", 0, "use the first N training samples; 0: all of them", low=0),
-        Parameter("partition", "data", "iid", "who owns which sample", choices=tuple(PARTITIONERS)),
-        Parameter(
-            "concentration",
-            "data",
-            3.0,
-            "Dirichlet partitions: the smaller, the more unequal the clients",
-            low=0,
-            low_open=True,
+        "failure_stage": Parameter(
+            "before_release",
+            "whether a failing client's update has left it, and its privacy is spent",
+            choices=("before_release", "after_release"),
         ),
-        Parameter("shards_per_client", "data", 2, "partition shards: label-sorted shards a client", low=1),
-        Parameter("model", "training", "mlp", "network to train", choices=tuple(MODELS)),
-        Parameter("optimizer", "training", "adam", "local optimizer", choices=OPTIMIZERS),
-        _positive("learning_rate", "training", 0.01, "local learning rate"),
-        Parameter("momentum", "training", 0.9, "of the optimizer momentum", low=0, high=1, traced=True),
-        Parameter("batch_size", "training", 20, "minibatch size", low=1),
-        Parameter("local_epochs", "training", 1, "epochs over a client's data per round", low=1),
-        Parameter("max_steps", "training", 100, "at most so many minibatches per round", low=1),
-        _weight("proximal_weight", "training", 0.0, "FedProx: weight of ½‖w - w_t‖²"),
-        Parameter("persist_optimizer", "training", False, "keep each client's optimizer state over rounds"),
-        Parameter("private", "privacy", True, "clip and noise every update"),
-        _positive("privacy_budget", "privacy", 40.0, "ε̄, a client's leakage limit", aliases=("eps_bar",)),
-        _positive("budget_decay", "privacy", 0.04, "η, how fast the budget is spent", aliases=("eta",)),
-        _positive("sensitivity", "privacy", 0.012, "Δf, twice the clipping bound", aliases=("delta_f",)),
-        Parameter("clip", "privacy", "coordinate", "what is clipped", choices=CLIPS),
-        _weight("generalization_weight", "reward", 100.0, "α of (9)", aliases=("alpha",)),
-        Parameter(
-            "generalization_exponent",
-            "reward",
-            2.0,
-            "β of (8)",
-            low=1,
-            low_open=True,
-            traced=True,
-            aliases=("beta",),
+    },
+    data={
+        "dataset": Parameter("digits", "data set"),
+        "train_samples": Parameter(0, "use the first N training samples; 0: all of them", low=0),
+        "partition": Parameter("iid", "who owns which sample"),
+    },
+    training={
+        "model": Parameter("mlp", "network to train"),
+        "task": Parameter("classification", "loss, metric and head"),
+        "optimizer": Parameter("adam", "local optimizer"),
+        "learning_rate": _positive(0.01, "local learning rate"),
+        "batch_size": Parameter(_TRAINING.batch_size, "minibatch size", low=1),
+        "local_epochs": Parameter(_TRAINING.local_epochs, "epochs over a client's data per round", low=1),
+        "max_steps": Parameter(_TRAINING.max_steps, "at most so many minibatches per round", low=1),
+        "proximal_weight": _number(0.0, "FedProx: weight of ½‖w - w_t‖²"),
+        "persist_optimizer": Parameter(
+            _TRAINING.persist_optimizer, "keep each client's optimizer state over rounds"
         ),
-        _weight("privacy_weight", "reward", 5.0, "γ of (9)", aliases=("gamma",)),
-        _positive("exploitation_gain", "reward", 1.0, "ζ, multiplies the mean in (13)", aliases=("zeta",)),
-        Parameter(
-            "clock",
-            "reward",
-            "paper",
-            "terms of round t - 1, or t as the paper's code",
-            choices=("paper", "reference"),
+        "server_optimizer": Parameter("fedavg", "what the server does with the mean update"),
+    },
+    privacy={
+        "private": Parameter(_TRAINING.private, "clip and noise every update"),
+        "privacy_budget": _positive(40.0, "ε̄, a client's leakage limit", alias="eps_bar", symbol="ε̄"),
+        "budget_decay": _OBJECTIVE["budget_decay"],
+        "sensitivity": _positive(0.012, "Δf, twice the clipping bound", alias="delta_f", symbol="Δf"),
+        "clip": Parameter(_TRAINING.clip, "what is clipped", choices=CLIPS),
+        "batch_statistics": Parameter(
+            "private",
+            "batch norm's statistics: noised with the update, sent in the clear, or never sent",
+            choices=("private", "clear", "local"),
         ),
-        Parameter("selector", "selection", "exact", "argmax of (14)", choices=("exact", "brute")),
-        Parameter("annealing_steps", "selection", 500, "J", low=0, aliases=("J",)),
-        _positive("temperature_divisor", "selection", 1.0, "κ", aliases=("kappa",)),
-        _positive("temperature_margin", "selection", 1e-3, "ω of (19)", aliases=("omega",)),
-        _positive("deadline", "selection", 1.0, "FedCS: seconds that a round may last"),
-        Parameter(
-            "num_candidates",
-            "selection",
-            0,
-            "FedCS, Power-of-Choice: clients that are asked; 0: all K, or 2m",
-            low=0,
-        ),
-        Parameter("exploration", "selection", 0.9, "Oort: ε at first", low=0, high=1, traced=True),
-        Parameter("exploration_decay", "selection", 0.98, "Oort: factor on ε", low=0, high=1, traced=True),
-        Parameter("min_exploration", "selection", 0.2, "Oort: the least ε", low=0, high=1, traced=True),
-        _weight("straggler_penalty", "selection", 2.0, "Oort: exponent on T / τ of the slow"),
-        _positive("pacer_step", "selection", 0.25, "Oort: Δ of the pacer, seconds"),
-        Parameter("pacer_window", "selection", 20, "Oort: rounds in a window of the pacer", low=1),
-    )
-}
-"""By name. Names are unique over all sections, so that a policy's table can override any of them."""
+    },
+    reward={name: parameter for name, parameter in _OBJECTIVE.items() if name != "budget_decay"},
+)
+"""By name, beside those of the parts."""
 
-SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(p.section for p in PARAMETERS.values()))
-
-ALIASES: dict[str, str] = {
-    **{alias: p.name for p in PARAMETERS.values() for alias in p.aliases},
-    "α": "generalization_weight",
-    "β": "generalization_exponent",
-    "γ": "privacy_weight",
-    "ζ": "exploitation_gain",
-    "η": "budget_decay",
-    "κ": "temperature_divisor",
-    "ω": "temperature_margin",
-    "ε̄": "privacy_budget",
-    "Δf": "sensitivity",
-    "τ_min": "min_latency",
-}
-"""Symbol -> name."""
-
-CONDITIONS: dict[str, tuple[str, frozenset[str]]] = {
-    name: (
-        "partition",
-        frozenset(law for law, split in PARTITIONERS.items() if name in inspect.signature(split).parameters),
-    )
-    for name in ("concentration", "shards_per_client")
-}
-"""name -> (another parameter, values of it): the first is read only where the other has such a value."""
-
-# Read by nothing but the policies, so a policy that does not take them has no such axis.
-POLICY_SECTIONS = ("selection",)
-# Read by nothing in mode "bandit".
-LEARNING_SECTIONS = ("data", "training")
-LEARNING_ONLY = frozenset({"private", "sensitivity", "clip"})
+LEARNING = frozenset(
+    {name for name, p in PARAMETERS.items() if p.section in ("data", "training")}
+    | {"private", "sensitivity", "clip", "batch_statistics"}
+)
+"""Read by nothing in mode "bandit"."""

@@ -3,7 +3,10 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from pausejax.clients.build import Sources
+import numpy as np
+import xarray as xr
+
+from pausejax.data.host import Sources
 from pausejax.engine import schedule
 from pausejax.engine.engine import Engine, Progress, most_runs
 from pausejax.engine.schedule import Chunk, Unit
@@ -11,8 +14,8 @@ from pausejax.engine.tracking import Tracker
 from pausejax.results import layout, store
 from pausejax.results.checkpoint import Checkpoints
 from pausejax.results.folder import Folder
-from pausejax.results.layout import Arrays
-from pausejax.study.plan import Plan
+from pausejax.study.simulation import Arrays
+from pausejax.study.study import Plan
 
 _TOLD_AT_ONCE = 256
 
@@ -69,52 +72,90 @@ def simulate_into(
     """
     if tracker:
         tracker.start(layout.provenance(plan))
-    identities = plan.identities
-    settled = places(identities, found.settled)
-    finished = places(identities, found.identities)
-    progress(len(finished) * plan.study.rounds)
+    already = sum(identity in found.identities for identity in plan.identities)
+    progress(already * max(plan.study.rounds, 1))
     number, count = settings.shard
-    work = schedule.units(plan, settled, most=settings.most or most_runs(), at_least=count)
-    work = [unit for unit in schedule.share(work, number, count) if not finished.issuperset(unit.members)]
+    work = schedule.units(plan, found.settled, most=settings.most or most_runs(), at_least=count)
+    work = schedule.unfinished(plan, schedule.share(work, number, count), found.identities)
+    damaged = list(found.damaged)
     if work:
         engine = Engine(plan, sources, device_memory=settings.device_memory)
         columns = layout.coordinates(plan)
-        for chunk, arrays in play_into(folder, engine, work, finished, settings, progress):
+        for chunk, arrays in play_into(folder, engine, work, settings, progress, damaged):
             if tracker:
-                tracker.runs_finished(layout.label(plan, columns, list(chunk.members), arrays))
+                tracker.runs_finished(labelled(plan, columns, chunk, arrays))
     missing = store.consolidate(folder, plan)
     if tracker:
         # By another process, or by one that was killed before it could tell.
-        tell(tracker, folder, () if missing else finished)
+        tell(tracker, folder, () if missing else places(plan, found.identities))
         tracker.finish()
-    return Outcome(len(finished), missing, found.damaged)
+    return Outcome(already, missing, tuple(damaged))
 
 
 def play_into(
     folder: Folder,
     engine: Engine,
     work: Sequence[Unit],
-    finished: frozenset[int],
     settings: Settings,
     progress: Progress,
+    damaged: list[str],
 ) -> Iterator[tuple[Chunk, Arrays]]:
-    """Plays what is unfinished of some units; each chunk is in the folder when it is yielded.
+    """Plays some units; each chunk is in the folder when it is yielded.
+
+    Args:
+      folder: of the study.
+      engine: of its plan.
+      work: the units, without the runs that are finished.
+      settings: how.
+      progress: called with how many rounds × runs have been advanced.
+      damaged: gets the names of checkpoints that could not be trusted.
 
     Raises: as `simulate_into`.
     """
-    identities = engine.plan.identities
+    plan = engine.plan
+    current: list[Checkpoints] = []
 
     def checkpoints(chunk: Chunk) -> Checkpoints:
-        name = schedule.identity(identities, chunk)
-        return Checkpoints(folder, name, settings.checkpoint_seconds)
+        current[:] = [Checkpoints(folder, schedule.name_of(plan, chunk), settings.checkpoint_seconds)]
+        return current[0]
 
     # Orbax writes to disks; under a URL a kill costs the chunk in flight.
     kept = checkpoints if folder.is_local else None
-    for chunk, arrays in engine.simulate(work, finished=finished, progress=progress, checkpoints=kept):
-        store.write_part(folder, [identities[member] for member in chunk.members], arrays)
-        if kept:
-            kept(chunk).remove()
+    for chunk, arrays in engine.simulate(work, progress=progress, checkpoints=kept):
+        store.write_part(folder, schedule.identities_of(plan, chunk.group, chunk.members), arrays)
+        if current:
+            if current[0].damaged:
+                damaged.append(f"{store.CHECKPOINTS}/{schedule.name_of(plan, chunk)}")
+            current[0].remove()
         yield chunk, arrays
+
+
+def labelled(plan: Plan, columns: dict[str, np.ndarray], chunk: Chunk, arrays: Arrays) -> xr.Dataset:
+    """The result of a chunk's runs alone, laid out as the whole."""
+    return layout.label(plan, columns, [chunk.group.members[row] for row in chunk.members], arrays)
+
+
+def run(
+    plan: Plan, sources: Sources, progress: Progress | None = None, tracker: Tracker | None = None
+) -> xr.Dataset:
+    """Simulates every run of a plan in memory and returns the labelled result, runs in the plan's order.
+
+    Raises:
+      SpecError: a group can't be built; nothing has been computed then.
+      ValueError: the tracker can't be reached; nothing has been computed then.
+    """
+    if tracker:
+        tracker.start(layout.provenance(plan))
+    columns = layout.coordinates(plan)
+    parts = []
+    work = schedule.units(plan, (), most=most_runs())
+    for chunk, arrays in Engine(plan, sources).simulate(work, progress=progress or (lambda _: None)):
+        parts.append(([chunk.group.members[row] for row in chunk.members], arrays))
+        if tracker:
+            tracker.runs_finished(labelled(plan, columns, chunk, arrays))
+    if tracker:
+        tracker.finish()
+    return layout.merge(plan, parts)
 
 
 def tell(tracker: Tracker, folder: Folder, members: Collection[int]) -> None:
@@ -125,6 +166,6 @@ def tell(tracker: Tracker, folder: Folder, members: Collection[int]) -> None:
         tracker.runs_finished(runs.load())
 
 
-def places(identities: tuple[str, ...], known: frozenset[str]) -> frozenset[int]:
+def places(plan: Plan, known: Collection[str]) -> frozenset[int]:
     """The places in the plan's runs of those with known identities."""
-    return frozenset(place for place, identity in enumerate(identities) if identity in known)
+    return frozenset(place for place, identity in enumerate(plan.identities) if identity in known)

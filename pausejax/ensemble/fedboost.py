@@ -48,8 +48,8 @@ def fedboost(
     parameters: jax.Array,
     budget: jax.Array,
     learning_rate: jax.Array,
-    spending: jax.Array | float = 1.0,
-    sampling: Sampling = "uniform",
+    spending: jax.Array | float,
+    sampling: Sampling,
 ) -> EnsemblePolicy:
     """Builds the policy.
 

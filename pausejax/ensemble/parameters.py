@@ -2,82 +2,68 @@
 
 from typing import get_args
 
-from pausejax.clients.parameters import Parameter
-from pausejax.ensemble import ENSEMBLE_POLICIES, REGRESSION_DATASETS
 from pausejax.ensemble.experts import FeatureScaling, KernelParameters
+from pausejax.parts import Parameter, table
 
-STUDY = {
-    "rounds": Parameter("rounds", "", 0, "rounds per run; 0: until the stream is used up", low=0),
-    "eval_every": Parameter("eval_every", "", 1, "rounds between recorded ones", low=1),
-}
+STUDY: dict[str, Parameter] = table(
+    **{
+        "": {
+            "rounds": Parameter(0, "rounds per run; 0: until the stream is used up", low=0),
+            "eval_every": Parameter(1, "rounds between recorded ones", low=1),
+            "mode": Parameter("ensemble", "what is simulated", choices=("training", "bandit", "ensemble")),
+            "name": Parameter("", "title of the study"),
+            "selection_gap": Parameter(False, "goes with client selection"),
+            "stop_at_latency": Parameter(0.0, "goes with client selection", low=0),
+        }
+    }
+)
 
-PARAMETERS: dict[str, Parameter] = {
-    p.name: p
-    for p in (
-        Parameter("num_clients", "network", 100, "N, clients in the network", low=1, aliases=("N",)),
-        Parameter(
-            "uplink",
-            "network",
+PARAMETERS: dict[str, Parameter] = table(
+    network={
+        "num_clients": Parameter(100, "N, clients in the network", low=1, aliases=("N",), symbol="N"),
+        "uplink": Parameter(
             50,
             "b_t / b_ℓ, losses that the clients can report in a round, all together",
             low=1,
             traced=True,
         ),
-        Parameter(
-            "budget",
-            "network",
+        "budget": Parameter(
             3.0,
             "B, cost that a round may send to the clients; the largest model's is 1",
             low=0,
             low_open=True,
             traced=True,
             aliases=("B",),
+            symbol="B",
         ),
-        Parameter(
-            "spending",
-            "network",
-            1.0,
-            "FedBoost: expected cost of a round over B",
-            low=0,
-            low_open=True,
-            high=1,
-            traced=True,
+        "spending": Parameter(
+            1.0, "FedBoost: expected cost of a round over B", low=0, low_open=True, high=1, traced=True
         ),
-        Parameter("dataset", "data", "diabetes", "regression data set", choices=REGRESSION_DATASETS),
-        Parameter(
-            "feature_scaling", "data", "min_max", "scaling of features", choices=get_args(FeatureScaling)
-        ),
-        Parameter("fit_fraction", "pool", 0.1, "share of the rows that models are fitted on", low=0, high=1),
-        Parameter("pool_seed", "pool", 0, "chooses those rows and the networks' first weights", low=0),
-        Parameter("ridge", "pool", 1.0, "regularization of the kernel models", low=0, low_open=True),
-        Parameter(
-            "kernel_parameters",
-            "pool",
+    },
+    data={
+        "dataset": Parameter("diabetes", "regression data set"),
+        "feature_scaling": Parameter("min_max", "scaling of features", choices=get_args(FeatureScaling)),
+    },
+    pool={
+        "fit_fraction": Parameter(0.1, "share of the rows that models are fitted on", low=0, high=1),
+        "pool_seed": Parameter(0, "chooses those rows and the networks' first weights", low=0),
+        "ridge": Parameter(1.0, "regularization of the kernel models", low=0, low_open=True),
+        "kernel_parameters": Parameter(
             "coefficients_and_points",
             "what counts as a kernel model's parameters",
             choices=get_args(KernelParameters),
         ),
-        Parameter("learning_rate", "weights", 0.0, "η; 0: 1/√T", low=0, traced=True, aliases=("eta",)),
-        Parameter(
-            "exploration_rate", "weights", 0.0, "ξ; 0: 1/√T", low=0, high=1, traced=True, aliases=("xi",)
+    },
+    weights={
+        "learning_rate": Parameter(
+            0.0, "η; 0: 1/√T", low=0, traced=True, aliases=("eta",), symbol="η"
         ),
-    )
-}
-
-ALIASES: dict[str, str] = {
-    **{alias: p.name for p in PARAMETERS.values() for alias in p.aliases},
-    "η": "learning_rate",
-    "ξ": "exploration_rate",
-}
-"""Symbol -> name."""
+        "exploration_rate": Parameter(
+            0.0, "ξ; 0: 1/√T", low=0, high=1, traced=True, aliases=("xi",), symbol="ξ"
+        ),
+    },
+)
 
 # The budget is not among them: it is read by all, since violations are counted.
-POLICY_PARAMETERS = frozenset({"learning_rate", "exploration_rate", "spending"})
-POLICIES: dict[str, frozenset[str]] = dict.fromkeys(ENSEMBLE_POLICIES, frozenset()) | {
-    "efl_fg": frozenset({"learning_rate", "exploration_rate"}),
-    "exp3": frozenset({"learning_rate", "exploration_rate"}),
-    "fedboost": frozenset({"learning_rate", "spending"}),
-    "fedboost_weighted": frozenset({"learning_rate", "spending"}),
-    "all_experts": frozenset({"learning_rate"}),
-}
-"""Which of `POLICY_PARAMETERS` each policy reads."""
+FOR_POLICIES = frozenset({"learning_rate", "exploration_rate", "spending"})
+"""Read by nothing but policies."""

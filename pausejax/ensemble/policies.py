@@ -1,23 +1,14 @@
-"""The ensemble policies by name."""
+"""The ensemble policies by name: which of a pool's models a round sends."""
 
 from typing import NamedTuple
 
 import jax
 
+from pausejax.ensemble import fedboost as mirror_descent
 from pausejax.ensemble.baselines import all_experts, best_expert, exp3, uniform_affordable
 from pausejax.ensemble.efl_fg import efl_fg
-from pausejax.ensemble.fedboost import fedboost
 from pausejax.ensemble.policy import EnsemblePolicy
-
-ENSEMBLE_POLICIES: tuple[str, ...] = (
-    "efl_fg",
-    "fedboost",
-    "fedboost_weighted",
-    "exp3",
-    "all_experts",
-    "uniform_affordable",
-    "best_expert",
-)
+from pausejax.parts import Part, ensemble_policy
 
 
 class Hyper(NamedTuple):
@@ -35,35 +26,53 @@ class Hyper(NamedTuple):
     """float32 [R], FedBoost's expected cost of a round over the budget."""
 
 
-def make_policy(name: str, *, parameters: jax.Array, stream_loss: jax.Array, hyper: Hyper) -> EnsemblePolicy:
+def fedboost(
+    *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, spending: jax.Array
+) -> EnsemblePolicy:
+    """FedBoost that includes every model with the same probability."""
+    return mirror_descent.fedboost(
+        parameters=parameters,
+        budget=budget,
+        learning_rate=learning_rate,
+        spending=spending,
+        sampling="uniform",
+    )
+
+
+def fedboost_weighted(
+    *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, spending: jax.Array
+) -> EnsemblePolicy:
+    """FedBoost that includes models with probabilities in proportion to their weights."""
+    return mirror_descent.fedboost(
+        parameters=parameters,
+        budget=budget,
+        learning_rate=learning_rate,
+        spending=spending,
+        sampling="weighted",
+    )
+
+
+ENSEMBLE_POLICIES: tuple[str, ...] = tuple(
+    ensemble_policy(function).__name__
+    for function in (
+        efl_fg,
+        fedboost,
+        fedboost_weighted,
+        exp3,
+        all_experts,
+        uniform_affordable,
+        best_expert,
+    )
+)
+"""Those of the package; more can be registered."""
+
+
+def make_policy(part: Part, *, parameters: jax.Array, stream_loss: jax.Array, hyper: Hyper) -> EnsemblePolicy:
     """Builds a policy for a pool of model sizes int32 [K] with mean losses on the stream, float32 [K]."""
-    num_models = len(parameters)
-    match name:
-        case "efl_fg":
-            return efl_fg(
-                parameters=parameters,
-                budget=hyper.budget,
-                learning_rate=hyper.learning_rate,
-                exploration_rate=hyper.exploration_rate,
-            )
-        case "fedboost" | "fedboost_weighted":
-            return fedboost(
-                parameters=parameters,
-                budget=hyper.budget,
-                learning_rate=hyper.learning_rate,
-                spending=hyper.spending,
-                sampling="weighted" if name == "fedboost_weighted" else "uniform",
-            )
-        case "exp3":
-            return exp3(
-                num_models=num_models,
-                learning_rate=hyper.learning_rate,
-                exploration_rate=hyper.exploration_rate,
-            )
-        case "all_experts":
-            return all_experts(num_models=num_models, learning_rate=hyper.learning_rate)
-        case "uniform_affordable":
-            return uniform_affordable(parameters=parameters, budget=hyper.budget)
-        case "best_expert":
-            return best_expert(stream_loss=stream_loss, num_runs=len(hyper.budget))
-    raise ValueError(f"policy: unknown {name!r}; allowed: {', '.join(ENSEMBLE_POLICIES)}")
+    return part.build(
+        parameters=parameters,
+        stream_loss=stream_loss,
+        num_models=len(parameters),
+        num_runs=len(hyper.budget),
+        **hyper._asdict(),
+    )

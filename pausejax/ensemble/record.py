@@ -101,6 +101,7 @@ def summary(record: Record, round_number: jax.Array, *, bounded: bool) -> dict[s
         "violations": record.violations / rounds,
         "cost": compensated.value(record.cost) / rounds,
         "reports": record.reports,
+        "sent_counts": record.sent_counts.T,
     }
     if bounded:
         series["regret_bound"] = jnp.take_along_axis(compensated.value(record.bound), best, axis=0)[0]

@@ -9,6 +9,8 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from pausejax.parts import regression_dataset
+
 
 class RegressionData(NamedTuple):
     """A table of numbers in its original units and in the order of its file."""
@@ -86,6 +88,18 @@ def load_regression(name: str, data_dir: str | Path | None = None) -> Regression
     scored = ~np.isnan(targets)
     features, targets = features[scored], targets[scored]
     return RegressionData(name, np.where(np.isnan(features), np.nanmean(features, axis=0), features), targets)
+
+
+def _register(name: str) -> None:
+    def load(*, data_dir: str | Path | None) -> RegressionData:
+        return load_regression(name, data_dir)
+
+    load.__name__ = load.__qualname__ = name
+    regression_dataset(load)
+
+
+for _name in REGRESSION_DATASETS:
+    _register(_name)
 
 
 def _find(table: _Table, name: str, data_dir: str | Path | None) -> Path:

@@ -2,17 +2,23 @@
 
     checkpoints/<chunk>/rounds-<first>-<last>.npz   records of the rounds since the checkpoint before
     checkpoints/<chunk>/state-<last>/               the state after round <last>, written by Orbax
+    checkpoints/<chunk>/digest-<last>.npz           what the values of that state hash to
 
-A state counts when all records up to it are there; Orbax makes a state's folder appear when it is whole.
+A state counts when all records up to it are there and its values have the digest; Orbax makes a state's
+folder appear when it is whole.
 """
 
+import hashlib
 import time
 from collections.abc import Callable
 from typing import Any
 
-from pausejax.clients.records import Segment
+import jax
+import numpy as np
+
 from pausejax.results.folder import Folder
 from pausejax.results.store import CHECKPOINTS
+from pausejax.study.simulation import Segment
 
 
 class Checkpoints:
@@ -24,6 +30,8 @@ class Checkpoints:
         self._seconds = seconds
         self._last_save = time.monotonic()
         self._saved_round = 0
+        self.damaged = False
+        """Whether a state was found that can't be trusted."""
 
     def due(self) -> bool:
         """Whether the interval has passed since the last one, or since the chunk began."""
@@ -41,19 +49,21 @@ class Checkpoints:
         for segment in segments:
             if segment.last_round > self._saved_round:
                 name = f"rounds-{segment.first_round}-{segment.last_round}.npz"
-                self._folder.write_arrays(f"{self._place}/{name}", lanes=segment.lanes, **segment.records)
+                self._folder.write_arrays(f"{self._place}/{name}", rows=segment.rows, **segment.records)
         with ocp.StandardCheckpointer() as writer:
             writer.save(self._folder.path(f"{self._place}/state-{last}"), state, force=True)
+        self._folder.write_arrays(f"{self._place}/digest-{last}.npz", sha256=np.array(digest_of(state)))
         for older in self._states():
             if older < last:
                 self._folder.remove(f"{self._place}/state-{older}")
+                self._folder.remove(f"{self._place}/digest-{older}.npz")
         self._saved_round, self._last_save = last, time.monotonic()
 
     def restore(self, target: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
         """The latest state and all records up to it; None if there is none that is whole.
 
         Args:
-          target: shapes, types and shardings of the state of so many lanes.
+          target: shapes, types and shardings of the state of so many rows.
         """
         for name in self._folder.names(self._place):
             if name.startswith("state-") and not name.removeprefix("state-").isdecimal():
@@ -68,8 +78,12 @@ class Checkpoints:
                 segments = self._segments(last)
                 with ocp.StandardCheckpointer() as reader:
                     place = self._folder.path(f"{self._place}/state-{last}")
-                    state = reader.restore(place, target(len(segments[-1].lanes)))
+                    state = reader.restore(place, target(len(segments[-1].rows)))
+                kept = self._folder.read_arrays(f"{self._place}/digest-{last}.npz")["sha256"]
+                if digest_of(state) != str(kept):
+                    raise ValueError("damaged")
             except Exception:
+                self.damaged = True
                 continue
             self._saved_round = last
             return state, segments
@@ -99,7 +113,17 @@ class Checkpoints:
         for first, end, name in sorted(spans):
             if first == (found[-1].last_round + 1 if found else 1) and end <= last:
                 records = self._folder.read_arrays(f"{self._place}/{name}")
-                found.append(Segment(first, records.pop("lanes"), records))
+                found.append(Segment(first, end, records.pop("rows"), records))
         if not found or found[-1].last_round != last:
             raise ValueError(f"records up to round {last} are missing")
         return found
+
+
+def digest_of(state: Any) -> str:
+    """SHA-256 over the types, shapes and values of a state's arrays."""
+    found = hashlib.sha256()
+    for leaf in jax.tree.leaves(jax.device_get(state)):
+        array = np.ascontiguousarray(leaf)
+        found.update(f"{array.dtype.str} {array.shape};".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()

@@ -9,8 +9,9 @@ carry checksums, and what does not pass counts as not finished.
 import contextlib
 import difflib
 import hashlib
+import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,14 +20,19 @@ import numcodecs
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis.quantities import Variable
 from pausejax.results import layout
 from pausejax.results.folder import Folder
-from pausejax.results.layout import Arrays
-from pausejax.study.plan import Plan
+from pausejax.study.simulation import Arrays
+from pausejax.study.study import FORMAT, Plan
 from pausejax.study.spec import SpecError
 
 RESULT = "results.zarr"
 SPEC = "spec.toml"
+FILES = "files.json"
+"""Digests of the files that the runs depend on."""
+USED = "used"
+"""Copies of the files with parts."""
 PARTS = "parts"
 CHECKPOINTS = "checkpoints"
 _REPLACED = f".{RESULT}.replaced"
@@ -87,16 +93,50 @@ def prepare(folder: Folder, plan: Plan) -> Progress:
     with folder.lock(_LOCK):
         if not folder.exists(RESULT) and folder.exists(_REPLACED):
             folder.move(_REPLACED, RESULT)
+    _check_format(folder)
     found = examine(folder, plan)
     text = layout.spec_text(plan)
+    files = layout.used_files(plan.study)
     if not found.identities <= set(plan.identities):
-        old = folder.read(SPEC).decode() if folder.exists(SPEC) else ""
-        changed = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
-        shown = [line for line in changed if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-        allowed = "choose another folder, or a spec that adds runs and takes none away"
-        raise SpecError([f"--out {folder}: holds runs of another spec; {allowed}", *shown[:20]])
+        raise SpecError(_differences(folder, text, files))
     folder.write(SPEC, text.encode())
+    if files or folder.exists(FILES):
+        folder.write(FILES, json.dumps(files, indent=1).encode())
+    for name, content in layout.copies(plan.study).items():
+        folder.write(f"{USED}/{name}", content)
     return found
+
+
+def _check_format(folder: Folder) -> None:
+    """Refuses the result of a release whose identities meant something else."""
+    if folder.exists(RESULT):
+        try:
+            kept = xr.open_zarr(folder.path(RESULT), chunks=None).attrs.get("format")
+        except Exception:
+            return  # damaged: that is said elsewhere
+        if kept != FORMAT:
+            raise SpecError(
+                [
+                    f"--out {folder}: holds a result of format {kept or 1}, this release writes {FORMAT}; "
+                    "choose another folder"
+                ]
+            )
+
+
+def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[str]:
+    """In what a folder's study is another one."""
+    allowed = "choose another folder, or a spec that adds runs and takes none away"
+    old = folder.read(SPEC).decode() if folder.exists(SPEC) else ""
+    before = json.loads(folder.read(FILES)) if folder.exists(FILES) else {}
+    changed = [name for name, digest in before.items() if files.get(name, digest) != digest]
+    if changed:
+        return [
+            f"--out {folder}: holds runs of other files; {allowed}",
+            *(f"{name}: its content has changed since" for name in changed),
+        ]
+    compared = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
+    shown = [line for line in compared if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    return [f"--out {folder}: holds runs of another spec; {allowed}", *shown[:20]]
 
 
 def examine(folder: Folder, plan: Plan) -> Progress:
@@ -113,7 +153,7 @@ def examine(folder: Folder, plan: Plan) -> Progress:
     whole = len(damaged)
     spec = ""
     if folder.exists(RESULT):
-        for source in _blocks(folder):
+        for source in _blocks(folder, plan.study.kind.variables(plan.study)):
             blocks.append(source) if isinstance(source, Source) else damaged.append(source)
         with contextlib.suppress(Exception):
             spec = xr.open_zarr(folder.path(RESULT), chunks=None).attrs["spec"]
@@ -142,13 +182,12 @@ def _shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in arrays.items() if name != "identity"}
 
 
-def _blocks(folder: Folder) -> Iterator[Source | str]:
+def _blocks(folder: Folder, table: Mapping[str, Variable]) -> Iterator[Source | str]:
     """The blocks of runs of the result: intact ones, and the names of the others."""
 
     def load(rows: slice) -> Arrays:
         block = xr.open_zarr(folder.path(RESULT), chunks=None).isel(run=rows).load()
-        names = layout.variables(block.attrs["mode"])
-        return {name: block[name].values for name in names if name in block}
+        return {name: block[name].values for name in table if name in block}
 
     # What a damaged store raises is its libraries' affair; whatever it is, the runs are not finished.
     try:
@@ -221,8 +260,8 @@ def _partials(folder: Folder) -> list[str]:
 def _write(
     folder: Folder, name: str, plan: Plan, identities: Sequence[str], sources: Sequence[Source]
 ) -> None:
-    mode, columns = plan.study.mode, layout.coordinates(plan)
-    lengths = layout.sizes(mode, (source.shapes for source in sources))
+    table, columns = plan.study.kind.variables(plan.study), layout.coordinates(plan)
+    lengths = layout.sizes(table, (source.shapes for source in sources))
     names = {variable for source in sources for variable in source.shapes}
     place = {
         identity: (number, row)
@@ -230,10 +269,10 @@ def _write(
         for row, identity in enumerate(source.identities)
     }
     load = lru_cache(maxsize=4)(lambda number: sources[number].load())
-    size = _block_runs(mode, names, lengths)
+    size = _block_runs(table, names, lengths)
     for first in range(0, len(identities), size):
         rows = range(first, min(first + size, len(identities)))
-        block = layout.blank(mode, names, len(rows), lengths)
+        block = layout.blank(table, names, len(rows), lengths)
         from_source: dict[int, list[tuple[int, int]]] = {}
         for here, row in enumerate(rows):
             number, there = place[identities[row]]
@@ -251,9 +290,8 @@ def _write(
             labelled.to_zarr(target, append_dim="run", write_empty_chunks=True)
 
 
-def _block_runs(mode: str, names: set[str], lengths: dict[str, int]) -> int:
+def _block_runs(table: Mapping[str, Variable], names: set[str], lengths: dict[str, int]) -> int:
     """Runs per chunk of the store: some megabytes of the largest variable."""
-    table = layout.variables(mode)
     largest = max(4 * int(np.prod([lengths[dim] for dim in table[name].dims])) for name in names)
     return int(np.clip(_BLOCK_BYTES // largest, 1, _BLOCK_RUNS))
 

@@ -12,24 +12,17 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.stats import qmc
 
-from pausejax.clients.parameters import Parameter
+from pausejax.parts import Parameter, table
 
 LAWS = ("uniform", "log_uniform", "int_uniform")
 
-SAMPLING: dict[str, Parameter] = {
-    p.name: p
-    for p in (
-        Parameter("n", "sampling", 256, "points of each policy's design", low=1, high=2**20),
-        Parameter(
-            "method",
-            "sampling",
-            "sobol",
-            "how points are drawn",
-            choices=("sobol", "random", "latin_hypercube"),
-        ),
-        Parameter("seed", "sampling", 0, "of the design; not of the runs", low=0),
-    )
-}
+SAMPLING: dict[str, Parameter] = table(
+    sampling={
+        "n": Parameter(256, "points of each policy's design", low=1, high=2**20),
+        "method": Parameter("sobol", "how points are drawn", choices=("sobol", "random", "latin_hypercube")),
+        "seed": Parameter(0, "of the design; not of the runs", low=0),
+    }
+)
 """The keys of the table [sampling]."""
 
 

@@ -1,98 +1,149 @@
-"""What a spec may say: one vocabulary for client selection, one for ensembles of models."""
+"""What the specs of a kind may say: its own parameters and those of every part that is registered."""
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, TypeAlias
 
-from pausejax.clients.parameters import (
-    ALIASES,
-    CONDITIONS,
-    LEARNING_ONLY,
-    LEARNING_SECTIONS,
-    PARAMETERS,
-    POLICY_SECTIONS,
-    Parameter,
-)
-from pausejax.ensemble import parameters as ensemble_parameters
-from pausejax.policies import POLICIES, parameters_of
+from pausejax.parts import CATEGORIES, Parameter, Part, PartError, Parts
 
 Say: TypeAlias = Callable[[str, Any, str], None]
 """Reports a mistake: takes a key, its value, and what is allowed."""
 
-MODES = ("training", "bandit", "ensemble")
-
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """The keys and names that specs of some modes may use, and who reads what."""
+    """The keys and names that specs of one kind may use, and who reads what."""
 
     study: Mapping[str, Parameter]
     """Study-level keys: they shape the result's dimensions, so they can't be axes."""
     parameters: Mapping[str, Parameter]
+    """Section by section; within one, those of the kind come before those of parts."""
     aliases: Mapping[str, str]
-    """Symbol -> name."""
-    policies: Mapping[str, Any]
-    parameters_of: Callable[[str], frozenset[str]]
-    """The parameters that a policy reads."""
-    policy_parameters: frozenset[str]
-    """Read by nothing but the policies, so a policy that does not take one has no such axis."""
-    learning_parameters: frozenset[str] = frozenset()
-    """Read by nothing in mode "bandit"."""
-    conditions: Mapping[str, tuple[str, frozenset[str]]] = dataclasses.field(default_factory=dict)
-    """name -> (another parameter, values of it): the first is read only where the other has such a value."""
+    """Alias or symbol -> name."""
+    policies: Mapping[str, Part]
+    readers: Mapping[str, Mapping[str, frozenset[str]]]
+    """Of a parameter that belongs to parts alone: key of a category ("" for policies) -> parts that read it."""
+    unread: Mapping[str, frozenset[str]]
+    """Mode -> what no run of it reads, unless its policy names it."""
 
     @property
     def sections(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(p.section for p in self.parameters.values()))
 
+    def for_policy_alone(self, name: str) -> bool:
+        """Whether nothing but policies reads a parameter."""
+        return set(self.readers.get(name, {})) == {""}
+
     def is_idle(self, name: str, algorithm: str) -> bool:
         """Whether a parameter is for policies alone and this one does not read it."""
-        return name in self.policy_parameters and name not in self.parameters_of(algorithm)
+        return self.for_policy_alone(name) and name not in self.policies[algorithm].reads
 
     def is_read(self, name: str, mode: str, algorithm: str) -> bool:
-        """Whether a run depends on a parameter."""
-        if name in self.policy_parameters:
-            return name in self.parameters_of(algorithm)
-        return mode != "bandit" or name not in self.learning_parameters
+        """Whether some run of a policy may depend on a parameter."""
+        if name in self.policies[algorithm].reads:
+            return True
+        if name in self.unread.get(mode, ()):
+            return False
+        return not self.for_policy_alone(name)
+
+    def is_read_at(self, name: str, algorithm: str, point: Mapping[str, Any]) -> bool:
+        """Whether a run at a point, which holds all that `is_read`, depends on one of its parameters."""
+        readers = self.readers.get(name)
+        if readers is None or name in self.policies[algorithm].reads:
+            return True
+        return any(key in point and point[key] in parts for key, parts in readers.items() if key)
 
 
-_STUDY = {
-    p.name: p
-    for p in (
-        Parameter("rounds", "", 200, "rounds per run", low=1),
-        Parameter("eval_every", "", 10, "rounds between evaluations", low=1),
-        Parameter("mode", "", "training", "what is simulated", choices=MODES),
-        Parameter("name", "", "", "title of the study"),
-        Parameter("selection_gap", "", False, "record what (14) loses against its maximum"),
-        Parameter("stop_at_latency", "", 0.0, "end a run at this simulated time, seconds; 0: never", low=0),
+def make(
+    study: Mapping[str, Parameter],
+    parameters: Mapping[str, Parameter],
+    for_policies: Set[str],
+    policies: str,
+    categories: Iterable[str],
+    unread: Mapping[str, frozenset[str]],
+    parts: Parts,
+) -> Vocabulary:
+    """The vocabulary of a kind over some parts.
+
+    Args:
+      study: the study-level keys.
+      parameters: those of the kind.
+      for_policies: of these, what nothing but policies reads.
+      policies: the category of parts that are its policies.
+      categories: the other categories of parts that its specs name.
+      unread: mode -> parameters of the kind that no run of it reads.
+      parts: everything that is registered.
+
+    Raises:
+      PartError: two parts, or a part and the kind, mean unlike things by one name.
+    """
+    named = {category: parts.of(category) for category in categories}
+    own = dict(parameters)
+    for category, found in named.items():
+        key = CATEGORIES[category].key
+        if key in own:
+            own[key] = dataclasses.replace(own[key], choices=tuple(found))
+    readers: dict[str, dict[str, frozenset[str]]] = {name: {"": frozenset()} for name in for_policies}
+    origin: dict[str, str] = {}
+    added: dict[str, Parameter] = {}
+    for category, found in {**named, policies: parts.of(policies)}.items():
+        for part in found.values():
+            for name, parameter in part.parameters.items():
+                other = own.get(name) or added.get(name)
+                if other and not other.agrees_with(parameter):
+                    raise PartError(_disagreement(part, parameter, other, origin.get(name, "every study")))
+                if name in study:
+                    raise PartError(
+                        f"{part.file}: {part.category} {part.name}: {name}: is a key of every study"
+                    )
+                origin.setdefault(name, f"{part.category} {part.name}")
+                if name not in own:
+                    added.setdefault(name, parameter)
+            for name in part.reads - (own.keys() - for_policies):
+                of_key = readers.setdefault(name, {})
+                key = CATEGORIES[category].key
+                of_key[key] = of_key.get(key, frozenset()) | {part.name}
+    by_section = sorted_by_section(own, added)
+    aliases: dict[str, str] = {}
+    for name, parameter in by_section.items():
+        for spelling in parameter.spellings:
+            if aliases.setdefault(spelling, name) != name or spelling in by_section:
+                raise PartError(f"{origin.get(name, name)}: {name}: the symbol {spelling} is taken")
+    learning = {name for name, of_key in readers.items() if _learns(of_key, categories)}
+    idle = {mode: names | frozenset(learning) for mode, names in unread.items()}
+    known = {name: of_key for name, of_key in readers.items() if name in by_section}
+    return Vocabulary(study, by_section, aliases, parts.of(policies), known, idle)
+
+
+def sorted_by_section(own: Mapping[str, Parameter], added: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """The kind's sections in their order, then those of parts alone; a part's parameters end their section."""
+    sections = dict.fromkeys(p.section for p in (*own.values(), *added.values()))
+    return {
+        name: parameter
+        for section in sections
+        for parameters in (own, added)
+        for name, parameter in parameters.items()
+        if parameter.section == section
+    }
+
+
+def _learns(of_key: Mapping[str, frozenset[str]], categories: Iterable[str]) -> bool:
+    """Whether only parts that learn read a parameter."""
+    learners = {CATEGORIES[category].key for category in categories if CATEGORIES[category].learning}
+    return bool(of_key) and set(of_key) <= learners
+
+
+def _disagreement(part: Part, parameter: Parameter, other: Parameter, where: str) -> str:
+    fields = [
+        f"{field.name} {getattr(parameter, field.name)!r} against {getattr(other, field.name)!r}"
+        for field in dataclasses.fields(Parameter)
+        if field.name != "help" and getattr(parameter, field.name) != getattr(other, field.name)
+    ]
+    return (
+        f"{part.file}: {part.category} {part.name}: {parameter.name}: is a parameter of {where} too, and they "
+        f"must agree: {'; '.join(fields)}"
     )
-}
-
-CLIENTS = Vocabulary(
-    study=_STUDY,
-    parameters=PARAMETERS,
-    aliases=ALIASES,
-    policies=POLICIES,
-    parameters_of=parameters_of,
-    policy_parameters=frozenset(p.name for p in PARAMETERS.values() if p.section in POLICY_SECTIONS),
-    learning_parameters=LEARNING_ONLY
-    | frozenset(p.name for p in PARAMETERS.values() if p.section in LEARNING_SECTIONS),
-    conditions=CONDITIONS,
-)
-ENSEMBLE = Vocabulary(
-    study=_STUDY | ensemble_parameters.STUDY,
-    parameters=ensemble_parameters.PARAMETERS,
-    aliases=ensemble_parameters.ALIASES,
-    policies=ensemble_parameters.POLICIES,
-    parameters_of=lambda policy: ensemble_parameters.POLICIES[policy],
-    policy_parameters=ensemble_parameters.POLICY_PARAMETERS,
-)
-
-
-def vocabulary(mode: str) -> Vocabulary:
-    """The vocabulary of a mode; that of client selection for an unknown one."""
-    return ENSEMBLE if mode == "ensemble" else CLIENTS
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

@@ -1,13 +1,24 @@
 """Zipped groups: parameters whose lists advance together instead of multiplying."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pausejax.study.axes import Axis, Range
 from pausejax.study.vocabulary import Say, Vocabulary, nearest
 
-if TYPE_CHECKING:
-    from pausejax.study.spec import PolicySpec
+
+class HasAxes(Protocol):
+    """A policy of a spec, as far as zipping goes."""
+
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def axes(self) -> Mapping[str, Axis]: ...
+    @property
+    def zipped(self) -> tuple[tuple[str, ...], ...]: ...
+
 
 Group: TypeAlias = tuple[str, ...]
 """Names of parameters."""
@@ -46,7 +57,7 @@ def check_groups(
     words: Vocabulary,
     shared: Sequence[Group],
     axes: Mapping[str, Axis],
-    policies: Sequence["PolicySpec"],
+    policies: Sequence[HasAxes],
 ) -> None:
     """Says which groups can't advance together, among the sections' axes and for each policy."""
     sound = []

@@ -1,0 +1,91 @@
+"""What stands in a result and how it is shown: variables, and the figures per run that are made of them.
+
+Each kind of study has one table of each; a result carries what a reader needs of them in its attributes, so
+that a study with parts of its user's own is read without those parts.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import xarray as xr
+
+
+class Variable(NamedTuple):
+    """One variable of a result."""
+
+    dims: tuple[str, ...]
+    """After `run`."""
+    dtype: str
+    fill: float
+    """Where a run has no value: beyond its clients, its slots, its last round."""
+    units: str
+    meaning: str
+
+
+class Metric(NamedTuple):
+    """One figure per run, computed from one variable of a result, and how tables and pictures show it."""
+
+    variable: str
+    reduce: str
+    """One of `metrics.REDUCTIONS`."""
+    maximize: bool | None
+    """Which way is better; None where neither is."""
+    units: str
+    meaning: str
+    learned: bool = False
+    """Whether it has no meaning for a model that ceased to be finite."""
+    label: str = ""
+    """On the axis of a picture; "" where pictures leave it out."""
+    heading: str = ""
+    """Of its column in the table of a study; "" where the table leaves it out."""
+    scale: float = 1.0
+    """What pictures and the table multiply it by."""
+    shown: str = ".3g"
+    """How the table writes it."""
+    share: bool = False
+    """Of something whole, so that a logarithmic scale would mislead."""
+
+
+def series(units: str, meaning: str) -> Variable:
+    """A number for each round."""
+    return Variable(("round",), "float32", float("nan"), units, meaning)
+
+
+def described(
+    metrics: Mapping[str, Metric],
+    objectives: tuple[str, ...],
+    parameters: Mapping[str, tuple[tuple[str, ...], str]],
+) -> dict[str, str]:
+    """The attributes of a result by which it is read.
+
+    Args:
+      metrics: the kind's table.
+      objectives: the metrics that a front weighs; the first ranks settings.
+      parameters: aliases and symbol of every parameter.
+    """
+    return {
+        "metrics": json.dumps({name: metric._asdict() for name, metric in metrics.items()}),
+        "objectives": json.dumps(objectives),
+        "parameters": json.dumps(parameters),
+    }
+
+
+def metrics_in(result: xr.Dataset) -> dict[str, Metric]:
+    """The table of metrics that a result carries."""
+    return {name: Metric(**fields) for name, fields in _attribute(result, "metrics", {}).items()}
+
+
+def objectives_in(result: xr.Dataset) -> tuple[str, ...]:
+    """The metrics that a front weighs."""
+    return tuple(_attribute(result, "objectives", []))
+
+
+def parameters_in(result: xr.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Aliases and symbol of every parameter of the study."""
+    found = _attribute(result, "parameters", {})
+    return {name: (tuple(aliases), symbol) for name, (aliases, symbol) in found.items()}
+
+
+def _attribute(result: xr.Dataset, name: str, default: Any) -> Any:
+    return json.loads(result.attrs[name]) if name in result.attrs else default

@@ -1,0 +1,187 @@
+"""Rounds of ensemble federated learning: the stream that the clients see, and the scan over rounds."""
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+
+from pausejax.ensemble.policies import Hyper, make_policy
+from pausejax.ensemble.policy import EnsemblePolicy, Feedback
+from pausejax.ensemble.record import Outcome, Record, add_round, new_record, summary
+from pausejax.parts import Part
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Everything that shapes the compiled program: one compilation each."""
+
+    policy: Part
+    rounds: int
+    """T."""
+    num_clients: int
+    """N."""
+    record_every: int
+    """A divisor of T."""
+    records_per_call: int
+    """Records that one call advances: rounds beyond T are idle."""
+    max_uplink: int
+    """The most losses that the clients of any run may report in a round."""
+
+
+class World(NamedTuple):
+    """What the runs of a call have in common."""
+
+    table: jax.Array
+    """float32 [n, K + 1]: predictions, then the target."""
+    parameters: jax.Array
+    """int32 [K]."""
+    stream_loss: jax.Array
+    """float32 [K], each model's mean loss over the stream."""
+    seeds: jax.Array
+    """uint32 [S], the different seeds of the runs."""
+    order: jax.Array
+    """int32 [S, n], the order in which each seed's stream visits the rows."""
+
+
+class State(NamedTuple):
+    """All runs between two rounds; leading axis [R]."""
+
+    policy: Any
+    record: Record
+
+
+def _runs_first(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), tree)
+
+
+def _runs_last(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), tree)
+
+
+def rules_of(program: Program, world: World, hyper: Hyper) -> EnsemblePolicy:
+    """The policy of all runs."""
+    return make_policy(
+        program.policy, parameters=world.parameters, stream_loss=world.stream_loss, hyper=hyper
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def start(program: Program, world: World, hyper: Hyper) -> State:
+    """The state before round 1."""
+    rules = rules_of(program, world, hyper)
+    return _runs_first(State(rules.init(), new_record(len(world.parameters), len(hyper.budget))))
+
+
+@partial(jax.jit, static_argnums=1)
+def stream_order(seeds: jax.Array, count: int) -> jax.Array:
+    """int32 [S, n], the order in which each seed's stream visits its rows."""
+    return jax.vmap(lambda seed: jax.random.permutation(jax.random.key(seed), count))(seeds)
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=5)
+def play(
+    program: Program,
+    mesh: Mesh,
+    world: World,
+    hyper: Hyper,
+    seed_index: jax.Array,
+    state: State,
+    first_round: jax.Array,
+    last_round: jax.Array,
+) -> tuple[State, dict[str, jax.Array]]:
+    """Plays up to `records_per_call` records' worth of rounds; each device plays its own share of the runs.
+
+    Args:
+      program: static.
+      mesh: static, one axis "runs" whose size divides R.
+      world: the same on all devices.
+      hyper: [R] each.
+      seed_index: int32 [R], each run's place in `world.seeds`.
+      state: donated.
+      first_round: int32 scalar, 1 plus a multiple of `record_every`.
+      last_round: int32 scalar; records beyond it are junk.
+
+    Returns:
+      The next state, and each series of `record.summary`, [records_per_call, R].
+    """
+    runs, common = PartitionSpec("runs"), PartitionSpec()
+    return jax.shard_map(
+        partial(_play, program),
+        mesh=mesh,
+        in_specs=(common, runs, runs, runs, common, common),
+        out_specs=(runs, PartitionSpec(None, "runs")),
+        check_vma=False,
+    )(world, hyper, seed_index, state, first_round, last_round)
+
+
+def _play(
+    program: Program,
+    world: World,
+    hyper: Hyper,
+    seed_index: jax.Array,
+    state: State,
+    first_round: jax.Array,
+    last_round: jax.Array,
+) -> tuple[State, dict[str, jax.Array]]:
+    rules = rules_of(program, world, hyper)
+    num_clients = program.num_clients
+    seed_keys = jax.vmap(jax.random.key)(world.seeds)
+    num_rows = world.order.shape[1]
+    max_reporting = min(num_clients, program.max_uplink // (rules.min_sent + 1))
+
+    def play_round(round_number: jax.Array, carry: tuple) -> tuple:
+        state, record = carry
+        keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, round_number)))(seed_keys)
+        choice = rules.select(keys[seed_index, 0], state)
+        reporting = jnp.minimum(
+            hyper.uplink // (jnp.sum(choice.sent, axis=0, dtype=jnp.int32) + 1), num_clients
+        )
+        clients = _draw_clients(keys[:, 1], num_clients, max_reporting)[:, seed_index]
+        row = world.order[seed_index[None], ((round_number - 1) * num_clients + clients) % num_rows]
+        sample = jnp.moveaxis(world.table[row], -1, 0)
+        predictions, targets = sample[:-1], sample[-1]
+        active = jnp.arange(max_reporting, dtype=jnp.int32)[:, None] < reporting[None]
+
+        def over_clients(values: jax.Array) -> jax.Array:
+            """Sums [..., n, R] over the clients of the round."""
+            return jnp.sum(jnp.where(active, values, 0.0), axis=-2)
+
+        residual = jnp.sum(choice.mixing[:, None] * predictions, axis=0) - targets
+        loss = over_clients(jnp.square(residual))
+        model_loss = over_clients(jnp.square(predictions - targets[None]))
+        feedback = Feedback(
+            model_loss=jnp.where(choice.sent, model_loss, 0.0),
+            ensemble_loss=loss,
+            gradient=jnp.where(choice.sent, over_clients(2 * residual[None] * predictions), 0.0),
+            num_clients=reporting,
+        )
+        outcome = Outcome(
+            loss=loss,
+            expected_loss=over_clients(rules.expected_loss(choice, predictions, targets)),
+            model_loss=model_loss,
+            bound=rules.regret_bound(choice, round_number, reporting) if rules.regret_bound else None,
+            num_clients=reporting,
+        )
+        record = add_round(record, choice, outcome, world.parameters, hyper.budget)
+        return rules.update(state, choice, feedback), record
+
+    def record(carry: tuple, index: jax.Array) -> tuple:
+        first = first_round + index * program.record_every
+        end = jnp.where(first <= last_round, first + program.record_every, first)
+        carry = lax.fori_loop(first, end, play_round, carry)
+        last = first + program.record_every - 1
+        return carry, summary(carry[1], last, bounded=rules.regret_bound is not None)
+
+    carry = tuple(_runs_last(state))
+    carry, series = lax.scan(record, carry, jnp.arange(program.records_per_call, dtype=jnp.int32))
+    return _runs_first(State(*carry)), series
+
+
+def _draw_clients(keys: jax.Array, num_clients: int, count: int) -> jax.Array:
+    """The first `count` clients of a uniformly random order, int32 [count, S], from S keys."""
+    draws = jax.vmap(lambda key: jax.random.uniform(key, (num_clients,)))(keys)
+    return lax.top_k(draws, count)[1].T

@@ -1,0 +1,85 @@
+"""What an ensemble study leaves: the one table of its variables, and that of its figures per run."""
+
+import numpy as np
+
+from pausejax.analysis.quantities import Metric, Variable, series
+
+VARIABLES: dict[str, Variable] = {
+    "mse": series("1", "mean squared error so far, MSE_t of the EFL-FG paper"),
+    "best_expert_mse": series("1", "the same of the best single model so far"),
+    "regret": series("1", "cumulative regret, (10)"),
+    "realized_regret": series("1", "the same with the losses incurred"),
+    "regret_bound": series("1", "bound (11) on the regret; EFL-FG only"),
+    "violations": series("1", "share of rounds so far that cost more than B"),
+    "cost": series("1", "mean cost sent per round so far; largest model = 1"),
+    "reports": Variable(("round",), "int32", -1, "1", "cumulative number of clients that reported"),
+    "sent_counts": Variable(("model",), "int32", -1, "1", "rounds in which each model was sent"),
+    "model_cost": Variable(("model",), "float32", np.nan, "1", "cost of each model; largest model = 1"),
+    # Coordinates of `run` that only the simulation knows: the spec may leave them to the data.
+    "rounds_played": Variable((), "int32", 0, "1", "T"),
+    "learning_rate": Variable((), "float64", np.nan, "1", "as played: 1/√T where the spec leaves it out"),
+    "exploration_rate": Variable((), "float64", np.nan, "1", "as played: 1/√T where the spec leaves it out"),
+}
+COORDINATES = ("rounds_played", "learning_rate", "exploration_rate")
+
+METRICS: dict[str, Metric] = {
+    "mse": Metric(
+        "mse",
+        "last",
+        False,
+        "1",
+        "mean squared error",
+        label="MSE (10⁻³)",
+        heading="MSE,\n10⁻³",
+        scale=1e3,
+        shown=".2f",
+    ),
+    "best_expert_mse": Metric(
+        "best_expert_mse",
+        "last",
+        None,
+        "1",
+        "mean squared error of the best model",
+        heading="best expert's\nMSE, 10⁻³",
+        scale=1e3,
+        shown=".2f",
+    ),
+    "regret": Metric(
+        "regret",
+        "last",
+        False,
+        "1",
+        "cumulative regret, (10)",
+        label="regret (10)",
+        heading="regret\n(10)",
+        shown=".1f",
+    ),
+    "realized_regret": Metric(
+        "realized_regret", "last", False, "1", "cumulative regret of incurred losses"
+    ),
+    "regret_bound": Metric(
+        "regret_bound", "last", None, "1", "bound (11) on the regret", heading="bound\n(11)", shown=".0f"
+    ),
+    "violations": Metric(
+        "violations",
+        "last",
+        False,
+        "1",
+        "share of rounds that cost more than the budget",
+        label="rounds over budget (%)",
+        heading="rounds over\nbudget, %",
+        scale=100,
+        shown=".1f",
+        share=True,
+    ),
+    "cost": Metric(
+        "cost",
+        "last",
+        False,
+        "1",
+        "mean cost sent per round; largest model = 1",
+        label="cost per round",
+        heading="cost per\nround",
+        shown=".2f",
+    ),
+}

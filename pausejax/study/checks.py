@@ -1,0 +1,43 @@
+"""What must fit together in any study beyond each value by itself."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pausejax.study.axes import points, restricted
+from pausejax.study.study import Study
+from pausejax.study.vocabulary import Say
+
+MAX_RUNS = 2**20
+"""A plan holds up to 5 kB per run."""
+
+
+def check(say: Say, study: Study) -> None:
+    """Says what does not fit together; whatever is said of one policy is said once."""
+    if (runs := count_runs(study)) > MAX_RUNS:
+        labels = [policy.label for policy in study.policies]
+        say("policy", labels, f"come to {runs} runs; must be <= {MAX_RUNS}")
+        return
+    study.kind.check(say, study)
+
+
+def count_runs(study: Study) -> int:
+    """At most so many runs; points that agree in what the policy reads under a condition count each."""
+    words, count = study.words, 0
+    for policy in study.policies:
+        names = {name for name in study.axes if words.is_read(name, study.mode, policy.algorithm)}
+        product = restricted(study.factors[policy.label], names)
+        count += math.prod(len(factor.rows) for factor in product) * len(study.seeds)
+    return count
+
+
+def values_of(study: Study, name: str) -> list[Any]:
+    """All distinct values of a parameter."""
+    return list(dict.fromkeys(value for (value,) in together(study, (name,))))
+
+
+def together(study: Study, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The points of some parameters, policy by policy."""
+    for factors in study.factors.values():
+        for point in points(factors, names):
+            yield tuple(point.values())

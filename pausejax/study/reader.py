@@ -1,0 +1,183 @@
+"""Reads the tables of a spec, and collects every problem of them as one line."""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from pausejax.parts import File, Parameter
+from pausejax.study.axes import SAMPLING, Axis, Range, Sampling, range_problem
+from pausejax.study.study import PolicySpec, Study
+from pausejax.study.vocabulary import Vocabulary, nearest
+from pausejax.study.zipped import read_groups
+
+MAX_SEED = 2**32 - 1
+MAX_SEEDS = 2**20
+
+_POLICY_KEYS = ("name", "label", "zip")
+
+
+class Reader:
+    """Collects the problems of one document."""
+
+    def __init__(self, source: str, problems: list[str], words: Vocabulary) -> None:
+        self.source = source
+        self.problems = problems
+        self.words = words
+
+    def say(self, key: str, value: Any, allowed: str) -> None:
+        self.problems.append(f"{self.source}: {key} = {show(value)}: {allowed}")
+
+    def unknown(self, key: str, known: Iterable[str], where: str) -> None:
+        name = self.words.aliases.get(key, key)
+        home = self.words.parameters[name].section if name in self.words.parameters else None
+        hint = f"; it belongs in [{home}]" if home else nearest(key, known)
+        self.problems.append(f"{self.source}: {where}{key}: unknown key{hint}")
+
+    def scalar(self, document: Mapping[str, Any], key: str, parameter: Parameter) -> Any:
+        value = document.get(key, parameter.default)
+        if problem := parameter.problem(value):
+            self.say(key, value, problem + (", not an axis" if isinstance(value, list) else ""))
+            return parameter.default
+        return float(value) if parameter.kind is float else value
+
+    def seeds(self, value: Any) -> tuple[int, ...]:
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SEEDS:
+            return tuple(range(value))
+        if isinstance(value, list) and value:
+            ok = all(isinstance(s, int) and not isinstance(s, bool) and 0 <= s <= MAX_SEED for s in value)
+            if ok and len(set(value)) == len(value):
+                return tuple(value)
+        self.say(
+            "seeds",
+            value,
+            f"must be a count from 1 to {MAX_SEEDS}, or a list of distinct integers from 0 to {MAX_SEED}",
+        )
+        return (0,)
+
+    def axes(self, table: Mapping[str, Any], section: str, zipped: Set[str]) -> dict[str, Axis]:
+        """The axes of one table of parameters: a section's own, or any in a policy's table (section "")."""
+        known = {name: p for name, p in self.words.parameters.items() if not section or p.section == section}
+        where = f"{section}." if section else "policy."
+        found: dict[str, Axis] = {}
+        for key, value in table.items():
+            name = self.words.aliases.get(key, key)
+            if name not in known:
+                self.unknown(key, known, where)
+            elif name in found:
+                self.say(where + key, value, f"is a second value for {name}")
+            else:
+                found[name] = self.axis(where + key, known[name], value, name in zipped)
+        return found
+
+    def axis(self, key: str, parameter: Parameter, value: Any, zipped: bool) -> Axis:
+        if isinstance(value, Mapping):
+            if problem := range_problem(parameter, value):
+                self.say(key, value, problem)
+                return (parameter.default,)
+            ((law, ends),) = value.items()
+            return Range(law, *map(parameter.kind, ends))
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            self.say(key, value, "an axis needs at least one value")
+        for item in values:
+            if problem := parameter.problem(item):
+                self.say(key, item, problem)
+                return (parameter.default,)
+        if parameter.kind in (float, File):
+            values = [parameter.kind(item) for item in values]
+        if len(set(values)) < len(values) and not zipped:
+            self.say(key, value, "an axis must not repeat a value")
+        return tuple(values)
+
+    def policies(self, tables: Any, zipped: Set[str]) -> tuple[PolicySpec, ...]:
+        if isinstance(tables, Mapping):
+            tables = [tables]
+        if not isinstance(tables, list) or not tables or not all(isinstance(t, Mapping) for t in tables):
+            self.say("policy", tables, "must be one or more [[policy]] tables")
+            return ()
+        found = [spec for table in tables if (spec := self.policy(table, zipped))]
+        seen: set[str] = set()
+        for spec in found:
+            if spec.label in seen:
+                self.say("policy.label", spec.label, "is used twice; give each [[policy]] its own label")
+            seen.add(spec.label)
+        return tuple(found)
+
+    def policy(self, table: Mapping[str, Any], zipped: Set[str]) -> PolicySpec | None:
+        algorithm = table.get("name")
+        known = self.words.policies
+        if not isinstance(algorithm, str) or algorithm not in known:
+            hint = nearest(algorithm, known) if isinstance(algorithm, str) else ""
+            self.say("policy.name", algorithm, f"must be one of {', '.join(sorted(known))}{hint}")
+            return None
+        groups = read_groups(self.say, self.words, "policy.zip", table.get("zip", []))
+        in_zip = {*zipped, *(name for group in groups for name in group)}
+        axes = self.axes({k: v for k, v in table.items() if k not in _POLICY_KEYS}, "", in_zip)
+        for name in axes:
+            if self.words.is_idle(name, algorithm):
+                self.say(f"policy.{name}", table.get(name), f"the policy {algorithm} does not read it")
+        plain = algorithm if axes.get("private") != (False,) else f"{algorithm}_no_privacy"
+        label = table.get("label", plain)
+        if not isinstance(label, str) or not label:
+            self.say("policy.label", label, "must be a non-empty string")
+            label = plain
+        return PolicySpec(algorithm, label, axes, groups)
+
+    def sampling(
+        self, document: Mapping[str, Any], axes: Mapping[str, Axis], policies: Sequence[PolicySpec]
+    ) -> Sampling | None:
+        """The table [sampling]; there must be one if and only if there are ranges."""
+        ranges = [f"{self.words.parameters[name].section}.{name}" for name in _ranged(axes)]
+        ranges += [f"policy.{name}" for policy in policies for name in _ranged(policy.axes)]
+        if "sampling" not in document:
+            for key in dict.fromkeys(ranges):
+                self.problems.append(
+                    f"{self.source}: {key}: a range needs a table [sampling] with n, the number of points"
+                )
+            return None
+        table = document["sampling"]
+        if not isinstance(table, Mapping):
+            self.say("sampling", table, "must be a table")
+            return None
+        for key in table:
+            if key not in SAMPLING:
+                self.unknown(key, SAMPLING, "sampling.")
+        values = {}
+        for key, parameter in SAMPLING.items():
+            values[key] = table.get(key, parameter.default)
+            if key == "n" and key not in table:
+                self.problems.append(f"{self.source}: sampling.n: missing; the number of points")
+            elif problem := parameter.problem(values[key]):
+                self.say(f"sampling.{key}", values[key], problem)
+                values[key] = parameter.default
+        if not ranges and not self.problems:
+            self.say("sampling", table, "no parameter has a range, as alpha = {log_uniform = [1, 100]}")
+        return Sampling(**values)
+
+    def check_overrides(self, overridden: Iterable[tuple[str, str | None]], study: Study) -> None:
+        """Says which overrides no policy sees, since their own tables say otherwise."""
+        for override, name in overridden:
+            readers = [
+                policy
+                for policy in study.policies
+                if name in self.words.parameters and self.words.is_read(name, study.mode, policy.algorithm)
+            ]
+            if readers and all(name in policy.axes for policy in readers):
+                labels = ", ".join(f'"{policy.label}"' for policy in readers)
+                self.problems.append(
+                    f"--set {override}: has no effect: every policy that reads it sets it itself: {labels}"
+                )
+
+
+def show(value: Any) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {show(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_show, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _ranged(axes: Mapping[str, Axis]) -> list[str]:
+    return [name for name, axis in axes.items() if isinstance(axis, Range)]

@@ -1,0 +1,72 @@
+"""What a kind of study hands to the engine: one group of runs as a compiled program sees it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+"""What some runs leave: arrays by variable, leading axis the runs."""
+
+
+class Segment(NamedTuple):
+    """What some rounds in a row have recorded."""
+
+    first_round: int
+    last_round: int
+    rows: np.ndarray
+    """int [n], the group's rows that were played; one may be there again as padding."""
+    records: Arrays
+    """By variable, [n, records, ...]."""
+
+
+class Simulation(Protocol):
+    """One group, made once. A row is a run's place in the group; every array of a state has rows first."""
+
+    rounds: int
+    """T of these runs."""
+    rounds_per_call: int
+    """Rounds that one call of the program advances."""
+    stop_at_latency: float
+    """Simulated time at which a run may stop, seconds; 0: never."""
+
+    def lower(self, width: int) -> jax.stages.Lowered:
+        """Traces the program for so many rows. Nothing is put on a device.
+
+        Raises:
+          ValueError: what the group is made of does not fit together.
+        """
+        ...
+
+    def state_shapes(self, width: int) -> Any:
+        """Shapes, types and shardings of the state of so many rows."""
+        ...
+
+    def arguments(self, rows: np.ndarray) -> tuple[Any, ...]:
+        """What the program takes besides state and rounds, for some rows, on the devices."""
+        ...
+
+    def start(self, rows: np.ndarray) -> Any:
+        """The state of some rows before round 1, on the devices."""
+        ...
+
+    def to_host(self, first_round: int, rows: np.ndarray, record: Any) -> Segment:
+        """What a call that began at a round has recorded."""
+        ...
+
+    def running(self, segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
+        """Which of some distinct rows have not stopped, bool [n]."""
+        ...
+
+    def finish(self, segments: Sequence[Segment], rows: np.ndarray) -> Arrays:
+        """What some distinct rows leave in the result once all their rounds are recorded."""
+        ...
+
+    def resident_bytes(self) -> int:
+        """Bytes on each device that all rows share: data, partitions, tables."""
+        ...
+
+    def release(self) -> None:
+        """Lets go of what lies on the devices; it is put there again when it is needed."""
+        ...
