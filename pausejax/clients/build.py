@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax import data
+from pausejax import data, parts
 from pausejax.clients.parameters import PARAMETERS
 from pausejax.clients.program import Hyper, Learning, Program, World
 from pausejax.data import partition
@@ -19,7 +19,6 @@ from pausejax.ensemble import Pool, RegressionData, fit_pool, load_regression
 from pausejax.federated import models, placement
 from pausejax.federated.evaluation import HeldOut
 from pausejax.federated.training import LocalTraining, TrainingData
-from pausejax.policies import POLICIES, parameters_of
 from pausejax.study.plan import Group, Plan, Run
 from pausejax.study.spec import SpecError
 
@@ -141,7 +140,8 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     """
     static, study = group.static, plan.study
     learning = _learning(plan, group, sources) if study.mode == "training" else None
-    wanted = sorted(parameters_of(group.algorithm))
+    part = parts.everything().get("policy", group.algorithm)
+    wanted = sorted(part.reads)
     derived = {"num_parameters": learning.num_parameters} if learning else {}
     known = {**static, **derived}
     foreign = [name for name in wanted if name not in known and not _is_traced(name)]
@@ -150,7 +150,7 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     options = {name: known[name] for name in wanted if not _is_traced(name)}
     program = Program(
         policy=group.algorithm,
-        constructor=POLICIES[group.algorithm],
+        constructor=part.build,
         options=tuple(options.items()),
         traced=tuple(name for name in wanted if _is_traced(name)),
         num_clients=static["num_clients"],

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+import pausejax.policies  # noqa: F401  (registers those of the package)
 from pausejax.clients.parameters import (
     ALIASES,
     CONDITIONS,
@@ -15,7 +16,7 @@ from pausejax.clients.parameters import (
     Parameter,
 )
 from pausejax.ensemble import parameters as ensemble_parameters
-from pausejax.policies import POLICIES, parameters_of
+from pausejax.parts import everything
 
 Say: TypeAlias = Callable[[str, Any, str], None]
 """Reports a mistake: takes a key, its value, and what is allowed."""
@@ -73,8 +74,8 @@ CLIENTS = Vocabulary(
     study=_STUDY,
     parameters=PARAMETERS,
     aliases=ALIASES,
-    policies=POLICIES,
-    parameters_of=parameters_of,
+    policies={},
+    parameters_of=lambda policy: everything().get("policy", policy).reads,
     policy_parameters=frozenset(p.name for p in PARAMETERS.values() if p.section in POLICY_SECTIONS),
     learning_parameters=LEARNING_ONLY
     | frozenset(p.name for p in PARAMETERS.values() if p.section in LEARNING_SECTIONS),
@@ -92,7 +93,10 @@ ENSEMBLE = Vocabulary(
 
 def vocabulary(mode: str) -> Vocabulary:
     """The vocabulary of a mode; that of client selection for an unknown one."""
-    return ENSEMBLE if mode == "ensemble" else CLIENTS
+    if mode == "ensemble":
+        return ENSEMBLE
+    # A policy may be registered at any time.
+    return dataclasses.replace(CLIENTS, policies=everything().of("policy"))
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
