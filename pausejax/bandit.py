@@ -23,6 +23,14 @@ def _reward(symbol: str, alias: str, help: str, low: float = 0, low_open: bool =
     return Parameter(help=help, section="reward", low=low, low_open=low_open, aliases=(alias,), symbol=symbol)
 
 
+GeneralizationWeight = Annotated[Number, _reward("α", "alpha", "α of (9)")]
+GeneralizationExponent = Annotated[Number, _reward("β", "beta", "β of (8)", 1, True)]
+TermsClock = Annotated[
+    Clock, Parameter(help="terms of round t - 1, or t as the paper's code", section="reward")
+]
+"""The clock as a parameter of a study."""
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Objective:
@@ -31,8 +39,8 @@ class Objective:
     A pytree whose leaves are the numbers; the clock is static.
     """
 
-    generalization_weight: Annotated[Number, _reward("α", "alpha", "α of (9)")] = 100.0
-    generalization_exponent: Annotated[Number, _reward("β", "beta", "β of (8)", 1, True)] = 2.0
+    generalization_weight: GeneralizationWeight = 100.0
+    generalization_exponent: GeneralizationExponent = 2.0
     privacy_weight: Annotated[Number, _reward("γ", "gamma", "γ of (9)")] = 5.0
     exploitation_gain: Annotated[
         Number, _reward("ζ", "zeta", "ζ, multiplies the mean in (13)", low_open=True)
@@ -48,9 +56,37 @@ class Objective:
             symbol="η",
         ),
     ] = 0.04
-    clock: Annotated[
-        Clock, Parameter(help="terms of round t - 1, or t as the paper's code", section="reward")
-    ] = dataclasses.field(default="paper", metadata={"static": True})
+    clock: TermsClock = dataclasses.field(default="paper", metadata={"static": True})
+
+    @property
+    def weights(self) -> dict[str, Number]:
+        """α and γ, as `score`, `set_reward` and the annealers take them."""
+        return {
+            "generalization_weight": self.generalization_weight,
+            "privacy_weight": self.privacy_weight,
+        }
+
+    def check(self) -> None:
+        """Refuses what can't be an objective; traced numbers pass.
+
+        Raises:
+          ValueError: a number is negative or NaN, or the clock is unknown.
+        """
+        for field in dataclasses.fields(self):
+            number = getattr(self, field.name)
+            if field.name != "clock" and not isinstance(number, jax.core.Tracer) and not number >= 0:
+                raise ValueError(f"{field.name}: {number}; allowed: 0 or more")
+        check_clock(self.clock)
+
+
+def check_clock(clock: str) -> None:
+    """Refuses an unknown clock.
+
+    Raises:
+      ValueError: it is unknown.
+    """
+    if clock not in CLOCKS:
+        raise ValueError(f"clock: unknown clock {clock!r}; allowed: {', '.join(CLOCKS)}")
 
 
 class BanditState(NamedTuple):
@@ -88,8 +124,7 @@ def time_of_terms(round: jax.Array, clock: Clock = "paper") -> jax.Array:
     Raises:
       ValueError: for an unknown clock.
     """
-    if clock not in CLOCKS:
-        raise ValueError(f"clock: unknown clock {clock!r}; allowed: {', '.join(CLOCKS)}")
+    check_clock(clock)
     return round - 1 if clock == "paper" else round
 
 
@@ -98,7 +133,7 @@ def ucb(
     counts: jax.Array,
     round: jax.Array,
     m: int,
-    exploitation_gain: jax.Array | float = 1.0,
+    exploitation_gain: Number = 1.0,
 ) -> jax.Array:
     """Upper confidence bounds ζ μ̄_k + sqrt((m + 1) log(t) / T_k), float32 [K], (13).
 
@@ -115,7 +150,7 @@ def ucb(
 
 
 def generalization(
-    counts: jax.Array, round: jax.Array, data_share: jax.Array, m: int, exponent: jax.Array | float
+    counts: jax.Array, round: jax.Array, data_share: jax.Array, m: int, exponent: Number
 ) -> jax.Array:
     """Generalization terms g_k = |x|^β sign(x) with x = m |D_k| / |D| - T_k / t, float32 [K], (8).
 
@@ -131,7 +166,7 @@ def generalization(
     return jnp.abs(lag) ** exponent * jnp.sign(lag)
 
 
-def privacy_reward(counts: jax.Array, budget_decay: jax.Array | float) -> jax.Array:
+def privacy_reward(counts: jax.Array, budget_decay: Number) -> jax.Array:
     """The share of its privacy budget that each client has left, p_k = e^(-η T_k), float32 [K], (7).
 
     With the budgets ε_i = ε̄ (e^η - 1) e^(-η i) this is 1 - Σ_{i <= T_k} ε_i / ε̄; 1 for a client never seen.
@@ -139,13 +174,23 @@ def privacy_reward(counts: jax.Array, budget_decay: jax.Array | float) -> jax.Ar
     return jnp.exp(-budget_decay * counts)
 
 
+def terms(
+    counts: jax.Array, round: jax.Array, data_share: jax.Array, m: int, objective: Objective
+) -> tuple[jax.Array, jax.Array]:
+    """g and p of an objective, float32 [K] each; arguments as for `generalization`, (8), and (7)."""
+    return (
+        generalization(counts, round, data_share, m, objective.generalization_exponent),
+        privacy_reward(counts, objective.budget_decay),
+    )
+
+
 def score(
     generalization: jax.Array,
     privacy: jax.Array,
     m: int,
     *,
-    generalization_weight: jax.Array | float,
-    privacy_weight: jax.Array | float,
+    generalization_weight: Number,
+    privacy_weight: Number,
 ) -> jax.Array:
     """What one client adds to the sums of (14) and (10): (α g_k + γ p_k) / m, float32 [K]."""
     return (generalization_weight * generalization + privacy_weight * privacy) / m
@@ -157,8 +202,8 @@ def set_reward(
     privacy: jax.Array,
     members: jax.Array,
     *,
-    generalization_weight: jax.Array | float,
-    privacy_weight: jax.Array | float,
+    generalization_weight: Number,
+    privacy_weight: Number,
 ) -> jax.Array:
     """The reward of a set of clients, min x_k + α mean g_k + γ mean p_k, float32 scalar.
 

@@ -13,19 +13,6 @@ from pausejax import bandit
 from pausejax.selection import best_set
 
 
-class Objective(NamedTuple):
-    """The parameters of the reward (9); all may be traced."""
-
-    generalization_weight: jax.Array | float
-    """α."""
-    generalization_exponent: jax.Array | float
-    """β."""
-    privacy_weight: jax.Array | float
-    """γ."""
-    budget_decay: jax.Array | float
-    """η."""
-
-
 class Regrets(NamedTuple):
     """One round's reward and regrets, float32 scalars; add the rounds up for cumulative regret."""
 
@@ -54,7 +41,7 @@ def step(
     latency_reward: jax.Array,
     data_share: jax.Array,
     clients_per_round: int,
-    objective: Objective,
+    objective: bandit.Objective,
 ) -> tuple[jax.Array, Regrets]:
     """Scores one round, and lets the genie with a history of its own play it.
 
@@ -67,24 +54,21 @@ def step(
       latency_reward: float32 [K], τ_min / τ of this round, of all clients.
       data_share: float32 [K], |D_k| / |D|.
       clients_per_round: m.
-      objective: α, β, γ, η.
+      objective: of the reward (9); ζ and the clock are not read.
 
     Returns:
       The genie's next counts, and the round's regrets.
     """
-    m, (alpha, beta, gamma, eta) = clients_per_round, objective
+    m = clients_per_round
 
     def terms(counts: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return bandit.generalization(counts, time, data_share, m, beta), bandit.privacy_reward(counts, eta)
+        return bandit.terms(counts, time, data_share, m, objective)
 
     def genie_set(counts: jax.Array) -> jax.Array:
-        score = bandit.score(*terms(counts), m, generalization_weight=alpha, privacy_weight=gamma)
-        return best_set(mean_reward, score, m).members
+        return best_set(mean_reward, bandit.score(*terms(counts), m, **objective.weights), m).members
 
     def reward(speed: jax.Array, counts: jax.Array, members: jax.Array) -> jax.Array:
-        return bandit.set_reward(
-            speed, *terms(counts), members, generalization_weight=alpha, privacy_weight=gamma
-        )
+        return bandit.set_reward(speed, *terms(counts), members, **objective.weights)
 
     # Side by side, the two searches are one batch.
     best, own_best = jax.vmap(genie_set)(jnp.stack([counts, genie_counts]))

@@ -1,5 +1,7 @@
 """The bandit's terms against float64 formulas, and what PAUSE does before it knows anything."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,15 +116,9 @@ def test_clocks():
 
 
 def parameters(**changes):
-    return {
-        "num_clients": K,
-        "clients_per_round": M,
-        "generalization_weight": 100.0,
-        "generalization_exponent": 2.0,
-        "privacy_weight": 5.0,
-        "exploitation_gain": 1.0,
-        "budget_decay": 0.04,
-    } | changes
+    fields = {field.name for field in dataclasses.fields(bandit.Objective)}
+    objective = bandit.Objective(**{name: changes.pop(name) for name in fields & changes.keys()})
+    return {"num_clients": K, "clients_per_round": M, "objective": objective} | changes
 
 
 @pytest.mark.parametrize("clock", ["paper", "reference"])

@@ -13,7 +13,7 @@ from pausejax.policies.base import Clients, Feedback, View
 from pausejax.policies.pause import pause
 
 K, M = 7, 3
-OBJECTIVE = regret.Objective(100.0, 2.0, 5.0, 0.04)
+OBJECTIVE = bandit.Objective()
 SETS = np.array(list(itertools.combinations(range(K), M)))
 
 
@@ -82,12 +82,7 @@ def play(rounds, seeds, spread):
     law = network.make_network(K, slow_latency=0.3, slow_range=spread, latency_deviation=0.02)
     mu = network.expected_reward("two_speed", law)
     share = jnp.full(K, 1 / K)
-    policy = pause(
-        num_clients=K,
-        clients_per_round=M,
-        exploitation_gain=1.0,
-        **OBJECTIVE._asdict(),
-    )
+    policy = pause(num_clients=K, clients_per_round=M, objective=OBJECTIVE)
 
     def round_of(carry, round):
         state, genie_counts, key = carry

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pausejax.clients.parameters import PARAMETERS
 from pausejax.ensemble import NUM_EXPERTS
-from pausejax.policies import LEARNERS
+from pausejax.parts import Part, everything
 from pausejax.study.axes import points, restricted
 from pausejax.study.vocabulary import Say, vocabulary
 
@@ -28,7 +29,7 @@ def check_combinations(say: Say, study: "Study") -> None:
         _check_ensembles(say, study)
         return
     for policy in study.policies:
-        if study.mode == "bandit" and policy.algorithm in LEARNERS:
+        if study.mode == "bandit" and _needs_learning(study, everything().get("policy", policy.algorithm)):
             say("policy.name", policy.algorithm, 'selects by what clients learn: needs mode = "training"')
     if study.mode == "bandit":
         if any(value != "iid" for value in _values(study, "partition")):
@@ -47,6 +48,16 @@ def check_combinations(say: Say, study: "Study") -> None:
             file = "" if traced else min(files)
             say("network.trace_file", file, 'goes with network.latency = "trace", and only with it')
             break
+
+
+def _needs_learning(study: "Study", part: Part) -> bool:
+    """Whether a policy selects by what clients learn, as one of the study's points builds it."""
+    names = sorted(part.reads & PARAMETERS.keys())
+    point = next(point for factors in study.factors.values() for point in points(factors, names))
+    try:
+        return bool(part.build(**point, num_parameters=0).needs_learning)
+    except (TypeError, ValueError):
+        return False  # The program's own check names what is wrong.
 
 
 def _check_ensembles(say: Say, study: "Study") -> None:

@@ -42,7 +42,7 @@ class Program:
     num_clients: int
     clients_per_round: int
     latency: network.Law
-    clock: str
+    clock: bandit.Clock
     rounds_per_call: int
     eval_every: int
     selection_gap: bool = False
@@ -53,6 +53,11 @@ class Program:
     def build(self, hyper: Hyper) -> Policy:
         """The policy of one run (or, under vmap, of each)."""
         return self.constructor(**dict(self.options), **{name: hyper[name] for name in self.traced})
+
+    def objective(self, hyper: Hyper) -> bandit.Objective:
+        """What the regrets of a run (or, under vmap, of each) are measured by."""
+        numbers = [field.name for field in dataclasses.fields(bandit.Objective) if field.name != "clock"]
+        return bandit.Objective(**{name: hyper[name] for name in numbers}, clock=self.clock)
 
 
 class World(NamedTuple):

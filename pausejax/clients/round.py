@@ -91,12 +91,17 @@ def play_round(
     score = functools.partial(
         score_round,
         round,
-        clock=program.clock,
         clients_per_round=program.clients_per_round,
         selection_gap=program.selection_gap,
     )
     genie, scored, gap = jax.vmap(score)(
-        hyper, mean_reward, latency_reward, world.data_share, state.bandit, state.genie, members
+        program.objective(hyper),
+        mean_reward,
+        latency_reward,
+        world.data_share,
+        state.bandit,
+        state.genie,
+        members,
     )
     private = learning is None or learning.training.private
     leaked = jnp.max(

@@ -8,7 +8,7 @@ from pausejax import bandit, regret, selection
 
 def score_round(
     round: jax.Array,
-    hyper: dict[str, jax.Array],
+    objective: bandit.Objective,
     mean_reward: jax.Array,
     latency_reward: jax.Array,
     data_share: jax.Array,
@@ -16,13 +16,11 @@ def score_round(
     genie_counts: jax.Array,
     members: jax.Array,
     *,
-    clock: bandit.Clock,
     clients_per_round: int,
     selection_gap: bool,
 ) -> tuple[jax.Array, regret.Regrets, jax.Array]:
     """One run's genie after the round, the reward (9) and regrets of its cohort, and its gap in (14)."""
-    time = bandit.time_of_terms(round, clock)
-    objective = regret.Objective(**{name: hyper[name] for name in regret.Objective._fields})
+    time = bandit.time_of_terms(round, objective.clock)
     genie_counts, regrets = regret.step(
         genie_counts,
         seen.counts,
@@ -36,26 +34,20 @@ def score_round(
     )
     if not selection_gap:
         return genie_counts, regrets, jnp.float32(jnp.nan)
-    return genie_counts, regrets, _gap(clients_per_round, time, hyper, data_share, seen, objective, members)
+    return genie_counts, regrets, _gap(clients_per_round, time, objective, data_share, seen, members)
 
 
 def _gap(
     m: int,
     time: jax.Array,
-    hyper: dict[str, jax.Array],
+    objective: bandit.Objective,
     data_share: jax.Array,
     seen: bandit.BanditState,
-    objective: regret.Objective,
     members: jax.Array,
 ) -> jax.Array:
     """How much (14) loses with these members against its maximum; NaN while a client is unexplored."""
-    ucb = bandit.ucb(seen.mean_reward, seen.counts, time, m, hyper["exploitation_gain"])
-    g = bandit.generalization(seen.counts, time, data_share, m, objective.generalization_exponent)
-    p = bandit.privacy_reward(seen.counts, objective.budget_decay)
-    weights = {
-        "generalization_weight": objective.generalization_weight,
-        "privacy_weight": objective.privacy_weight,
-    }
-    best = selection.best_set(ucb, bandit.score(g, p, m, **weights), m).members
-    reached, most = (bandit.set_reward(ucb, g, p, chosen, **weights) for chosen in (members, best))
+    ucb = bandit.ucb(seen.mean_reward, seen.counts, time, m, objective.exploitation_gain)
+    g, p = bandit.terms(seen.counts, time, data_share, m, objective)
+    best = selection.best_set(ucb, bandit.score(g, p, m, **objective.weights), m).members
+    reached, most = (bandit.set_reward(ucb, g, p, chosen, **objective.weights) for chosen in (members, best))
     return jnp.where(jnp.isinf(ucb).any(), jnp.nan, most - reached)

@@ -1,20 +1,18 @@
 """Bandit scheduling that minds generalization, BSFL (Ben-Ami, Cohen, Zhao 2025), whose g is (8)."""
 
-import jax
-
-from pausejax import bandit
+from pausejax import bandit, parts
 from pausejax.policies.base import Policy
-from pausejax.policies.pause import Selector, pause
+from pausejax.policies.pause import pause
 
 
+@parts.policy
 def bandit_generalization(
     *,
     num_clients: int,
     clients_per_round: int,
-    generalization_weight: jax.Array | float,
-    generalization_exponent: jax.Array | float,
-    clock: bandit.Clock = "paper",
-    selector: Selector = "exact",
+    generalization_weight: bandit.GeneralizationWeight = bandit.Objective.generalization_weight,
+    generalization_exponent: bandit.GeneralizationExponent = bandit.Objective.generalization_exponent,
+    clock: bandit.TermsClock = bandit.Objective.clock,
 ) -> Policy:
     """The set with the largest min ucb + α/m Σ g in every round: (14) without its privacy term and ζ.
 
@@ -24,19 +22,16 @@ def bandit_generalization(
       generalization_weight: α.
       generalization_exponent: β.
       clock: "paper" scores round t with the terms of t - 1, "reference" with those of t.
-      selector: "exact" or "brute"; both choose the same sets.
 
     Raises:
       ValueError: as `pause` does.
     """
-    return pause(
-        num_clients=num_clients,
-        clients_per_round=clients_per_round,
+    objective = bandit.Objective(
         generalization_weight=generalization_weight,
         generalization_exponent=generalization_exponent,
         privacy_weight=0.0,
         exploitation_gain=1.0,
         budget_decay=1.0,
         clock=clock,
-        selector=selector,
     )
+    return pause(num_clients=num_clients, clients_per_round=clients_per_round, objective=objective)

@@ -81,6 +81,8 @@ class Policy(NamedTuple):
     update: UpdateFn
     needs_updates: bool = False
     """Whether `update` reads `feedback.update` (it costs memory: [n, d] per run)."""
+    needs_learning: bool = False
+    """Whether it selects by losses or updates, so that a study without training has nothing for it."""
 
 
 def cohort(members: jax.Array, data_share: jax.Array) -> Cohort:

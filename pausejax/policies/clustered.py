@@ -14,12 +14,14 @@ import numpy as np
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
+from pausejax import parts
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View
 
 # Data shares arrive in float32: sums of them that mean the same number differ by about this much.
 _ROUNDING = 1e-5
 
 
+@parts.policy
 def clustered_size(*, clients_per_round: int) -> Policy:
     """Clusters by data size, Algorithm 1: the same scheme in every round."""
 
@@ -41,6 +43,7 @@ class SimilarityState(NamedTuple):
     """float32 [K, K], between the directions, radians; 0 where one of them is 0."""
 
 
+@parts.policy
 def clustered_similarity(*, num_clients: int, clients_per_round: int, num_parameters: int) -> Policy:
     """Clusters by the angles between updates, Algorithm 2: a new scheme in every round.
 
@@ -86,7 +89,7 @@ def clustered_similarity(*, num_clients: int, clients_per_round: int, num_parame
             schemes[run] = similarity_scheme(angles[run], data_share[run], clients_per_round)
         return schemes
 
-    return Policy(init, select, update, needs_updates=True)
+    return Policy(init, select, update, needs_updates=True, needs_learning=True)
 
 
 def angles_between(rows: jax.Array, columns: jax.Array) -> jax.Array:

@@ -3,12 +3,15 @@
 import jax
 import jax.numpy as jnp
 
-from pausejax import bandit
+from pausejax import bandit, parts
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort
 from pausejax.policies.pause import PauseState
 
 
-def cs_ucb(*, num_clients: int, clients_per_round: int, clock: bandit.Clock = "paper") -> Policy:
+@parts.policy
+def cs_ucb(
+    *, num_clients: int, clients_per_round: int, clock: bandit.TermsClock = bandit.Objective.clock
+) -> Policy:
     """The m clients of the largest μ̄_k + sqrt((m + 1) log(t) / T_k); ties go to the lowest index.
 
     The version for i.i.d. balanced data. The reward is τ_min / τ_k, as everywhere in this package. The best
@@ -22,8 +25,7 @@ def cs_ucb(*, num_clients: int, clients_per_round: int, clock: bandit.Clock = "p
     Raises:
       ValueError: for an unknown clock.
     """
-    if clock not in bandit.CLOCKS:
-        raise ValueError(f"clock: unknown clock {clock!r}; allowed: {', '.join(bandit.CLOCKS)}")
+    bandit.check_clock(clock)
 
     def init(key: jax.Array, clients: Clients) -> PauseState:
         return PauseState(bandit.init(num_clients), clients.data_share)

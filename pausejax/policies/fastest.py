@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 
+from pausejax import parts
 from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
 
 
+@parts.policy
 def fastest(*, clients_per_round: int) -> Policy:
     """The m clients of the smallest expected latency, the same in every round; ties to the lowest index."""
 

@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 
+from pausejax import parts
 from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
 
 
+@parts.policy
 def fedavg(*, num_clients: int) -> Policy:
     """All K clients take part in every round, weighted by their data."""
 

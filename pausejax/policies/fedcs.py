@@ -1,13 +1,25 @@
 """FedCS: selection under a deadline by a server that knows the latencies (Nishio and Yonetani 2019)."""
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 
+from pausejax import parts
+from pausejax.parts import Parameter
 from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
+from pausejax.policies.candidates import NUM_CANDIDATES, NumCandidates, number_asked
 
 
+@parts.policy
 def fedcs(
-    *, num_clients: int, clients_per_round: int, deadline: jax.Array | float = 1.0, num_candidates: int = 0
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    deadline: Annotated[
+        jax.Array | float, Parameter(help="FedCS: seconds that a round may last", low=0, low_open=True)
+    ] = 1.0,
+    num_candidates: NumCandidates = NUM_CANDIDATES,
 ) -> Policy:
     """Asks random candidates for their latencies, then takes as many as meet the deadline, the fastest first.
 
@@ -23,11 +35,7 @@ def fedcs(
     Raises:
       ValueError: num_candidates is out of its range.
     """
-    asked = num_candidates or num_clients
-    if not clients_per_round <= asked <= num_clients:
-        raise ValueError(
-            f"num_candidates: must be 0 or in [{clients_per_round}, {num_clients}], not {num_candidates}"
-        )
+    asked = number_asked(num_candidates, num_clients, clients_per_round, num_clients)
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
         candidates = jnp.sort(jax.random.permutation(key, num_clients)[:asked]).astype(jnp.int32)

@@ -1,10 +1,13 @@
 """Oort: guided participant selection (Lai, Zhu, Madhyastha, Chowdhury 2021)."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from pausejax import parts
+from pausejax.bandit import Number
+from pausejax.parts import Parameter
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort
 
 _CUT_OFF = 0.95
@@ -27,16 +30,19 @@ class OortState(NamedTuple):
     """float32 [2], utility gained in the last complete window of the pacer and in the current one."""
 
 
+@parts.policy
 def oort(
     *,
     num_clients: int,
     clients_per_round: int,
-    exploration: jax.Array | float = 0.9,
-    exploration_decay: jax.Array | float = 0.98,
-    min_exploration: jax.Array | float = 0.2,
-    straggler_penalty: jax.Array | float = 2.0,
-    pacer_step: jax.Array | float = 0.25,
-    pacer_window: int = 20,
+    exploration: Annotated[Number, Parameter(help="Oort: ε at first", low=0, high=1)] = 0.9,
+    exploration_decay: Annotated[Number, Parameter(help="Oort: factor on ε", low=0, high=1)] = 0.98,
+    min_exploration: Annotated[Number, Parameter(help="Oort: the least ε", low=0, high=1)] = 0.2,
+    straggler_penalty: Annotated[Number, Parameter(help="Oort: exponent on T / τ of the slow", low=0)] = 2.0,
+    pacer_step: Annotated[
+        Number, Parameter(help="Oort: Δ of the pacer, seconds", low=0, low_open=True)
+    ] = 0.25,
+    pacer_window: Annotated[int, Parameter(help="Oort: rounds in a window of the pacer", low=1)] = 20,
 ) -> Policy:
     """Exploits clients by utility and speed, and explores new ones at random: the paper's Algorithm 1.
 
@@ -112,10 +118,10 @@ def oort(
             jnp.where(over, jnp.stack([window[1], jnp.zeros(())]), window),
         )
 
-    return Policy(init, select, update)
+    return Policy(init, select, update, needs_learning=True)
 
 
-def total_utility(state: OortState, round: jax.Array, straggler_penalty: jax.Array | float) -> jax.Array:
+def total_utility(state: OortState, round: jax.Array, straggler_penalty: Number) -> jax.Array:
     """(U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K]; junk for clients never seen."""
     age = jnp.log(round.astype(jnp.float32)) / jnp.maximum(state.last_round, 1)
     ratio = state.preferred_latency / jnp.where(state.latency > 0, state.latency, 1.0)

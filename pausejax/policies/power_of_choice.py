@@ -3,10 +3,15 @@
 import jax
 import jax.numpy as jnp
 
+from pausejax import parts
 from pausejax.policies.base import Clients, Cohort, Policy, View, memoryless
+from pausejax.policies.candidates import NUM_CANDIDATES, NumCandidates, number_asked
 
 
-def power_of_choice(*, num_clients: int, clients_per_round: int, num_candidates: int = 0) -> Policy:
+@parts.policy
+def power_of_choice(
+    *, num_clients: int, clients_per_round: int, num_candidates: NumCandidates = NUM_CANDIDATES
+) -> Policy:
     """Draws candidates by their data shares without replacement and takes the m of the largest local loss.
 
     The model is the plain average of the members', as the paper has it: the shares are in the draw already.
@@ -20,11 +25,8 @@ def power_of_choice(*, num_clients: int, clients_per_round: int, num_candidates:
     Raises:
       ValueError: num_candidates is out of its range.
     """
-    asked = num_candidates or min(2 * clients_per_round, num_clients)
-    if not clients_per_round <= asked <= num_clients:
-        raise ValueError(
-            f"num_candidates: must be 0 or in [{clients_per_round}, {num_clients}], not {num_candidates}"
-        )
+    twice = min(2 * clients_per_round, num_clients)
+    asked = number_asked(num_candidates, twice, clients_per_round, num_clients)
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
         # Adding Gumbel noise to log-probabilities and sorting draws without replacement.
@@ -34,4 +36,4 @@ def power_of_choice(*, num_clients: int, clients_per_round: int, num_candidates:
         equal = jnp.full(clients_per_round, 1 / clients_per_round, jnp.float32)
         return Cohort(jnp.sort(candidates[worst]), equal)
 
-    return memoryless(select)
+    return memoryless(select)._replace(needs_learning=True)

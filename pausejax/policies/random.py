@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 
+from pausejax import parts
 from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
 
 
+@parts.policy
 def random(*, num_clients: int, clients_per_round: int) -> Policy:
     """Draws m of the K clients uniformly without replacement, anew each round."""
 

@@ -1,24 +1,24 @@
 """Vanilla-SA: PAUSE annealed over all swaps, the paper's yardstick for the tailored graph (§IV-B)."""
 
-import jax
-
-from pausejax import bandit, selection
+from pausejax import bandit, parts, selection
 from pausejax.policies.base import Policy
-from pausejax.policies.sa_pause import annealed
+from pausejax.policies.sa_pause import (
+    ANNEALING_STEPS,
+    TEMPERATURE_DIVISOR,
+    AnnealingSteps,
+    TemperatureDivisor,
+    annealed,
+)
 
 
+@parts.policy
 def vanilla_sa(
     *,
     num_clients: int,
     clients_per_round: int,
-    generalization_weight: jax.Array | float,
-    generalization_exponent: jax.Array | float,
-    privacy_weight: jax.Array | float,
-    exploitation_gain: jax.Array | float,
-    budget_decay: jax.Array | float,
-    annealing_steps: int,
-    temperature_divisor: jax.Array | float = 1.0,
-    clock: bandit.Clock = "paper",
+    objective: bandit.Objective = bandit.Objective(),  # noqa: B008
+    annealing_steps: AnnealingSteps = ANNEALING_STEPS,
+    temperature_divisor: TemperatureDivisor = TEMPERATURE_DIVISOR,
 ) -> Policy:
     """`sa_pause` with any swap as a neighbour and C = 2α + γ + 1, which has no margin ω.
 
@@ -28,12 +28,7 @@ def vanilla_sa(
         selection.vanilla_anneal,
         num_clients=num_clients,
         clients_per_round=clients_per_round,
-        generalization_weight=generalization_weight,
-        generalization_exponent=generalization_exponent,
-        privacy_weight=privacy_weight,
-        exploitation_gain=exploitation_gain,
-        budget_decay=budget_decay,
+        objective=objective,
         annealing_steps=annealing_steps,
         temperature_divisor=temperature_divisor,
-        clock=clock,
     )

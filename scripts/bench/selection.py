@@ -113,14 +113,8 @@ def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_g
     """
     ordered = network.make_network(num_clients)
     share = jnp.full(num_clients, 1 / num_clients)
-    objective = regret.Objective(100.0, 2.0, privacy_weight, 0.04)
-    policy = pause(
-        num_clients=num_clients,
-        clients_per_round=m,
-        exploitation_gain=gain,
-        clock="reference",
-        **objective._asdict(),
-    )
+    objective = bandit.Objective(privacy_weight=privacy_weight, exploitation_gain=gain, clock="reference")
+    policy = pause(num_clients=num_clients, clients_per_round=m, objective=objective)
 
     def one_round(law, mu, key, carry, round):
         state, genie_counts = carry

@@ -134,12 +134,10 @@ def test_the_policy_plays_the_archived_game(trace, selector):
     policy = pause(
         num_clients=30,
         clients_per_round=5,
-        generalization_exponent=EXPONENT,
-        exploitation_gain=1.0,
-        budget_decay=DECAY,
-        clock="reference",
+        objective=bandit.Objective(
+            generalization_exponent=EXPONENT, budget_decay=DECAY, clock="reference", **WEIGHTS
+        ),
         selector=selector,
-        **WEIGHTS,
     )
     data_share = jnp.arange(1, 31) / 465
     equal = Clients(jnp.full(30, 1 / 30), jnp.ones(30))

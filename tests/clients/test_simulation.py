@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import bandit, network, policies
+from pausejax import bandit, network, parts, policies
 from pausejax.clients import play as simulation
 from pausejax.clients.build import Sources
 from pausejax.clients.program import World
@@ -31,7 +31,7 @@ SMALL = {
     "privacy_budget": BUDGET,
     "budget_decay": DECAY,
 }
-POLICIES_BY_NAME = policies.POLICIES
+POLICIES_BY_NAME = parts.everything().of("policy")
 POLICIES = ["pause", "random", "fastest", "fedavg", {"name": "fedavg", "private": False}]
 
 
@@ -376,20 +376,18 @@ def test_every_policy_plays_in_the_simulator(policy):
 
 
 def test_a_policy_of_ones_own():
-    def slowest(*, num_clients, clients_per_round):
+    def slowest_two(*, num_clients, clients_per_round):
         def select(key, state, view):
             last = jnp.arange(num_clients - clients_per_round, num_clients, dtype=jnp.int32)
             return policies.cohort(last, state.data_share)
 
         return policies.memoryless(select)
 
-    before = dict(policies.POLICIES)
+    parts.policy(slowest_two)
     try:
-        policies.register(slowest)
-        found = pausejax.simulate("slowest", mode="bandit", rounds=3, num_clients=K, clients_per_round=M)
+        found = pausejax.simulate("slowest_two", mode="bandit", rounds=3, num_clients=K, clients_per_round=M)
     finally:
-        policies.POLICIES.clear()
-        policies.POLICIES.update(before)
+        del parts.everything()._own["policy", "slowest_two"]
     np.testing.assert_array_equal(found["selected"].values[0], np.tile([K - 2, K - 1], (3, 1)))
 
 

@@ -1,23 +1,24 @@
 """The annealed policies, each driving itself, against (14) enumerated in float64 on its own history."""
 
+import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
 
+from pausejax import bandit
 from pausejax.policies.sa_pause import sa_pause
 from pausejax.policies.vanilla_sa import vanilla_sa
 
 NUM_CLIENTS, M, DECAY, GAIN = 6, 2, 0.04, 1.5
+OBJECTIVE = bandit.Objective(
+    generalization_weight=10.0, privacy_weight=1.0, exploitation_gain=GAIN, budget_decay=DECAY
+)
 SETTINGS = {
     "num_clients": NUM_CLIENTS,
     "clients_per_round": M,
-    "generalization_weight": 10.0,
-    "generalization_exponent": 2.0,
-    "privacy_weight": 1.0,
-    "exploitation_gain": GAIN,
-    "budget_decay": DECAY,
+    "objective": OBJECTIVE,
     "temperature_divisor": 3.0,
 }
 
@@ -58,7 +59,12 @@ def test_with_many_steps_every_selection_is_an_argmax(play, policy, clock):
     latency = latencies(25)
     share = np.array([1, 2, 3, 1, 2, 3]) / 12
     members, weights, _ = play(
-        policy(annealing_steps=1_000, clock=clock, **SETTINGS), latency, data_share=share
+        policy(
+            annealing_steps=1_000,
+            **{**SETTINGS, "objective": dataclasses.replace(OBJECTIVE, clock=clock)},
+        ),
+        latency,
+        data_share=share,
     )
     assert (np.diff(members, axis=1) > 0).all()
     np.testing.assert_allclose(weights, share[members] / share[members].sum(axis=1, keepdims=True), rtol=1e-6)
@@ -79,7 +85,7 @@ def test_without_steps_the_sets_are_random(play):
     [
         ({"annealing_steps": -1}, "annealing_steps: -1"),
         ({"clients_per_round": 7}, "clients_per_round: 7"),
-        ({"clock": "sun"}, "clock: unknown clock 'sun'"),
+        ({"objective": bandit.Objective(clock="sun")}, "clock: unknown clock 'sun'"),
     ],
 )
 def test_bad_settings_are_refused_by_name(policy, change, message):

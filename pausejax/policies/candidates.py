@@ -1,0 +1,25 @@
+"""How many clients are asked by the policies that choose among random candidates."""
+
+from typing import Annotated
+
+from pausejax.parts import Parameter
+
+NumCandidates = Annotated[
+    int,
+    Parameter(help="FedCS, Power-of-Choice: clients that are asked; 0: all K, or 2m", low=0),
+]
+NUM_CANDIDATES = 0
+
+
+def number_asked(num_candidates: int, otherwise: int, clients_per_round: int, num_clients: int) -> int:
+    """How many are asked: `num_candidates`, or `otherwise` where that is 0.
+
+    Raises:
+      ValueError: it is below m or above K.
+    """
+    asked = num_candidates or otherwise
+    if not clients_per_round <= asked <= num_clients:
+        raise ValueError(
+            f"num_candidates: must be 0 or in [{clients_per_round}, {num_clients}], not {num_candidates}"
+        )
+    return asked
