@@ -7,11 +7,13 @@ that `finals` makes of it once, and gives back a labelled one.
 from pausejax.analysis.choice import best, non_dominated, pareto
 from pausejax.analysis.frames import to_dataframe
 from pausejax.analysis.means import mean_ci, paired_difference
-from pausejax.analysis.metrics import Metric, metrics_of
+from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.per_run import finals
+from pausejax.analysis.quantities import Metric, Variable
 
 __all__ = [
     "Metric",
+    "Variable",
     "best",
     "finals",
     "mean_ci",

@@ -10,6 +10,7 @@ from pausejax.analysis.intervals import Method
 from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import direction
 from pausejax.analysis.per_run import finals
+from pausejax.analysis.quantities import objectives_in
 from pausejax.analysis.settings import full_names, group
 
 _BLOCK = 256
@@ -89,7 +90,7 @@ def pareto(
       ValueError: an unknown metric or direction, or none at all.
     """
     if metrics is None:
-        metrics = default_objectives(result)
+        metrics = objectives_in(result)
     given = dict(metrics) if isinstance(metrics, Mapping) else dict.fromkeys(metrics)
     if not given:
         raise ValueError("metrics: none given; name at least one")
@@ -101,14 +102,6 @@ def pareto(
     chosen = np.flatnonzero(non_dominated(joined["mean"].values, maximize))
     leading = joined["mean"].values[chosen, 0] * (-1 if maximize[0] else 1)
     return joined.isel(setting=chosen[np.argsort(leading, kind="stable")])
-
-
-def default_objectives(result: xr.Dataset) -> tuple[str, ...]:
-    """What `pareto` weighs where nothing is said."""
-    if result.attrs.get("mode") == "ensemble":
-        return "mse", "cost", "violations"
-    learns = "test_accuracy" in result
-    return ("test_accuracy" if learns else "participation_imbalance"), "mean_latency", "max_leakage"
 
 
 def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:

@@ -8,8 +8,8 @@ import xarray as xr
 
 from pausejax.analysis.blocks import MAX_BYTES, read, run_blocks
 from pausejax.analysis.per_run import finals
+from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.settings import axes_of
-from pausejax.study.vocabulary import vocabulary
 
 _IDENTITY = ("identity", "policy", "algorithm", "seed")
 
@@ -42,7 +42,7 @@ def to_dataframe(
 def runs_frame(result: xr.Dataset) -> pd.DataFrame:
     """One row per run: identity, policy, seed, every parameter by its full name, every metric."""
     figures = finals(result)
-    parameters = [name for name in vocabulary(result.attrs.get("mode", "")).parameters if name in result]
+    parameters = [name for name in parameters_in(result) if name in result]
     return pd.DataFrame(
         {
             **_labels(result, (*_IDENTITY, *parameters)),

@@ -9,7 +9,7 @@ import xarray as xr
 
 from pausejax.analysis.intervals import Method, interval
 from pausejax.analysis.per_run import finals
-from pausejax.analysis.settings import applies, axes_of, coordinates, full_names, group, label, runs_table
+from pausejax.analysis.settings import applies, axes_of, coordinates, full_names, group, label, runs_table, symbols
 
 Side = str | Mapping[str, Any]
 
@@ -101,7 +101,7 @@ def paired_difference(
     pairs = sides[0].merge(sides[1], on=["seed", *shared], suffixes=("", " b"), sort=False)
     if pairs.empty:
         names = " and ".join(["seed", *shared])
-        raise ValueError(f"{_name(policy_a)} and {_name(policy_b)}: no two runs agree in {names}")
+        raise ValueError(f"{_name(policy_a, result)} and {_name(policy_b, result)}: no two runs agree in {names}")
     whole = array.values.astype(np.float64)
     with np.errstate(invalid="ignore"):
         difference = whole[pairs["place"]] - whole[pairs["place b"]]
@@ -111,7 +111,7 @@ def paired_difference(
     values, owners = _per_unit(difference, rows, keys, units)
     options = {"method": method, "level": level, "resamples": resamples, "random_seed": random_seed}
     found = _summarize(values, owners, keys, array, result, options)
-    return found.assign_attrs(over=", ".join(averaged), policy_a=_name(policy_a), policy_b=_name(policy_b))
+    return found.assign_attrs(over=", ".join(averaged), policy_a=_name(policy_a, result), policy_b=_name(policy_b, result))
 
 
 def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
@@ -122,8 +122,8 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
     return metric
 
 
-def _name(side: Side) -> str:
-    return side if isinstance(side, str) else label(side)
+def _name(side: Side, result: xr.Dataset) -> str:
+    return side if isinstance(side, str) else label(side, symbols(result))
 
 
 def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) -> pd.DataFrame:
@@ -139,7 +139,7 @@ def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) ->
             raise ValueError(f"{argument}: no run has {name} = {value!r}; known: {known}")
         chosen &= same
     if not chosen.any():
-        raise ValueError(f"{argument} = {_name(side)}: no run has all of these values")
+        raise ValueError(f"{argument} = {_name(side, result)}: no run has all of these values")
     own = table[chosen].assign(place=np.flatnonzero(chosen))
     lacking = [name for name in axes_of(result) if not own[name].map(applies).any()]
     return own.drop(columns=["policy", *(set(names) - {"policy"} | set(lacking))])
@@ -189,7 +189,7 @@ def _summarize(
         "count": (dims, found.count),
         "left_out": (dims, lost),
     }
-    coords = coordinates(owners.iloc[first][list(keys)], result.attrs.get("mode", ""))
+    coords = coordinates(owners.iloc[first][list(keys)], result)
     others = {name: c.variable for name, c in array.coords.items() if "run" not in c.dims}
     attrs = {"metric": str(array.name), "method": options["method"], "level": options["level"]}
     return xr.Dataset(variables, {**coords, **others}, attrs)

@@ -1,27 +1,15 @@
-"""The figures that describe a run, and which way is better: one table for each kind of study."""
+"""The figures that describe a run: how each is made of a variable, and which way is better."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis.quantities import Metric, metrics_in
+
 # (14) is of the order of ten, so float32 rounding is of the order of 1e-6.
 _EXACT = 1e-5
-
-
-class Metric(NamedTuple):
-    """One figure per run, computed from one variable of a result."""
-
-    variable: str
-    reduce: Callable[[np.ndarray], np.ndarray]
-    """Values [runs, n], NaN after a run's last round -> [runs]."""
-    maximize: bool | None
-    """Which way is better; None where neither is."""
-    units: str
-    meaning: str
-    learned: bool = False
-    """Whether it has no meaning for a model that ceased to be finite."""
 
 
 def last(values: np.ndarray) -> np.ndarray:
@@ -80,54 +68,31 @@ def exact_share(gap: np.ndarray) -> np.ndarray:
     return np.where(explored > 0, exact, np.nan)
 
 
-def _identity(values: np.ndarray) -> np.ndarray:
+def itself(values: np.ndarray) -> np.ndarray:
+    """A figure that is one per run already."""
     return values
 
 
-CLIENTS: Mapping[str, Metric] = {
-    "test_accuracy": Metric("test_accuracy", last, True, "1", "final test accuracy", learned=True),
-    "test_loss": Metric("test_loss", last, False, "nat", "final test loss", learned=True),
-    "train_loss": Metric("train_loss", last, False, "nat", "local loss in the last round", learned=True),
-    "elapsed": Metric("elapsed", last, False, "s", "simulated time of the whole run"),
-    "mean_latency": Metric("elapsed", mean_latency, False, "s", "simulated time per round"),
-    "rounds_played": Metric("elapsed", rounds_played, None, "1", "rounds that the run lasted"),
-    "max_leakage": Metric("max_leakage", last, False, "1", "largest scheduled leakage of any client"),
-    "max_leakage_update": Metric(
-        "max_leakage_update", last, False, "1", "largest leakage of a whole update vector"
-    ),
-    "cumulative_reward": Metric("reward", total, True, "1", "sum of the rewards (9)"),
-    "cumulative_regret": Metric("regret", total, False, "1", "cumulative realized regret (15)"),
-    "cumulative_pseudo_regret": Metric("pseudo_regret", total, False, "1", "cumulative pseudo-regret"),
-    "cumulative_regret_own_history": Metric(
-        "regret_own_history", total, False, "1", "cumulative regret against a genie's own trajectory"
-    ),
-    "participation_imbalance": Metric(
-        "counts", imbalance, False, "1", "total variation distance of participation from equal shares"
-    ),
-    "mean_selection_gap": Metric(
-        "selection_gap", mean_gap, False, "1", "mean loss in (14) once everybody was explored"
-    ),
-    "exact_share": Metric(
-        "selection_gap", exact_share, True, "1", "share of those rounds in which (14) was at its maximum"
-    ),
-    "diverged_round": Metric(
-        "diverged_round", _identity, None, "1", "round in which the model ceased to be finite; 0: never"
-    ),
+REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    function.__name__: function
+    for function in (
+        last,
+        rounds_played,
+        total,
+        mean,
+        mean_latency,
+        imbalance,
+        mean_gap,
+        exact_share,
+        itself,
+    )
 }
-ENSEMBLE: Mapping[str, Metric] = {
-    "mse": Metric("mse", last, False, "1", "mean squared error"),
-    "best_expert_mse": Metric("best_expert_mse", last, None, "1", "mean squared error of the best model"),
-    "regret": Metric("regret", last, False, "1", "cumulative regret, (10)"),
-    "realized_regret": Metric("realized_regret", last, False, "1", "cumulative regret of incurred losses"),
-    "regret_bound": Metric("regret_bound", last, None, "1", "bound (11) on the regret"),
-    "violations": Metric("violations", last, False, "1", "share of rounds that cost more than the budget"),
-    "cost": Metric("cost", last, False, "1", "mean cost sent per round; largest model = 1"),
-}
+"""What makes one figure of a run's values, [runs, n], NaN after its last round -> [runs]."""
 
 
 def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
     """The metrics that a result has the data for, by name."""
-    table = ENSEMBLE if result.attrs.get("mode") == "ensemble" else CLIENTS
+    table = metrics_in(result)
     return {name: metric for name, metric in table.items() if metric.variable in result or name in result}
 
 

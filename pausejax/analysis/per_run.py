@@ -6,7 +6,8 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.blocks import read, run_blocks
-from pausejax.analysis.metrics import Metric, attributes, metrics_of
+from pausejax.analysis.metrics import REDUCTIONS, attributes, metrics_of
+from pausejax.analysis.quantities import Metric
 
 
 def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Dataset:
@@ -53,5 +54,5 @@ def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.nda
     for runs in run_blocks(array):
         values = read(array, runs)
         for name, metric in metrics.items():
-            parts[name].append(metric.reduce(values))
+            parts[name].append(REDUCTIONS[metric.reduce](values))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

@@ -8,22 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pausejax.study.vocabulary import vocabulary
-
-SYMBOLS = {
-    "generalization_weight": "α",
-    "generalization_exponent": "β",
-    "privacy_weight": "γ",
-    "exploitation_gain": "ζ",
-    "budget_decay": "η",
-    "privacy_budget": "ε̄",
-    "temperature_divisor": "κ",
-    "temperature_margin": "ω",
-    "annealing_steps": "J",
-    "num_clients": "K",
-    "clients_per_round": "m",
-}
-
+from pausejax.analysis.quantities import parameters_in
 
 def axes_of(result: xr.Dataset) -> tuple[str, ...]:
     """The swept parameters of a result, by their full names."""
@@ -42,7 +27,8 @@ def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) ->
       ValueError: one of them is none of these.
     """
     known = ("policy", "seed", *axes_of(result))
-    aliases = vocabulary(result.attrs.get("mode", "")).aliases
+    parameters = parameters_in(result).items()
+    aliases = {spelling: name for name, (short, symbol) in parameters for spelling in (*short, symbol)}
     found = tuple(aliases.get(name, name) for name in ([names] if isinstance(names, str) else names))
     for name in found:
         if name not in known:
@@ -55,11 +41,16 @@ def applies(value: Any) -> bool:
     return not (value == "" or (isinstance(value, float) and np.isnan(value)) or value == -1)
 
 
-def label(values: Mapping[str, Any]) -> str:
+def symbols(result: xr.Dataset) -> dict[str, str]:
+    """How pictures write parameters; those without a symbol are not there."""
+    return {name: symbol for name, (_, symbol) in parameters_in(result).items() if symbol}
+
+
+def label(values: Mapping[str, Any], symbols: Mapping[str, str]) -> str:
     """A setting in words: `pause, α = 10, γ = 5`; axes that the policy lacks are left out."""
     first = [str(values["policy"])] if "policy" in values else []
     rest = [
-        f"{'seed' if name == 'seed' else SYMBOLS.get(name, name)} = {_short(value)}"
+        f"{'seed' if name == 'seed' else symbols.get(name, name)} = {_short(value)}"
         for name, value in values.items()
         if name != "policy" and (name == "seed" or applies(value))
     ]
@@ -82,15 +73,15 @@ def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndar
     return codes, np.unique(codes, return_index=True)[1]
 
 
-def coordinates(table: pd.DataFrame, mode: str) -> dict[str, tuple[str, np.ndarray]]:
-    """Coordinates of the dimension `setting`: the keys, the axes under their symbols too, and a label."""
-    parameters = vocabulary(mode).parameters
+def coordinates(table: pd.DataFrame, result: xr.Dataset) -> dict[str, tuple[str, np.ndarray]]:
+    """Coordinates of the dimension `setting`: the keys, the axes under their aliases too, and a label."""
+    parameters, written = parameters_in(result), symbols(result)
     found: dict[str, tuple[str, np.ndarray]] = {}
     for name in table.columns:
         column = table[name].to_numpy()
         if column.dtype.kind not in "biuf":
             column = column.astype(str)
-        symbols = parameters[name].aliases if name in parameters else ()
-        found |= dict.fromkeys((name, *symbols), ("setting", column))
-    labels = [label(row) for row in table.to_dict("records")]
+        aliases = parameters[name][0] if name in parameters else ()
+        found |= dict.fromkeys((name, *aliases), ("setting", column))
+    labels = [label(row, written) for row in table.to_dict("records")]
     return {**found, "label": ("setting", np.array(labels, dtype=str))}

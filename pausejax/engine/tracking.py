@@ -13,7 +13,7 @@ import xarray as xr
 
 from pausejax.analysis import finals
 from pausejax.analysis.settings import applies
-from pausejax.study.vocabulary import vocabulary
+from pausejax.analysis.quantities import parameters_in
 
 # Entries that MLflow takes in one request, with room for the parameters.
 _BATCH = 800
@@ -77,7 +77,7 @@ class MlflowTracker:
         curve = None
         if "test_accuracy" in result and "eval" in result["test_accuracy"].dims:
             curve = result["eval_round"].values, result["test_accuracy"].values
-        parameters = [n for n in vocabulary(result.attrs.get("mode", "")).parameters if n in result.coords]
+        parameters = [name for name in parameters_in(result) if name in result.coords]
         for place in range(figures.sizes["run"]):
             run = figures.isel(run=place)
             identity = str(run["identity"].values)

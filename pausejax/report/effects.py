@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pausejax.report.figures import DASHES, MARKERS, PALETTE, styled_context
+from pausejax.report.curves import DASHES, MARKERS, PALETTE, styled_context
 from pausejax.report.levels import (
     Levels,
     Measure,

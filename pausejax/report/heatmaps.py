@@ -8,7 +8,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from pausejax.report.figures import styled_context
+from pausejax.report.curves import styled_context
 from pausejax.report.levels import (
     Levels,
     Measure,

@@ -19,23 +19,11 @@ _DECADES = 10
 class Measure(NamedTuple):
     """A metric as pictures show it."""
 
-    metric: str
+    name: str
     label: str
     scale: float = 1
     share: bool = False
     """Of something whole, so that a logarithmic scale would mislead."""
-
-
-_MEASURES = (
-    Measure("test_accuracy", "test accuracy (%)", 100, share=True),
-    Measure("mean_latency", "time per round (s)"),
-    Measure("max_leakage", "maximum leakage"),
-    Measure("participation_imbalance", "participation imbalance"),
-    Measure("mse", "MSE (10⁻³)", 1e3),
-    Measure("regret", "regret (10)"),
-    Measure("cost", "cost per round"),
-    Measure("violations", "rounds over budget (%)", 100, share=True),
-)
 
 
 class Levels(NamedTuple):
@@ -49,10 +37,13 @@ class Levels(NamedTuple):
 
 def measures_of(result: xr.Dataset) -> list[Measure]:
     """What a result has the data for, with some value that is finite."""
-    known = metrics_of(result)
-    shown = [measure for measure in _MEASURES if measure.metric in known]
-    found = finals(result, [measure.metric for measure in shown])
-    return [measure for measure in shown if np.isfinite(found[measure.metric].values).any()]
+    shown = [
+        Measure(name, metric.label, metric.scale, metric.share)
+        for name, metric in metrics_of(result).items()
+        if metric.label
+    ]
+    found = finals(result, [measure.name for measure in shown])
+    return [measure for measure in shown if np.isfinite(found[measure.name].values).any()]
 
 
 def levels_of(runs: xr.Dataset) -> Levels:
@@ -100,7 +91,7 @@ def averaged(levels: Levels, measure: Measure, kept: Sequence[str]) -> xr.Datase
     over = [name for name in axes_of(levels.runs) if name not in kept]
     if len(np.unique(levels.runs["seed"].values)) > 1:
         over.append("seed")
-    found = mean_ci(_finite(levels.runs, measure.metric), measure.metric, over=over)
+    found = mean_ci(_finite(levels.runs, measure.name), measure.name, over=over)
     return found.assign({name: measure.scale * found[name] for name in ("mean", "low", "high")})
 
 

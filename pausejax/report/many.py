@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from pausejax.analysis import finals
-from pausejax.analysis.choice import default_objectives
+from pausejax.analysis.quantities import objectives_in
 from pausejax.analysis.settings import group, runs_table
 from pausejax.report.effects import main_effects
 from pausejax.report.heatmaps import heat_maps
@@ -27,10 +27,10 @@ def is_many(result: xr.Dataset) -> bool:
 def draw(result: xr.Dataset) -> dict[str, Figure]:
     """All pictures, by file name, from the runs' last figures; memory does not grow with the runs."""
     measures = measures_of(result)
-    wanted = {measure.metric: measure for measure in measures}
+    wanted = {measure.name: measure for measure in measures}
     whole = finals(result, list(wanted)).load()
     drawn: dict[str, Figure | None] = {"main_effects": main_effects(whole, measures)}
-    up, across, colour = default_objectives(result)
+    up, across, colour = objectives_in(result)
     if {up, across, colour} <= set(wanted):
         drawn["pareto"] = trade_off(whole, wanted[across], wanted[up], wanted[colour])
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
@@ -38,7 +38,7 @@ def draw(result: xr.Dataset) -> dict[str, Figure]:
         own = whole.isel(run=np.flatnonzero(whole["policy"].values == policy))
         levels = levels_of(own)
         for measure in measures:
-            if np.isfinite(own[measure.metric].values).any():
+            if np.isfinite(own[measure.name].values).any():
                 ending = "" if len(policies) == 1 else "_" + re.sub(r"\W+", "_", policy).strip("_")
-                drawn[f"heatmap_{measure.metric}{ending}"] = heat_maps(levels, measure, policy)
+                drawn[f"heatmap_{measure.name}{ending}"] = heat_maps(levels, measure, policy)
     return {name: figure for name, figure in drawn.items() if figure is not None}

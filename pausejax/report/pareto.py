@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from pausejax.analysis import mean_ci, metrics_of, non_dominated
-from pausejax.report.figures import MARKERS, styled_context
+from pausejax.report.curves import MARKERS, styled_context
 from pausejax.report.levels import Measure, colour_scale, columns_for, is_logarithmic
 
 _COLOURS = colormaps["viridis"]
@@ -32,14 +32,14 @@ def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure)
       colour: whichever way is better; grey where it is infinite.
     """
     measures = (across, up, colour)
-    means = [mean_ci(finals, measure.metric) for measure in measures]
+    means = [mean_ci(finals, measure.name) for measure in measures]
     values = np.stack([found["mean"].values for found in means], axis=1)
     there = np.isfinite(values[:, :2]).all(axis=1)
     values, policy = values[there], means[0]["policy"].values[there]
     if not len(values):
         return None
     table = metrics_of(finals)
-    ways = [bool(table[measure.metric].maximize) for measure in measures]
+    ways = [bool(table[measure.name].maximize) for measure in measures]
     # An infinite leakage is the worst there is, and still to be weighed against the others.
     front, drawn_front = non_dominated(values, ways), non_dominated(values[:, :2], ways[:2])
     values = values * [measure.scale for measure in measures]

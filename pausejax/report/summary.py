@@ -1,7 +1,5 @@
 """The table at the end of a run: one row per policy and axis value, mean ± 95 % interval over seeds."""
 
-from typing import NamedTuple
-
 import numpy as np
 import xarray as xr
 from rich import box
@@ -9,42 +7,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pausejax.analysis import finals, metrics_of
+from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.report.statistics import Line, band, lines
 
-
-class Column(NamedTuple):
-    """One column of the table."""
-
-    heading: str
-    metric: str
-    scale: float
-    shown: str
-
-
-_CLIENTS = (
-    Column("final\naccuracy, %", "test_accuracy", 100, ".1f"),
-    Column("simulated\ntime, s", "elapsed", 1, ".1f"),
-    Column("maximum\nleakage", "max_leakage", 1, ".1f"),
-    Column("… of the\nupdate", "max_leakage_update", 1, ".2e"),
-    Column("cumulative\nregret", "cumulative_regret", 1, ".1f"),
-    Column("mean gap\nin (14)", "mean_selection_gap", 1, ".3f"),
-    Column("rounds\nexact, %", "exact_share", 100, ".1f"),
-)
-# The columns of the EFL-FG paper's Table I, cost and regret.
-_ENSEMBLE = (
-    Column("MSE,\n10⁻³", "mse", 1e3, ".2f"),
-    Column("best expert's\nMSE, 10⁻³", "best_expert_mse", 1e3, ".2f"),
-    Column("rounds over\nbudget, %", "violations", 100, ".1f"),
-    Column("cost per\nround", "cost", 1, ".2f"),
-    Column("regret\n(10)", "regret", 1, ".1f"),
-    Column("bound\n(11)", "regret_bound", 1, ".0f"),
-)
 
 # A study with more settings than this shows the best ones.
 MAX_ROWS = 40
 _SHOWN = 20
-# Settings are ranked by the first of these that the result has.
-_RANKING = {"test_accuracy": "final accuracy", "mean_latency": "time per round", "mse": "MSE"}
 
 
 def summary_table(result: xr.Dataset) -> Table:
@@ -53,10 +22,9 @@ def summary_table(result: xr.Dataset) -> Table:
     Of more than `MAX_ROWS` settings the best are shown, and the best of each policy in any case.
     """
     known = metrics_of(result)
-    every = _ENSEMBLE if result.attrs.get("mode") == "ensemble" else _CLIENTS
-    columns = [column for column in every if column.metric in known]
-    rank_by = next(name for name in _RANKING if name in known)
-    whole = finals(result, list(dict.fromkeys([rank_by, *(column.metric for column in columns)]))).load()
+    columns = {name: metric for name, metric in known.items() if metric.heading}
+    rank_by = next(name for name in objectives_in(result) if name in known)
+    whole = finals(result, list(dict.fromkeys([rank_by, *columns]))).load()
     rows = lines(whole)
     seeds = len(np.unique(result["seed"].values))
     title = f"mean ± 95 % interval over {seeds} {'seed' if seeds == 1 else 'seeds'}"
@@ -64,7 +32,7 @@ def summary_table(result: xr.Dataset) -> Table:
     if len(rows) > MAX_ROWS:
         kept = _best(rows, rank_by, maximize=bool(known[rank_by].maximize))
         caption = (
-            f"the best {len(kept)} of {len(rows)} settings by {_RANKING[rank_by]}; "
+            f"the best {len(kept)} of {len(rows)} settings by {known[rank_by].meaning}; "
             "for all of them: pausejax export DIR, or pausejax.analysis"
         )
         rows = kept
@@ -72,10 +40,10 @@ def summary_table(result: xr.Dataset) -> Table:
         title=title, title_justify="left", caption=caption, caption_justify="left", box=box.SIMPLE_HEAD
     )
     table.add_column("policy", overflow="fold")
-    for column in columns:
+    for column in columns.values():
         table.add_column(column.heading, justify="right", no_wrap=True)
     for row in rows:
-        learned = [_measured(row.runs, column, known[column.metric].learned) for column in columns]
+        learned = [_measured(row.runs[name].values, metric) for name, metric in columns.items()]
         table.add_row(Text(row.label), *learned)
     return table
 
@@ -93,14 +61,13 @@ def _best(rows: list[Line], metric: str, *, maximize: bool) -> list[Line]:
     return [row for place, row in enumerate(ranked) if place < _SHOWN or first_of[row.policy] == row.label]
 
 
-def _measured(runs: xr.Dataset, column: Column, learned: bool) -> str:
+def _measured(values: np.ndarray, metric: Metric) -> str:
     """One cell; what a diverged model learned does not count, and the cell says how many runs are left."""
-    values = runs[column.metric].values
     kept = values[~np.isnan(values)]
     if not kept.size:
         return "–"
-    left = f" ({kept.size}/{values.size})" if learned and kept.size < values.size else ""
-    return cell(column.scale * kept, column.shown) + left
+    left = f" ({kept.size}/{values.size})" if metric.learned and kept.size < values.size else ""
+    return cell(metric.scale * kept, metric.shown) + left
 
 
 def diverged_runs(result: xr.Dataset) -> list[str]:

@@ -1,4 +1,4 @@
-"""Pictures of the PAUSE paper that no other study has: its Fig. 1."""
+"""The generalization reward (8) over several β: Fig. 1 of the PAUSE paper."""
 
 import json
 
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pausejax import bandit
-from pausejax.report.figures import Curve, figure, styled
+from pausejax.report.curves import Curve, figure, styled
 from pausejax.report.statistics import Line
 
 

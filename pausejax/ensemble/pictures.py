@@ -8,12 +8,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pausejax.report.figures import Curve, draw_band, draw_points, figure, styled
+from pausejax.report.curves import Curve, draw_band, draw_points, figure, styled
 from pausejax.report.statistics import band, lines
 
 
-def draw(result: xr.Dataset) -> dict[str, Figure]:
-    """All pictures, by file name."""
+def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
+    """All pictures, by file name; there is nothing to smooth."""
     plots: dict[str, Callable[[Axes, list[Curve]], None]] = {
         "mse_vs_rounds": mse_vs_rounds,
         "regret_vs_rounds": regret_vs_rounds,
