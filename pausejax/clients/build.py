@@ -1,7 +1,6 @@
 """From a group of runs to what the simulation takes: the static program and the arrays of its world."""
 
 import functools
-import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax import data
+from pausejax import data, parts
 from pausejax.clients.parameters import PARAMETERS
 from pausejax.clients.program import Hyper, Learning, Program, World
 from pausejax.data import partition
@@ -179,8 +178,8 @@ def build_world(plan: Plan, program: Program, group: Group, sources: Sources) ->
     training_data: TrainingData | None = None
     test: HeldOut | None = None
     if program.learning:
-        parts = [make_partition(static, seed, sources) for seed in seeds]
-        share = np.stack([part.data_share for part in parts])
+        partitions = [make_partition(static, seed, sources) for seed in seeds]
+        share = np.stack([part.data_share for part in partitions])
         images, labels = sources.training_arrays(static["dataset"], static["train_samples"])
         source = sources.dataset(static["dataset"])
         training_data = TrainingData(
@@ -188,7 +187,7 @@ def build_world(plan: Plan, program: Program, group: Group, sources: Sources) ->
             labels,
             jnp.float32(source.pixel_mean),
             jnp.float32(source.pixel_std),
-            *(jnp.asarray(np.stack(rows), jnp.int32) for rows in _columns(parts)),
+            *(jnp.asarray(np.stack(rows), jnp.int32) for rows in _columns(partitions)),
         )
         test = sources.test_set(static["dataset"], program.learning.training.eval_batch)
     else:
@@ -265,12 +264,12 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
                 "batch_size",
                 "local_epochs",
                 "max_steps",
-                "optimizer",
                 "persist_optimizer",
                 "private",
                 "clip",
             )
         },
+        optimizer=parts.bind(parts.find("optimizer", static["optimizer"]), static),
         proximal=proximal,
         lanes=chosen.lanes,
         eval_lanes=chosen.eval_lanes,
@@ -286,14 +285,15 @@ def make_partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Pa
       SpecError: the data can't be shared out like that.
     """
     name = values["partition"]
-    options = inspect.signature(partition.PARTITIONERS[name]).parameters
+    reads = parts.find("partition", name).reads
     try:
         return sources.partition(
             name,
             values["dataset"],
             values["train_samples"],
             seed,
-            **{option: values[option] for option in options if option in PARAMETERS},
+            num_clients=values["num_clients"],
+            **{option: values[option] for option in sorted(reads) if option in PARAMETERS},
         )
     except ValueError as error:
         raise SpecError([f'data.partition = "{name}": {error}']) from None

@@ -5,19 +5,17 @@ compiled program; a static one compiles anew for each value.
 """
 
 import dataclasses
-import inspect
 import math
 from typing import Any
 
 import numpy as np
 
-from pausejax import network
-from pausejax.data import DATASETS
-from pausejax.data.partition import PARTITIONERS
-from pausejax.federated.models import MODELS
-from pausejax.federated.training import OPTIMIZERS
+from pausejax import data, network, parts
+from pausejax.data.partition import CONCENTRATION
+from pausejax.federated import models, optimizers
 from pausejax.privacy import CLIPS
 
+assert data and models and optimizers  # imported for the parts that they register
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_COUNT = 2**31 - 1
 
@@ -104,20 +102,34 @@ PARAMETERS: dict[str, Parameter] = {
             "standard deviation of a latency, seconds (of its logarithm for lognormal)",
         ),
         Parameter("trace_file", "network", "", "CSV or .npy of latencies [T, K], for the law trace"),
-        Parameter("dataset", "data", "digits", "data set", choices=tuple(DATASETS)),
+        Parameter("dataset", "data", "digits", "data set", choices=tuple(parts.everything().of("dataset"))),
         Parameter("train_samples", "data", 0, "use the first N training samples; 0: all of them", low=0),
-        Parameter("partition", "data", "iid", "who owns which sample", choices=tuple(PARTITIONERS)),
+        Parameter(
+            "partition",
+            "data",
+            "iid",
+            "who owns which sample",
+            choices=tuple(parts.everything().of("partition")),
+        ),
         Parameter(
             "concentration",
             "data",
-            3.0,
+            CONCENTRATION,
             "Dirichlet partitions: the smaller, the more unequal the clients",
             low=0,
             low_open=True,
         ),
         Parameter("shards_per_client", "data", 2, "partition shards: label-sorted shards a client", low=1),
-        Parameter("model", "training", "mlp", "network to train", choices=tuple(MODELS)),
-        Parameter("optimizer", "training", "adam", "local optimizer", choices=OPTIMIZERS),
+        Parameter(
+            "model", "training", "mlp", "network to train", choices=tuple(parts.everything().of("model"))
+        ),
+        Parameter(
+            "optimizer",
+            "training",
+            "adam",
+            "local optimizer",
+            choices=tuple(parts.everything().of("optimizer")),
+        ),
         _positive("learning_rate", "training", 0.01, "local learning rate"),
         Parameter("momentum", "training", 0.9, "of the optimizer momentum", low=0, high=1, traced=True),
         Parameter("batch_size", "training", 20, "minibatch size", low=1),
@@ -192,7 +204,7 @@ ALIASES: dict[str, str] = {
 CONDITIONS: dict[str, tuple[str, frozenset[str]]] = {
     name: (
         "partition",
-        frozenset(law for law, split in PARTITIONERS.items() if name in inspect.signature(split).parameters),
+        frozenset(law for law, part in parts.everything().of("partition").items() if name in part.parameters),
     )
     for name in ("concentration", "shards_per_client")
 }

@@ -4,6 +4,7 @@
 its keyword arguments become parameters of a spec that are validated, documented, swept, zipped and sampled.
 """
 
+from pausejax.parts.bound import Bound, bind
 from pausejax.parts.parameter import File, Parameter, default_of, table
 from pausejax.parts.registry import (
     CATEGORIES,
@@ -16,11 +17,13 @@ from pausejax.parts.registry import (
     dataset,
     ensemble_policy,
     everything,
+    find,
     latency,
     model,
     optimizer,
     partition,
     policy,
+    read,
     regression_dataset,
     server_optimizer,
     task,
@@ -28,6 +31,7 @@ from pausejax.parts.registry import (
 
 __all__ = [
     "CATEGORIES",
+    "Bound",
     "Category",
     "File",
     "Parameter",
@@ -35,16 +39,19 @@ __all__ = [
     "PartError",
     "Parts",
     "availability",
+    "bind",
     "collecting",
     "dataset",
     "default_of",
     "ensemble_policy",
     "everything",
+    "find",
     "latency",
     "model",
     "optimizer",
     "partition",
     "policy",
+    "read",
     "regression_dataset",
     "server_optimizer",
     "table",
