@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from pausejax import privacy
 from pausejax.clients.program import CLIENT, Hyper, Learning, Program, State, World
-from pausejax.federated.training import Jobs, Rates, client_loss, train
+from pausejax.federated.training import Jobs, LocalTraining, Rates, client_loss, train
 
 
 def learn(
@@ -34,7 +34,7 @@ def learn(
         noise_key=noise_key,
         epsilon=privacy.epsilon_at(participation, hyper["privacy_budget"][run], hyper["budget_decay"][run]),
     )
-    rates = Rates(*(hyper[name] for name in Rates._fields))
+    rates = rates_of(learning.training, hyper)
     needs_updates = program.build(jax.tree.map(lambda leaf: leaf[0], hyper)).needs_updates
     trained = train(
         learning.training,
@@ -55,6 +55,12 @@ def learn(
         (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(params)),
     )
     return params, trained.optimizer, trained, finite
+
+
+def rates_of(training: LocalTraining, hyper: Hyper) -> Rates:
+    """What local training reads of the traced hyper-parameters."""
+    own = {name: hyper[name] for name in training.optimizer.traced}
+    return Rates(hyper["learning_rate"], hyper["proximal_weight"], hyper["sensitivity"], own)
 
 
 def local_loss(

@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pausejax import bandit, network, regret
+from pausejax.clients.learning import rates_of
 from pausejax.clients.program import (
     Hyper,
     Program,
@@ -53,7 +54,11 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
         genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
         policy=policy,
         params=params,
-        optimizer=init_optimizer(learning.training, params, program.num_clients) if learning else None,
+        optimizer=init_optimizer(
+            learning.training, params, rates_of(learning.training, hyper).optimizer, program.num_clients
+        )
+        if learning
+        else None,
         diverged=jnp.zeros(runs, jnp.int32),
     )
 

@@ -1,7 +1,6 @@
 """The command `pausejax data`: fetches a data set and draws it, and how a study would share it out."""
 
 import argparse
-import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +30,9 @@ def run(options: argparse.Namespace, console: "Console") -> None:
       SpecError: an option is out of its range; names it and what is allowed.
       FileNotFoundError: the data set is not here and can't be fetched.
     """
+    from pausejax import parts
     from pausejax.clients.build import Sources, make_partition
     from pausejax.data import pictures
-    from pausejax.data.partition import PARTITIONERS
     from pausejax.report import save
 
     values, seed = _checked(options)
@@ -42,8 +41,7 @@ def run(options: argparse.Namespace, console: "Console") -> None:
     dataset = sources.dataset(name)
     shares = make_partition(values, seed, sources)
     labels = sources.training_samples(name, values["train_samples"])[1]
-    read = inspect.signature(PARTITIONERS[values["partition"]]).parameters
-    taken = [option for option in ("concentration", "shards_per_client") if option in read]
+    taken = parts.find("partition", values["partition"]).parameters
     settings = [f"{option} {values[option]:g}" for option in taken]
     how = ", ".join([values["partition"], *settings, f"{values['num_clients']} clients, seed {seed}"])
     directory = Path(options.out)

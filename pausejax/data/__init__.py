@@ -2,6 +2,6 @@
 
 from pausejax.data import partition
 from pausejax.data.dataset import Dataset, normalize
-from pausejax.data.sources import DATASETS, load
+from pausejax.data.sources import load
 
-__all__ = ["DATASETS", "Dataset", "load", "normalize", "partition"]
+__all__ = ["Dataset", "load", "normalize", "partition"]

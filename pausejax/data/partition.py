@@ -1,19 +1,33 @@
 """Partitioners: which client owns which training sample.
 
-Each one is a function `(labels, num_clients, seed, *, batch_size, ...) -> Partition` on the host. Its
-randomness comes from the seed and from nothing else, so every policy with the same seed meets the same
-partition. Every sample has one owner, and every client owns at least one minibatch.
+Each one is a function `(labels, num_clients, seed, *, ...)` on the host that returns a `Partition`, or every
+sample's owner. Its randomness comes from the seed and from nothing else, so every policy with the same seed
+meets the same partition. Every sample has one owner. In those that draw, every client owns at least one
+minibatch.
 """
 
-import difflib
 import heapq
-from collections.abc import Callable
-from typing import NamedTuple
+import zlib
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from pausejax import parts
+from pausejax.parts import Parameter, Part, PartError
+
 DOMINANT_SHARE = 0.25
 """About this part of a client's data has its dominant label (PAUSE paper, §V-A)."""
+
+CONCENTRATION = 3.0
+
+Concentration = Annotated[
+    float,
+    Parameter(help="Dirichlet partitions: the smaller, the more unequal the clients", low=0, low_open=True),
+]
+ShardsPerClient = Annotated[int, Parameter(help="partition shards: label-sorted shards a client", low=1)]
+
+# What seeds a partitioner apart from the others; the rest take a digest of their names.
+_STREAMS = {"iid": 0, "dirichlet_quantity": 1, "dirichlet_label": 2, "shards": 3}
 
 _FIXED_POINT_STEPS = 30
 
@@ -44,14 +58,21 @@ class Partition(NamedTuple):
         return counts
 
 
-def iid(labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1) -> Partition:
+@parts.partition
+def iid(labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int) -> Partition:
     """Uniformly random shares whose sizes differ by at most one."""
-    rng = _generator("iid", labels, num_clients, seed, batch_size)
+    rng = _begin("iid", len(labels), num_clients, seed, batch_size)
     return _group(rng.permutation(len(labels)) % num_clients, num_clients, rng)
 
 
+@parts.partition
 def dirichlet_quantity(
-    labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1, concentration: float = 3.0
+    labels: np.ndarray,
+    num_clients: int,
+    seed: int,
+    *,
+    batch_size: int,
+    concentration: Concentration = CONCENTRATION,
 ) -> Partition:
     """Quantities from a symmetric Dirichlet law, one dominant label per client: the paper's non-i.i.d. case.
 
@@ -66,7 +87,8 @@ def dirichlet_quantity(
       batch_size: no client has fewer samples.
       concentration: the law's parameter, above 0; the smaller, the more unequal the clients.
     """
-    rng = _generator("dirichlet_quantity", labels, num_clients, seed, batch_size)
+    _check_labels(labels)
+    rng = _begin("dirichlet_quantity", len(labels), num_clients, seed, batch_size)
     _check_positive("concentration", concentration)
     size = len(labels)
     share = _dirichlet(rng, concentration, num_clients)
@@ -99,8 +121,14 @@ def dirichlet_quantity(
     return _group(owner, num_clients, rng)
 
 
+@parts.partition
 def dirichlet_label(
-    labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1, concentration: float = 0.5
+    labels: np.ndarray,
+    num_clients: int,
+    seed: int,
+    *,
+    batch_size: int,
+    concentration: Concentration = CONCENTRATION,
 ) -> Partition:
     """Each label is shared out by its own symmetric Dirichlet draw over the clients (Hsu, Qi, Brown 2019).
 
@@ -111,7 +139,8 @@ def dirichlet_label(
       batch_size: clients short of it get random samples of the largest clients.
       concentration: the law's parameter, above 0; the smaller, the fewer labels a client has.
     """
-    rng = _generator("dirichlet_label", labels, num_clients, seed, batch_size)
+    _check_labels(labels)
+    rng = _begin("dirichlet_label", len(labels), num_clients, seed, batch_size)
     _check_positive("concentration", concentration)
     owner = np.empty(len(labels), np.int64)
     for label in range(int(labels.max()) + 1):
@@ -121,8 +150,14 @@ def dirichlet_label(
     return _group(_top_up(owner, num_clients, batch_size, rng), num_clients, rng)
 
 
+@parts.partition
 def shards(
-    labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int = 1, shards_per_client: int = 2
+    labels: np.ndarray,
+    num_clients: int,
+    seed: int,
+    *,
+    batch_size: int,
+    shards_per_client: ShardsPerClient = 2,
 ) -> Partition:
     """Samples sorted by label, cut into K·s pieces, s random ones for each client (McMahan et al. 2017).
 
@@ -133,7 +168,8 @@ def shards(
       batch_size: clients short of it get random samples of the largest clients.
       shards_per_client: s, at least 1; the smaller, the fewer labels a client has.
     """
-    rng = _generator("shards", labels, num_clients, seed, batch_size)
+    _check_labels(labels)
+    rng = _begin("shards", len(labels), num_clients, seed, batch_size)
     if not 1 <= shards_per_client <= len(labels) // num_clients:
         raise ValueError(
             f"shards_per_client: must be in [1, {len(labels) // num_clients}] for {len(labels)} samples and"
@@ -148,44 +184,95 @@ def shards(
     return _group(_top_up(owner, num_clients, batch_size, rng), num_clients, rng)
 
 
-PARTITIONERS: dict[str, Callable[..., Partition]] = {
-    "iid": iid,
-    "dirichlet_quantity": dirichlet_quantity,
-    "dirichlet_label": dirichlet_label,
-    "shards": shards,
-}
-"""The partitioners by name. A partitioner's position seeds it apart from the others: append only."""
+@parts.partition
+def natural(
+    labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int, owner: np.ndarray | None
+) -> Partition:
+    """Each client has the samples that the data set says it owns, few as they may be.
+
+    Args:
+      labels: [N, ...].
+      num_clients: K, the number of owners.
+      seed: not negative; of the order of each client's samples.
+      batch_size: unused: a client may own less than a minibatch.
+      owner: int [N] in [0, K), of the data set.
+    """
+    del batch_size
+    if owner is None:
+        raise ValueError("the data set does not say who owns which sample")
+    owners = int(owner.max()) + 1
+    if owners != num_clients:
+        raise ValueError(f"the data set has {owners} owners; num_clients must be {owners}, not {num_clients}")
+    return _group(owner.astype(np.int64), num_clients, generator("natural", seed))
 
 
-def split(name: str, labels: np.ndarray, num_clients: int, seed: int, **options: float) -> Partition:
-    """Runs the partitioner of this name.
+def generator(name: str, seed: int) -> np.random.Generator:
+    """The random numbers of one partitioner and one seed; those of two partitioners differ.
+
+    Raises:
+      ValueError: the seed is negative.
+    """
+    if seed < 0:
+        raise ValueError(f"seed: must not be negative, not {seed}")
+    return np.random.default_rng([_STREAMS.get(name, zlib.crc32(name.encode())), seed])
+
+
+def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **values: Any) -> Partition:
+    """Shares samples out by one partitioner.
+
+    Args:
+      part: a partitioner or the name of a registered one.
+      labels: [N, ...], the targets.
+      num_clients: K.
+      seed: not negative.
+      **values: what the partitioner may read: `batch_size`, `owner`, its own parameters; more is no mistake.
 
     Raises:
       ValueError: no partitioner has this name, or an argument is out of its range.
+      PartError: what a partitioner returns is none.
     """
-    if name not in PARTITIONERS:
-        near = difflib.get_close_matches(str(name), PARTITIONERS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"partition: unknown partitioner {name!r}{hint}; known: {', '.join(PARTITIONERS)}")
-    return PARTITIONERS[name](labels, num_clients, seed, **options)
+    part = parts.find("partition", part)
+    made = part.build(labels, num_clients, seed, **values)
+    where = f"{part.file}: partition {part.name}"
+    if not isinstance(made, Partition):
+        owner = np.asarray(made)
+        if owner.shape != (len(labels),) or owner.dtype.kind not in "iu":
+            raise PartError(
+                f"{where}: must return a Partition, or the owner of each of {len(labels)} samples as an"
+                f" integer; returned {owner.dtype} {owner.shape}"
+            )
+        if owner.min() < 0 or owner.max() >= num_clients:
+            raise PartError(
+                f"{where}: owners must be in [0, {num_clients}), not in [{owner.min()}, {owner.max()}]"
+            )
+        made = _group(owner.astype(np.int64), num_clients, generator(part.name, seed))
+    order, sizes = np.asarray(made.order), np.asarray(made.sizes)
+    if sizes.shape != (num_clients,) or sizes.min() < 1:
+        raise PartError(f"{where}: every one of {num_clients} clients must own a sample")
+    if not np.array_equal(np.sort(order), np.arange(len(labels))) or sizes.sum() != len(labels):
+        raise PartError(f"{where}: every one of {len(labels)} samples must have one owner")
+    return Partition(order.astype(np.int32), sizes.astype(np.int32))
 
 
-def _generator(
-    partitioner: str, labels: np.ndarray, num_clients: int, seed: int, batch_size: int
-) -> np.random.Generator:
-    """Checks the arguments that all partitioners share and seeds one of them."""
+def _begin(name: str, samples: int, num_clients: int, seed: int, batch_size: int) -> np.random.Generator:
+    """Checks the arguments that the drawing partitioners share and seeds one of them."""
     if num_clients < 1:
         raise ValueError(f"num_clients: must be at least 1, not {num_clients}")
     if batch_size < 1:
         raise ValueError(f"batch_size: must be at least 1, not {batch_size}")
-    if seed < 0:
-        raise ValueError(f"seed: must not be negative, not {seed}")
-    if len(labels) < num_clients * batch_size:
+    if samples < num_clients * batch_size:
         raise ValueError(
             f"num_clients: {num_clients} clients with at least one minibatch of {batch_size} need"
-            f" {num_clients * batch_size} training samples; there are {len(labels)}"
+            f" {num_clients * batch_size} training samples; there are {samples}"
         )
-    return np.random.default_rng([list(PARTITIONERS).index(partitioner), seed])
+    return generator(name, seed)
+
+
+def _check_labels(labels: np.ndarray) -> None:
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"shares out by label: targets must be integers [N], not {labels.dtype} {labels.shape}"
+        )
 
 
 def _check_positive(name: str, value: float) -> None:

@@ -1,38 +1,37 @@
 """The data sets by name: one function loads any of them into memory."""
 
-import difflib
 import os
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from pausejax import parts
 from pausejax.data import tfds
 from pausejax.data.dataset import Dataset
+from pausejax.parts import Part
 
 _DIGITS_TEST_SIZE = 360
 _DIGITS_SPLIT_SEED = 0
 
 
-def load(name: str, data_dir: str | os.PathLike | None = None) -> Dataset:
+def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: Any) -> Dataset:
     """Loads a data set.
 
     Args:
-      name: one of `DATASETS`.
+      part: a data set or the name of a registered one.
       data_dir: folder of prepared TFDS copies, default `$PAUSEJAX_DATA_DIR` or else TFDS's own; unused by
         `digits`, which is bundled with scikit-learn.
+      **values: of its own parameters; more is no mistake.
 
     Raises:
       ValueError: no data set has this name, or the copy in `data_dir` is another one.
       FileNotFoundError: the data set is not on this machine and cannot be fetched; says what to run where.
     """
-    if name not in DATASETS:
-        near = difflib.get_close_matches(str(name), DATASETS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"dataset: unknown data set {name!r}{hint}; known: {', '.join(DATASETS)}")
-    return DATASETS[name](name, data_dir)
+    return parts.find("dataset", part).build(**values, data_dir=data_dir)
 
 
-def _digits(name: str, data_dir: str | os.PathLike | None) -> Dataset:
+@parts.dataset
+def digits() -> Dataset:
     """The 1,797 handwritten 8x8 digits of scikit-learn (UCI, Alpaydin and Kaynak 1998), pixels 0 to 16.
 
     The split is fixed and stratified: every class is in the test set in proportion.
@@ -47,7 +46,7 @@ def _digits(name: str, data_dir: str | os.PathLike | None) -> Dataset:
         np.arange(labels.size), test_size=_DIGITS_TEST_SIZE, stratify=labels, random_state=_DIGITS_SPLIT_SEED
     )
     return Dataset(
-        name,
+        "digits",
         images[train],
         labels[train],
         images[test],
@@ -58,7 +57,19 @@ def _digits(name: str, data_dir: str | os.PathLike | None) -> Dataset:
     )
 
 
-DATASETS: dict[str, Callable[[str, str | os.PathLike | None], Dataset]] = {
-    "digits": _digits,
-    **dict.fromkeys(tfds.SOURCES, tfds.read),
-}
+@parts.dataset
+def mnist(*, data_dir: str | os.PathLike | None) -> Dataset:
+    """70,000 handwritten digits, 28x28 (LeCun et al. 1998)."""
+    return tfds.read("mnist", data_dir)
+
+
+@parts.dataset
+def fashion_mnist(*, data_dir: str | os.PathLike | None) -> Dataset:
+    """70,000 pictures of clothes, 28x28 (Xiao, Rasul, Vollgraf 2017)."""
+    return tfds.read("fashion_mnist", data_dir)
+
+
+@parts.dataset
+def cifar10(*, data_dir: str | os.PathLike | None) -> Dataset:
+    """60,000 colour photographs of ten classes, 32x32 (Krizhevsky 2009)."""
+    return tfds.read("cifar10", data_dir)

@@ -4,8 +4,6 @@ Every parameter named `kernel`, and the `bias` of the same layer, starts uniform
 its module says; the others start as their modules say.
 """
 
-import difflib
-import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from pausejax import parts
 from pausejax.federated.layers import Conv, GroupNorm, max_pool
 from pausejax.federated.placement import ConvVariant
+from pausejax.parts import Part
 
 Params = Any
 
@@ -33,17 +33,20 @@ class Model(NamedTuple):
     convolutional: bool
 
 
-def linear(num_classes: int) -> nn.Module:
+@parts.model
+def linear(*, num_outputs: int) -> nn.Module:
     """Multinomial logistic regression."""
-    return nn.Sequential([_flatten, nn.Dense(num_classes)])
+    return nn.Sequential([_flatten, nn.Dense(num_outputs)])
 
 
-def mlp(num_classes: int) -> nn.Module:
+@parts.model
+def mlp(*, num_outputs: int) -> nn.Module:
     """Two hidden layers of 32 and 16 units: the paper's network for MNIST, 784-32-16-10."""
-    return nn.Sequential([_flatten, nn.Dense(32), nn.relu, nn.Dense(16), nn.relu, nn.Dense(num_classes)])
+    return nn.Sequential([_flatten, nn.Dense(32), nn.relu, nn.Dense(16), nn.relu, nn.Dense(num_outputs)])
 
 
-def cnn_mnist(num_classes: int, conv_variant: ConvVariant | None = None) -> nn.Module:
+@parts.model
+def cnn_mnist(*, num_outputs: int, conv_variant: ConvVariant | None) -> nn.Module:
     """Three 5x5 convolutions, 16, 16, 32 channels, then 32 units: 29,370 parameters on MNIST.
 
     The paper's code has dropout before the last layer; here there is none.
@@ -58,12 +61,13 @@ def cnn_mnist(num_classes: int, conv_variant: ConvVariant | None = None) -> nn.M
             _flatten,
             nn.Dense(32),
             nn.relu,
-            nn.Dense(num_classes),
+            nn.Dense(num_outputs),
         ]
     )
 
 
-def cnn_cifar(num_classes: int, conv_variant: ConvVariant | None = None) -> nn.Module:
+@parts.model
+def cnn_cifar(*, num_outputs: int, conv_variant: ConvVariant | None) -> nn.Module:
     """Three 3x3 convolutions, 32, 64, 128 channels, then 128, 64, 32 units: 170,474 parameters on CIFAR."""
     return nn.Sequential(
         [
@@ -74,42 +78,34 @@ def cnn_cifar(num_classes: int, conv_variant: ConvVariant | None = None) -> nn.M
             *_dense_block(128),
             *_dense_block(64),
             *_dense_block(32),
-            nn.Dense(num_classes),
+            nn.Dense(num_outputs),
         ]
     )
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "linear": linear,
-    "mlp": mlp,
-    "cnn_mnist": cnn_mnist,
-    "cnn_cifar": cnn_cifar,
-}
-
-
-def build(name: str, input_shape: tuple[int, int, int], num_classes: int, **options: Any) -> Model:
+def build(
+    part: str | Part,
+    input_shape: tuple[int, ...],
+    num_outputs: int,
+    *,
+    conv_variant: ConvVariant | None = None,
+    **values: Any,
+) -> Model:
     """Builds a model for images of one shape.
 
     Args:
-      name: one of `MODELS`.
+      part: a model or the name of a registered one.
       input_shape: (H, W, C).
-      num_classes: the number of logits.
-      **options: what the model's function takes besides, such as `conv_variant`.
+      num_outputs: the number of logits.
+      conv_variant: how the built-in ones do convolutions; None takes what `placement.choose` says.
+      **values: of its own parameters; more is no mistake.
 
     Raises:
-      ValueError: no model has this name, it has no such option, or the images are too small for it.
+      ValueError: no model has this name, or the images are too small for it.
     """
-    if name not in MODELS:
-        near = difflib.get_close_matches(str(name), MODELS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"model: unknown model {name!r}{hint}; known: {', '.join(MODELS)}")
-    allowed = list(inspect.signature(MODELS[name]).parameters)[1:]
-    for option in options:
-        if option not in allowed:
-            raise ValueError(
-                f"{option}: not an option of model {name!r}; allowed: {', '.join(allowed) or 'none'}"
-            )
-    module = MODELS[name](num_classes, **options)
+    part = parts.find("model", part)
+    given = {"input_shape": input_shape, "num_outputs": num_outputs, "conv_variant": conv_variant}
+    module = part.build(**values, **given)
 
     def init(key: jax.Array) -> Params:
         params = module.init(key, jnp.zeros((1, *input_shape), jnp.float32))["params"]
@@ -123,7 +119,7 @@ def build(name: str, input_shape: tuple[int, int, int], num_classes: int, **opti
         shapes = jax.eval_shape(init, jax.random.key(0))
     except ValueError as error:
         raise ValueError(
-            f"model: {name!r} does not fit images of shape {tuple(input_shape)}: {error}"
+            f"model: {part.name!r} does not fit images of shape {tuple(input_shape)}: {error}"
         ) from error
     return Model(init, apply, convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(shapes)))
 

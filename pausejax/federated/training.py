@@ -14,12 +14,16 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
+from pausejax import parts
 from pausejax.data.dataset import normalize
 from pausejax.federated.models import Model
+from pausejax.federated.optimizers import adam
+from pausejax.parts import Bound
 from pausejax.privacy import Clip, privatize
 
 Params = Any
-OPTIMIZERS = ("adam", "sgd", "momentum")
+
+ADAM = parts.bind(parts.find("optimizer", adam.__name__), {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +33,8 @@ class LocalTraining:
     batch_size: int = 20
     local_epochs: int = 1
     max_steps: int = 100
-    optimizer: str = "adam"
+    optimizer: Bound = ADAM
+    """Builds an optax transformation without its learning rate from what is traced."""
     persist_optimizer: bool = False
     proximal: bool = False
     private: bool = True
@@ -82,9 +87,10 @@ class Rates(NamedTuple):
     """Traced hyper-parameters of local training, float32 [R] each."""
 
     learning_rate: jax.Array
-    momentum: jax.Array
     proximal_weight: jax.Array
     sensitivity: jax.Array
+    optimizer: dict[str, jax.Array]
+    """The local optimizer's own, by name."""
 
 
 class Trained(NamedTuple):
@@ -106,17 +112,6 @@ def num_steps(training: LocalTraining, size: jax.Array) -> jax.Array:
     """Minibatch steps of a client with `size` samples: whole epochs, cut at `max_steps`."""
     per_epoch = -(-size // training.batch_size)
     return jnp.minimum(per_epoch * training.local_epochs, training.max_steps)
-
-
-def direction(training: LocalTraining, momentum: jax.Array | float) -> optax.GradientTransformation:
-    """The optimizer without its learning rate."""
-    if training.optimizer == "adam":
-        return optax.scale_by_adam()
-    if training.optimizer == "momentum":
-        return optax.trace(momentum)
-    if training.optimizer == "sgd":
-        return optax.identity()
-    raise ValueError(f"optimizer: unknown {training.optimizer!r}; allowed: {', '.join(OPTIMIZERS)}")
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
@@ -216,7 +211,7 @@ def train(
                 lane.params,
             )
         active = step < lane.steps
-        change, state = direction(training, lane.rates.momentum).update(gradient, progress.optimizer)
+        change, state = training.optimizer.build(**lane.rates.optimizer).update(gradient, progress.optimizer)
         rate = lane.rates.learning_rate
         # A choice, not a factor of 0: a client that is done must not meet its neighbours' infinities.
         weights = jax.tree.map(lambda w, u: jnp.where(active, w - rate * u, w), progress.params, change)
@@ -226,7 +221,8 @@ def train(
         return _Progress(weights, state, progress.loss + loss, progress.squared_loss + loss**2)
 
     def start(lane: "_Lane") -> tuple[_Progress, jax.Array]:
-        state = direction(training, 0.0).init(lane.params) if lane.optimizer is None else lane.optimizer
+        fresh = training.optimizer.build(**lane.rates.optimizer).init(lane.params)
+        state = fresh if lane.optimizer is None else lane.optimizer
         orders = epoch_orders(lane.batch_key, lane.size, longest, epochs)
         return _Progress(lane.params, state, jnp.float32(0), jnp.float32(0)), orders
 
@@ -324,9 +320,11 @@ def client_loss(
     return jax.lax.map(one_client, clients)
 
 
-def init_optimizer(training: LocalTraining, params: Params, num_clients: int) -> Any:
+def init_optimizer(
+    training: LocalTraining, params: Params, values: dict[str, jax.Array], num_clients: int
+) -> Any:
     """Fresh states of every client of every run, pytree [R·K, ...]; None if they do not persist."""
     if not training.persist_optimizer:
         return None
-    state = jax.vmap(direction(training, 0.0).init)(params)
+    state = jax.vmap(lambda params, values: training.optimizer.build(**values).init(params))(params, values)
     return jax.tree.map(lambda leaf: jnp.repeat(leaf, num_clients, axis=0), state)

@@ -1,63 +1,63 @@
-"""A part with its static arguments put in: what a compiled program is made of and compared by."""
+"""A part with its static values: what a compiled program is shaped by."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from pausejax.parts.parameter import File, Parameter
-from pausejax.parts.registry import Part, PartError
+from pausejax.parts.parameter import File
+from pausejax.parts.registry import CATEGORIES, Part, PartError
 
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """A part that waits for its traced numbers and the numbers in its files.
+    """A part whose static values are known. Equal ones shape equal programs, so it can be hashed."""
 
-    Equal if part and static arguments are, so that it may shape a compiled program.
-    """
+    part: Part = dataclasses.field(compare=False, repr=False)
+    category: str
+    name: str
+    function: Any
+    statics: tuple[tuple[str, Any], ...]
+    traced: tuple[str, ...]
+    """What is still missing, and differs between the runs of a program."""
 
-    part: Part
-    static: tuple[tuple[str, Any], ...]
-    traced: tuple[str, ...] = ()
-    """Names of the arguments that are traced."""
-    files: tuple[str, ...] = ()
-    """Names of the arguments that are the numbers in a file."""
-
-    def build(self, hyper: Mapping[str, Any], files: Mapping[str, Any] | None = None) -> Any:
-        """What the part makes of one run's traced numbers (or, under vmap, of each run's)."""
-        traced = {name: hyper[name] for name in self.traced}
-        read = {name: (files or {})[name] for name in self.files}
-        return self.part.build(**dict(self.static), **traced, **read)
+    def build(self, *inputs: Any, **values: Any) -> Any:
+        """Calls the part with its static values and with what it misses of some others."""
+        return self.part.build(
+            *inputs, **dict(self.statics), **{name: values[name] for name in self.traced if name in values}
+        )
 
 
-def bind(
-    part: Part,
-    values: Mapping[str, Any],
-    parameters: Mapping[str, Parameter],
-    derived: Mapping[str, Any] | None = None,
-) -> Bound:
-    """Binds a part that runs on the device to the values of one group of runs.
+def bind(part: Part, values: Mapping[str, Any], given_traced: Collection[str] = (), *, complete: bool = False) -> Bound:
+    """A part with what it reads of some values, and with its own defaults where they say nothing.
 
     Args:
-      part: the part.
-      values: of static parameters, by name.
-      parameters: all that a spec knows.
-      derived: what the simulation knows besides.
+      part: any part.
+      values: of parameters, and of what the simulation knows; more than it reads are no mistake.
+      given_traced: names that it may be given later, besides its own traced parameters and, on a device,
+        the numbers in its files.
+      complete: whether all that it may ever be given is in `values` or `given_traced`.
 
     Raises:
       PartError: it wants something that nobody knows and that has no default.
     """
-    known = {**values, **(derived or {})}
-    traced, files, static = [], [], {}
-    for name in sorted(part.reads):
-        parameter = parameters.get(name)
-        if parameter is not None and parameter.traced:
-            traced.append(name)
-        elif parameter is not None and parameter.kind is File:
-            files.append(name)
-        elif name in known:
-            static[name] = known[name]
-        elif name not in part.parameters:
-            raise PartError(
-                f"{part.file}: {part.category} {part.name}: {name}: is no parameter of a spec and has no default"
-            )
-    return Bound(part, tuple(sorted(static.items())), tuple(traced), tuple(files))
+    later = {name for name, parameter in part.parameters.items() if parameter.traced}
+    if CATEGORIES[part.category].on_device:
+        # What a file holds is an argument of the program as well.
+        later |= {name for name, parameter in part.parameters.items() if parameter.kind is File}
+    own = {name: parameter.default for name, parameter in part.parameters.items() if name not in later}
+    statics = own | {name: values[name] for name in part.reads & values.keys()}
+    traced = later | (set(part.given) & set(given_traced))
+    unknown = sorted(set(part.given) - statics.keys() - traced)
+    if complete and unknown:
+        raise PartError(
+            f"{part.file}: {part.category} {part.name}: {unknown[0]}: is no parameter of a spec and has no "
+            "default"
+        )
+    return Bound(
+        part,
+        part.category,
+        part.name,
+        part.function,
+        tuple(sorted((name, value) for name, value in statics.items() if name not in traced)),
+        tuple(sorted(traced)),
+    )

@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import dataclasses
+import difflib
 import inspect
 import types
 import typing
@@ -164,6 +165,22 @@ _COLLECTING: contextvars.ContextVar[Parts] = contextvars.ContextVar("parts", def
 def everything() -> Parts:
     """All parts that have been registered in this process, those of studies' own files left out."""
     return _REGISTERED
+
+
+def find(category: str, part: str | Part) -> Part:
+    """A part as it is, or the registered one of a name.
+
+    Raises:
+      ValueError: none is registered under this name; says which are, and the nearest.
+    """
+    if isinstance(part, Part):
+        return part
+    known = _COLLECTING.get().of(category)
+    if part not in known:
+        near = difflib.get_close_matches(str(part), known, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ValueError(f"{category}: there is no {part!r}{hint}; known: {', '.join(known)}")
+    return known[part]
 
 
 @contextlib.contextmanager

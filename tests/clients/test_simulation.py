@@ -267,7 +267,8 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
                 noise_key=jnp.stack([k[1] for k in keys]),
                 epsilon=jnp.asarray(epsilon, jnp.float32),
             )
-            rates = Rates(*(jnp.asarray([values[name]], jnp.float32) for name in Rates._fields))
+            names = ("learning_rate", "proximal_weight", "sensitivity")
+            rates = Rates(*(jnp.asarray([values[name]], jnp.float32) for name in names), {})
             change = one(current, rates, job, world.partition[run : run + 1])
             current = jax.tree.map(jnp.add, current, change)
             counts[members] += 1

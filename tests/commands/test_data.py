@@ -84,7 +84,7 @@ def test_mistakes_are_one_line_and_an_exit_code(folder, monkeypatch, capsys, arg
 
 def test_many_clients_are_drawn_by_size():
     labels = data.load("digits").train_labels
-    shares = partition.dirichlet_quantity(labels, 70, 0, concentration=0.5)
+    shares = partition.dirichlet_quantity(labels, 70, 0, batch_size=1, concentration=0.5)
     bars = pictures.partition_picture(shares, labels).axes[0].patches
     heights = np.array([bar.get_height() for bar in bars]).reshape(10, 70)
     np.testing.assert_array_equal(heights.sum(axis=0), np.sort(shares.sizes)[::-1])

@@ -216,7 +216,7 @@ def test_copy_in_another_file_format_is_named(shared, cache_folder, tmp_path):
 
 def test_pictures_are_drawn(tmp_path):
     digits = data.load("digits")
-    shared_out = data.partition.dirichlet_label(digits.train_labels, 7, 0)
+    shared_out = data.partition.dirichlet_label(digits.train_labels, 7, 0, batch_size=1)
     for name, figure in (
         ("sheet", pictures.sample_sheet(digits)),
         ("shares", pictures.partition_picture(shared_out, digits.train_labels, "seven clients")),

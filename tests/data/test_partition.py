@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from pausejax import parts
 from pausejax.data import partition
 
+DRAWN = ("iid", "dirichlet_quantity", "dirichlet_label", "shards")
 BALANCED = np.repeat(np.arange(10), 3000).astype(np.int32)
 CONCENTRATIONS = st.sampled_from([1e-300, 1e-8, 1e-3, 0.1, 1.0, 100.0, 1e8])
 OPTIONS = {
@@ -18,19 +20,19 @@ OPTIONS = {
 }
 
 
-def check(parts, labels, num_clients, batch_size):
-    assert parts.order.dtype == np.int32 and parts.sizes.dtype == np.int32
-    np.testing.assert_array_equal(np.sort(parts.order), np.arange(len(labels)))
-    assert parts.sizes.shape == (num_clients,) and parts.sizes.sum() == len(labels)
-    assert parts.sizes.min() >= batch_size
+def check(found, labels, num_clients, batch_size):
+    assert found.order.dtype == np.int32 and found.sizes.dtype == np.int32
+    np.testing.assert_array_equal(np.sort(found.order), np.arange(len(labels)))
+    assert found.sizes.shape == (num_clients,) and found.sizes.sum() == len(labels)
+    assert found.sizes.min() >= batch_size
     for client in range(num_clients):
-        start = parts.offsets[client]
-        own = labels[parts.order[start : start + parts.sizes[client]]]
+        start = found.offsets[client]
+        own = labels[found.order[start : start + found.sizes[client]]]
         expected = np.bincount(own, minlength=labels.max() + 1)
-        np.testing.assert_array_equal(parts.label_counts(labels)[client], expected)
+        np.testing.assert_array_equal(found.label_counts(labels)[client], expected)
 
 
-@pytest.mark.parametrize("name", partition.PARTITIONERS)
+@pytest.mark.parametrize("name", DRAWN)
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_every_sample_has_one_owner_and_every_client_a_minibatch(name, draw):
@@ -42,29 +44,32 @@ def test_every_sample_has_one_owner_and_every_client_a_minibatch(name, draw):
     seed = draw.draw(st.integers(0, 2**31), "seed")
     num_labels = draw.draw(st.integers(1, 12), "num_labels")
     labels = np.random.default_rng(seed).geometric(0.3, size).clip(max=num_labels).astype(np.int32) - 1
-    parts = partition.split(name, labels, num_clients, seed, batch_size=batch_size, **options)
-    check(parts, labels, num_clients, batch_size)
+    found = partition.split(name, labels, num_clients, seed, batch_size=batch_size, **options)
+    check(found, labels, num_clients, batch_size)
 
 
-@pytest.mark.parametrize("name", partition.PARTITIONERS)
+@pytest.mark.parametrize("name", DRAWN)
 def test_seed_and_nothing_else_decides(name):
-    one = partition.split(name, BALANCED, 30, 5)
-    again, other = partition.split(name, BALANCED, 30, 5), partition.split(name, BALANCED, 30, 6)
+    one = partition.split(name, BALANCED, 30, 5, batch_size=1)
+    again, other = (
+        partition.split(name, BALANCED, 30, 5, batch_size=1),
+        partition.split(name, BALANCED, 30, 6, batch_size=1),
+    )
     np.testing.assert_array_equal(one.order, again.order)
     np.testing.assert_array_equal(one.sizes, again.sizes)
     assert (one.order != other.order).mean() > 0.9
 
 
 def test_partitioners_with_one_seed_draw_apart():
-    draws = [partition._generator(name, BALANCED, 30, 5, 1).random() for name in partition.PARTITIONERS]
+    draws = [partition.generator(name, 5).random() for name in (*DRAWN, "natural", "own")]
     assert len(set(draws)) == len(draws)
 
 
 def test_iid_is_even_and_blind_to_labels():
-    parts = partition.iid(BALANCED, 7, 0)
-    assert np.ptp(parts.sizes) <= 1
+    found = partition.iid(BALANCED, 7, 0, batch_size=1)
+    assert np.ptp(found.sizes) <= 1
     # two-sided chi-squared test on a fixed seed: false alarm rate 2e-4
-    pvalue = stats.chi2_contingency(parts.label_counts(BALANCED)).pvalue
+    pvalue = stats.chi2_contingency(found.label_counts(BALANCED)).pvalue
     assert 1e-4 < pvalue < 1 - 1e-4
 
 
@@ -84,7 +89,7 @@ def test_vanishing_concentration_gives_all_to_one():
 
 
 def test_huge_concentration_gives_equal_sizes():
-    sizes = partition.dirichlet_quantity(BALANCED, 30, 1, concentration=1e12).sizes
+    sizes = partition.dirichlet_quantity(BALANCED, 30, 1, concentration=1e12, batch_size=1).sizes
     assert np.ptp(sizes) <= 1
 
 
@@ -92,22 +97,24 @@ def test_huge_concentration_gives_equal_sizes():
 def test_dominant_label_is_about_a_quarter(num_clients, concentration):
     shares = []
     for seed in range(5):
-        parts = partition.dirichlet_quantity(BALANCED, num_clients, seed, concentration=concentration)
-        counts = parts.label_counts(BALANCED)
-        shares += list(counts.max(1)[parts.sizes >= 300] / parts.sizes[parts.sizes >= 300])
+        found = partition.dirichlet_quantity(
+            BALANCED, num_clients, seed, concentration=concentration, batch_size=1
+        )
+        counts = found.label_counts(BALANCED)
+        shares += list(counts.max(1)[found.sizes >= 300] / found.sizes[found.sizes >= 300])
     assert abs(np.mean(shares) - partition.DOMINANT_SHARE) < 0.01
     assert min(shares) > 0.18 and max(shares) < 0.32
 
 
 def test_dominant_labels_are_spread_over_the_labels():
-    dominant = partition.dirichlet_quantity(BALANCED, 30, 0).label_counts(BALANCED).argmax(1)
+    dominant = partition.dirichlet_quantity(BALANCED, 30, 0, batch_size=1).label_counts(BALANCED).argmax(1)
     assert np.bincount(dominant, minlength=10).min() >= 1
 
 
 def test_label_dirichlet_concentrates_labels_as_its_parameter_falls():
     def labels_held(concentration):
-        parts = partition.dirichlet_label(BALANCED, 30, 0, concentration=concentration)
-        return (parts.label_counts(BALANCED) > 10).sum(1).mean()
+        found = partition.dirichlet_label(BALANCED, 30, 0, concentration=concentration, batch_size=1)
+        return (found.label_counts(BALANCED) > 10).sum(1).mean()
 
     held = [labels_held(c) for c in (0.01, 0.1, 1.0, 100.0)]
     assert held[0] < 1.5 and held[-1] == 10 and held == sorted(held)
@@ -115,7 +122,8 @@ def test_label_dirichlet_concentrates_labels_as_its_parameter_falls():
 
 def test_label_dirichlet_shares_each_label_by_the_law():
     counts = [
-        partition.dirichlet_label(BALANCED, 5, s, concentration=0.5).label_counts(BALANCED) for s in range(60)
+        partition.dirichlet_label(BALANCED, 5, s, concentration=0.5, batch_size=1).label_counts(BALANCED)
+        for s in range(60)
     ]
     shares = np.concatenate(counts, axis=1)[2] / 3000
     # Kolmogorov-Smirnov on 600 independent labels, false alarm rate 1e-4
@@ -123,11 +131,11 @@ def test_label_dirichlet_shares_each_label_by_the_law():
 
 
 def test_shards_bound_the_labels_of_a_client():
-    parts = partition.shards(BALANCED, 50, 0, shards_per_client=2)
-    held = (parts.label_counts(BALANCED) > 0).sum(1)
+    found = partition.shards(BALANCED, 50, 0, shards_per_client=2, batch_size=1)
+    held = (found.label_counts(BALANCED) > 0).sum(1)
     # a shard of 300 of 3,000 equal labels holds one label
-    assert held.max() == 2 and (parts.sizes == 600).all()
-    assert len({tuple(row) for row in parts.label_counts(BALANCED) > 0}) > 20
+    assert held.max() == 2 and (found.sizes == 600).all()
+    assert len({tuple(row) for row in found.label_counts(BALANCED) > 0}) > 20
 
 
 def test_top_up_takes_from_the_largest_alone():
@@ -153,4 +161,48 @@ def test_top_up_takes_from_the_largest_alone():
 )
 def test_bad_arguments_are_named(name, num_clients, seed, options, message):
     with pytest.raises(ValueError, match=message):
-        partition.split(name, np.arange(100) % 10, num_clients, seed, **options)
+        partition.split(name, np.arange(100) % 10, num_clients, seed, **({"batch_size": 1} | options))
+
+
+def test_streams_of_the_built_in_partitioners_never_change():
+    """The numbers that every published result has been drawn with."""
+    for stream, name in enumerate(DRAWN):
+        expected = np.random.default_rng([stream, 7]).random(3)
+        np.testing.assert_array_equal(partition.generator(name, 7).random(3), expected)
+
+
+def test_natural_owners_are_kept_and_shuffled_by_seed():
+    owner = np.array([2, 0, 1, 1, 2, 2, 1, 2])
+    labels = np.zeros(8)
+    for seed in (0, 1):
+        found = partition.split("natural", labels, 3, seed, batch_size=20, owner=owner)
+        np.testing.assert_array_equal(found.sizes, [1, 3, 4])
+        np.testing.assert_array_equal(owner[found.order], np.repeat([0, 1, 2], [1, 3, 4]))
+    with pytest.raises(ValueError, match="3 owners; num_clients must be 3, not 4"):
+        partition.split("natural", labels, 4, 0, batch_size=20, owner=owner)
+    with pytest.raises(ValueError, match="does not say who owns"):
+        partition.split("natural", labels, 4, 0, batch_size=20, owner=None)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (np.zeros(7, int), r"owner of each of 8 samples as an integer; returned int64 \(7,\)"),
+        (np.zeros(8), r"as an integer; returned float64 \(8,\)"),
+        (np.full(8, 3), r"owners must be in \[0, 3\), not in \[3, 3\]"),
+        (np.zeros(8, int), "every one of 3 clients must own a sample"),
+        (partition.Partition(np.zeros(8, int), np.array([2, 3, 3])), "every one of 8 samples must have one"),
+    ],
+)
+def test_a_partitioner_of_ones_own_and_its_mistakes(made, message):
+    def halves(labels, num_clients, seed):
+        return np.arange(len(labels)) % num_clients
+
+    def wrong(labels, num_clients, seed):
+        return made
+
+    own = partition.split(parts.read("partition", halves), np.zeros(8), 3, 0)
+    np.testing.assert_array_equal(np.sort(own.order[:3]), [0, 3, 6])
+    with pytest.raises(parts.PartError, match=message) as raised:
+        partition.split(parts.read("partition", wrong), np.zeros(8), 3, 0)
+    assert str(raised.value).startswith(f"{__file__}: partition wrong: ")

@@ -42,7 +42,7 @@ def released():
     batch_key, noise_key = (jax.random.split(jax.random.key(stream), num_jobs) for stream in (1, 2))
     jobs = Jobs(run, client, jnp.full(num_jobs, 1 / NUM_CLIENTS), batch_key, noise_key, epsilon)
     sensitivity = jnp.asarray([0.02, 0.1, 0.4])
-    rates = Rates(jnp.full(RUNS, 0.05), jnp.zeros(RUNS), jnp.zeros(RUNS), sensitivity)
+    rates = Rates(jnp.full(RUNS, 0.05), jnp.zeros(RUNS), sensitivity, {})
     params = jax.vmap(model.init)(jax.random.split(jax.random.key(0), RUNS))
 
     def updates(private, clip, epsilon):
