@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pausejax.clients.build import Sources
-from pausejax.engine import engine as execute
+from pausejax import kinds
+from pausejax.data.host import Sources
+from pausejax.engine import local
+from pausejax.engine.engine import Progress
 from pausejax.engine.tracking import Tracker
 from pausejax.results import store
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import parse
-from pausejax.study.vocabulary import vocabulary
 
 
 def simulate(
@@ -24,7 +24,7 @@ def simulate(
     eval_every: int = 10,
     mode: str = "training",
     data_dir: str | Path | None = None,
-    progress: execute.Progress | None = None,
+    progress: Progress | None = None,
     tracker: Tracker | None = None,
     **parameters: Any,
 ) -> xr.Dataset:
@@ -41,7 +41,7 @@ def simulate(
       tracker: told of every chunk of runs that has been finished; see `pausejax.engine.tracking`.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
-        `zip`, `selection_gap`, `stop_at_latency`.
+        `zip`, `selection_gap`, `stop_at_latency`, `use`.
 
     Returns:
       The data set that `pausejax run` writes: dims run, round, eval, slot, client.
@@ -57,16 +57,10 @@ def simulate(
         "mode": mode,
         "policy": [{"name": table} if isinstance(table, str) else _plain(table) for table in tables],
     }
-    words = vocabulary(mode)
-    for key, value in parameters.items():
-        parameter = words.parameters.get(words.aliases.get(key, key))
-        table = document.setdefault(parameter.section, {}) if parameter else document
-        if key in words.sections and isinstance(value, Mapping):
-            table.setdefault(key, {}).update(_plain(value))
-        else:
-            table[key] = _plain(value)
-    plan = make_plan(parse(document, source="simulate"))
-    return execute.run(plan, Sources(data_dir), progress, tracker)
+    # Which section a parameter belongs to, the parts of the study say.
+    document |= {key: _plain(value) for key, value in parameters.items()}
+    study = kinds.parse(document, source="simulate", flat=True)
+    return local.run(make_plan(study), Sources(data_dir), progress, tracker)
 
 
 def _plain(value: Any) -> Any:

@@ -65,12 +65,18 @@ def interval(
     return Interval(mean, low, high, count)
 
 
+def student_half_width(variance: np.ndarray, count: np.ndarray | int, level: float = 0.95) -> np.ndarray:
+    """Half-width of Student's t interval of means over `count` values; NaN with fewer than two."""
+    freedom = np.where(np.asarray(count) > 1, np.asarray(count) - 1, np.nan)
+    return stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(variance / np.maximum(count, 1))
+
+
 def _student(
     samples: np.ndarray, mean: np.ndarray, count: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
     freedom = np.where(count > 1, count - 1, np.nan)
     variance = np.nansum((samples - mean[..., None]) ** 2, axis=-1) / freedom
-    half_width = stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(variance / np.maximum(count, 1))
+    half_width = student_half_width(variance, count, level)
     half_width = np.where(np.isfinite(mean), half_width, np.nan)
     return mean - half_width, mean + half_width
 

@@ -9,7 +9,16 @@ import xarray as xr
 
 from pausejax.analysis.intervals import Method, interval
 from pausejax.analysis.per_run import finals
-from pausejax.analysis.settings import applies, axes_of, coordinates, full_names, group, label, runs_table, symbols
+from pausejax.analysis.settings import (
+    applies,
+    axes_of,
+    coordinates,
+    full_names,
+    group,
+    label,
+    runs_table,
+    symbols,
+)
 
 Side = str | Mapping[str, Any]
 
@@ -101,7 +110,9 @@ def paired_difference(
     pairs = sides[0].merge(sides[1], on=["seed", *shared], suffixes=("", " b"), sort=False)
     if pairs.empty:
         names = " and ".join(["seed", *shared])
-        raise ValueError(f"{_name(policy_a, result)} and {_name(policy_b, result)}: no two runs agree in {names}")
+        raise ValueError(
+            f"{_name(policy_a, result)} and {_name(policy_b, result)}: no two runs agree in {names}"
+        )
     whole = array.values.astype(np.float64)
     with np.errstate(invalid="ignore"):
         difference = whole[pairs["place"]] - whole[pairs["place b"]]
@@ -111,7 +122,9 @@ def paired_difference(
     values, owners = _per_unit(difference, rows, keys, units)
     options = {"method": method, "level": level, "resamples": resamples, "random_seed": random_seed}
     found = _summarize(values, owners, keys, array, result, options)
-    return found.assign_attrs(over=", ".join(averaged), policy_a=_name(policy_a, result), policy_b=_name(policy_b, result))
+    return found.assign_attrs(
+        over=", ".join(averaged), policy_a=_name(policy_a, result), policy_b=_name(policy_b, result)
+    )
 
 
 def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:

@@ -10,6 +10,7 @@ import xarray as xr
 
 from pausejax.analysis.quantities import parameters_in
 
+
 def axes_of(result: xr.Dataset) -> tuple[str, ...]:
     """The swept parameters of a result, by their full names."""
     return tuple(name for name in json.loads(result.attrs["axes"]) if name in result.coords)

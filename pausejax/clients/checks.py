@@ -51,7 +51,9 @@ def _check_files(say: Say, study: Study) -> None:
             for factors in study.factors.values():
                 pairs = [(point[key], point[name]) for point in points(factors, (key, name))]
                 lacking = any(part in parts and not file for part, file in pairs)
-                idle = not lacking and any(file for _, file in pairs) and not any(p in parts for p, _ in pairs)
+                idle = (
+                    not lacking and any(file for _, file in pairs) and not any(p in parts for p, _ in pairs)
+                )
                 if lacking or idle:
                     file = "" if lacking else next(file for _, file in pairs if file)
                     wanted = " or ".join(f'"{part}"' for part in sorted(parts))

@@ -1,4 +1,4 @@
-"""The pictures of a study of client selection: one line per policy and axis value, seed mean with its band."""
+"""The pictures of client selection: one line per policy and axis value, seed mean with its 95 % band."""
 
 import functools
 from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 import dataclasses
 import zlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +10,7 @@ from pausejax import bandit, network
 from pausejax.federated.evaluation import HeldOut
 from pausejax.federated.models import Model
 from pausejax.federated.training import LocalTraining, TrainingData
+from pausejax.parts import Bound
 from pausejax.policies.base import Policy
 
 Hyper = dict[str, jax.Array]
@@ -33,12 +33,7 @@ class Learning:
 class Program:
     """Everything that shapes the compiled program: one compilation each."""
 
-    policy: str
-    constructor: Callable[..., Policy]
-    options: tuple[tuple[str, Any], ...]
-    """Static keyword arguments of the constructor."""
-    traced: tuple[str, ...]
-    """Names of the traced keyword arguments of the constructor."""
+    policy: Bound
     num_clients: int
     clients_per_round: int
     latency: network.Law
@@ -52,7 +47,7 @@ class Program:
 
     def build(self, hyper: Hyper) -> Policy:
         """The policy of one run (or, under vmap, of each)."""
-        return self.constructor(**dict(self.options), **{name: hyper[name] for name in self.traced})
+        return self.policy.build(**hyper)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
         """What the regrets of a run (or, under vmap, of each) are measured by."""
@@ -125,7 +120,7 @@ def round_key(seed: jax.Array, round: jax.Array) -> jax.Array:
 
 def policy_key(program: Program, round_key: jax.Array) -> jax.Array:
     """Differs between policies, so that two of them that draw do not draw alike."""
-    purpose = zlib.crc32(program.policy.encode()) & 0x7FFFFFFF
+    purpose = zlib.crc32(program.policy.name.encode()) & 0x7FFFFFFF
     return jax.random.fold_in(jax.random.fold_in(round_key, POLICY), purpose)
 
 

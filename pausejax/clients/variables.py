@@ -1,4 +1,4 @@
-"""What a study of client selection leaves: the one table of its variables, and that of its figures per run."""
+"""What a study of client selection leaves: the one table of variables, and that of figures per run."""
 
 import numpy as np
 

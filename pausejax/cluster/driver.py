@@ -11,19 +11,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pausejax.clients.build import Sources
-from pausejax.cluster import pool as ray_pool
+from pausejax.cluster import pool as workers
 from pausejax.cluster.pool import Lost, Member, Pool
 from pausejax.cluster.worker import Job, Report
+from pausejax.data.host import Sources
 from pausejax.engine import schedule
 from pausejax.engine.engine import Engine, Progress
 from pausejax.engine.local import Outcome, Settings, places, tell
 from pausejax.engine.schedule import Unit
 from pausejax.engine.tracking import Tracker
-from pausejax.ensemble import kind as ensemble
 from pausejax.results import layout, store
 from pausejax.results.folder import Folder
-from pausejax.study.plan import Group, Plan
+from pausejax.study.study import Group, Plan
 
 _UNITS_PER_WORKER = 4
 _ATTEMPTS = 5
@@ -71,8 +70,8 @@ def simulate_into(
       OSError: the folder is full or the workers don't see it, no cluster can be reached, or a unit's worker
         has died time and again.
     """
-    finished = places(plan.identities, found.identities)
-    progress(len(finished) * max(plan.study.rounds, 1))
+    already = places(plan, found.identities)
+    progress(len(already) * max(plan.study.rounds, 1))
     told: set[int] = set()
 
     def finish(report: Report) -> None:
@@ -81,24 +80,24 @@ def simulate_into(
             tracker.runs_finished(result)
 
     # Ray starts processes by forking, which JAX does not like once it has begun: so Ray comes first.
-    with contextlib.nullcontext() if found.current else ray_pool.connected(cluster.address):
+    with contextlib.nullcontext() if found.current else workers.connected(cluster.address):
         if tracker:
             tracker.start(layout.provenance(plan))
         if found.current:
             missing = store.consolidate(folder, plan)
         else:
-            left = [group for group in plan.groups if not finished.issuperset(group.members)]
+            left = [group for group in plan.groups if not already.issuperset(group.members)]
             check(plan, left, sources)
-            held = sources.host_data(plan.study.mode, left)
+            held = sources.held
             location, cache_dir = folder.path(), os.environ.get("PAUSEJAX_CACHE_DIR")
             job = Job(location, settings, cache_dir, tell=tracker is not None)
             with contextlib.closing(Pool((plan, held, job), cluster.cpus_per_worker)) as pool:
-                missing = _Driver(pool, plan, finished, progress, finish).study(found, settings)
+                missing = _Driver(pool, plan, found.identities, progress, finish).study(found, settings)
     if tracker:
         # Those that were there before, and those whose workers died before they could tell.
         tell(tracker, folder, () if missing else set(range(len(plan.runs))) - told)
         tracker.finish()
-    return Outcome(len(finished), missing, found.damaged)
+    return Outcome(len(already), missing, found.damaged)
 
 
 def check(plan: Plan, groups: Sequence[Group], sources: Sources) -> None:
@@ -107,9 +106,6 @@ def check(plan: Plan, groups: Sequence[Group], sources: Sources) -> None:
     Raises:
       SpecError: a group can't be built, or its policy refuses the network.
     """
-    if plan.study.mode == "ensemble":
-        ensemble.check(plan, groups, sources)
-        return
     engine = Engine(plan, sources)
     for group in groups:
         engine.lower(group, 1)
@@ -132,7 +128,7 @@ def pick(waiting: Sequence[Unit], own: set[int], others: Sequence[int]) -> int:
 
 def group_of(unit: Unit) -> int:
     """A short name of a unit's group."""
-    return unit.group.members[0]
+    return unit.group.number
 
 
 class _Driver:
@@ -142,7 +138,7 @@ class _Driver:
         self,
         pool: Pool,
         plan: Plan,
-        finished: frozenset[int],
+        finished: frozenset[str],
         progress: Progress,
         finish: Callable[[Report], None],
     ) -> None:
@@ -151,11 +147,10 @@ class _Driver:
 
     def study(self, found: store.Progress, settings: Settings) -> int:
         """Has every unit simulated and then the result put together; how many runs are missing."""
-        settled = places(self._plan.identities, found.settled)
         most = settings.most or self._most_runs()
         count = _UNITS_PER_WORKER * len(self._pool.slots)
-        units = schedule.units(self._plan, settled, most=most, at_least=count)
-        self._carry_out([Task(unit) for unit in units if not self._finished.issuperset(unit.members)])
+        units = schedule.units(self._plan, found.settled, most=most, at_least=count)
+        self._carry_out([Task(unit) for unit in schedule.unfinished(self._plan, units, self._finished)])
         return self._carry_out([Task(None)])
 
     def _most_runs(self) -> int:
@@ -196,12 +191,11 @@ class _Driver:
             member.answer = member.actor.consolidate.remote()
             return
         member.groups.add(group_of(task.unit))
-        before = self._finished.intersection(task.unit.members)
-        member.answer = member.actor.simulate.remote(task.unit, before, task.attempts > 0)
+        member.answer = member.actor.simulate.remote(task.unit, task.attempts > 0)
 
     def _rounds(self, unit: Unit) -> int:
-        """Rounds × runs that a unit comes to, those left out that were finished before."""
-        return len(set(unit.members) - self._finished) * max(self._plan.study.rounds, 1)
+        """Rounds × runs that a unit comes to."""
+        return len(unit.rows) * max(self._plan.study.rounds, 1)
 
     def _report(self, task: Task, played: int) -> None:
         self._progress(played - task.played)
@@ -213,7 +207,8 @@ class _Driver:
             return
         what = "the result"
         if task.unit:
-            first, last = task.unit.members[0], task.unit.members[-1]
+            members = task.unit.group.members
+            first, last = members[task.unit.rows[0]], members[task.unit.rows[-1]]
             what = f"policy {self._plan.runs[first].policy} (runs {first + 1} to {last + 1} of the study)"
         lost_workers = f"{task.attempts} workers in a row were lost at it"
         raise ChildProcessError(f"{what}: {lost_workers}; the last: {lost.reason}")

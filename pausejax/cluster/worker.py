@@ -3,22 +3,22 @@
 import os
 import socket
 import time
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import xarray as xr
 
-from pausejax.clients.build import HostData, Sources
-from pausejax.engine import memory
+from pausejax.data.host import Sources
+from pausejax.engine import memory, schedule
 from pausejax.engine.engine import Engine, most_runs
-from pausejax.engine.local import Settings, places, play_into
+from pausejax.engine.local import Settings, labelled, play_into
 from pausejax.engine.runtime import set_up_jax
 from pausejax.engine.schedule import Unit
 from pausejax.results import layout, store
 from pausejax.results.folder import Folder
-from pausejax.study.plan import Plan
 from pausejax.study.spec import SpecError
+from pausejax.study.study import Plan
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Worker:
     exception counts against the worker. `played` is asked for while `simulate` runs in another thread.
     """
 
-    def __init__(self, plan: Plan, held: HostData, job: Job, slot: Slot) -> None:
+    def __init__(self, plan: Plan, held: Mapping[Hashable, Any], job: Job, slot: Slot) -> None:
         self._plan = plan
         self._job = job
         self._slot = slot
@@ -91,29 +91,29 @@ class Worker:
             time.sleep(0.5)
         return most_runs()
 
-    def simulate(self, unit: Unit, before: frozenset[int], again: bool) -> Report | Exception:
-        """Plays what is unfinished of a unit and writes it down.
+    def simulate(self, unit: Unit, again: bool) -> Report | Exception:
+        """Plays a unit and writes it down.
 
         Args:
-          unit: of the plan.
-          before: places of its runs that were finished when the driver began.
+          unit: of the plan, without the runs that were finished when the driver began.
           again: another worker has died at it, and may have finished some of it.
         """
-        return _or_mistake(lambda: self._simulate(unit, before, again))
+        return _or_mistake(lambda: self._simulate(unit, again))
 
-    def _simulate(self, unit: Unit, before: frozenset[int], again: bool) -> Report:
-        plan, finished = self._plan, before
+    def _simulate(self, unit: Unit, again: bool) -> Report:
+        plan, left = self._plan, [unit]
         if again:
             known = store.examine(self._folder, plan).identities
-            finished |= places(plan.identities, known) & set(unit.members)
-        self._played = len(finished - before) * max(plan.study.rounds, 1)
+            left = schedule.unfinished(plan, left, known)
+        done = len(unit.rows) - sum(len(rest.rows) for rest in left)
+        self._played = done * max(plan.study.rounds, 1)
         self._engine = self._engine or Engine(plan, self._sources, device_memory=self._memory())
         told = []
-        settings = self._job.settings
-        for chunk, arrays in play_into(self._folder, self._engine, [unit], finished, settings, self._advance):
+        settings, columns = self._job.settings, layout.coordinates(plan)
+        for chunk, arrays in play_into(self._folder, self._engine, left, settings, self._advance, []):
             if self._job.tell:
-                columns = layout.coordinates(plan)
-                told.append((chunk.members, layout.label(plan, columns, list(chunk.members), arrays)))
+                members = tuple(chunk.group.members[row] for row in chunk.members)
+                told.append((members, labelled(plan, columns, chunk, arrays)))
         return Report(tuple(told))
 
     def played(self) -> int:

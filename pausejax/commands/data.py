@@ -4,46 +4,48 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pausejax.commands import options as common
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from pausejax.study.study import Study
 
 
-def add_parser(
-    commands: argparse._SubParsersAction, parents: list[argparse.ArgumentParser]
-) -> argparse.ArgumentParser:
-    """Adds the command to the command line; `parents` bring --set, --data-dir and --quiet."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "data", parents=parents, help="prepare a data set; draw samples and who owns what"
+def add_to(commands: Any) -> None:
+    """Adds the command to the command line."""
+    parser = commands.add_parser(
+        "data",
+        parents=[common.settings(), common.quiet()],
+        help="prepare a data set; draw samples and who owns what",
     )
-    parser.add_argument("name", metavar="NAME", help="digits, mnist, fashion_mnist or cifar10")
+    parser.add_argument("name", metavar="NAME", help="digits, mnist, fashion_mnist, cifar10, or your own")
     parser.add_argument("--out", metavar="DIR", default=".", help="where the pictures go (default: here)")
     parser.add_argument("--partition", metavar="NAME", default="iid", help="the partitioner (default: iid)")
     parser.add_argument("--num-clients", metavar="K", type=int, default=30, help="clients (default: 30)")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="of the partition (default: 0)")
-    return parser
+    parser.set_defaults(command=run)
 
 
-def run(options: argparse.Namespace, console: "Console") -> None:
+def run(options: argparse.Namespace) -> None:
     """Prepares the data set, draws a sheet of samples and the partition, and says what there is.
 
     Raises:
       SpecError: an option is out of its range; names it and what is allowed.
       FileNotFoundError: the data set is not here and can't be fetched.
     """
-    from pausejax import parts
-    from pausejax.clients.build import Sources, make_partition
+    from pausejax.clients.build import dataset_of, part_of, partition_of
     from pausejax.data import pictures
+    from pausejax.data.host import Sources
     from pausejax.report import save
 
-    values, seed = _checked(options)
-    name = values["dataset"]
-    sources = Sources(options.data_dir)
-    dataset = sources.dataset(name)
-    shares = make_partition(values, seed, sources)
-    labels = sources.training_samples(name, values["train_samples"])[1]
-    taken = parts.find("partition", values["partition"]).parameters
-    settings = [f"{option} {values[option]:g}" for option in taken]
-    how = ", ".join([values["partition"], *settings, f"{values['num_clients']} clients, seed {seed}"])
+    study, values = _checked(options)
+    name, sources = values["dataset"], Sources(options.data_dir)
+    dataset = dataset_of(study, values, sources)
+    shares = partition_of(study, values, study.seeds[0], sources)
+    labels = dataset.train_labels[: values["train_samples"] or None]
+    settings = [f"{option} {values[option]:g}" for option in part_of(study, "partition", values).parameters]
+    how = ", ".join(
+        [values["partition"], *settings, f"{values['num_clients']} clients, seed {study.seeds[0]}"]
+    )
     directory = Path(options.out)
     directory.mkdir(parents=True, exist_ok=True)
     figures = {
@@ -57,6 +59,7 @@ def run(options: argparse.Namespace, console: "Console") -> None:
     train, test = len(dataset.train_labels), len(dataset.test_labels)
     counts = shares.label_counts(labels)
     dominant = counts.max(axis=1) / counts.sum(axis=1)
+    console = common.console()
     for line in (
         f"{name}: {train:,} training and {test:,} test images, {height}×{width}×{channels}, "
         f"{dataset.num_classes} classes",
@@ -67,9 +70,11 @@ def run(options: argparse.Namespace, console: "Console") -> None:
         console.print(line, markup=False)
 
 
-def _checked(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
-    """Every parameter's value and the seed, checked as a study's are, with a study's defaults."""
-    from pausejax.study import spec
+def _checked(options: argparse.Namespace) -> "tuple[Study, dict[str, Any]]":
+    """Every parameter's value, checked as a study's are, with a study's defaults."""
+    from pausejax import kinds
+    from pausejax.study.axes import Range
+    from pausejax.study.spec import SpecError
 
     document = {
         "seeds": [options.seed],
@@ -77,9 +82,11 @@ def _checked(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
         "data": {"dataset": options.name, "partition": options.partition},
         "policy": [{"name": "random"}],
     }
-    study = spec.parse(document, source="pausejax data", overrides=options.set)
-    values = {**study.axes, "seeds": study.seeds}
-    swept = [f"pausejax data: {name}: takes one value, no axis" for name in values if len(values[name]) > 1]
+    study = kinds.parse(
+        document, source="pausejax data", overrides=options.set, use=options.use, folder=Path()
+    )
+    axes = {**study.axes, "seeds": study.seeds}
+    swept = [name for name, axis in axes.items() if isinstance(axis, Range) or len(axis) > 1]
     if swept:
-        raise spec.SpecError(swept)
-    return {name: axis[0] for name, axis in study.axes.items()}, study.seeds[0]
+        raise SpecError([f"pausejax data: {name}: takes one value, no axis" for name in swept])
+    return study, {name: axis[0] for name, axis in study.axes.items() if not isinstance(axis, Range)}

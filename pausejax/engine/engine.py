@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import jax
 
 from pausejax.data.host import Sources
+from pausejax.devices import padded
 from pausejax.engine import chunk as playing
 from pausejax.engine import memory
-from pausejax.devices import padded
 from pausejax.engine.schedule import Chunk, Unit, cut
 from pausejax.results.checkpoint import Checkpoints
 from pausejax.study.simulation import Arrays, Simulation

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from pausejax.engine import engine as execute
-from pausejax.study.plan import Plan
+from pausejax.engine.engine import Progress as Callback
+from pausejax.study.study import Plan
 
 
 class _Speed(ProgressColumn):
@@ -18,7 +18,7 @@ class _Speed(ProgressColumn):
 
 
 @contextlib.contextmanager
-def progress_bar(plan: Plan, *, quiet: bool) -> Iterator[execute.Progress]:
+def progress_bar(plan: Plan, *, quiet: bool) -> Iterator[Callback]:
     """Yields the callback that moves the bar."""
     if quiet:
         yield lambda _: None

@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import finals
-from pausejax.analysis.settings import applies
 from pausejax.analysis.quantities import parameters_in
+from pausejax.analysis.settings import applies
 
 # Entries that MLflow takes in one request, with room for the parameters.
 _BATCH = 800

@@ -55,9 +55,7 @@ PARAMETERS: dict[str, Parameter] = table(
         ),
     },
     weights={
-        "learning_rate": Parameter(
-            0.0, "η; 0: 1/√T", low=0, traced=True, aliases=("eta",), symbol="η"
-        ),
+        "learning_rate": Parameter(0.0, "η; 0: 1/√T", low=0, traced=True, aliases=("eta",), symbol="η"),
         "exploration_rate": Parameter(
             0.0, "ξ; 0: 1/√T", low=0, high=1, traced=True, aliases=("xi",), symbol="ξ"
         ),

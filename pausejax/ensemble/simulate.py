@@ -106,7 +106,7 @@ def simulate(
     for chunk in chunks:
         world, seed_index = world_of(pool, runs.seed[chunk], num_seeds)
         own = Hyper(*(jnp.asarray(field[chunk]) for field in hyper))
-        state, series = play(
+        _, series = play(
             program, mesh, world, own, seed_index, start(program, world, own), jnp.int32(1), jnp.int32(rounds)
         )
         found = {name: np.moveaxis(np.asarray(array), -1, 0) for name, array in series.items()}

@@ -100,7 +100,9 @@ class EnsembleSimulation:
         last = min(first_round + self.rounds_per_call - 1, self.rounds)
         count = (last + 1 - first_round) // self._every
         # Counts only grow, so the last ones say it all.
-        kept = {name: leaf[count - 1 if name == "sent_counts" else 0 : count] for name, leaf in record.items()}
+        kept = {
+            name: leaf[count - 1 if name == "sent_counts" else 0 : count] for name, leaf in record.items()
+        }
         records = {name: np.moveaxis(np.asarray(leaf), 0, 1) for name, leaf in kept.items()}
         return Segment(first_round, last, rows, records)
 
@@ -119,9 +121,7 @@ class EnsembleSimulation:
             else np.full(len(rows), np.nan)
             for name in ("learning_rate", "exploration_rate")
         }
-        costs = np.broadcast_to(
-            self._pool.costs.astype(np.float32), (len(rows), len(self._pool.costs))
-        )
+        costs = np.broadcast_to(self._pool.costs.astype(np.float32), (len(rows), len(self._pool.costs)))
         played = np.full(len(rows), self.rounds, np.int32)
         return {
             **series,

@@ -54,9 +54,7 @@ METRICS: dict[str, Metric] = {
         heading="regret\n(10)",
         shown=".1f",
     ),
-    "realized_regret": Metric(
-        "realized_regret", "last", False, "1", "cumulative regret of incurred losses"
-    ),
+    "realized_regret": Metric("realized_regret", "last", False, "1", "cumulative regret of incurred losses"),
     "regret_bound": Metric(
         "regret_bound", "last", None, "1", "bound (11) on the regret", heading="bound\n(11)", shown=".0f"
     ),

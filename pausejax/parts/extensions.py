@@ -237,7 +237,7 @@ def _in_package(file: str) -> bool:
 
 
 def digest_of(part: Part) -> str:
-    """What a part from outside the package is hashed by: its file, or the text of a notebook's cell; else ""."""
+    """The digest of a part from outside the package: of its file, or of a notebook's cell; else ""."""
     if _in_package(part.file):
         return ""
     path = Path(part.file)

@@ -1,7 +1,6 @@
 """What every picture with lines is made of: looks, bands, points, and how figures are saved."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,15 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pausejax import network, regret
 from pausejax.report.statistics import (
     Line,
     band,
-    evaluation_times,
-    learned,
-    lines,
-    on_common_clock,
-    smooth,
 )
 
 # Okabe and Ito's colours, told apart under every common colour blindness and in grey by their order.

@@ -112,7 +112,7 @@ def _x_axis(panel: Axes, levels: Levels, axis: str, *, labelled: bool) -> None:
     panel.set_xticks([], minor=True)
     panel.tick_params(labelsize=6.5)
     if labelled:
-        panel.set_xlabel(name_of(axis))
+        panel.set_xlabel(name_of(axis, levels.runs))
 
 
 def _spaced(places: np.ndarray, texts: list[str]) -> list[int]:

@@ -86,4 +86,4 @@ def _ticks(panel: Axes, levels: Levels, axis: str, which: str, outer: bool) -> N
     place.set_ticks(np.arange(len(values)) + 0.5, values if outer else [""] * len(values))
     panel.tick_params(axis=which, length=0, labelsize=6.5, rotation=90 if crowded else 0)
     if outer:
-        place.set_label_text(name_of(axis))
+        place.set_label_text(name_of(axis, levels.runs))

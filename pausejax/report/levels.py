@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.colors import LogNorm, Normalize
 
 from pausejax.analysis import finals, mean_ci, metrics_of
-from pausejax.analysis.settings import SYMBOLS, applies, axes_of
+from pausejax.analysis.settings import applies, axes_of, symbols
 
 MAX_LEVELS = 8
 
@@ -107,8 +107,9 @@ def spans_decades(values: np.ndarray) -> bool:
     return bool(values.size and values.min() > 0 and values.max() / values.min() >= _DECADES)
 
 
-def name_of(axis: str) -> str:
-    return SYMBOLS.get(axis, axis.replace("_", " "))
+def name_of(axis: str, runs: xr.Dataset) -> str:
+    """An axis as pictures write it: by its symbol, or in words."""
+    return symbols(runs).get(axis, axis.replace("_", " "))
 
 
 def shown(value: object) -> str:

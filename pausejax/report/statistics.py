@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
-from pausejax.analysis.settings import group, label, runs_table
+from pausejax.analysis.intervals import student_half_width
+from pausejax.analysis.settings import group, label, runs_table, symbols
 
 
 class Line(NamedTuple):
@@ -31,9 +31,9 @@ def lines(result: xr.Dataset) -> list[Line]:
     codes, first = group(table, list(table.columns))
     order = np.argsort(codes, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(codes, minlength=len(first)))[:-1])
-    settings = table.iloc[first].to_dict("records")
+    settings, written = table.iloc[first].to_dict("records"), symbols(result)
     return [
-        Line(label(setting), setting["policy"], result.isel(run=positions))
+        Line(label(setting, written), setting["policy"], result.isel(run=positions))
         for setting, positions in zip(settings, members, strict=True)
     ]
 
@@ -45,8 +45,7 @@ def band(samples: np.ndarray) -> Band:
     mean = samples.mean(axis=0)
     if count < 2:
         return Band(mean, np.full_like(mean, np.nan))
-    error = samples.std(axis=0, ddof=1) / np.sqrt(count)
-    return Band(mean, stats.t.ppf(0.975, count - 1) * error)
+    return Band(mean, student_half_width(samples.var(axis=0, ddof=1), count))
 
 
 def healthy(runs: xr.Dataset) -> xr.Dataset:

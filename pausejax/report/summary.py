@@ -10,7 +10,6 @@ from pausejax.analysis import finals, metrics_of
 from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.report.statistics import Line, band, lines
 
-
 # A study with more settings than this shows the best ones.
 MAX_ROWS = 40
 _SHOWN = 20

@@ -24,8 +24,8 @@ from pausejax.analysis.quantities import Variable
 from pausejax.results import layout
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
-from pausejax.study.study import FORMAT, Plan
 from pausejax.study.spec import SpecError
+from pausejax.study.study import FORMAT, Plan
 
 RESULT = "results.zarr"
 SPEC = "spec.toml"

@@ -175,7 +175,7 @@ def show(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key} = {show(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_show, value))}]"
+        return f"[{', '.join(map(show, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

@@ -51,6 +51,7 @@ def parse(
     overrides: Iterable[str] = (),
     use: Sequence[str] = (),
     folder: Path = Path(),
+    flat: bool = False,
 ) -> Study:
     """Checks a spec given as nested tables. Files of `use` are executed.
 
@@ -61,6 +62,7 @@ def parse(
       overrides: `section.key=value` strings that replace or add keys; the value is TOML, or else a string.
       use: more files and modules with parts.
       folder: where the relative paths of files start.
+      flat: parameters may stand outside their sections.
 
     Raises:
       SpecError: with one line per mistake, each naming the source, the key, the value and what is allowed.
@@ -87,6 +89,8 @@ def parse(
         )
     except (UseError, PartError) as error:
         raise SpecError([*problems, str(error)]) from None
+    if flat:
+        document = _sorted_in(document, words)
     overridden = [(override, _override(document, override, words, problems)) for override in overrides]
     reader = Reader(source, problems, words)
     known = {*words.study, "use", "seeds", "zip", "sampling", "policy", *words.sections}
@@ -127,6 +131,20 @@ def parse(
         checks.check(reader.say, found)
     if problems:
         raise SpecError(problems)
+    return found
+
+
+def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
+    """Puts parameters into their sections."""
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        parameter = words.parameters.get(words.aliases.get(key, key))
+        if key in words.sections and isinstance(value, Mapping):
+            found.setdefault(key, {}).update(value)
+        elif parameter and isinstance(found.setdefault(parameter.section, {}), dict):
+            found[parameter.section][key] = value
+        else:
+            found[key] = value
     return found
 
 

@@ -23,7 +23,7 @@ class Vocabulary:
     """Alias or symbol -> name."""
     policies: Mapping[str, Part]
     readers: Mapping[str, Mapping[str, frozenset[str]]]
-    """Of a parameter that belongs to parts alone: key of a category ("" for policies) -> parts that read it."""
+    """Of what belongs to parts alone: key of a category ("" for policies) -> parts that read it."""
     unread: Mapping[str, frozenset[str]]
     """Mode -> what no run of it reads, unless its policy names it."""
 
@@ -117,7 +117,7 @@ def make(
 
 
 def sorted_by_section(own: Mapping[str, Parameter], added: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The kind's sections in their order, then those of parts alone; a part's parameters end their section."""
+    """The kind's sections in their order, then those of parts alone; parts' parameters end their section."""
     sections = dict.fromkeys(p.section for p in (*own.values(), *added.values()))
     return {
         name: parameter
@@ -141,8 +141,8 @@ def _disagreement(part: Part, parameter: Parameter, other: Parameter, where: str
         if field.name != "help" and getattr(parameter, field.name) != getattr(other, field.name)
     ]
     return (
-        f"{part.file}: {part.category} {part.name}: {parameter.name}: is a parameter of {where} too, and they "
-        f"must agree: {'; '.join(fields)}"
+        f"{part.file}: {part.category} {part.name}: {parameter.name}: is a parameter of {where} too, and "
+        f"they must agree: {'; '.join(fields)}"
     )
 
 

@@ -1,0 +1,96 @@
+"""The kind "client selection": who takes part in a round of federated learning."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pausejax import data, federated, network, policies
+from pausejax.clients.checks import check
+from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY
+from pausejax.clients.pictures import draw
+from pausejax.clients.records import evaluated_rounds
+from pausejax.clients.simulation import ClientSimulation
+from pausejax.clients.variables import METRICS, VARIABLES, objectives
+from pausejax.data.host import Sources
+from pausejax.federated.training import num_steps
+from pausejax.study.study import Group, Kind, Plan, Study
+
+PACKAGES = (data, federated, network, policies)
+"""Whose parts every study may use; importing them registers these."""
+
+# Measured on two CPU cores with small networks: the share of the matrix-product peak that local training
+# reaches, seconds of everything else per round and run, and seconds per step of annealing.
+_EFFICIENCY = 0.2
+_ROUND_SECONDS = {"training": 1e-4, "bandit": 1e-5}
+_ANNEALING_SECONDS = 5e-7
+
+
+def labels(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The coordinates of rounds, clients and evaluations, and the variables as they are."""
+    found: dict[str, Any] = {
+        "round": np.arange(1, study.rounds + 1, dtype=np.int32),
+        "client": np.arange(arrays["counts"].shape[1], dtype=np.int32),
+    }
+    if any("eval" in VARIABLES[name].dims for name in arrays if name in VARIABLES):
+        found["eval_round"] = ("eval", evaluated_rounds(study.rounds, study.eval_every))
+    return found, arrays
+
+
+def seconds(plan: Plan, group: Group, simulation: ClientSimulation, peak: float) -> float:
+    """A rough time: local training and evaluation at a share of the peak, and all else by the round."""
+    work = plan.study.rounds * len(group.members)
+    annealing = _ANNEALING_SECONDS * group.static.get("annealing_steps", 0)
+    spent = work * (_ROUND_SECONDS[plan.study.mode] + annealing)
+    return spent + work * _flops_per_round(simulation) / (_EFFICIENCY * peak)
+
+
+def _flops_per_round(simulation: ClientSimulation) -> float:
+    """Local training (three forward passes' worth a sample and step) and evaluation of one run."""
+    program, world = simulation.program, simulation.world
+    learning = program.learning
+    if learning is None or world.test is None or world.data is None:
+        return 0.0
+    steps = float(np.mean(num_steps(learning.training, world.data.size)))
+    forward = jax.jit(learning.model.apply).lower(
+        jax.eval_shape(learning.model.init, jax.random.key(0)), jnp.zeros((1, *learning.image_shape))
+    )
+    per_sample = float((forward.cost_analysis() or {}).get("flops", 2 * learning.num_parameters))
+    trained = simulation.slots() * steps * learning.training.batch_size * 3 * per_sample
+    return trained + world.test.labels.size * per_sample / program.eval_every
+
+
+def simulation(plan: Plan, group: Group, sources: Sources) -> ClientSimulation:
+    """A group as the engine plays it."""
+    return ClientSimulation(plan, group, sources)
+
+
+KIND = Kind(
+    name="clients",
+    modes=("training", "bandit"),
+    study=STUDY,
+    parameters=PARAMETERS,
+    for_policies=frozenset(),
+    policies="policy",
+    categories=(
+        "latency",
+        "availability",
+        "dataset",
+        "partition",
+        "model",
+        "task",
+        "optimizer",
+        "server_optimizer",
+    ),
+    unread={"bandit": LEARNING},
+    shape=lambda values: values.get("proximal_weight", 0.0) > 0,
+    check=check,
+    variables=lambda study: VARIABLES,
+    metrics=lambda study: METRICS,
+    objectives=objectives,
+    labels=labels,
+    simulation=simulation,
+    seconds=seconds,
+    draw=draw,
+)

@@ -1,0 +1,177 @@
+"""One group of runs of client selection as the engine plays it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pausejax.clients import records
+from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
+from pausejax.clients.play import initial_params, play, start
+from pausejax.clients.program import Hyper, State, World
+from pausejax.data.host import Sources
+from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
+from pausejax.federated.evaluation import HeldOut
+from pausejax.federated.training import TrainingData
+from pausejax.policies.base import Clients, View
+from pausejax.study.simulation import Arrays, Segment
+from pausejax.study.study import Group, Plan
+
+
+class ClientSimulation:
+    """Runs that share one `Program`; as `study.simulation.Simulation`.
+
+    The world is built once, on the host; what all rows share is put on the devices when it is needed first.
+    """
+
+    def __init__(self, plan: Plan, group: Group, sources: Sources) -> None:
+        """Reads the data and shares them out.
+
+        Raises:
+          SpecError: the data can't be shared out, or a part refuses the rest.
+        """
+        self._study, self._static, self._sources = plan.study, group.static, sources
+        self.program = build_program(plan, group, sources)
+        self.rounds, self.rounds_per_call = plan.study.rounds, self.program.rounds_per_call
+        self.stop_at_latency = plan.study.stop_at_latency
+        runs = plan.runs_of(group)
+        seeds = sorted({run.seed for run in runs})
+        row_of = {seed: row for row, seed in enumerate(seeds)}
+        rows = np.array([row_of[run.seed] for run in runs], np.int32)
+        share, data, test = self._samples(seeds)
+        self.world = World(
+            seed=np.array([run.seed for run in runs], np.uint32),
+            data_share=share[rows],
+            partition=rows,
+            trace=files_of(plan.study, group.static, sources).get(
+                "trace_file", np.zeros((0, self.program.num_clients), np.float32)
+            ),
+            data=data,
+            test=test,
+        )
+        traced = [name for name in runs[0].values if plan.study.words.parameters[name].traced]
+        self.hyper: Hyper = {
+            name: np.array([run.values[name] for run in runs], np.float32) for name in traced
+        }
+        self._on_device: tuple[int, Any] | None = None
+
+    def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, HeldOut | None]:
+        """Data shares by seed, [P, K], and the data themselves, if anything is learned."""
+        program = self.program
+        if not program.learning:
+            share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)
+            return share, None, None
+        static, sources = self._static, self._sources
+        parts = [partition_of(self._study, static, seed, sources) for seed in seeds]
+        source = dataset_of(self._study, static, sources)
+        count = static["train_samples"] or len(source.train_labels)
+        data = TrainingData(
+            source.train_images[:count].reshape(len(source.train_labels[:count]), -1),
+            source.train_labels[:count].astype(np.int32),
+            np.float32(source.pixel_mean),
+            np.float32(source.pixel_std),
+            np.stack([part.order for part in parts]).astype(np.int32),
+            np.stack([part.offsets for part in parts]).astype(np.int32),
+            np.stack([part.sizes for part in parts]).astype(np.int32),
+        )
+        batch = program.learning.training.eval_batch
+        test = sources.make(("test", id(source), batch), lambda: held_out(source, batch))
+        return np.stack([part.data_share for part in parts]), data, test
+
+    def _shared(self, width: int) -> Any:
+        """What all rows share, on as many devices as so many rows have."""
+        mesh = runs_mesh(width)
+        if self._on_device is None or self._on_device[0] != mesh.size:
+            # Images lie there once, whichever groups use them.
+            images = self.world.data.images if self.world.data else None
+            key = ("images", mesh.size, id(images))
+            placed = self._sources.make(key, lambda: put(images, mesh, SHARED))
+            data = self.world.data and put(self.world.data._replace(images=np.zeros(0)), mesh, SHARED)
+            self._on_device = (
+                mesh.size,
+                (
+                    put(self.world.trace, mesh, SHARED),
+                    data and data._replace(images=placed),
+                    put(self.world.test, mesh, SHARED),
+                ),
+            )
+        return self._on_device[1]
+
+    def arguments(self, rows: np.ndarray) -> tuple[World, Hyper]:
+        mesh, world = runs_mesh(len(rows)), self.world
+        own = put((world.seed[rows], world.data_share[rows], world.partition[rows]), mesh, SPLIT)
+        hyper = put({name: values[rows] for name, values in self.hyper.items()}, mesh, SPLIT)
+        return World(*own, *self._shared(len(rows))), hyper
+
+    def _argument_shapes(self, width: int) -> tuple[World, Hyper]:
+        mesh, world = runs_mesh(width), self.world
+        own = shapes((world.seed, world.data_share, world.partition), mesh, SPLIT, rows=width)
+        shared = shapes((world.trace, world.data, world.test), mesh, SHARED)
+        return World(*own, *shared), shapes(self.hyper, mesh, SPLIT, rows=width)
+
+    def state_shapes(self, width: int) -> State:
+        world, hyper = self._argument_shapes(width)
+        learning = self.program.learning
+        params = jax.eval_shape(initial_params, learning.model, world.seed) if learning else None
+        state = jax.eval_shape(start, self.program, world, hyper, params)
+        return shapes(state, runs_mesh(width), SPLIT)
+
+    def lower(self, width: int) -> jax.stages.Lowered:
+        mesh = runs_mesh(width)
+        number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
+        arguments = self._argument_shapes(width)
+        return play.lower(self.program, mesh, *arguments, self.state_shapes(width), number, number)
+
+    def start(self, rows: np.ndarray) -> State:
+        world, hyper = self.arguments(rows)
+        learning = self.program.learning
+        params = initial_params(learning.model, world.seed) if learning else None
+        return put(start(self.program, world, hyper, params), runs_mesh(len(rows)), SPLIT)
+
+    def to_host(self, first_round: int, rows: np.ndarray, record: Any) -> Segment:
+        return records.to_host(first_round, rows, record, self.rounds)
+
+    def running(self, segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
+        return records.running(segments, rows, self.stop_at_latency)
+
+    def finish(self, segments: Sequence[Segment], rows: np.ndarray) -> Arrays:
+        learns = self.program.learning is not None
+        return records.finish(self._study, segments, rows, self.program.num_clients, learns=learns)
+
+    def slots(self) -> int:
+        """The most clients that a round of a run trains."""
+        program, (_, hyper) = self.program, self._argument_shapes(1)
+        clients = jnp.ones(program.num_clients)
+
+        def one_round(hyper: Hyper) -> jax.Array:
+            key = jax.random.key(0)
+            policy = program.build({name: values[0] for name, values in hyper.items()})
+            state = policy.init(key, Clients(clients, clients))
+            return policy.select(key, state, View(jnp.int32(1), clients, lambda c: clients[c])).members
+
+        return jax.eval_shape(one_round, hyper).shape[0]
+
+    def resident_bytes(self) -> int:
+        shared = (self.world.trace, self.world.data, self.world.test)
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(shared))
+
+    def release(self) -> None:
+        self._on_device = None
+
+
+def held_out(source: Any, batch: int) -> HeldOut:
+    """The whole test set on the host, in padded batches of at most `batch`."""
+    count = len(source.test_labels)
+    batches = -(-count // batch)
+    size = -(-count // batches)
+    pad = batches * size - count
+    images = np.pad(source.test_images.reshape(count, -1), ((0, pad), (0, 0)))
+    labels = np.pad(source.test_labels, (0, pad), constant_values=-1)
+    return HeldOut(
+        images.reshape(batches, size, -1),
+        labels.reshape(batches, size).astype(np.int32),
+        np.float32(source.pixel_mean),
+        np.float32(source.pixel_std),
+    )

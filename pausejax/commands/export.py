@@ -1,0 +1,31 @@
+"""`pausejax export`: a result as Parquet or CSV. Nothing of the user's is executed."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pausejax.commands import options as common
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the command line."""
+    parser = commands.add_parser("export", parents=[common.quiet()], help="write a result as Parquet or CSV")
+    common.result(parser)
+    parser.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="default: parquet")
+    parser.add_argument(
+        "--curves", action="store_true", help="one row per run and round (default: one row per run)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="default: DIR/runs.FORMAT or DIR/curves.FORMAT")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes one table of a result."""
+    from pausejax.results import store
+    from pausejax.results.export import export
+
+    name = f"{'curves' if options.curves else 'runs'}.{options.format}"
+    path = Path(options.out) if options.out else Path(options.directory) / name
+    rows = export(store.read(options.directory), path, options.format, curves=options.curves)
+    if not options.quiet:
+        common.console().print(f"{rows} rows: {path}", markup=False, soft_wrap=True)

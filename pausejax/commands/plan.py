@@ -1,0 +1,29 @@
+"""`pausejax plan`: what a study comes to."""
+
+import argparse
+from typing import Any
+
+from pausejax.commands import options as common
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the command line."""
+    parser = commands.add_parser(
+        "plan", parents=[common.spec()], help="say what a study comes to; run nothing"
+    )
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints the costs of a study's groups.
+
+    Raises:
+      SpecError: the spec has mistakes, or a group can't be built.
+    """
+    plan = common.load_plan(options)
+    from pausejax.data.host import Sources
+    from pausejax.engine.estimate import plan_table
+    from pausejax.engine.runtime import set_up_jax
+
+    set_up_jax()
+    common.console().print(plan_table(plan, Sources(options.data_dir)))

@@ -1,0 +1,143 @@
+"""`pausejax run`: simulates a study into a folder, prints its table and draws it."""
+
+import argparse
+import functools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pausejax.commands import options as common
+
+if TYPE_CHECKING:
+    from pausejax.engine.local import Outcome
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the command line."""
+    parser = commands.add_parser(
+        "run",
+        parents=[common.spec(), common.quiet(), common.drawing()],
+        help="simulate a study and draw it",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", required=True, type=common.folder, help="where the result and the pictures go"
+    )
+    parser.add_argument("--no-report", action="store_true", help="draw nothing")
+    parser.add_argument("--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow")
+    parser.add_argument(
+        "--shard",
+        type=common.shard,
+        default=(1, 1),
+        metavar="I/N",
+        help="simulate the I-th of N shares; whoever ends last leaves the result",
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=common.seconds,
+        default=300.0,
+        metavar="SECONDS",
+        help="between checkpoints of runs in flight (default 300)",
+    )
+    parser.add_argument(
+        "--lanes",
+        type=common.count,
+        metavar="N",
+        help="put at most N runs side by side (default: measured)",
+    )
+    parser.add_argument(
+        "--memory",
+        type=common.gigabytes,
+        metavar="GB",
+        help="memory that a program may fill on each device (default: measured)",
+    )
+    parser.add_argument(
+        "--executor",
+        choices=("local", "ray"),
+        default="local",
+        help="where runs are simulated: this process's devices (default), or the workers of a Ray cluster",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help='HOST:PORT, or "auto" (default: $RAY_ADDRESS, else a Ray of its own on this machine)',
+    )
+    parser.add_argument(
+        "--cpus-per-worker",
+        type=common.count,
+        metavar="N",
+        help="cores of a Ray worker (default: all of a node; beside a GPU: one)",
+    )
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Simulates what is missing of a study.
+
+    Raises:
+      SpecError: the spec has mistakes, or the folder holds another study.
+      OSError: the folder is full, or the like.
+    """
+    simulate = _executor(options)
+    plan = common.load_plan(options)
+    from pausejax.data.host import Sources
+    from pausejax.engine import tracking
+    from pausejax.engine.local import Settings, simulate_into
+    from pausejax.engine.progress import progress_bar
+    from pausejax.engine.runtime import set_up_jax
+    from pausejax.results import store
+    from pausejax.results.folder import Folder
+
+    folder = Folder(options.out)
+    tracker = tracking.make(options.tracker) if options.tracker else None
+    found = store.prepare(folder, plan)
+    set_up_jax()
+    settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard)
+    begun = time.monotonic()
+    with progress_bar(plan, quiet=options.quiet) as progress:
+        outcome = (simulate or simulate_into)(
+            folder, plan, found, Sources(options.data_dir), settings, progress=progress, tracker=tracker
+        )
+    took = time.monotonic() - begun
+    if not options.quiet:
+        _say(outcome, len(plan.runs), folder.path(store.RESULT), options.out, took)
+    if not outcome.missing and not options.no_report:
+        common.draw(options.out, options)
+
+
+def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) -> None:
+    from pausejax.report import diverged_runs, summary_table
+    from pausejax.results import store
+
+    console = common.console()
+    for name in outcome.damaged:
+        console.print(f"was damaged, and was simulated again: {name}", markup=False)
+    if outcome.already:
+        console.print(f"{outcome.already} of {runs} runs were there already")
+    if outcome.missing:
+        console.print(f"{outcome.missing} of {runs} runs are missing: other shards' work")
+        return
+    result = store.read(directory)
+    console.print(summary_table(result))
+    for line in diverged_runs(result):
+        console.print(line, markup=False)
+    console.print(f"{runs} runs in {took:.1f} s: {path}", markup=False)
+
+
+def _executor(options: argparse.Namespace) -> "Callable[..., Outcome] | None":
+    """What simulates a study elsewhere than in this process; None: nothing does."""
+    from pausejax.study.spec import SpecError
+
+    if options.executor == "local":
+        for name in ("ray_address", "cpus_per_worker"):
+            if getattr(options, name) is not None:
+                raise SpecError([f"--{name.replace('_', '-')}: only with --executor ray"])
+        return None
+    if options.shard != (1, 1):
+        raise SpecError(["--shard: not with --executor ray, which shares the work out itself"])
+    import jax
+
+    from pausejax.cluster import driver
+
+    jax.config.update("jax_platforms", "cpu")  # the GPUs are the workers'
+    cluster = driver.Cluster(options.ray_address, options.cpus_per_worker)
+    return functools.partial(driver.simulate_into, cluster=cluster)

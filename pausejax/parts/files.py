@@ -1,0 +1,67 @@
+"""Tables of numbers in users' files: .npy, or CSV with or without a line of headings."""
+
+import math
+import stat
+from pathlib import Path
+
+import numpy as np
+
+_MAX_BYTES = 2**33
+
+
+def read_numbers(path: Path, columns: int) -> np.ndarray:
+    """Reads a table of finite numbers with so many columns.
+
+    Args:
+      path: a .npy file, or else text with commas; a first line that is no row of numbers is a heading.
+      columns: how many it must have.
+
+    Returns:
+      float32 [rows, columns].
+
+    Raises:
+      ValueError: the file can't be read, or is no such table; says what is wrong.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("is no regular file")
+        read = _npy(path) if path.suffix == ".npy" else _text(path)
+        table = np.asarray(read, np.float64)
+    except (OSError, ValueError, TypeError, EOFError, MemoryError, SyntaxError) as error:
+        raise ValueError(f"can't be read: {error}") from None
+    if table.ndim != 2 or not len(table) or table.shape[1] != columns:
+        raise ValueError(f"must have {columns} columns, one for each client, has shape {table.shape}")
+    if not np.isfinite(table).all():
+        raise ValueError("must hold finite numbers alone")
+    return table.astype(np.float32)
+
+
+def _npy(path: Path) -> np.ndarray:
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise ValueError("is no .npy file")
+        file.seek(0)
+        version = np.lib.format.read_magic(file)
+        header = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = header(file)
+    # The heading may promise more than the file holds, or than memory does.
+    promised = math.prod(shape) * dtype.itemsize
+    if promised > min(path.stat().st_size, _MAX_BYTES):
+        raise ValueError(f"promises {promised} bytes and has {path.stat().st_size}")
+    return np.load(path, allow_pickle=False)
+
+
+def _text(path: Path) -> np.ndarray:
+    with path.open(encoding="utf-8") as file:
+        first = file.readline()
+    return np.loadtxt(path, delimiter=",", ndmin=2, skiprows=0 if _is_row(first) else 1)
+
+
+def _is_row(line: str) -> bool:
+    try:
+        [float(cell) for cell in line.split(",")]
+    except ValueError:
+        return line.lstrip().startswith("#")
+    return True
