@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 import pausejax
-from pausejax.report.figures import Curve, draw_band, figure, styled
+from pausejax.report.curves import Curve, draw_band, figure, styled
 from pausejax.report.statistics import (
     Line,
     accuracy_at,

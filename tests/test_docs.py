@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pausejax.study import spec
+from pausejax import kinds as spec
 from pausejax.study.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -142,6 +142,18 @@ class Engine:
             self._narrow[key] = self.lower(group, width).compile()
         return self._narrow[key]
 
+    def play(
+        self,
+        chunk: Chunk,
+        progress: Progress = lambda _: None,
+        checkpoints: Checkpoints | None = None,
+    ) -> Arrays:
+        """Plays all rounds of one chunk of a group that was prepared; as `chunk.play`."""
+        group = chunk.group
+        return playing.play(
+            self.simulation(group), chunk, lambda width: self.program(group, width), progress, checkpoints
+        )
+
     def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:
         """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
         whole, parts = width, 1
@@ -172,13 +184,7 @@ class Engine:
             chunk = cut(left, compiled.width, compiled.padded)[0]
             kept = checkpoints(chunk) if checkpoints else None
             try:
-                arrays = playing.play(
-                    self.simulation(unit.group),
-                    chunk,
-                    lambda width: self.program(unit.group, width),
-                    progress,
-                    kept,
-                )
+                arrays = self.play(chunk, progress, kept)
             except jax.errors.JaxRuntimeError as error:
                 if not memory.is_out_of_memory(error) or compiled.width == 1:
                     raise

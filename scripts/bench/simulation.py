@@ -15,11 +15,11 @@ from pathlib import Path
 
 import jax
 
-from pausejax.clients.build import Sources
+from pausejax.data.host import Sources
 from pausejax.engine import engine as execute
 from pausejax.engine.schedule import cut, units
+from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import parse
 
 STUDIES = {
     "PAUSE, bandit only, K 30, m 5": {"mode": "bandit", "policy": [{"name": "pause"}]},
@@ -40,12 +40,12 @@ def measure(document: dict, runs: int, rounds: int) -> dict:
     engine.prepare([unit])
     program = engine.compiled(unit.group)
     compile_wall, compile_cpu = time.perf_counter() - begun, time.process_time() - cpu
-    (chunk,) = cut(unit, (), program.width, program.padded)
-    engine.play_chunk(chunk, program)
+    (chunk,) = cut(unit, program.width, program.padded)
+    engine.play(chunk)
     walls, cpus = [], []
     for _ in range(3):
         begun, cpu = time.perf_counter(), time.process_time()
-        engine.play_chunk(chunk, program)
+        engine.play(chunk)
         walls.append(time.perf_counter() - begun)
         cpus.append(time.process_time() - cpu)
     work = rounds * runs

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import jax
 
-from pausejax.clients.build import Sources
+from pausejax.data.host import Sources
 from pausejax.engine import memory
 from pausejax.engine.engine import Engine
 from pausejax.engine.schedule import cut, units
+from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import parse
 
 STUDIES = {
     "bandit only, PAUSE": {"mode": "bandit", "policy": [{"name": "pause"}]},

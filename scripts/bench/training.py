@@ -24,16 +24,16 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from pausejax.clients.build import Sources
 from pausejax.clients.play import initial_params
+from pausejax.data.host import Sources
 from pausejax.engine import engine as execute
 from pausejax.engine.schedule import cut, units
 from pausejax.federated import placement
 from pausejax.federated.evaluation import evaluate
 from pausejax.federated.training import num_steps
+from pausejax.kinds import parse
 from pausejax.privacy import privatize
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import parse
 
 SETTINGS = {
     "mlp": ({"dataset": "mnist", "train_samples": 2000}, {"model": "mlp"}, (30, 5), 1.25, 0.62),
@@ -107,8 +107,8 @@ def play(plan, sources, repeats):
     engine, (unit,) = execute.Engine(plan, sources), units(plan, (), most=len(plan.runs))
     engine.prepare([unit])
     program = engine.compiled(unit.group)
-    (chunk,) = cut(unit, (), program.width, program.padded)
-    wall, cpu = timed(lambda: engine.play_chunk(chunk, program), repeats)
+    (chunk,) = cut(unit, program.width, program.padded)
+    wall, cpu = timed(lambda: engine.play(chunk), repeats)
     return (wall / plan.study.rounds, cpu / plan.study.rounds), engine
 
 

@@ -10,14 +10,14 @@ import pytest
 import pausejax
 from pausejax import bandit, network, parts, policies
 from pausejax.clients import play as simulation
-from pausejax.clients.build import Sources
-from pausejax.clients.program import World
-from pausejax.engine import engine as execute
+from pausejax.clients.simulation import ClientSimulation
+from pausejax.data.host import Sources
+from pausejax.devices import runs_mesh
+from pausejax.engine import local
 from pausejax.federated.training import Jobs, Rates, train
-from pausejax.report import draw
+from pausejax.kinds import draw, parse
 from pausejax.selection import best_set
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import parse
 
 K, M, ROUNDS, SEEDS = 10, 2, 13, 2
 BUDGET, DECAY = 50.0, 0.1
@@ -216,21 +216,12 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
     }
     plan, sources = make_plan(parse(document)), Sources()
     (group,) = plan.groups
-    program, world, hyper = execute.Engine(plan, sources).surroundings(group)
-    learning = program.learning
+    made = ClientSimulation(plan, group, sources)
+    program, learning, rows = made.program, made.program.learning, np.arange(len(group.members))
+    world, hyper = made.arguments(rows)
     params = simulation.initial_params(learning.model, world.seed)
-    state = simulation.start(program, world, hyper, params)
-    mesh = simulation.runs_mesh(len(group.members))
-    whole, split = simulation.shardings(mesh)
-    state, record = simulation.play(
-        program,
-        mesh,
-        World(*map(jax.device_put, world, whole)),
-        jax.device_put(hyper, split),
-        jax.device_put(state, split),
-        jnp.int32(1),
-        jnp.int32(3),
-    )
+    mesh = runs_mesh(len(rows))
+    state, record = simulation.play(program, mesh, world, hyper, made.start(rows), jnp.int32(1), jnp.int32(3))
     sizes = np.asarray(world.data.size)
     assert len(np.unique(sizes[0])) > 1
     one = jax.jit(
@@ -279,7 +270,7 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
 def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):
     options = {"mode": "bandit", "rounds": 20, "seeds": 7, "num_clients": K, "clients_per_round": M}
     whole = pausejax.simulate("pause", **options)
-    monkeypatch.setattr(execute, "most_runs", lambda: 3)
+    monkeypatch.setattr(local, "most_runs", lambda: 3)
     parts = pausejax.simulate("pause", **options)
     np.testing.assert_array_equal(whole["identity"], parts["identity"])
     np.testing.assert_array_equal(whole["selected"], parts["selected"])

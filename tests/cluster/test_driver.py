@@ -6,25 +6,25 @@ import socket
 import sys
 import types
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
 
 import pausejax
-from pausejax import data
-from pausejax.clients import build
-from pausejax.clients.build import HostData, Sources
 from pausejax.cluster import driver as on_ray
 from pausejax.cluster import pool as ray_pool
 from pausejax.cluster.pool import Lost, find_slots
 from pausejax.cluster.worker import Job, Slot, Worker
 from pausejax.commands import main as cli
+from pausejax.data.host import Sources
 from pausejax.engine import schedule
 from pausejax.engine.local import Settings, simulate_into
+from pausejax.kinds import parse
 from pausejax.results import store
 from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import SpecError, parse
+from pausejax.study.spec import SpecError
 
 BANDIT = {
     "mode": "bandit",
@@ -165,7 +165,7 @@ def work(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=Non
 def make_worker(document, out, **settings):
     plan, folder = make_plan(parse(document)), Folder(out)
     store.prepare(folder, plan)
-    return plan, Worker(plan, HostData({}, {}, {}), Job(folder.path(), Settings(**settings), None), SLOT)
+    return plan, Worker(plan, {}, Job(folder.path(), Settings(**settings), None), SLOT)
 
 
 def test_lost_units_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path, monkeypatch):
@@ -252,20 +252,20 @@ def test_mistakes_come_back_as_values_and_failures_as_exceptions(tmp_path, monke
 
     for error in (SpecError(["one", "two"]), ValueError("x"), OSError(28, "full")):
         monkeypatch.setattr("pausejax.cluster.worker.play_into", raising(error))
-        answer = worker.simulate(unit, frozenset(), False)
+        answer = worker.simulate(unit, False)
         assert type(answer) is type(error) and str(answer) == str(error)
         with pytest.raises(type(error)):
             on_ray._value(answer)
-    assert worker.simulate(unit, frozenset(), False).args == ("[Errno 28] full",)
+    assert worker.simulate(unit, False).args == ("[Errno 28] full",)
     monkeypatch.setattr("pausejax.cluster.worker.play_into", raising(RuntimeError("the device is gone")))
     with pytest.raises(RuntimeError, match="the device is gone"):
-        worker.simulate(unit, frozenset(), False)
+        worker.simulate(unit, False)
 
 
 def test_a_worker_that_sees_another_folder_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("pausejax.cluster.worker._SECONDS_TO_SEE_THE_FOLDER", 0.1)
     job = Job(str(tmp_path / "elsewhere"), Settings(), None)
-    answer = Worker(make_plan(parse(BANDIT)), HostData({}, {}, {}), job, SLOT).begin()
+    answer = Worker(make_plan(parse(BANDIT)), {}, job, SLOT).begin()
     assert isinstance(answer, OSError) and "does not see this folder" in str(answer)
 
 
@@ -281,12 +281,9 @@ def test_workers_of_a_node_share_its_memory(tmp_path):
 
 def frozen(held):
     """As Ray hands it out: arrays can't be written to."""
-    for table in (*held.datasets.values(), *held.tables.values()):
-        for field in table:
-            if isinstance(field, np.ndarray):
-                field.setflags(write=False)
-    for trace in held.traces.values():
-        trace.setflags(write=False)
+    for leaf in jax.tree.leaves(list(held.values())):
+        if isinstance(leaf, np.ndarray):
+            leaf.setflags(write=False)
     return held
 
 
@@ -300,18 +297,23 @@ def test_workers_open_no_file_of_the_drivers(document, tmp_path, monkeypatch):
     plan = make_plan(parse(document))
     one = Folder(tmp_path / "one")
     simulate_into(one, plan, store.prepare(one, plan), Sources(), Settings(), progress=lambda _: None)
-    held = frozen(Sources().host_data(plan.study.mode, plan.groups))
-
-    def refuse(*_, **__):
-        raise AssertionError("a file was opened")
-
-    for place, name in ((data, "load"), (build, "load_regression"), (build, "read_trace")):
-        monkeypatch.setattr(place, name, refuse)
+    read = Sources()
+    on_ray.check(plan, plan.groups, read)
+    assert len(read.held) == (
+        2 if "data" in document and "network" in document and document is not ENSEMBLE else 1
+    )
+    held = frozen(read.held)
     # The driver reads them; what the worker gets is all that it has.
-    with monkeypatch.context() as patch:
-        patch.setattr(on_ray, "check", lambda *_: None)
-        patch.setattr(Sources, "host_data", lambda *_: held)
-        work(plan, tmp_path / "ray", patch, most=2)
+    folder = Folder(tmp_path / "ray")
+    store.prepare(folder, plan)
+    (tmp_path / "trace.csv").unlink(missing_ok=True)
+    worker = Worker(plan, held, Job(folder.path(), Settings(), None), SLOT)
+    before = dict(worker._sources.held)
+    for unit in schedule.units(plan, (), most=2):
+        answer = worker.simulate(unit, False)
+        assert not isinstance(answer, Exception), answer
+    assert worker.consolidate() == 0
+    assert worker._sources.held.keys() == before.keys(), "a worker has read a file of its own"
     a, b = (pausejax.open(tmp_path / name).load() for name in ("one", "ray"))
     for name in a.variables:
         if a[name].dtype.kind == "f":

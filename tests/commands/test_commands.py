@@ -8,7 +8,7 @@ import xarray as xr
 
 import pausejax
 from pausejax.commands import main as cli
-from pausejax.engine import engine as execute
+from pausejax.engine import chunk
 
 SPEC = """
 name = "a small study"
@@ -80,7 +80,7 @@ def test_plan_runs_nothing(study, monkeypatch, capsys):
     def refuse(*arguments):
         raise AssertionError("the plan ran something")
 
-    monkeypatch.setattr(execute.Engine, "play_chunk", refuse)
+    monkeypatch.setattr(chunk, "play", refuse)
     before = sorted(study.rglob("*"))
     assert cli.main(["plan", str(study / "spec.toml")]) == cli.OK
     shown = capsys.readouterr().out

@@ -13,15 +13,15 @@ import pytest
 import xarray as xr
 
 import pausejax
-from pausejax.clients.build import Sources
-from pausejax.clients.records import Segment
+from pausejax.data.host import Sources
+from pausejax.engine import chunk, memory, schedule
 from pausejax.engine import engine as execute
-from pausejax.engine import memory, schedule
 from pausejax.engine.local import Settings, simulate_into
+from pausejax.kinds import parse
 from pausejax.results import checkpoint, store
 from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import parse
+from pausejax.study.simulation import Segment
 
 BANDIT = {
     "mode": "bandit",
@@ -88,16 +88,16 @@ def test_a_damaged_checkpoint_is_left_for_an_older_one_or_none(tmp_path):
     folder, state = Folder(tmp_path), {"x": jax.numpy.arange(3.0)}
     kept = checkpoint.Checkpoints(folder, "c", 0.0)
     shapes = lambda lanes: {"x": jax.ShapeDtypeStruct((lanes + 1,), "float32")}  # noqa: E731
-    segments = [Segment(1, np.arange(2), {"round_latency": np.zeros((2, 5))})]
+    segments = [Segment(1, 5, np.arange(2), {"round_latency": np.zeros((2, 5))})]
     kept.save(state, segments)
-    later = [*segments, Segment(6, np.arange(2), {"round_latency": np.ones((2, 5))})]
+    later = [*segments, Segment(6, 10, np.arange(2), {"round_latency": np.ones((2, 5))})]
     place = tmp_path / "checkpoints" / "c"
     again = checkpoint.Checkpoints(folder, "c", 0.0)
     state_now, found = again.restore(shapes)
     assert [segment.first_round for segment in found] == [1]
     np.testing.assert_array_equal(state_now["x"], state["x"])
     again.save({"x": jax.numpy.arange(3.0) + 1}, later)
-    assert sorted(os.listdir(place)) == ["rounds-1-5.npz", "rounds-6-10.npz", "state-10"]
+    assert sorted(os.listdir(place)) == ["digest-10.npz", "rounds-1-5.npz", "rounds-6-10.npz", "state-10"]
     content = (place / "rounds-6-10.npz").read_bytes()
     (place / "rounds-6-10.npz").write_bytes(content[:-30])
     assert checkpoint.Checkpoints(folder, "c", 0.0).restore(shapes) is None
@@ -153,7 +153,7 @@ def test_a_tracker_is_told_of_every_run_as_it_is_finished(tmp_path):
 
 def test_a_finished_study_computes_nothing(tmp_path, monkeypatch):
     simulate(BANDIT, tmp_path)
-    monkeypatch.setattr(execute.Engine, "play_chunk", None)
+    monkeypatch.setattr(chunk, "play", None)
     monkeypatch.setattr(execute.Engine, "lower", None)
     assert simulate(BANDIT, tmp_path) == (20, 0, ())
 
@@ -179,15 +179,15 @@ def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path):
 def test_out_of_memory_halves_the_chunks(tmp_path, monkeypatch):
     """The device's answer is imitated; everything after it is real."""
     simulate(BANDIT, tmp_path / "whole")
-    played, play_chunk = [], execute.Engine.play_chunk
+    played, play = [], chunk.play
 
-    def short_of_memory(self, chunk, compiled, *more):
-        played.append(len(chunk.positions))
-        if len(chunk.positions) > 4:
+    def short_of_memory(simulation, cut, *more):
+        played.append(len(cut.rows))
+        if len(cut.rows) > 4:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.")
-        return play_chunk(self, chunk, compiled, *more)
+        return play(simulation, cut, *more)
 
-    monkeypatch.setattr(execute.Engine, "play_chunk", short_of_memory)
+    monkeypatch.setattr(chunk, "play", short_of_memory)
     assert simulate(BANDIT, tmp_path / "cut").missing == 0
     assert played == [10, 6, 4, 4, 4, 4] * 2
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "cut"))

@@ -1,11 +1,13 @@
 """Units, shares and chunks: every unfinished run is played by exactly one process, in chunks of one width."""
 
-from hypothesis import given
+import numpy as np
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pausejax.engine.schedule import Unit, cut, identity, share, units
-from pausejax.study.plan import Group, make_plan
-from pausejax.study.spec import parse
+from pausejax.engine.schedule import Unit, cut, identities_of, name_of, share, unfinished, units
+from pausejax.kinds import parse
+from pausejax.study.plan import make_plan
+from pausejax.study.study import Group
 
 
 def plan(seeds, **axes):
@@ -19,42 +21,50 @@ def plan(seeds, **axes):
     most=st.integers(1, 40),
     count=st.integers(1, 12),
     settled=st.sets(st.integers(0, 200)),
+    finished=st.sets(st.integers(0, 200)),
     width=st.integers(1, 9),
 )
-def test_shares_cover_every_unfinished_run_once(seeds, static, most, count, settled, width):
+@settings(deadline=None)
+def test_shares_cover_every_unfinished_run_once(seeds, static, most, count, settled, finished, width):
     found = plan(seeds, network={"num_clients": list(range(8, 8 + static))})
-    work = units(found, settled, most=most, at_least=count)
-    left = set(range(len(found.runs))) - settled
+    named = lambda places: {found.identities[p] for p in places if p < len(found.runs)}  # noqa: E731
+    work = units(found, named(settled), most=most, at_least=count)
+    left = set(found.identities) - named(settled)
     assert len(work) >= min(count, len(left))
-    assert all(len(unit.members) <= min(most, unit.width) for unit in work)
+    assert all(len(unit.rows) <= min(most, unit.width) for unit in work)
     played = [
-        member
+        identity
         for number in range(1, count + 1)
-        for unit in share(work, number, count)
-        for chunk in cut(unit, (), width, width + 2)
-        for member in chunk.members
+        for unit in unfinished(found, share(work, number, count), named(finished))
+        for chunk in cut(unit, width, width + 2)
+        for identity in identities_of(found, chunk.group, chunk.members)
     ]
-    assert sorted(played) == sorted(left)
+    assert sorted(played) == sorted(left - named(finished))
 
 
 @given(members=st.integers(1, 300), width=st.integers(1, 90), killed_after=st.integers(0, 20))
 def test_a_killed_unit_goes_on_with_the_very_chunks_that_it_had(members, width, killed_after):
-    unit = Unit(Group("pause", {}, tuple(range(members))), tuple(range(members)), members)
-    chunks = cut(unit, (), width, width)
-    finished = {member for chunk in chunks[:killed_after] for member in chunk.members}
-    assert cut(unit, finished, width, width) == chunks[killed_after:]
+    unit = Unit(Group(0, "pause", {}, tuple(range(members))), np.arange(members), members)
+    chunks = cut(unit, width, width)
+    left = unit
+    for chunk in chunks[:killed_after]:
+        left = left.without(chunk)
+    rest = cut(left, width, width)
+    assert len(rest) == len(chunks[killed_after:])
+    for one, other in zip(rest, chunks[killed_after:], strict=True):
+        np.testing.assert_array_equal(one.rows, other.rows)
+        np.testing.assert_array_equal(one.members, other.members)
 
 
 def test_a_chunk_is_filled_up_with_its_last_run():
-    (chunk,) = cut(Unit(Group("pause", {}, (4, 7, 9)), (4, 7, 9), 3), {4}, 3, 4)
-    assert chunk.positions == (7, 9, 9, 9) and chunk.lanes == 2 and chunk.members == (7, 9)
+    (chunk,) = cut(Unit(Group(0, "pause", {}, (4, 7, 9)), np.array([1, 2]), 3), 3, 4)
+    assert chunk.rows.tolist() == [1, 2, 2, 2] and chunk.members.tolist() == [1, 2]
 
 
 def test_a_chunk_is_named_by_its_runs_alone():
-    one, two = plan(3), plan(6)
     names = [
-        identity([run.identity(found.study) for run in found.runs], cut(unit, (), 3, 3)[0])
-        for found in (one, two)
+        name_of(found, cut(unit, 3, 3)[0])
+        for found in (plan(3), plan(6))
         for unit in units(found, (), most=3)[:1]
     ]
     assert names[0] == names[1]

@@ -9,9 +9,9 @@ import pausejax
 from pausejax.analysis import finals
 from pausejax.commands import main as cli
 from pausejax.ensemble import Runs, fit_pool, load_regression, simulate
-from pausejax.report import draw, summary_table
+from pausejax.kinds import draw, load, parse, summary_table
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import SpecError, load, parse
+from pausejax.study.spec import SpecError
 
 SWEEPS = Path(__file__).resolve().parents[2] / "sweeps"
 SMALL = {"mode": "ensemble", "seeds": 2, "rounds": 20, "eval_every": 5, "num_clients": 40}

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from pausejax.clients.build import Sources
+from pausejax.data.host import Sources
 from pausejax.federated import models, placement
 from pausejax.federated.evaluation import evaluate
 

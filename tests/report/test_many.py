@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from pausejax import analysis
 from pausejax.commands import main as cli
-from pausejax.report import draw, many, save, summary_table
+from pausejax.kinds import draw, many, save, summary_table
 from pausejax.report.effects import main_effects
 from pausejax.report.heatmaps import heat_maps, table
 from pausejax.report.levels import MAX_LEVELS, levels_of, measures_of, shown, values_of

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax.clients.build import Sources
+from pausejax import kinds as spec
 from pausejax.commands import main as cli
-from pausejax.engine import engine as execute
+from pausejax.data.host import Sources
+from pausejax.engine import local
 from pausejax.report import paper
-from pausejax.study import spec
 from pausejax.study.plan import make_plan
 
 PAPER = Path(__file__).resolve().parents[2] / "sweeps" / "paper"
@@ -68,7 +68,7 @@ def test_leakage_is_the_same_where_next_to_nothing_is_learned():
         document["data"]["dataset"] = "digits"
         document["training"] |= training
         document["policy"] = [p for p in document["policy"] if p["name"] in ("pause", "clustered_size")]
-        return execute.run(make_plan(spec.parse(document)), Sources())
+        return local.run(make_plan(spec.parse(document)), Sources())
 
     learned, cheap = simulate("fig4", model="mlp"), simulate("fig5")
     assert (learned["test_accuracy"].values != cheap["test_accuracy"].values).all()

@@ -9,10 +9,11 @@ import pytest
 import xarray as xr
 
 import pausejax
+from pausejax.kinds import parse
 from pausejax.results import layout, store
 from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import SpecError, parse
+from pausejax.study.spec import SpecError
 
 ROUNDS, CLIENTS, SLOTS = 4, 5, 2
 
@@ -30,13 +31,13 @@ def make(seeds=4, **more):
 def arrays_of(plan, places):
     """What the runs at some places leave; it depends on their identities alone."""
     found = layout.blank(
-        "bandit",
+        plan.study.kind.variables(plan.study),
         ("reward", "selected", "counts"),
         len(places),
         {"round": ROUNDS, "slot": SLOTS, "client": CLIENTS},
     )
     for row, place in enumerate(places):
-        draw = np.random.default_rng(int(plan.runs[place].identity(plan.study), 16))
+        draw = np.random.default_rng(int(plan.identities[place], 16))
         found["reward"][row] = draw.normal(size=ROUNDS)
         found["selected"][row] = draw.integers(0, CLIENTS, (ROUNDS, SLOTS))
         found["counts"][row] = draw.integers(0, ROUNDS, CLIENTS)

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pausejax
-from pausejax.clients.parameters import PARAMETERS
+from pausejax.kinds import parse
 from pausejax.study.axes import SAMPLING, Factor, Range, Sampling, columns, factors, points, sample
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import parse
 
 METHODS = SAMPLING["method"].choices
 LOG = {"log_uniform": [1.0, 100.0]}
@@ -272,7 +271,8 @@ def test_every_range_law_and_method_reaches_the_device():
 
 
 def test_every_numeric_parameter_takes_a_range():
-    for name, parameter in PARAMETERS.items():
+    words = parse({"policy": [{"name": "pause"}]}).words
+    for name, parameter in words.parameters.items():
         if parameter.kind not in (int, float):
             continue
         low = parameter.low + 1 if parameter.kind is int else parameter.low + 0.25

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from pausejax.study import spec
+from pausejax import kinds as spec
+from pausejax.kinds import parse
 from pausejax.study.axes import Range, Sampling
 from pausejax.study.plan import make_plan
-from pausejax.study.spec import SpecError, parse
+from pausejax.study.spec import SpecError
 
 MINIMAL = {"rounds": 20, "policy": [{"name": "pause"}]}
 
