@@ -140,22 +140,22 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     """
     static, study = group.static, plan.study
     learning = _learning(plan, group, sources) if study.mode == "training" else None
-    part = parts.everything().get("policy", group.algorithm)
-    wanted = sorted(part.reads)
     derived = {"num_parameters": learning.num_parameters} if learning else {}
     known = {**static, **derived}
-    foreign = [name for name in wanted if name not in known and not _is_traced(name)]
-    if foreign:
-        raise SpecError([f"policy {group.algorithm}: takes {foreign[0]}, which is no parameter of a spec"])
-    options = {name: known[name] for name in wanted if not _is_traced(name)}
+    chosen = {"policy": group.algorithm, "latency": static["latency"], "availability": "always"}
+    try:
+        policy, law, availability = (
+            parts.bind(part, known, {**PARAMETERS, **part.parameters})
+            for part in (parts.everything().get(*choice) for choice in chosen.items())
+        )
+    except parts.PartError as error:
+        raise SpecError([str(error)]) from None
     program = Program(
-        policy=group.algorithm,
-        constructor=part.build,
-        options=tuple(options.items()),
-        traced=tuple(name for name in wanted if _is_traced(name)),
+        policy=policy,
+        law=law,
+        availability=availability,
         num_clients=static["num_clients"],
         clients_per_round=static["clients_per_round"],
-        latency=static["latency"],
         clock=static["clock"],
         rounds_per_call=min(study.rounds, _ROUNDS_PER_CALL),
         eval_every=study.eval_every,
@@ -164,7 +164,7 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     )
     first = plan.runs[group.members[0]]
     try:
-        program.build({name: jnp.float32(first.values[name]) for name in program.traced})
+        program.build({name: jnp.float32(first.values[name]) for name in program.policy.traced})
     except ValueError as error:
         raise SpecError([f"policy {first.policy}: {error}"]) from None
     return program
@@ -198,7 +198,7 @@ def build_world(plan: Plan, program: Program, group: Group, sources: Sources) ->
         seed=jnp.asarray([run.seed for run in runs], jnp.uint32),
         data_share=jnp.asarray(share[rows]),
         partition=jnp.asarray(rows),
-        trace=jnp.asarray(sources.trace(static)),
+        files={name: jnp.asarray(sources.trace(static)) for name in program.law.files},
         data=training_data,
         test=test,
     )

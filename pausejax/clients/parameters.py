@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from pausejax import network
+import pausejax.network  # noqa: F401  (registers its laws)
 from pausejax.data import DATASETS
 from pausejax.data.partition import PARTITIONERS
 from pausejax.federated.models import MODELS
 from pausejax.federated.training import OPTIMIZERS
+from pausejax.parts import everything
 from pausejax.privacy import CLIPS
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -92,7 +93,9 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "clients_per_round", "network", 5, "m, clients that a round selects", low=1, aliases=("m",)
         ),
-        Parameter("latency", "network", "two_speed", "the latency law", choices=network.LAWS),
+        Parameter(
+            "latency", "network", "two_speed", "the latency law", choices=tuple(everything().of("latency"))
+        ),
         _positive("min_latency", "network", 0.05, "τ_min in seconds", aliases=("tau_min",)),
         _positive("fast_latency", "network", 0.2, "largest mean latency of the fast half, seconds"),
         _positive("slow_latency", "network", 0.7, "the slow half's means start above it, seconds"),

@@ -27,7 +27,11 @@ class Segment(NamedTuple):
 def to_host(first: int, lanes: np.ndarray, record: Any, rounds: int) -> Segment:
     """The records of a segment, [rounds, n, ...] on the devices, without the rows beyond the last round."""
     played = min(record.reward.shape[0], rounds + 1 - first)
-    records = {name: np.moveaxis(np.asarray(leaf[:played]), 0, 1) for name, leaf in record._asdict().items()}
+    records = {
+        name: np.moveaxis(np.asarray(leaf[:played]), 0, 1)
+        for name, leaf in record._asdict().items()
+        if leaf is not None
+    }
     return Segment(first, lanes, records)
 
 

@@ -146,7 +146,7 @@ class Engine:
                 program = build_program(self.plan, group, self.sources)
                 world = build_world(self.plan, program, group, self.sources)
                 mesh = runs_mesh(len(jax.local_devices()))
-                shared = jax.device_put((world.trace, world.data, world.test), shardings(mesh)[0].trace)
+                shared = jax.device_put((world.files, world.data, world.test), shardings(mesh)[0].files)
                 hyper = build_hyper([self.plan.runs[member] for member in group.members])
                 own = World(world.seed, world.data_share, world.partition, *shared)
                 self._surroundings, self._surrounded = Surroundings(program, own, hyper), _key(group)
@@ -317,7 +317,7 @@ def _rows(around: Surroundings, rows: np.ndarray) -> tuple[Mesh, World, Hyper]:
     whole, split = shardings(mesh)
     world = around.world
     chosen = World(
-        world.seed[rows], world.data_share[rows], world.partition[rows], world.trace, world.data, world.test
+        world.seed[rows], world.data_share[rows], world.partition[rows], world.files, world.data, world.test
     )
     hyper = {name: values[rows] for name, values in around.hyper.items()}
     return mesh, World(*map(jax.device_put, chosen, whole)), jax.device_put(hyper, split)

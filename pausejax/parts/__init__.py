@@ -4,6 +4,7 @@
 its keyword arguments become parameters of a spec that are validated, documented, swept, zipped and sampled.
 """
 
+from pausejax.parts.bound import Bound, bind
 from pausejax.parts.parameter import File, Parameter, default_of, table
 from pausejax.parts.registry import (
     CATEGORIES,
@@ -28,6 +29,7 @@ from pausejax.parts.registry import (
 
 __all__ = [
     "CATEGORIES",
+    "Bound",
     "Category",
     "File",
     "Parameter",
@@ -35,6 +37,7 @@ __all__ = [
     "PartError",
     "Parts",
     "availability",
+    "bind",
     "collecting",
     "dataset",
     "default_of",

@@ -70,7 +70,7 @@ CATEGORIES: dict[str, Category] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Part:
     """A registered function and its parameters."""
 
@@ -282,13 +282,32 @@ def read(category: str, function: Callable[..., Any]) -> Part:
         hint = hints.get(argument.name, MISSING)
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             groups[argument.name] = hint
-            own = typing.get_type_hints(hint, include_extras=True)
-            for field in dataclasses.fields(hint):
-                default = MISSING if field.default is dataclasses.MISSING else field.default
-                _take(parameters, given, kind, f"{where}: {field.name}", field.name, own[field.name], default)
+            _take_group(parameters, given, kind, where, hint)
         else:
             _take(parameters, given, kind, f"{where}: {argument.name}", argument.name, hint, argument.default)
     return Part(category, name, function, parameters, tuple(given), groups, str(file))
+
+
+def parameters_of(group: Any, section: str) -> dict[str, Parameter]:
+    """The parameters that the fields of a frozen dataclass are; a float is a traced one.
+
+    Args:
+      group: the dataclass.
+      section: of those that do not name theirs.
+    """
+    found: dict[str, Parameter] = {}
+    kind = Category("group", "", section, "", on_device=True)
+    _take_group(found, [], kind, group.__qualname__, group)
+    return found
+
+
+def _take_group(
+    parameters: dict[str, Parameter], given: list[str], kind: Category, where: str, group: Any
+) -> None:
+    hints = typing.get_type_hints(group, include_extras=True)
+    for field in dataclasses.fields(group):
+        default = MISSING if field.default is dataclasses.MISSING else field.default
+        _take(parameters, given, kind, f"{where}: {field.name}", field.name, hints[field.name], default)
 
 
 def _take(
