@@ -214,13 +214,14 @@ def set_reward(
       latency_reward: float32 [K], x.
       generalization: float32 [K], g.
       privacy: float32 [K], p.
-      members: int32 [n], distinct clients, at least one; -1 pads.
+      members: int32 [n], distinct clients; -1 pads. The reward of nobody is 0.
       generalization_weight: α.
       privacy_weight: γ.
     """
     present = members >= 0
-    size = jnp.sum(present)
+    size = jnp.maximum(jnp.sum(present), 1)
     slowest = jnp.min(jnp.where(present, latency_reward[members], jnp.inf))
     mean_g = jnp.sum(jnp.where(present, generalization[members], 0.0)) / size
     mean_p = jnp.sum(jnp.where(present, privacy[members], 0.0)) / size
-    return slowest + generalization_weight * mean_g + privacy_weight * mean_p
+    reward = slowest + generalization_weight * mean_g + privacy_weight * mean_p
+    return jnp.where(present.any(), reward, 0.0)

@@ -42,6 +42,8 @@ def step(
     data_share: jax.Array,
     clients_per_round: int,
     objective: bandit.Objective,
+    available: jax.Array | None = None,
+    completes: jax.Array | None = None,
 ) -> tuple[jax.Array, Regrets]:
     """Scores one round, and lets the genie with a history of its own play it.
 
@@ -55,6 +57,8 @@ def step(
       data_share: float32 [K], |D_k| / |D|.
       clients_per_round: m.
       objective: of the reward (9); ζ and the clock are not read.
+      available: bool [K], whom policy and genie may choose in this round; None for everyone.
+      completes: bool [K], whose participation counts if selected; None for everyone.
 
     Returns:
       The genie's next counts, and the round's regrets.
@@ -65,7 +69,9 @@ def step(
         return bandit.terms(counts, time, data_share, m, objective)
 
     def genie_set(counts: jax.Array) -> jax.Array:
-        return best_set(mean_reward, bandit.score(*terms(counts), m, **objective.weights), m).members
+        score = bandit.score(*terms(counts), m, **objective.weights)
+        mask = {} if available is None else {"available": available}
+        return best_set(mean_reward, score, m, **mask).members
 
     def reward(speed: jax.Array, counts: jax.Array, members: jax.Array) -> jax.Array:
         return bandit.set_reward(speed, *terms(counts), members, **objective.weights)
@@ -79,7 +85,11 @@ def step(
         pseudo_regret=reward(mean_reward, counts, best) - reward(mean_reward, counts, members),
         regret_own_history=reward(latency_reward, genie_counts, own_best) - played,
     )
-    return genie_counts.at[own_best].add(1), regrets
+    slot = own_best
+    if available is not None or completes is not None:
+        counted = own_best >= 0 if completes is None else (own_best >= 0) & completes[own_best]
+        slot = jnp.where(counted, own_best, genie_counts.shape[0])
+    return genie_counts.at[slot].add(1, mode="drop"), regrets
 
 
 def smallest_gap(expected: jax.Array) -> jax.Array:

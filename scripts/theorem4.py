@@ -35,6 +35,7 @@ SETTINGS = {
 }
 """Weights (α, γ, ζ); the first are those of the paper's runs at K = 30, the second at K = 300."""
 MARGIN = 1e-3
+MIN_LATENCY = 0.05
 CHAINS = 4_000
 SIMULATED_STEPS = 3_000
 
@@ -42,7 +43,7 @@ SIMULATED_STEPS = 3_000
 def play(num_clients, m, rounds, weights, seed=0):
     """(ucb, g, p), each [rounds, K]: what exact PAUSE decides by, round after round (β 2, η 0.04)."""
     alpha, gamma, gain = weights
-    law = network.make_network(num_clients)
+    law = network.two_speed(num_clients=num_clients, min_latency=MIN_LATENCY)
     share = jnp.full(num_clients, 1 / num_clients)
 
     def step(state, t):
@@ -51,8 +52,8 @@ def play(num_clients, m, rounds, weights, seed=0):
         p = bandit.privacy_reward(state.counts, 0.04)
         score = bandit.score(g, p, m, generalization_weight=alpha, privacy_weight=gamma)
         members = selection.best_set(ucb, score, m).members
-        latency = network.sample("two_speed", jax.random.fold_in(jax.random.key(seed), t), law)
-        return bandit.update(state, members, law.min_latency / latency[members]), (ucb, g, p)
+        latency = law.sample(jax.random.fold_in(jax.random.key(seed), t))
+        return bandit.update(state, members, MIN_LATENCY / latency[members]), (ucb, g, p)
 
     _, terms = jax.lax.scan(step, bandit.init(num_clients), jnp.arange(1, rounds + 1))
     return [np.asarray(x, np.float64) for x in terms]

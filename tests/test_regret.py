@@ -79,14 +79,19 @@ def test_a_policy_that_plays_the_genies_set_has_no_regret_on_its_own_history():
 
 def play(rounds, seeds, spread):
     """PAUSE with ζ = 1 on a two-speed network: the regrets, [seeds, rounds], and μ."""
-    law = network.make_network(K, slow_latency=0.3, slow_range=spread, latency_deviation=0.02)
-    mu = network.expected_reward("two_speed", law)
+    law = network.two_speed(
+        num_clients=K,
+        min_latency=0.05,
+        speeds=network.Speeds(slow_latency=0.3, slow_range=spread),
+        latency_deviation=0.02,
+    )
+    mu = network.expected_reward(law, 0.05)
     share = jnp.full(K, 1 / K)
     policy = pause(num_clients=K, clients_per_round=M, objective=OBJECTIVE)
 
     def round_of(carry, round):
         state, genie_counts, key = carry
-        latency = network.sample("two_speed", jax.random.fold_in(key, round), law)
+        latency = law.sample(jax.random.fold_in(key, round))
         view = View(round, latency, lambda clients: jnp.zeros(clients.shape))
         members = policy.select(None, state, view).members
         genie_counts, regrets = regret.step(
@@ -95,12 +100,12 @@ def play(rounds, seeds, spread):
             members,
             bandit.time_of_terms(round),
             mean_reward=mu,
-            latency_reward=law.min_latency / latency,
+            latency_reward=0.05 / latency,
             data_share=share,
             clients_per_round=M,
             objective=OBJECTIVE,
         )
-        reward = (law.min_latency / latency)[members]
+        reward = (0.05 / latency)[members]
         feedback = Feedback(members, latency[members], reward, reward, reward, reward[:, None])
         return (policy.update(state, view, feedback), genie_counts, key), regrets
 

@@ -16,13 +16,13 @@ from jax.sharding import PartitionSpec as P
 from pausejax import bandit, network, regret
 from pausejax.clients.learning import rates_of
 from pausejax.clients.program import (
+    AVAILABILITY,
     Hyper,
     Program,
     Record,
     State,
     World,
     initial_key,
-    network_of,
     policy_key,
 )
 from pausejax.clients.round import play_round
@@ -42,17 +42,26 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     """The state before round 1, from the runs' initial global models, pytree [R, ...] (mode "training")."""
 
     def init_policy(seed: jax.Array, data_share: jax.Array, hyper: Hyper) -> Any:
-        law = network_of(program, hyper, world.trace)
-        clients = Clients(data_share, network.expected_latency(program.latency, law))
-        return program.build(hyper).init(policy_key(program, initial_key(seed)), clients)
+        clients = Clients(data_share, network.expected_latency(program.build_law(hyper, world.files)))
+        return program.build(hyper, world.files).init(policy_key(program, initial_key(seed)), clients)
 
-    policy = jax.vmap(init_policy)(world.seed, world.data_share, hyper)
+    def init_availability(seed: jax.Array, hyper: Hyper) -> Any:
+        availability = program.build_availability(hyper, world.files)
+        if availability.always:
+            return ()
+        return availability.init(jax.random.fold_in(initial_key(seed), AVAILABILITY))
+
+    def mean_reward(hyper: Hyper) -> jax.Array:
+        return network.expected_reward(program.build_law(hyper, world.files), hyper["min_latency"])
+
     runs = world.seed.shape[0]
     learning = program.learning
     return State(
         bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
         genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
-        policy=policy,
+        mean_reward=jax.vmap(mean_reward)(hyper),
+        availability=jax.vmap(init_availability)(world.seed, hyper),
+        policy=jax.vmap(init_policy)(world.seed, world.data_share, hyper),
         params=params,
         optimizer=init_optimizer(
             learning.training, params, rates_of(learning.training, hyper).optimizer, program.num_clients
@@ -120,12 +129,8 @@ def _play(
     first_round: jax.Array,
     last_round: jax.Array,
 ) -> tuple[State, Record]:
-    mean_reward = jax.vmap(
-        lambda hyper: network.expected_reward(program.latency, network_of(program, hyper, world.trace))
-    )(hyper)
-
     def step(state: State, round: jax.Array) -> tuple[State, Record]:
-        played = functools.partial(play_round, program, world, hyper, mean_reward, last_round)
+        played = functools.partial(play_round, program, world, hyper, last_round)
         record = jax.eval_shape(played, state, round)[1]
         idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), record)
         return jax.lax.cond(round <= last_round, played, lambda state, _: (state, idle), state, round)

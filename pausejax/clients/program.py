@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 
@@ -15,6 +15,9 @@ from pausejax.policies.base import Policy
 
 Hyper = dict[str, jax.Array]
 """Traced hyper-parameters by name, float32 [R] each."""
+Files = dict[str, jax.Array]
+FailureStage = Literal["before_release", "after_release"]
+"""Whether the privatized update has left a client when it fails."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,20 +37,32 @@ class Program:
     """Everything that shapes the compiled program: one compilation each."""
 
     policy: Bound
+    law: Bound
+    """The law of latencies."""
+    availability: Bound
     num_clients: int
     clients_per_round: int
-    latency: network.Law
     clock: bandit.Clock
     rounds_per_call: int
     eval_every: int
     selection_gap: bool = False
     """Whether to search (14) exactly beside the policy, and record what its cohort falls short of."""
+    failure_stage: FailureStage | None = None
+    """When clients fail that fail in mid-round; None where nobody does."""
     learning: Learning | None = None
     """None in mode "bandit"."""
 
-    def build(self, hyper: Hyper) -> Policy:
+    def build(self, hyper: Hyper, files: Files | None = None) -> Policy:
         """The policy of one run (or, under vmap, of each)."""
-        return self.policy.build(**hyper)
+        return self.policy.build(**hyper, **(files or {}))
+
+    def build_law(self, hyper: Hyper, files: Files) -> network.Law:
+        """The latencies of one run (or, under vmap, of each), none below its τ_min."""
+        return network.floored(self.law.build(**hyper, **files), hyper["min_latency"])
+
+    def build_availability(self, hyper: Hyper, files: Files) -> network.Availability:
+        """The availability process of one run (or, under vmap, of each)."""
+        return self.availability.build(**hyper, **files)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
         """What the regrets of a run (or, under vmap, of each) are measured by."""
@@ -64,8 +79,8 @@ class World(NamedTuple):
     """float32 [R, K]."""
     partition: jax.Array
     """int32 [R], row of `data`'s partitions."""
-    trace: jax.Array
-    """float32 [T, K] measured latencies, [0, K] without."""
+    files: Files
+    """What the parts read from files, by the name of the argument, float32 [rows, columns]."""
     data: TrainingData | None
     test: HeldOut | None
 
@@ -78,6 +93,10 @@ class State(NamedTuple):
     of every run, and mean rewards; [R, K]."""
     genie: jax.Array
     """int32 [R, K], the participations in the genie's own trajectory."""
+    mean_reward: jax.Array
+    """float32 [R, K], μ, which the genie knows and which never changes."""
+    availability: Any
+    """Of the availability process; () where everyone is always available."""
     policy: Any
     params: Any
     optimizer: Any
@@ -103,10 +122,14 @@ class Record(NamedTuple):
     """int32, as `State.diverged`."""
     selected: jax.Array
     """int32 [R, n], -1 pads."""
+    available_count: jax.Array | None = None
+    """int32, clients available in the round; None where it is always everyone."""
+    failed_count: jax.Array | None = None
+    """int32, selected clients that failed in mid-round; None where nobody can."""
 
 
 # All randomness derives from a run's seed: what a purpose draws in a round never depends on another purpose.
-LATENCY, POLICY, CLIENT = range(3)
+LATENCY, POLICY, CLIENT, AVAILABILITY, FAILURE = range(5)
 
 
 def initial_key(seed: jax.Array) -> jax.Array:
@@ -120,14 +143,5 @@ def round_key(seed: jax.Array, round: jax.Array) -> jax.Array:
 
 def policy_key(program: Program, round_key: jax.Array) -> jax.Array:
     """Differs between policies, so that two of them that draw do not draw alike."""
-    purpose = zlib.crc32(program.policy.name.encode()) & 0x7FFFFFFF
+    purpose = zlib.crc32(program.policy.part.name.encode()) & 0x7FFFFFFF
     return jax.random.fold_in(jax.random.fold_in(round_key, POLICY), purpose)
-
-
-def network_of(program: Program, hyper: Hyper, trace: jax.Array) -> network.Network:
-    names = ("min_latency", "fast_latency", "slow_latency", "slow_range", "latency_deviation")
-    return network.make_network(
-        program.num_clients,
-        **{name: hyper[name] for name in names},
-        trace=trace if program.latency == "trace" else None,
-    )

@@ -6,52 +6,57 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pausejax import bandit, network, privacy
+from pausejax import bandit, privacy
 from pausejax.clients.learning import learn, local_loss
-from pausejax.clients.program import (
-    LATENCY,
-    Hyper,
-    Program,
-    Record,
-    State,
-    World,
-    network_of,
-    policy_key,
-    round_key,
-)
+from pausejax.clients.meeting import Met, meet_network, turn_out
+from pausejax.clients.program import Hyper, Program, Record, State, World, policy_key, round_key
 from pausejax.clients.scoring import score_round
 from pausejax.federated.evaluation import evaluate
-from pausejax.policies.base import Feedback, View
+from pausejax.policies.base import Cohort, Feedback, View
 
 
 def play_round(
     program: Program,
     world: World,
     hyper: Hyper,
-    mean_reward: jax.Array,
     last_round: jax.Array,
     state: State,
     round: jax.Array,
 ) -> tuple[State, Record]:
+    """Plays round t of all runs.
+
+    Args:
+      program: static.
+      world: see `World`.
+      hyper: see `Hyper`.
+      last_round: int32 scalar; it is always evaluated.
+      state: before the round.
+      round: int32 scalar, t.
+    """
     learning = program.learning
 
-    def select(
-        key: jax.Array, hyper: Hyper, policy_state: Any, params: Any, partition: jax.Array
-    ) -> tuple[Any, jax.Array]:
-        law = network_of(program, hyper, world.trace)
-        latency = network.sample(program.latency, jax.random.fold_in(key, LATENCY), law)
-        view = View(round, latency, local_loss(learning, world, params, partition))
-        cohort = program.build(hyper).select(policy_key(program, key), policy_state, view)
-        ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
-        return jax.tree.map(lambda leaf: leaf[ascending], cohort), latency
-
     keys = jax.vmap(round_key, (0, None))(world.seed, round)
-    cohort, latency = jax.vmap(select)(keys, hyper, state.policy, state.params, world.partition)
+    meet = functools.partial(meet_network, program, world.files, round)
+    met = jax.vmap(meet)(keys, hyper, state.availability)
+
+    def view_of(met: Met, params: Any, partition: jax.Array) -> View:
+        return View(round, met.latency, local_loss(learning, world, params, partition), met.available)
+
+    def select(
+        key: jax.Array, hyper: Hyper, policy_state: Any, met: Met, params: Any, partition: jax.Array
+    ) -> Cohort:
+        policy = program.build(hyper, world.files)
+        cohort = policy.select(policy_key(program, key), policy_state, view_of(met, params, partition))
+        ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
+        return jax.tree.map(lambda leaf: leaf[ascending], cohort)
+
+    cohort = jax.vmap(select)(keys, hyper, state.policy, met, state.params, world.partition)
+    turnout = turn_out(program, cohort, met.fails)
     members, exists = cohort.members, cohort.members >= 0
-    latency_reward = hyper["min_latency"][:, None] / latency
+    latency_reward = hyper["min_latency"][:, None] / met.latency
 
     if learning:
-        params, optimizer, trained, finite = learn(program, world, hyper, state, keys, cohort)
+        params, optimizer, trained, finite = learn(program, world, hyper, state, keys, turnout.cohort)
         loss, loss_rms = (x.reshape(members.shape) for x in (trained.loss, trained.loss_rms))
         updates = trained.updates.reshape(*members.shape, trained.updates.shape[-1])
         due = (round % program.eval_every == 0) | (round == last_round)
@@ -72,21 +77,18 @@ def play_round(
         accuracy = test_loss = jnp.full(members.shape[0], jnp.nan)
 
     def learn_from(
-        hyper: Hyper,
-        policy_state: Any,
-        latency: jax.Array,
-        params: Any,
-        partition: jax.Array,
-        feedback: Feedback,
+        hyper: Hyper, policy_state: Any, met: Met, params: Any, partition: jax.Array, feedback: Feedback
     ) -> Any:
-        view = View(round, latency, local_loss(learning, world, params, partition))
-        return program.build(hyper).update(policy_state, view, feedback)
+        policy = program.build(hyper, world.files)
+        return policy.update(policy_state, view_of(met, params, partition), feedback)
 
-    member_latency = jnp.take_along_axis(latency, jnp.maximum(members, 0), axis=1)
+    member_latency = jnp.take_along_axis(met.latency, jnp.maximum(members, 0), axis=1)
     member_reward = hyper["min_latency"][:, None] / member_latency
-    seen = jax.vmap(bandit.update)(state.bandit, members, member_reward)
-    feedback = Feedback(members, member_latency, member_reward, loss, loss_rms, updates)
-    policy = jax.vmap(learn_from)(hyper, state.policy, latency, state.params, world.partition, feedback)
+    seen = jax.vmap(bandit.update)(state.bandit, turnout.counted, member_reward)
+    feedback = Feedback(
+        turnout.counted, member_latency, member_reward, loss, loss_rms, updates, turnout.arrived
+    )
+    policy = jax.vmap(learn_from)(hyper, state.policy, met, state.params, world.partition, feedback)
 
     score = functools.partial(
         score_round,
@@ -94,14 +96,19 @@ def play_round(
         clients_per_round=program.clients_per_round,
         selection_gap=program.selection_gap,
     )
+    completes = None
+    if met.fails is not None and program.failure_stage == "before_release":
+        completes = ~met.fails
     genie, scored, gap = jax.vmap(score)(
         program.objective(hyper),
-        mean_reward,
+        state.mean_reward,
         latency_reward,
         world.data_share,
         state.bandit,
         state.genie,
         members,
+        met.available,
+        completes,
     )
     private = learning is None or learning.training.private
     leaked = jnp.max(
@@ -111,17 +118,27 @@ def play_round(
         leaked = jnp.full_like(leaked, jnp.inf)
     clip = learning.training.clip if learning else "vector"
     record = Record(
-        round_latency=jnp.max(jnp.where(exists, member_latency, 0.0), axis=1),
+        round_latency=jnp.max(jnp.where(exists, member_latency, hyper["min_latency"][:, None]), axis=1),
         **scored._asdict(),
         selection_gap=gap,
         max_leakage=leaked,
         max_leakage_update=privacy.update_leakage(leaked, learning.num_parameters if learning else 1, clip),
-        train_loss=jnp.sum(jnp.where(exists, cohort.weights * loss, 0.0), axis=1)
-        if learning
-        else jnp.full(members.shape[0], jnp.nan),
+        train_loss=mean_loss(turnout.cohort, loss) if learning else jnp.full(members.shape[0], jnp.nan),
         test_accuracy=accuracy,
         test_loss=test_loss,
         diverged_round=diverged,
         selected=members,
+        available_count=None if met.available is None else jnp.sum(met.available, axis=1, dtype=jnp.int32),
+        failed_count=None
+        if turnout.arrived is None
+        else jnp.sum(exists & ~turnout.arrived, axis=1, dtype=jnp.int32),
     )
-    return State(seen, genie, policy, params, optimizer, diverged), record
+    after = State(seen, genie, state.mean_reward, met.availability, policy, params, optimizer, diverged)
+    return after, record
+
+
+def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
+    """The weighted mean loss of cohorts, [R, n] -> [R]; NaN for a cohort of nobody."""
+    there = cohort.members >= 0
+    mean = jnp.sum(jnp.where(there, cohort.weights * loss, 0.0), axis=1)
+    return jnp.where(jnp.any(there, axis=1), mean, jnp.nan)

@@ -15,11 +15,16 @@ def score_round(
     seen: bandit.BanditState,
     genie_counts: jax.Array,
     members: jax.Array,
+    available: jax.Array | None,
+    completes: jax.Array | None,
     *,
     clients_per_round: int,
     selection_gap: bool,
 ) -> tuple[jax.Array, regret.Regrets, jax.Array]:
-    """One run's genie after the round, the reward (9) and regrets of its cohort, and its gap in (14)."""
+    """One run's genie after the round, the reward (9) and regrets of its cohort, and its gap in (14).
+
+    Arguments as for `regret.step`; `seen` is the policy's history before the round.
+    """
     time = bandit.time_of_terms(round, objective.clock)
     genie_counts, regrets = regret.step(
         genie_counts,
@@ -31,10 +36,16 @@ def score_round(
         data_share=data_share,
         clients_per_round=clients_per_round,
         objective=objective,
+        available=available,
+        completes=completes,
     )
     if not selection_gap:
         return genie_counts, regrets, jnp.float32(jnp.nan)
-    return genie_counts, regrets, _gap(clients_per_round, time, objective, data_share, seen, members)
+    return (
+        genie_counts,
+        regrets,
+        _gap(clients_per_round, time, objective, data_share, seen, members, available),
+    )
 
 
 def _gap(
@@ -44,10 +55,16 @@ def _gap(
     data_share: jax.Array,
     seen: bandit.BanditState,
     members: jax.Array,
+    available: jax.Array | None,
 ) -> jax.Array:
-    """How much (14) loses with these members against its maximum; NaN while a client is unexplored."""
+    """How much (14) loses with these members against its maximum; NaN while a client is unexplored.
+
+    Both are over those who are available.
+    """
     ucb = bandit.ucb(seen.mean_reward, seen.counts, time, m, objective.exploitation_gain)
     g, p = bandit.terms(seen.counts, time, data_share, m, objective)
-    best = selection.best_set(ucb, bandit.score(g, p, m, **objective.weights), m).members
+    mask = {} if available is None else {"available": available}
+    best = selection.best_set(ucb, bandit.score(g, p, m, **objective.weights), m, **mask).members
     reached, most = (bandit.set_reward(ucb, g, p, chosen, **objective.weights) for chosen in (members, best))
-    return jnp.where(jnp.isinf(ucb).any(), jnp.nan, most - reached)
+    unexplored = jnp.isinf(ucb) if available is None else jnp.isinf(ucb) & available
+    return jnp.where(unexplored.any(), jnp.nan, most - reached)

@@ -32,15 +32,17 @@ class View(NamedTuple):
     """float32 [K], this round's latencies in seconds. Only a clairvoyant policy may read it."""
     local_loss: Callable[[jax.Array], jax.Array]
     """Maps client indices, int32 [c], to the current global model's mean loss on each one's data, [c]."""
+    available: jax.Array | None = None
+    """bool [K], who may be selected; None where it is everyone in every round."""
 
 
 class Cohort(NamedTuple):
     """The clients of one round. Slots beyond the cohort's size hold client -1 and weight 0."""
 
     members: jax.Array
-    """int32 [n], distinct client indices."""
+    """int32 [n], distinct indices of available clients."""
     weights: jax.Array
-    """float32 [n], aggregation weights, (2): they sum to 1."""
+    """float32 [n], aggregation weights, (2): they sum to 1, or to 0 for a cohort of nobody."""
 
 
 class Feedback(NamedTuple):
@@ -58,6 +60,9 @@ class Feedback(NamedTuple):
     """float32 [n], root of the mean squared minibatch loss (0 in bandit mode)."""
     update: jax.Array
     """float32 [n, d], the privatized updates; [n, 0] unless the policy's `needs_updates` is set."""
+    arrived: jax.Array | None = None
+    """bool [n], whose update has reached the server: losses and updates of the others are junk. None where
+    nobody can fail. Clients that fail before anything leaves them are no members here."""
 
 
 class InitFn(Protocol):
@@ -93,7 +98,33 @@ def cohort(members: jax.Array, data_share: jax.Array) -> Cohort:
       data_share: float32 [K].
     """
     share = jnp.where(members >= 0, data_share[members], 0.0)
-    return Cohort(members, share / jnp.sum(share))
+    total = jnp.sum(share)
+    return Cohort(members, share / jnp.where(total > 0, total, 1.0))
+
+
+def first_of(order: jax.Array, m: int, available: jax.Array | None = None) -> jax.Array:
+    """The first m clients of an order, or the first m of those who are available.
+
+    Args:
+      order: int32 [n], distinct clients, n >= m; -1 pads.
+      m: clients to take.
+      available: bool [K]; None for everyone, and then `order` has no pads.
+
+    Returns:
+      int32 [m], ascending; -1 pads at the end.
+    """
+    if available is None:
+        return jnp.sort(order[:m]).astype(jnp.int32)
+    there = (order >= 0) & available[order]
+    beyond = available.shape[0]
+    first = jnp.where(there, order, beyond)[jnp.argsort(~there, stable=True)][:m]
+    ascending = jnp.sort(first).astype(jnp.int32)
+    return jnp.where(ascending < beyond, ascending, -1)
+
+
+def mask_of(view: View) -> dict[str, jax.Array]:
+    """`available` as a keyword argument of the selectors, or none where everyone is available."""
+    return {} if view.available is None else {"available": view.available}
 
 
 def memoryless(select: Callable[[jax.Array, Clients, View], Cohort]) -> Policy:
@@ -101,3 +132,11 @@ def memoryless(select: Callable[[jax.Array, Clients, View], Cohort]) -> Policy:
     return Policy(
         init=lambda key, clients: clients, select=select, update=lambda state, view, feedback: state
     )
+
+
+def slots_of_arrived(feedback: Feedback, num_clients: int) -> jax.Array:
+    """The members whose losses and updates are known, int32 [n]; K, one past the last client, for others."""
+    known = feedback.members >= 0
+    if feedback.arrived is not None:
+        known &= feedback.arrived
+    return jnp.where(known, feedback.members, num_clients)

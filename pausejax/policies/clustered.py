@@ -15,7 +15,7 @@ from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
 from pausejax import parts
-from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View
+from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, slots_of_arrived
 
 # Data shares arrive in float32: sums of them that mean the same number differ by about this much.
 _ROUNDING = 1e-5
@@ -29,7 +29,7 @@ def clustered_size(*, clients_per_round: int) -> Policy:
         return size_scheme(clients.data_share, clients_per_round)
 
     def select(key: jax.Array, state: jax.Array, view: View) -> Cohort:
-        return draw(key, state)
+        return draw(key, state, view.available)
 
     return Policy(init, select, lambda state, view, feedback: state)
 
@@ -67,10 +67,10 @@ def clustered_similarity(*, num_clients: int, clients_per_round: int, num_parame
         scheme = jax.pure_callback(
             _similarity_schemes, shape, state.angles, state.data_share, vmap_method="expand_dims"
         )
-        return draw(key, scheme)
+        return draw(key, scheme, view.available)
 
     def update(state: SimilarityState, view: View, feedback: Feedback) -> SimilarityState:
-        slot = jnp.where(feedback.members >= 0, feedback.members, num_clients)
+        slot = slots_of_arrived(feedback, num_clients)
         norm = jnp.sqrt(jnp.sum(jnp.square(feedback.update), axis=1, keepdims=True))
         released = feedback.update / jnp.where(norm > 0, norm, 1.0)
         directions = state.directions.at[slot].set(released, mode="drop")
@@ -99,12 +99,29 @@ def angles_between(rows: jax.Array, columns: jax.Array) -> jax.Array:
     return jnp.where(there & jnp.isfinite(cosine), jnp.arccos(cosine), 0.0)
 
 
-def draw(key: jax.Array, scheme: jax.Array) -> Cohort:
-    """Draws one client per row of a scheme, [m, K], and merges what is drawn twice."""
-    m = scheme.shape[0]
-    drawn = jnp.sort(jax.random.categorical(key, jnp.log(scheme), axis=1)).astype(jnp.int32)
+def draw(key: jax.Array, scheme: jax.Array, available: jax.Array | None = None) -> Cohort:
+    """Draws one client per row of a scheme and merges what is drawn twice.
+
+    Args:
+      key: consumed.
+      scheme: float [m, K].
+      available: bool [K], who can be drawn; each row's probabilities are restricted to these, and a row with
+        nobody draws nobody. None for everyone.
+    """
+    m, num_clients = scheme.shape
+    if available is not None:
+        scheme = jnp.where(available[None, :], scheme, 0.0)
+    drawn = jax.random.categorical(key, jnp.log(scheme), axis=1).astype(jnp.int32)
+    draws = m
+    if available is not None:
+        somebody = jnp.any(scheme > 0, axis=1)
+        drawn = jnp.where(somebody, drawn, num_clients)
+        draws = jnp.maximum(jnp.sum(somebody), 1)
+    drawn = jnp.sort(drawn)
     first = jnp.concatenate([jnp.ones(1, bool), drawn[1:] != drawn[:-1]])
-    weight = jnp.sum(drawn[:, None] == drawn[None, :], axis=1) / m
+    if available is not None:
+        first &= drawn < num_clients
+    weight = jnp.sum(drawn[:, None] == drawn[None, :], axis=1) / draws
     firsts_first = jnp.argsort(~first, stable=True)
     return Cohort(
         jnp.where(first, drawn, -1)[firsts_first],

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import bandit, parts
-from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort
+from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, first_of
 from pausejax.policies.pause import PauseState
 
 
@@ -33,8 +33,8 @@ def cs_ucb(
     def select(key: jax.Array, state: PauseState, view: View) -> Cohort:
         time = bandit.time_of_terms(view.round, clock)
         ucb = bandit.ucb(state.bandit.mean_reward, state.bandit.counts, time, clients_per_round)
-        best = jnp.argsort(-ucb, stable=True)[:clients_per_round]
-        return cohort(jnp.sort(best).astype(jnp.int32), state.data_share)
+        order = jnp.argsort(-ucb, stable=True)
+        return cohort(first_of(order, clients_per_round, view.available), state.data_share)
 
     def update(state: PauseState, view: View, feedback: Feedback) -> PauseState:
         return state._replace(bandit=bandit.update(state.bandit, feedback.members, feedback.reward))

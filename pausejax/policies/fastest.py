@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import parts
-from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
+from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, first_of, memoryless
 
 
 @parts.policy
 def fastest(*, clients_per_round: int) -> Policy:
-    """The m clients of the smallest expected latency, the same in every round; ties to the lowest index."""
+    """The m clients of the smallest expected latency, always; ties to the lowest index."""
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
-        order = jnp.argsort(state.expected_latency, stable=True)[:clients_per_round]
-        return cohort(jnp.sort(order).astype(jnp.int32), state.data_share)
+        order = jnp.argsort(state.expected_latency, stable=True)
+        return cohort(first_of(order, clients_per_round, view.available), state.data_share)
 
     return memoryless(select)

@@ -4,14 +4,15 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import parts
-from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
+from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, first_of, memoryless
 
 
 @parts.policy
 def fedavg(*, num_clients: int) -> Policy:
-    """All K clients take part in every round, weighted by their data."""
+    """All clients that are available take part in every round, weighted by their data."""
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
-        return cohort(jnp.arange(num_clients, dtype=jnp.int32), state.data_share)
+        everyone = jnp.arange(num_clients, dtype=jnp.int32)
+        return cohort(first_of(everyone, num_clients, view.available), state.data_share)
 
     return memoryless(select)

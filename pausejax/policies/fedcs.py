@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from pausejax import parts
 from pausejax.parts import Parameter
-from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, memoryless
+from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, first_of, memoryless
 from pausejax.policies.candidates import NUM_CANDIDATES, NumCandidates, number_asked
 
 
@@ -23,7 +23,7 @@ def fedcs(
 ) -> Policy:
     """Asks random candidates for their latencies, then takes as many as meet the deadline, the fastest first.
 
-    At most m are taken, and the fastest candidate always. The paper's greedy rule is for uploads one after
+    Candidates are available clients. At most m are taken, and the fastest candidate always. The paper's greedy rule is for uploads one after
     another; here they run side by side, as everywhere in this package, and the rule becomes this one.
 
     Args:
@@ -38,8 +38,10 @@ def fedcs(
     asked = number_asked(num_candidates, num_clients, clients_per_round, num_clients)
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
-        candidates = jnp.sort(jax.random.permutation(key, num_clients)[:asked]).astype(jnp.int32)
+        candidates = first_of(jax.random.permutation(key, num_clients), asked, view.available)
         latency = view.latency[candidates]
+        if view.available is not None:
+            latency = jnp.where(candidates >= 0, latency, jnp.inf)
         fastest = jnp.argsort(latency, stable=True)[:clients_per_round]
         in_time = (latency[fastest] <= deadline) | (jnp.arange(clients_per_round) == 0)
         return cohort(jnp.where(in_time, candidates[fastest], -1), state.data_share)

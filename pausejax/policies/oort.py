@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from pausejax import parts
 from pausejax.bandit import Number
 from pausejax.parts import Parameter
-from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort
+from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, first_of, slots_of_arrived
 
 _CUT_OFF = 0.95
 """Clients are exploited at random among those of at least this part of the utility that is just enough."""
@@ -81,12 +81,16 @@ def oort(
         )
 
     def select(key: jax.Array, state: OortState, view: View) -> Cohort:
-        seen = state.last_round > 0
+        seen, allowed, size = state.last_round > 0, num_clients, m
+        if view.available is not None:
+            seen &= view.available
+            allowed = jnp.sum(view.available)
+            size = jnp.minimum(m, allowed)
         num_seen = jnp.sum(seen)
         part = jnp.maximum(exploration * exploration_decay ** (view.round - 1), min_exploration)
         wanted = jnp.round((1 - part) * m).astype(jnp.int32)
         # Whichever kind of client runs out, the other fills the cohort.
-        num_exploited = jnp.clip(wanted, m - (num_clients - num_seen), num_seen)
+        num_exploited = jnp.clip(wanted, size - (allowed - num_seen), num_seen)
 
         utility = jnp.where(seen, total_utility(state, view.round, straggler_penalty), -jnp.inf)
         just_enough = -jnp.sort(-utility)[jnp.maximum(num_exploited - 1, 0)]
@@ -97,13 +101,16 @@ def oort(
         race = jnp.log(jnp.maximum(utility, tiny)) + jax.random.gumbel(exploit_key, (num_clients,))
         exploited = jnp.argsort(-jnp.where(admitted, race, -jnp.inf), stable=True)[:m]
         chance = jax.random.uniform(explore_key, (num_clients,))
-        explored = jnp.argsort(jnp.where(seen, 2.0, chance), stable=True)[:m]
+        known = seen if view.available is None else seen | ~view.available
+        explored = jnp.argsort(jnp.where(known, 2.0, chance), stable=True)[:m]
         slot = jnp.arange(m)
         members = jnp.where(slot < num_exploited, exploited, explored[slot - num_exploited])
-        return cohort(jnp.sort(members).astype(jnp.int32), state.data_share)
+        if view.available is not None:
+            members = jnp.where(slot < size, members, -1)
+        return cohort(first_of(members, m, view.available), state.data_share)
 
     def update(state: OortState, view: View, feedback: Feedback) -> OortState:
-        slot = jnp.where(feedback.members >= 0, feedback.members, num_clients)
+        slot = slots_of_arrived(feedback, num_clients)
         share = state.data_share.at[slot].get(mode="fill", fill_value=0.0)
         gained = num_clients * share * jnp.where(jnp.isfinite(feedback.loss_rms), feedback.loss_rms, 0.0)
         window = state.window.at[1].add(jnp.sum(gained))

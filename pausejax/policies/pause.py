@@ -6,7 +6,7 @@ import jax
 
 from pausejax import bandit, parts, selection
 from pausejax.parts import Parameter
-from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort
+from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, mask_of
 
 Selector = Literal["exact", "brute"]
 SELECTORS: tuple[str, ...] = get_args(Selector)
@@ -52,7 +52,7 @@ def pause(
     def select(key: jax.Array, state: PauseState, view: View) -> Cohort:
         ucb, g, p = decision_terms(state, view, m, objective)
         score = bandit.score(g, p, m, **objective.weights)
-        return cohort(choose(ucb, score, m).members, state.data_share)
+        return cohort(choose(ucb, score, m, **mask_of(view)).members, state.data_share)
 
     def update(state: PauseState, view: View, feedback: Feedback) -> PauseState:
         return state._replace(bandit=bandit.update(state.bandit, feedback.members, feedback.reward))

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import parts
-from pausejax.policies.base import Clients, Cohort, Policy, View, memoryless
+from pausejax.policies.base import Clients, Cohort, Policy, View, first_of, memoryless
 from pausejax.policies.candidates import NUM_CANDIDATES, NumCandidates, number_asked
 
 
@@ -31,9 +31,13 @@ def power_of_choice(
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
         # Adding Gumbel noise to log-probabilities and sorting draws without replacement.
         race = jnp.log(state.data_share) + jax.random.gumbel(key, (num_clients,))
-        candidates = jnp.sort(jnp.argsort(-race)[:asked]).astype(jnp.int32)
-        worst = jnp.argsort(-view.local_loss(candidates), stable=True)[:clients_per_round]
-        equal = jnp.full(clients_per_round, 1 / clients_per_round, jnp.float32)
-        return Cohort(jnp.sort(candidates[worst]), equal)
+        candidates = first_of(jnp.argsort(-race), asked, view.available)
+        loss = view.local_loss(jnp.maximum(candidates, 0))
+        worst_first = candidates[jnp.argsort(-loss, stable=True)]
+        members = first_of(worst_first, clients_per_round, view.available)
+        if view.available is None:
+            return Cohort(members, jnp.full(clients_per_round, 1 / clients_per_round, jnp.float32))
+        there = (members >= 0).astype(jnp.float32)
+        return Cohort(members, there / jnp.maximum(jnp.sum(there), 1))
 
     return memoryless(select)._replace(needs_learning=True)

@@ -8,7 +8,7 @@ import jax
 
 from pausejax import bandit, parts, selection
 from pausejax.parts import Parameter
-from pausejax.policies.base import Cohort, Policy, View, cohort
+from pausejax.policies.base import Cohort, Policy, View, cohort, mask_of
 from pausejax.policies.pause import PauseState, decision_terms, pause
 
 AnnealingSteps = Annotated[int, Parameter(help="J", low=0, aliases=("J",))]
@@ -77,6 +77,7 @@ def annealed(
             steps=annealing_steps,
             temperature_divisor=temperature_divisor,
             **objective.weights,
+            **mask_of(view),
         )
         return cohort(chosen.members, state.data_share)
 

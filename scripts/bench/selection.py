@@ -29,6 +29,7 @@ from pausejax.policies.base import Clients, Feedback, View
 from pausejax.policies.pause import pause
 from pausejax.selection import best_set, brute_force
 
+MIN_LATENCY = 0.05
 REFERENCE = {(30, 5): ("brute force", 0.33), (300, 15): ("annealing", 77.0), (1000, 50): ("annealing", 398.0)}
 """What the paper's own code takes for one selection on a machine like ours, CPU seconds."""
 
@@ -111,17 +112,17 @@ def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_g
     Latencies are the paper's, the clock is "reference". The paper's clients are numbered from the fastest to
     the slowest, which ties between unexplored clients make use of; `shuffled` numbers them at random.
     """
-    ordered = network.make_network(num_clients)
+    ordered = network.two_speed(num_clients=num_clients, min_latency=MIN_LATENCY)
     share = jnp.full(num_clients, 1 / num_clients)
     objective = bandit.Objective(privacy_weight=privacy_weight, exploitation_gain=gain, clock="reference")
     policy = pause(num_clients=num_clients, clients_per_round=m, objective=objective)
 
     def one_round(law, mu, key, carry, round):
         state, genie_counts = carry
-        latency = network.sample("two_speed", jax.random.fold_in(key, round), law)
+        latency = law.sample(jax.random.fold_in(key, round))
         view = View(round, latency, lambda clients: jnp.zeros(clients.shape))
         members = policy.select(None, state, view).members
-        speed = law.min_latency / latency
+        speed = MIN_LATENCY / latency
         lost = jnp.float32(0)
         if with_genie:
             genie_counts, regrets = regret.step(
@@ -143,9 +144,12 @@ def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_g
     def run(seed):
         state = policy.init(None, Clients(share, jnp.ones(num_clients)))
         key = jax.random.key(seed)
-        mean = jax.random.permutation(key, ordered.mean) if shuffled else ordered.mean
-        law = ordered._replace(mean=mean)
-        step = partial(one_round, law, network.expected_reward("two_speed", law), key)
+        number = jax.random.permutation(key, num_clients) if shuffled else jnp.arange(num_clients)
+        law = network.Law(
+            lambda key: ordered.sample(key)[number],
+            lambda function: network.expectation(ordered, function)[number],
+        )
+        step = partial(one_round, law, network.expected_reward(law, MIN_LATENCY), key)
         return jax.lax.scan(step, (state, regret.init(num_clients)), jnp.arange(1, rounds + 1))[1]
 
     return jax.jit(jax.vmap(run))

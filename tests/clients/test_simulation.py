@@ -119,13 +119,13 @@ def test_coordinates_carry_names_and_symbols(result):
 def test_pause_replays_in_numpy(result):
     """Drives (12)-(14), the reward (9) and the regrets by hand from the recorded rounds of one seed."""
     runs = runs_of(result, "pause").isel(run=1)
-    law = network.make_network(K)
-    mu = np.asarray(network.expected_reward("two_speed", law), np.float64)
+    law = network.two_speed(num_clients=K, min_latency=0.05)
+    mu = np.asarray(network.expected_reward(law, 0.05), np.float64)
     counts, mean = np.zeros(K, int), np.zeros(K)
     share = np.full(K, 1 / K)
     for t in range(1, ROUNDS + 1):
         key = jax.random.fold_in(jax.random.key(int(runs["seed"])), t)
-        latency = np.asarray(network.sample("two_speed", jax.random.fold_in(key, 0), law), np.float64)
+        latency = np.asarray(law.sample(jax.random.fold_in(key, 0)), np.float64)
         used = counts / (t - 1) if t > 1 else np.zeros(K)
         lag = M * share - used
         g, p = np.sign(lag) * lag**2, np.exp(-DECAY * counts)
@@ -300,7 +300,7 @@ def test_selection_gap_is_what_enumeration_finds():
     )
     exact, other = found["selection_gap"].values
     assert np.isnan(exact[: k // m]).all() and (np.abs(exact[k // m :]) < 1e-5).all()
-    law = network.make_network(k)
+    law = network.two_speed(num_clients=k, min_latency=0.05)
     counts, mean, checked = np.zeros(k, int), np.zeros(k), 0
     for t in range(1, rounds + 1):
         chosen = found["selected"].values[1, t - 1]
@@ -317,7 +317,7 @@ def test_selection_gap_is_what_enumeration_finds():
         else:
             assert np.isnan(other[t - 1])
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), t), 0)
-        reward = 0.05 / np.asarray(network.sample("two_speed", key, law), np.float64)
+        reward = 0.05 / np.asarray(law.sample(key), np.float64)
         mean[chosen] = (counts[chosen] * mean[chosen] + reward[chosen]) / (counts[chosen] + 1)
         counts[chosen] += 1
     assert checked > 20

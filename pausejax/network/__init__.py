@@ -1,0 +1,23 @@
+"""The network that clients live in: latency laws, and who is available in a round."""
+
+from pausejax.network.availability import Availability, always, availability_trace, bernoulli, markov
+from pausejax.network.law import Law, expectation, expected_latency, expected_reward, floored
+from pausejax.network.laws import Speeds, lognormal, shifted_exponential, trace, two_speed
+
+__all__ = [
+    "Availability",
+    "Law",
+    "Speeds",
+    "always",
+    "availability_trace",
+    "bernoulli",
+    "expectation",
+    "expected_latency",
+    "expected_reward",
+    "floored",
+    "lognormal",
+    "markov",
+    "shifted_exponential",
+    "trace",
+    "two_speed",
+]

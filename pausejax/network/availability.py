@@ -1,0 +1,106 @@
+"""Who can be selected in a round: processes of availability.
+
+The draws depend on a run's seed and the round alone, never on the policy, and a larger probability never
+takes away a client that a smaller one leaves (common random numbers).
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax import parts
+from pausejax.parts import File, Parameter
+
+Number = jax.Array | float
+
+
+class Availability(NamedTuple):
+    """A process of availability; its functions are pure and jittable."""
+
+    init: Callable[[jax.Array], Any]
+    """Key -> the state before the first round, a pytree of fixed shapes."""
+    step: Callable[[jax.Array, Any, jax.Array], tuple[Any, jax.Array]]
+    """Key, state, round (int32, the first is 1) -> the next state, and who is available, bool [K]."""
+    always: bool = False
+    """Whether it is everyone in every round, so that a program need not ask."""
+
+
+def _stateless(available: Callable[[jax.Array, jax.Array], jax.Array]) -> Availability:
+    """A process of key and round alone."""
+    return Availability(lambda key: (), lambda key, state, round: (state, available(key, round)))
+
+
+@parts.availability
+def always(*, num_clients: int) -> Availability:
+    """Every client, in every round."""
+    everyone = _stateless(lambda key, round: jnp.ones(num_clients, bool))
+    return everyone._replace(always=True)
+
+
+@parts.availability
+def bernoulli(
+    *,
+    num_clients: int,
+    availability_probability: Annotated[
+        Number, Parameter(help="bernoulli: that a client is available in a round", low=0, high=1)
+    ] = 0.9,
+) -> Availability:
+    """Each client in each round with the same probability, on its own."""
+    return _stateless(lambda key, round: jax.random.uniform(key, (num_clients,)) < availability_probability)
+
+
+@parts.availability
+def markov(
+    *,
+    num_clients: int,
+    departure_probability: Annotated[
+        Number, Parameter(help="markov: that an available client is not so in the next round", low=0, high=1)
+    ] = 0.1,
+    return_probability: Annotated[
+        Number, Parameter(help="markov: that an unavailable client is available next", low=0, high=1)
+    ] = 0.5,
+) -> Availability:
+    """Each client is on or off by a Markov chain of its own, which starts in its stationary law.
+
+    Where neither state is ever left every client is on.
+    """
+
+    def init(key: jax.Array) -> jax.Array:
+        leaving = jnp.asarray(departure_probability + return_probability, jnp.float32)
+        on = jnp.where(leaving > 0, return_probability / jnp.where(leaving > 0, leaving, 1.0), 1.0)
+        return jax.random.uniform(key, (num_clients,)) < on
+
+    def step(key: jax.Array, state: jax.Array, round: jax.Array) -> tuple[jax.Array, jax.Array]:
+        on = jnp.where(state, 1 - jnp.asarray(departure_probability, jnp.float32), return_probability)
+        state = jax.random.uniform(key, (num_clients,)) < on
+        return state, state
+
+    return Availability(init, step)
+
+
+@parts.availability
+def availability_trace(
+    *,
+    num_clients: int,
+    availability_file: Annotated[
+        File | jax.Array, Parameter(help="CSV or .npy of 0 and 1, [T, K], for availability_trace")
+    ] = File(""),  # noqa: B008
+) -> Availability:
+    """Measured: round t has row (t - 1) mod T of a file.
+
+    Args:
+      num_clients: K.
+      availability_file: float32 [T, K]; 0 is unavailable.
+
+    Raises:
+      ValueError: it has no rows, or other than K columns.
+    """
+    if isinstance(availability_file, str) or availability_file.shape[1:] != (num_clients,):
+        seen = "no numbers" if isinstance(availability_file, str) else f"shape {availability_file.shape}"
+        raise ValueError(f"availability_file: must have num_clients = {num_clients} columns, has {seen}")
+    rows = availability_file.shape[0]
+    if not rows:
+        raise ValueError("availability_file: has no rows")
+    return _stateless(lambda key, round: availability_file[(round - 1) % rows] > 0)

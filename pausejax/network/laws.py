@@ -1,0 +1,185 @@
+"""The latency laws that come with the package: two-speed, lognormal, shifted exponential, measured traces."""
+
+import dataclasses
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pausejax import parts
+from pausejax.network.law import Function, Law
+from pausejax.parts import File, Parameter
+
+_QUADRATURE_NODES = 256
+_REACH = 9.0
+"""Standard deviations beyond which the normal density is taken as zero."""
+
+Number = jax.Array | float
+Deviation = Annotated[
+    Number,
+    Parameter(
+        help="standard deviation of a latency, seconds (of its logarithm for lognormal)",
+        low=0,
+    ),
+]
+DEVIATION = 0.05
+
+
+def _seconds(help: str, *, low_open: bool = True) -> Parameter:
+    return Parameter(help=help, low=0, low_open=low_open)
+
+
+@dataclasses.dataclass(frozen=True)
+class Speeds:
+    """The mean latencies of the paper's two groups of clients; any of them may be traced."""
+
+    fast_latency: Annotated[Number, _seconds("largest mean latency of the fast half, seconds")] = 0.2
+    slow_latency: Annotated[Number, _seconds("the slow half's means start above it, seconds")] = 0.7
+    slow_range: Annotated[Number, _seconds("width of the slow half's means, seconds", low_open=False)] = 0.2
+
+    def means(self, num_clients: int, min_latency: Number) -> jax.Array:
+        """Seconds, float32 [K]: client 0 is the fastest, client K - 1 the slowest.
+
+        The fast half lies evenly in (τ_min, fast_latency], the slow half in
+        (slow_latency, slow_latency + slow_range]. They are means before a law is floored at τ_min.
+        """
+        fast = num_clients // 2
+        rank = np.arange(1, num_clients + 1, dtype=np.float32)
+        in_fast = rank / np.float32(max(fast, 1))
+        in_slow = (rank - np.float32(fast)) / np.float32(num_clients - fast)
+        fast_mean = min_latency + (self.fast_latency - min_latency) * in_fast
+        slow_mean = self.slow_latency + self.slow_range * in_slow
+        return jnp.where(np.arange(num_clients) < fast, fast_mean, slow_mean).astype(jnp.float32)
+
+
+@parts.latency
+def two_speed(
+    *,
+    num_clients: int,
+    min_latency: Number,
+    speeds: Speeds = Speeds(),
+    latency_deviation: Deviation = DEVIATION,
+) -> Law:
+    """Normal around a fast and a slow group's means, floored at τ_min: the law of the paper's code.
+
+    Args:
+      num_clients: K.
+      min_latency: τ_min, seconds.
+      speeds: the means.
+      latency_deviation: seconds.
+    """
+    floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
+    deviation = _float32(latency_deviation)
+
+    def sample(key: jax.Array) -> jax.Array:
+        return jnp.maximum(floor, mean + deviation * jax.random.normal(key, mean.shape))
+
+    def expectation(function: Function) -> jax.Array:
+        nodes, weights = _legendre()
+        spread = jnp.maximum(deviation, 1e-6)
+        start = jnp.clip((floor - mean) / spread, -_REACH, _REACH)[None]
+        half = (_REACH - start) / 2
+        draw = start + half * (nodes + 1)
+        value = function(jnp.maximum(floor, mean[None] + spread * draw))
+        above = jnp.sum(weights * half * value * jax.scipy.stats.norm.pdf(draw), axis=0)
+        return above + jax.scipy.stats.norm.cdf(start[0]) * function(jnp.broadcast_to(floor, mean.shape))
+
+    return Law(sample, expectation)
+
+
+@parts.latency
+def lognormal(
+    *,
+    num_clients: int,
+    min_latency: Number,
+    speeds: Speeds = Speeds(),
+    latency_deviation: Deviation = DEVIATION,
+) -> Law:
+    """τ_min plus a lognormal excess with the same means; `latency_deviation` is that of the logarithm.
+
+    Arguments as for `two_speed`.
+    """
+    floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
+    deviation = _float32(latency_deviation)
+
+    def sample(key: jax.Array) -> jax.Array:
+        log_factor = deviation * jax.random.normal(key, mean.shape) - deviation**2 / 2
+        return jnp.maximum(floor, floor + (mean - floor) * jnp.exp(log_factor))
+
+    def expectation(function: Function) -> jax.Array:
+        nodes, weights = _legendre()
+        draw = _REACH * nodes
+        factor = jnp.exp(deviation * draw - deviation**2 / 2)
+        value = function(jnp.maximum(floor, floor + (mean - floor)[None] * factor))
+        return jnp.sum(weights * _REACH * value * jax.scipy.stats.norm.pdf(draw), axis=0)
+
+    return Law(sample, expectation)
+
+
+@parts.latency
+def shifted_exponential(
+    *,
+    num_clients: int,
+    min_latency: Number,
+    speeds: Speeds = Speeds(),
+) -> Law:
+    """τ_min plus an exponential excess with the same means. Arguments as for `two_speed`."""
+    floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
+    excess = jnp.maximum(mean - floor, 0)
+
+    def sample(key: jax.Array) -> jax.Array:
+        return floor + excess * jax.random.exponential(key, mean.shape)
+
+    def expectation(function: Function) -> jax.Array:
+        nodes, weights = _legendre()
+        # Squaring the draw puts the nodes where τ_min / τ bends most.
+        root = jnp.sqrt(40.0) * (nodes + 1) / 2
+        value = function(floor + excess[None] * root**2)
+        density = 2 * root * jnp.exp(-(root**2))
+        return jnp.sum(weights * jnp.sqrt(10.0) * value * density, axis=0)
+
+    return Law(sample, expectation)
+
+
+@parts.latency
+def trace(
+    *,
+    num_clients: int,
+    min_latency: Number,
+    trace_file: Annotated[
+        File | jax.Array,
+        Parameter(help="CSV or .npy of latencies [T, K], for the law trace"),
+    ] = File(""),  # noqa: B008
+) -> Law:
+    """Measured latencies: each round draws one row of a file, floored at τ_min.
+
+    Args:
+      num_clients: K.
+      min_latency: τ_min, seconds.
+      trace_file: float32 [T, K], seconds.
+
+    Raises:
+      ValueError: it has no rows, or other than K columns.
+    """
+    if isinstance(trace_file, str) or trace_file.ndim != 2 or trace_file.shape[1] != num_clients:
+        seen = "no numbers" if isinstance(trace_file, str) else f"shape {trace_file.shape}"
+        raise ValueError(f"trace_file: must have num_clients = {num_clients} columns, has {seen}")
+    if not trace_file.shape[0]:
+        raise ValueError("trace_file: has no rows")
+    measured = jnp.maximum(_float32(min_latency), trace_file)
+
+    def sample(key: jax.Array) -> jax.Array:
+        return measured[jax.random.randint(key, (), 0, measured.shape[0])]
+
+    return Law(sample, lambda function: jnp.mean(function(measured), axis=0))
+
+
+def _float32(number: Number) -> jax.Array:
+    return jnp.asarray(number, jnp.float32)
+
+
+def _legendre() -> tuple[jax.Array, jax.Array]:
+    """Nodes and weights of Gauss-Legendre quadrature on [-1, 1], float32 [256, 1] each."""
+    nodes, weights = np.polynomial.legendre.leggauss(_QUADRATURE_NODES)
+    return jnp.asarray(nodes, jnp.float32)[:, None], jnp.asarray(weights, jnp.float32)[:, None]

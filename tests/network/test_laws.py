@@ -1,0 +1,143 @@
+"""Latency laws against float64 quadrature, closed forms and their own draws."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from pausejax import network, parts
+
+LAWS = ("two_speed", "lognormal", "shifted_exponential")
+FLOOR, DEVIATION = 0.05, 0.05
+
+
+def law_of(name, num_clients, **values):
+    return (
+        parts.everything()
+        .get("latency", name)
+        .build(**{"num_clients": num_clients, "min_latency": FLOOR, **values})
+    )
+
+
+def paper_means(num_clients, floor):
+    """The means of the paper's code, client numbers from 0, in float64."""
+    k, half = np.arange(num_clients), num_clients // 2
+    fast = floor + (0.2 - floor) * (k + 1) / max(half, 1)
+    slow = 0.7 + 0.2 * (k + 1 - half) / (num_clients - half)
+    return np.where(k < half, fast, slow)
+
+
+def _float64_expectations(name, num_clients, min_latency=FLOOR, latency_deviation=DEVIATION):
+    floor, deviation = min_latency, latency_deviation
+    for mean in paper_means(num_clients, floor):
+        if name == "two_speed":
+
+            def latency(z, mean=mean):
+                return max(floor, mean + deviation * z)
+
+            density, low, high = stats.norm.pdf, -12.0, 12.0
+            bend = [np.clip((floor - mean) / deviation, -12, 12)]
+        elif name == "lognormal":
+
+            def latency(z, mean=mean):
+                return floor + (mean - floor) * np.exp(deviation * z - deviation**2 / 2)
+
+            density, low, high, bend = stats.norm.pdf, -12.0, 12.0, [0.0]
+        else:
+
+            def latency(z, mean=mean):
+                return floor + (mean - floor) * z
+
+            density, low, high, bend = stats.expon.pdf, 0.0, 60.0, [0.1, 1.0]
+        yield tuple(
+            integrate.quad(
+                lambda z: f(latency(z)) * density(z), low, high, points=bend, limit=500, epsabs=1e-11
+            )[0]
+            for f in (lambda x: x, lambda x: floor / x)
+        )
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("options", [{}, {"latency_deviation": 0.5}, {"min_latency": 0.15}])
+def test_expectations_match_float64_quadrature(name, options):
+    law = law_of(name, 7, **options)
+    expected = np.array(list(_float64_expectations(name, 7, **options)))
+    np.testing.assert_allclose(network.expected_latency(law), expected[:, 0], rtol=2e-6)
+    reward = network.expected_reward(law, options.get("min_latency", FLOOR))
+    np.testing.assert_allclose(reward, expected[:, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_law_that_brings_no_expectation_is_averaged_over_a_fixed_sample(name):
+    law = law_of(name, 5)
+    averaged = jax.jit(lambda: network.expected_reward(law._replace(expectation=None), FLOOR))()
+    exact = np.array(list(_float64_expectations(name, 5)))[:, 1]
+    # five standard errors of 16,384 draws of a number within [0, 1], whose deviation is at most 1/2
+    np.testing.assert_allclose(averaged, exact, atol=5 * 0.5 / np.sqrt(2**14))
+
+
+@pytest.mark.parametrize("name", [*LAWS, "trace"])
+def test_draws_match_their_expectation_and_floor(name):
+    measured = np.abs(np.random.default_rng(0).normal(0.3, 0.2, (50, 6)).astype(np.float32))
+    law = law_of(name, 6, trace_file=jnp.asarray(measured))
+    draws = jax.vmap(law.sample)(jax.random.split(jax.random.key(0), 40_000))
+    assert draws.dtype == jnp.float32 and float(draws.min()) >= np.float32(FLOOR)
+    for k in range(6):
+        reward = np.asarray(FLOOR / draws[:, k], np.float64)
+        # two-sided z test at 5 sigma: false alarm rate 6e-7 per client
+        error = abs(reward.mean() - float(network.expected_reward(law, FLOOR)[k]))
+        assert error < 5 * reward.std() / np.sqrt(reward.size) + 1e-6
+
+
+def test_two_speed_means_are_those_of_the_papers_code():
+    np.testing.assert_allclose(network.Speeds().means(30, FLOOR), paper_means(30, FLOOR), rtol=1e-6)
+
+
+def test_zero_deviation_is_deterministic():
+    law = law_of("two_speed", 4, latency_deviation=0.0)
+    np.testing.assert_allclose(law.sample(jax.random.key(3)), paper_means(4, FLOOR), rtol=1e-6)
+    np.testing.assert_allclose(network.expected_latency(law), paper_means(4, FLOOR), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_one_client(name):
+    assert np.isfinite(network.expected_reward(law_of(name, 1), FLOOR)).all()
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_traced_parameters_are_an_axis_and_draws_depend_on_the_key_alone(name):
+    def draw(slow, floor):
+        law = law_of(name, 6, min_latency=floor, slow_latency=slow)
+        return law.sample(jax.random.key(1)), network.expected_reward(law, floor)
+
+    slow, floor = jnp.array([0.5, 0.9]), jnp.array([0.05, 0.1])
+    together = jax.jit(jax.vmap(draw))(slow, floor)
+    for row in range(2):
+        alone = draw(float(slow[row]), float(floor[row]))
+        for ours, theirs in zip(together, alone, strict=True):
+            np.testing.assert_allclose(ours[row], theirs, rtol=1e-5)
+
+
+def test_a_law_of_ones_own_needs_nothing_but_draws():
+    own = network.Law(lambda key: jax.random.uniform(key, (3,)))
+    law = network.floored(own, 0.25)
+    draws = jax.vmap(law.sample)(jax.random.split(jax.random.key(0), 1000))
+    assert float(draws.min()) == 0.25
+    # E[max(1/4, U)] and E[1/4 / max(1/4, U)] in closed form; the errors are of 16,384 draws, at 5 sigma
+    np.testing.assert_allclose(network.expected_latency(law), 1 / 16 + (1 - 1 / 16) / 2, atol=0.012)
+    np.testing.assert_allclose(network.expected_reward(law, 0.25), 1 / 4 + np.log(4) / 4, atol=0.012)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (None, "trace_file: must have num_clients = 3 columns, has no numbers"),
+        (np.ones((4, 2)), r"trace_file: must have num_clients = 3 columns, has shape \(4, 2\)"),
+        (np.ones((0, 3)), "trace_file: has no rows"),
+    ],
+)
+def test_a_trace_that_does_not_fit_is_refused(file, message):
+    values = {} if file is None else {"trace_file": jnp.asarray(file, jnp.float32)}
+    with pytest.raises(ValueError, match=message):
+        law_of("trace", 3, **values)
