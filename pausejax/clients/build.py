@@ -10,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax import data, parts
+from pausejax.clients.learning import learning_of
 from pausejax.clients.parameters import PARAMETERS
-from pausejax.clients.program import Hyper, Learning, Program, World
+from pausejax.clients.program import Hyper, Program, World
 from pausejax.data import partition
 from pausejax.data.partition import Partition
 from pausejax.ensemble import Pool, RegressionData, fit_pool, load_regression
-from pausejax.federated import models, placement
-from pausejax.federated.evaluation import HeldOut
-from pausejax.federated.training import LocalTraining, TrainingData
+from pausejax.federated import batches
+from pausejax.federated.batches import HeldOut, TrainingData
+from pausejax.federated.learning import Learning
 from pausejax.policies import POLICIES, parameters_of
 from pausejax.study.plan import Group, Plan, Run
 from pausejax.study.spec import SpecError
@@ -25,8 +26,7 @@ from pausejax.study.spec import SpecError
 _ROUNDS_PER_CALL = 25
 
 
-# One object per network, so that equal programs are equal wherever they are built.
-_build_model = functools.cache(models.build)
+_FIXED = {"task": "classification", "server_optimizer": "fedavg", "batch_statistics": "private"}
 
 
 class HostData(NamedTuple):
@@ -63,7 +63,8 @@ class Sources:
 
     def _make_partition(self, name: str, dataset: str, samples: int, seed: int, **options: Any) -> Partition:
         """Who owns which of a data set's first samples; options as the partitioner takes them."""
-        return partition.split(name, self.training_samples(dataset, samples)[1], seed=seed, **options)
+        some = self.dataset(dataset).first(samples)
+        return partition.split(name, some.train_targets, seed=seed, owner=some.owner, **options)
 
     def _fit_pool(self, dataset: str, **options: Any) -> Pool:
         """The experts of an ensemble study on a regression data set; options as in `fit_pool`."""
@@ -98,37 +99,16 @@ class Sources:
         )
 
     def training_arrays(self, name: str, samples: int) -> tuple[jax.Array, jax.Array]:
-        """Flat training images and labels on the device."""
+        """Flat training inputs and targets on the device."""
         if (name, samples) not in self._on_device:
-            images, labels = self.training_samples(name, samples)
-            self._on_device[name, samples] = (
-                jnp.asarray(images.reshape(len(labels), -1)),
-                jnp.asarray(labels, jnp.int32),
-            )
+            some = self.dataset(name).first(samples)
+            self._on_device[name, samples] = batches.flat(some.train_inputs), jnp.asarray(some.train_targets)
         return self._on_device[name, samples]
-
-    def training_samples(self, name: str, samples: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first `samples` training samples on the host; all of them for 0."""
-        source = self.dataset(name)
-        count = samples or len(source.train_labels)
-        return source.train_images[:count], source.train_labels[:count]
 
     def test_set(self, name: str, batch: int) -> HeldOut:
         """The whole test set on the device, in padded batches of at most `batch`."""
         if (name, batch) not in self._test_sets:
-            source = self.dataset(name)
-            count = len(source.test_labels)
-            batches = -(-count // batch)
-            size = -(-count // batches)
-            pad = batches * size - count
-            images = np.pad(source.test_images.reshape(count, -1), ((0, pad), (0, 0)))
-            labels = np.pad(source.test_labels, (0, pad), constant_values=-1)
-            self._test_sets[name, batch] = HeldOut(
-                jnp.asarray(images.reshape(batches, size, -1)),
-                jnp.asarray(labels.reshape(batches, size), jnp.int32),
-                jnp.float32(source.pixel_mean),
-                jnp.float32(source.pixel_std),
-            )
+            self._test_sets[name, batch] = batches.held_out(self.dataset(name), batch)
         return self._test_sets[name, batch]
 
 
@@ -180,15 +160,9 @@ def build_world(plan: Plan, program: Program, group: Group, sources: Sources) ->
     if program.learning:
         partitions = [make_partition(static, seed, sources) for seed in seeds]
         share = np.stack([part.data_share for part in partitions])
-        images, labels = sources.training_arrays(static["dataset"], static["train_samples"])
-        source = sources.dataset(static["dataset"])
-        training_data = TrainingData(
-            images,
-            labels,
-            jnp.float32(source.pixel_mean),
-            jnp.float32(source.pixel_std),
-            *(jnp.asarray(np.stack(rows), jnp.int32) for rows in _columns(partitions)),
-        )
+        inputs, targets = sources.training_arrays(static["dataset"], static["train_samples"])
+        scale = batches.scale(sources.dataset(static["dataset"]))
+        training_data = batches.training_data(inputs, targets, scale, partitions)
         test = sources.test_set(static["dataset"], program.learning.training.eval_batch)
     else:
         share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)
@@ -244,38 +218,14 @@ def _is_traced(name: str) -> bool:
 
 def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     static = group.static
-    source = sources.dataset(static["dataset"])
-    try:
-        model = _build_model(static["model"], source.image_shape, source.num_classes)
-    except ValueError as error:
-        raise SpecError([f"training.{error}"]) from None
+    dataset = sources.dataset(static["dataset"])
     seeds = {plan.runs[position].seed for position in group.members}
     longest = max(int(make_partition(static, seed, sources).sizes.max()) for seed in seeds)
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
     proximal = any(plan.runs[position].values["proximal_weight"] > 0 for position in group.members)
-    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-    chosen = placement.choose(
-        jax.default_backend(), convolutional=model.convolutional, num_parameters=num_parameters
-    )
-    training = LocalTraining(
-        **{
-            name: static[name]
-            for name in (
-                "batch_size",
-                "local_epochs",
-                "max_steps",
-                "persist_optimizer",
-                "private",
-                "clip",
-            )
-        },
-        optimizer=parts.bind(parts.find("optimizer", static["optimizer"]), static),
-        proximal=proximal,
-        lanes=chosen.lanes,
-        eval_lanes=chosen.eval_lanes,
-        eval_batch=chosen.eval_batch,
-    )
-    return Learning(model, source.image_shape, longest, num_parameters, training)
+    try:
+        return learning_of(parts.everything(), _FIXED | static, dataset, longest, proximal=proximal)
+    except ValueError as error:
+        raise SpecError([f"training.{error}"]) from None
 
 
 def make_partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
@@ -297,7 +247,3 @@ def make_partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Pa
         )
     except ValueError as error:
         raise SpecError([f'data.partition = "{name}": {error}']) from None
-
-
-def _columns(parts: Sequence[Partition]) -> tuple[list[np.ndarray], ...]:
-    return [p.order for p in parts], [p.offsets for p in parts], [p.sizes for p in parts]

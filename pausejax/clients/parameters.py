@@ -12,10 +12,10 @@ import numpy as np
 
 from pausejax import data, network, parts
 from pausejax.data.partition import CONCENTRATION
-from pausejax.federated import models, optimizers
+from pausejax.federated import models, optimizers, servers, tasks
 from pausejax.privacy import CLIPS
 
-assert data and models and optimizers  # imported for the parts that they register
+assert data and models and optimizers and servers and tasks  # imported for the parts that they register
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_COUNT = 2**31 - 1
 

@@ -8,25 +8,12 @@ from typing import Any, NamedTuple
 import jax
 
 from pausejax import bandit, network
-from pausejax.federated.evaluation import HeldOut
-from pausejax.federated.models import Model
-from pausejax.federated.training import LocalTraining, TrainingData
+from pausejax.federated.batches import HeldOut, TrainingData
+from pausejax.federated.learning import Learning
 from pausejax.policies.base import Policy
 
 Hyper = dict[str, jax.Array]
 """Traced hyper-parameters by name, float32 [R] each."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Learning:
-    """The static half of mode "training"."""
-
-    model: Model
-    image_shape: tuple[int, ...]
-    longest: int
-    """The largest number of samples that any client owns."""
-    num_parameters: int
-    training: LocalTraining
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +67,9 @@ class State(NamedTuple):
     """int32 [R, K], the participations in the genie's own trajectory."""
     policy: Any
     params: Any
+    """The global models, `federated.modules.Weights`; None in mode "bandit"."""
     optimizer: Any
+    """What learning remembers besides, `federated.learning.Memory`; None in mode "bandit"."""
     diverged: jax.Array
     """int32 [R], the round in which a run's model ceased to be finite; 0: never."""
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import bandit, network, privacy
-from pausejax.clients.learning import learn, local_loss
+from pausejax.clients.learning import evaluate, learn, local_loss
 from pausejax.clients.program import (
     LATENCY,
     Hyper,
@@ -20,7 +20,6 @@ from pausejax.clients.program import (
     round_key,
 )
 from pausejax.clients.scoring import score_round
-from pausejax.federated.evaluation import evaluate
 from pausejax.policies.base import Feedback, View
 
 
@@ -50,6 +49,10 @@ def play_round(
     members, exists = cohort.members, cohort.members >= 0
     latency_reward = hyper["min_latency"][:, None] / latency
 
+    member_latency = jnp.take_along_axis(latency, jnp.maximum(members, 0), axis=1)
+    member_reward = hyper["min_latency"][:, None] / member_latency
+    seen = jax.vmap(bandit.update)(state.bandit, members, member_reward)
+
     if learning:
         params, optimizer, trained, finite = learn(program, world, hyper, state, keys, cohort)
         loss, loss_rms = (x.reshape(members.shape) for x in (trained.loss, trained.loss_rms))
@@ -58,9 +61,7 @@ def play_round(
         unknown = jnp.full(members.shape[0], jnp.nan)
         accuracy, test_loss = jax.lax.cond(
             due,
-            lambda params: evaluate(
-                learning.model, learning.image_shape, world.test, params, learning.training.eval_lanes
-            ),
+            lambda params: evaluate(learning, world, params, seen.counts),
             lambda _: (unknown, unknown),
             params,
         )
@@ -82,9 +83,6 @@ def play_round(
         view = View(round, latency, local_loss(learning, world, params, partition))
         return program.build(hyper).update(policy_state, view, feedback)
 
-    member_latency = jnp.take_along_axis(latency, jnp.maximum(members, 0), axis=1)
-    member_reward = hyper["min_latency"][:, None] / member_latency
-    seen = jax.vmap(bandit.update)(state.bandit, members, member_reward)
     feedback = Feedback(members, member_latency, member_reward, loss, loss_rms, updates)
     policy = jax.vmap(learn_from)(hyper, state.policy, latency, state.params, world.partition, feedback)
 
@@ -98,11 +96,10 @@ def play_round(
     genie, scored, gap = jax.vmap(score)(
         hyper, mean_reward, latency_reward, world.data_share, state.bandit, state.genie, members
     )
-    private = learning is None or learning.training.private
     leaked = jnp.max(
         privacy.leakage(seen.counts, hyper["privacy_budget"][:, None], hyper["budget_decay"][:, None]), axis=1
     )
-    if not private:
+    if learning and learning.in_the_clear:
         leaked = jnp.full_like(leaked, jnp.inf)
     clip = learning.training.clip if learning else "vector"
     record = Record(

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, console: "Console") -> None:
     sources = Sources(options.data_dir)
     dataset = sources.dataset(name)
     shares = make_partition(values, seed, sources)
-    labels = sources.training_samples(name, values["train_samples"])[1]
+    labels = dataset.first(values["train_samples"]).train_targets
     taken = parts.find("partition", values["partition"]).parameters
     settings = [f"{option} {values[option]:g}" for option in taken]
     how = ", ".join([values["partition"], *settings, f"{values['num_clients']} clients, seed {seed}"])
@@ -53,13 +53,13 @@ def run(options: argparse.Namespace, console: "Console") -> None:
     save(figures, directory)
     if options.quiet:
         return
-    height, width, channels = dataset.image_shape
-    train, test = len(dataset.train_labels), len(dataset.test_labels)
+    height, width, channels = dataset.input_shape
+    train, test = len(dataset.train_targets), len(dataset.test_targets)
     counts = shares.label_counts(labels)
     dominant = counts.max(axis=1) / counts.sum(axis=1)
     for line in (
         f"{name}: {train:,} training and {test:,} test images, {height}×{width}×{channels}, "
-        f"{dataset.num_classes} classes",
+        f"{dataset.classes} classes",
         f"{how}: {len(labels):,} images, {shares.sizes.min():,} to {shares.sizes.max():,} a client; "
         f"the commonest label is {dominant.mean():.0%} of a client's data on average",
         f"pictures in {directory} (PNG and PDF): {', '.join(figures)}",

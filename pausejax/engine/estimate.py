@@ -1,5 +1,6 @@
 """What a plan will cost: compiles, memory read off the compiled programs, and a rough time."""
 
+import functools
 import time
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from pausejax.engine import engine as execute
 from pausejax.engine.memory import program_memory
 from pausejax.engine.schedule import cut, units
 from pausejax.ensemble import kind as ensemble
-from pausejax.federated.training import num_steps
+from pausejax.federated.batches import num_steps, prepare
 from pausejax.study.plan import Group, Plan
 
 # Measured on two CPU cores with small networks: the share of the matrix-product peak that local training
@@ -127,13 +128,14 @@ def _flops_per_round(around: execute.Surroundings) -> float:
     learning = program.learning
     assert learning is not None and world.test is not None and world.data is not None
     steps = float(np.mean(num_steps(learning.training, world.data.size)))
-    forward = jax.jit(learning.model.apply).lower(
-        jax.eval_shape(learning.model.init, jax.random.key(0)), jnp.zeros((1, *learning.image_shape))
-    )
+    test = world.test
+    inputs = jax.eval_shape(functools.partial(prepare, learning), test.inputs[0, :1], test.mean, test.std)
+    weights = jax.eval_shape(learning.model.init, jax.random.key(0))
+    forward = jax.jit(learning.model.apply).lower(*weights, inputs)
     per_sample = float((forward.cost_analysis() or {}).get("flops", 2 * learning.num_parameters))
     slots = program.num_clients if program.policy == "fedavg" else program.clients_per_round
     trained = slots * steps * learning.training.batch_size * 3 * per_sample
-    return trained + world.test.labels.size * per_sample / program.eval_every
+    return trained + test.exists.size * per_sample / program.eval_every
 
 
 def _distinct(plan: Plan, group: Group) -> str:
