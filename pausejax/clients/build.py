@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax.clients.program import Learning, Program
+from pausejax.clients.learning import learning_of
+from pausejax.clients.program import Files, Program
 from pausejax.data.dataset import Dataset
 from pausejax.data.host import Sources
-from pausejax.data.partition import Partition
-from pausejax.federated import placement
-from pausejax.federated.models import build
-from pausejax.federated.training import LocalTraining
+from pausejax.data.partition import Partition, split
+from pausejax.data.sources import load
+from pausejax.federated.learning import Learning
 from pausejax.parts import Bound, File, Part, PartError, bind
 from pausejax.parts.files import read_numbers
 from pausejax.study.spec import SpecError
@@ -28,7 +27,7 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     Raises:
       SpecError: the data can't be shared out among so many clients, or a part refuses the rest.
     """
-    study, static, first = plan.study, group.static, plan.runs_of(group)[0]
+    study, static, runs = plan.study, group.static, plan.runs_of(group)
     learning = _learning(plan, group, sources) if study.mode == "training" else None
     known = {**static, "num_parameters": learning.num_parameters if learning else 0}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
@@ -39,21 +38,30 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     try:
         program = Program(
             policy=bound("policy", group.algorithm),
-            latency=static["latency"],
+            law=bound("latency", static["latency"]),
+            availability=bound("availability", static["availability"]),
             num_clients=static["num_clients"],
             clients_per_round=static["clients_per_round"],
             clock=static["clock"],
             rounds_per_call=min(study.rounds, _ROUNDS_PER_CALL),
             eval_every=study.eval_every,
             selection_gap=study.selection_gap,
+            failure_stage=static["failure_stage"]
+            if any(run.values["failure_probability"] > 0 for run in runs)
+            else None,
             learning=learning,
         )
-        program.build({name: jnp.float32(first.values[name]) for name in program.policy.traced})
+        files: Files = {name: jnp.asarray(read) for name, read in files_of(study, static, sources).items()}
+        program.build({name: jnp.float32(value) for name, value in _traced(runs[0].values, study)}, files)
     except PartError as error:
         raise SpecError([str(error)]) from None
     except ValueError as error:
-        raise SpecError([f"policy {first.policy}: {error}"]) from None
+        raise SpecError([f"policy {runs[0].policy}: {error}"]) from None
     return program
+
+
+def _traced(values: Mapping[str, Any], study: Study) -> list[tuple[str, float]]:
+    return [(name, value) for name, value in values.items() if study.words.parameters[name].traced]
 
 
 def part_of(study: Study, category: str, static: Mapping[str, Any]) -> Part:
@@ -62,15 +70,20 @@ def part_of(study: Study, category: str, static: Mapping[str, Any]) -> Part:
 
 
 def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dataset:
-    """A group's data set, on the host."""
+    """A group's data set, on the host, with the training samples that it uses.
+
+    Raises:
+      SpecError: the part that makes it can't be used like that.
+    """
     part = part_of(study, "dataset", static)
     values = {
-        name: study.folder / value if isinstance(value, File) else value
-        for name, value in static.items()
-        if name in part.parameters
+        name: study.folder / static[name] if isinstance(static[name], File) else static[name]
+        for name in sorted(part.reads & static.keys())
     }
-    key = ("dataset", part.name, *(str(value) for value in values.values()))
-    return sources.read(key, lambda: part.build(**values, data_dir=sources.data_dir))
+    key = ("dataset", part.name, part.file, *(str(value) for value in values.values()))
+    whole = sources.read(key, lambda: load(part, sources.data_dir, **values))
+    count = static["train_samples"]
+    return sources.make((*key, count), lambda: whole.first(count))
 
 
 def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
@@ -79,74 +92,51 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
     Raises:
       SpecError: the data can't be shared out like that.
     """
-    part = part_of(study, "partition", static)
+    part, dataset = part_of(study, "partition", static), dataset_of(study, static, sources)
     options = {name: static[name] for name in sorted(part.reads & static.keys())}
-    dataset = dataset_of(study, static, sources)
-    labels = dataset.train_labels[: static["train_samples"] or None]
     clients = static["num_clients"]
-    key = ("partition", part.name, id(dataset), len(labels), clients, seed, *options.items())
+    key = ("partition", part, id(dataset), clients, seed, *options.items())
     try:
-        return sources.make(key, lambda: part.build(labels, clients, seed, **options))
+        return sources.make(
+            key,
+            lambda: split(part, dataset.train_targets, clients, seed, owner=dataset.owner, **options),
+        )
+    except PartError as error:
+        raise SpecError([str(error)]) from None
     except ValueError as error:
         raise SpecError([f'data.partition = "{part.name}": {error}']) from None
 
 
 def files_of(study: Study, static: Mapping[str, Any], sources: Sources) -> dict[str, np.ndarray]:
-    """The numbers in the files that parts on the device read, float32 [rows, columns], by parameter.
+    """The numbers in the files that parts on the device read, float32 [rows, K], by parameter.
 
     Raises:
       SpecError: a file can't be read, or holds no table of K columns of numbers.
     """
     found = {}
-    for name, value in static.items():
-        parameter = study.words.parameters[name]
-        if isinstance(value, File) and value:
-            path, key = study.folder / value, f'{parameter.section}.{name} = "{value}"'
-            try:
-                found[name] = sources.read(
-                    ("numbers", str(path)), lambda path=path: read_numbers(path, static["num_clients"])
-                )
-            except ValueError as error:
-                raise SpecError([f"{key}: {error}"]) from None
+    for category in ("latency", "availability"):
+        for name, parameter in part_of(study, category, static).parameters.items():
+            if parameter.kind is File:
+                path = study.folder / static[name]
+                try:
+                    found[name] = sources.read(
+                        ("numbers", str(path)), lambda path=path: read_numbers(path, static["num_clients"])
+                    )
+                except ValueError as error:
+                    key = f'{parameter.section}.{name} = "{static[name]}"'
+                    raise SpecError([f"{key}: {error}"]) from None
     return found
 
 
 def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     study, static, runs = plan.study, group.static, plan.runs_of(group)
-    source = dataset_of(study, static, sources)
-    network = part_of(study, "model", static)
-    options = {name: static[name] for name in sorted(network.parameters)}
+    dataset = dataset_of(study, static, sources)
+    seeds = {run.seed for run in runs}
+    longest = max(int(partition_of(study, static, seed, sources).sizes.max()) for seed in seeds)
+    proximal = any(run.values["proximal_weight"] > 0 for run in runs)
     try:
-        model = sources.make(
-            ("model", network.function, source.image_shape, source.num_classes, *options.items()),
-            lambda: build(network, source.image_shape, source.num_classes, **options),
-        )
+        return learning_of(study.parts, static, dataset, longest, proximal=proximal)
+    except PartError as error:
+        raise SpecError([str(error)]) from None
     except ValueError as error:
         raise SpecError([f"training.{error}"]) from None
-    longest = max(
-        int(partition_of(study, static, seed, sources).sizes.max()) for seed in {run.seed for run in runs}
-    )
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-    chosen = placement.choose(
-        jax.default_backend(), convolutional=model.convolutional, num_parameters=num_parameters
-    )
-    training = LocalTraining(
-        **{
-            name: static[name]
-            for name in (
-                "batch_size",
-                "local_epochs",
-                "max_steps",
-                "persist_optimizer",
-                "private",
-                "clip",
-            )
-        },
-        optimizer=bind(part_of(study, "optimizer", static), static),
-        proximal=any(run.values["proximal_weight"] > 0 for run in runs),
-        lanes=chosen.lanes,
-        eval_lanes=chosen.eval_lanes,
-        eval_batch=chosen.eval_batch,
-    )
-    return Learning(model, source.image_shape, longest, num_parameters, training)

@@ -1,12 +1,12 @@
 """The kind "client selection": who takes part in a round of federated learning."""
 
+import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pausejax import data, federated, network, policies
+from pausejax import data, network, policies
 from pausejax.clients.checks import check
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY
 from pausejax.clients.pictures import draw
@@ -14,10 +14,11 @@ from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.clients.variables import METRICS, VARIABLES, objectives
 from pausejax.data.host import Sources
-from pausejax.federated.training import num_steps
+from pausejax.federated import models, optimizers, servers, tasks
+from pausejax.federated.batches import num_steps, prepare
 from pausejax.study.study import Group, Kind, Plan, Study
 
-PACKAGES = (data, federated, network, policies)
+PARTS = (data, network, policies, models, optimizers, servers, tasks)
 """Whose parts every study may use; importing them registers these."""
 
 # Measured on two CPU cores with small networks: the share of the matrix-product peak that local training
@@ -53,12 +54,14 @@ def _flops_per_round(simulation: ClientSimulation) -> float:
     if learning is None or world.test is None or world.data is None:
         return 0.0
     steps = float(np.mean(num_steps(learning.training, world.data.size)))
-    forward = jax.jit(learning.model.apply).lower(
-        jax.eval_shape(learning.model.init, jax.random.key(0)), jnp.zeros((1, *learning.image_shape))
-    )
+    test = world.test
+    sample = jax.ShapeDtypeStruct((1, test.inputs.shape[-1]), test.inputs.dtype)
+    inputs = jax.eval_shape(functools.partial(prepare, learning), sample, test.mean, test.std)
+    weights = jax.eval_shape(learning.model.init, jax.random.key(0))
+    forward = jax.jit(learning.model.apply).lower(*weights, inputs)
     per_sample = float((forward.cost_analysis() or {}).get("flops", 2 * learning.num_parameters))
     trained = simulation.slots() * steps * learning.training.batch_size * 3 * per_sample
-    return trained + world.test.labels.size * per_sample / program.eval_every
+    return trained + test.exists.size * per_sample / program.eval_every
 
 
 def simulation(plan: Plan, group: Group, sources: Sources) -> ClientSimulation:

@@ -1,20 +1,93 @@
 """What clients learn in a round: local training, privacy and aggregation of all runs at once."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from pausejax import privacy
-from pausejax.clients.program import CLIENT, Hyper, Learning, Program, State, World
-from pausejax.federated.training import Jobs, LocalTraining, Rates, client_loss, train
+from pausejax import parts, privacy
+from pausejax.clients.program import CLIENT, Hyper, Program, State, World
+from pausejax.data import Dataset
+from pausejax.federated import evaluation, modules, placement, tasks
+from pausejax.federated.learning import (
+    Learning,
+    LocalTraining,
+    Memory,
+    Rates,
+    init_memory,
+    init_weights,
+    mean_statistics,
+    step_server,
+)
+from pausejax.federated.modules import Weights
+from pausejax.federated.training import Jobs, Trained, train
+from pausejax.parts import Bound, PartError
+
+TRAINING = ("batch_size", "local_epochs", "max_steps", "persist_optimizer", "private", "clip")
+
+
+def learning_of(
+    registry: parts.Parts, static: Mapping[str, Any], dataset: Dataset, longest: int, *, proximal: bool
+) -> Learning:
+    """The static half of learning, its parts built and checked without computing anything.
+
+    Args:
+      registry: where parts are looked up by the names in `static`.
+      static: the static parameters, among them the names of model, task, optimizer and server optimizer.
+      dataset: what is learned.
+      longest: the largest number of samples that any client owns in any run.
+      proximal: whether any run has a proximal term.
+
+    Raises:
+      PartError: a part can't be built, or does not fit; one line.
+    """
+
+    def bound(category: str) -> Bound:
+        return parts.bind(registry.get(category, static[category]), static)
+
+    task, output_shape = _task(bound("task"))(dataset)
+    raw = jax.ShapeDtypeStruct((2, *dataset.input_shape), dataset.train_inputs.dtype)
+    seen = _prepared(dataset, raw)
+    model = _model(bound("model"), seen.shape, seen.dtype, output_shape)
+    weights = jax.eval_shape(model.init, jax.random.key(0))
+    size = sum(leaf.size for leaf in jax.tree.leaves(weights))
+    chosen = placement.choose(jax.default_backend(), convolutional=model.convolutional, num_parameters=size)
+    optimizer, server = bound("optimizer"), bound("server_optimizer")
+    for transformation in (optimizer, server):
+        _check_transformation(transformation, weights.params)
+    training = LocalTraining(
+        **{name: static[name] for name in TRAINING},
+        batch_statistics=static["batch_statistics"],
+        optimizer=optimizer,
+        proximal=proximal,
+        lanes=chosen.lanes,
+        eval_lanes=chosen.eval_lanes,
+        eval_batch=chosen.eval_batch,
+    )
+    return Learning(
+        model,
+        task,
+        dataset.input_shape,
+        longest,
+        training,
+        preprocess=dataset.preprocess,
+        standardize=dataset.scale is not None,
+        server=server,
+    )
+
+
+def begin(learning: Learning, weights: Weights, hyper: Hyper, num_clients: int) -> tuple[Weights, Memory]:
+    """Global models and memory before round 1, from the runs' initial models, pytree [R, ...]."""
+    memory = init_memory(learning, weights.params, rates_of(learning, hyper), num_clients)
+    return init_weights(learning, weights, num_clients), memory
 
 
 def learn(
     program: Program, world: World, hyper: Hyper, state: State, keys: jax.Array, cohort: Any
-) -> tuple[Any, Any, Any, jax.Array]:
+) -> tuple[Weights, Memory, Trained, jax.Array]:
     """Local training, privacy and aggregation: the next global models of all runs, (2)."""
     learning, (runs, slots) = program.learning, cohort.members.shape
     assert learning is not None and world.data is not None
@@ -34,40 +107,93 @@ def learn(
         noise_key=noise_key,
         epsilon=privacy.epsilon_at(participation, hyper["privacy_budget"][run], hyper["budget_decay"][run]),
     )
-    rates = rates_of(learning.training, hyper)
+    rates = rates_of(learning, hyper)
     needs_updates = program.build(jax.tree.map(lambda leaf: leaf[0], hyper)).needs_updates
+    memory: Memory = state.optimizer
     trained = train(
-        learning.training,
-        learning.model,
-        learning.image_shape,
-        learning.longest,
+        learning,
         world.data,
         world.partition,
         state.params,
-        state.optimizer,
+        memory.clients,
         rates,
         jobs,
         keep_updates=needs_updates,
     )
-    params = jax.tree.map(jnp.add, state.params, trained.update)
+    weights, server = step_server(learning, state.params, trained.update, memory.server, rates)
+    if trained.statistics is not None:
+        weights = weights._replace(statistics=trained.statistics)
     finite = functools.reduce(
         jnp.logical_and,
-        (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(params)),
+        (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(weights)),
     )
-    return params, trained.optimizer, trained, finite
+    return weights, Memory(trained.optimizer, server), trained, finite
 
 
-def rates_of(training: LocalTraining, hyper: Hyper) -> Rates:
-    """What local training reads of the traced hyper-parameters."""
-    own = {name: hyper[name] for name in training.optimizer.traced}
-    return Rates(hyper["learning_rate"], hyper["proximal_weight"], hyper["sensitivity"], own)
+def evaluate(
+    learning: Learning, world: World, weights: Weights, counts: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The metric and the loss on the test set of all runs, [R] each; `counts`, [R, K], are participations."""
+    assert world.test is not None
+    return evaluation.evaluate(
+        learning, world.test, mean_statistics(learning, weights, world.data_share, counts)
+    )
+
+
+def rates_of(learning: Learning, hyper: Hyper) -> Rates:
+    """What learning reads of the traced hyper-parameters."""
+    own, servers = (
+        {name: hyper[name] for name in part.traced} for part in (learning.training.optimizer, learning.server)
+    )
+    return Rates(hyper["learning_rate"], hyper["proximal_weight"], hyper["sensitivity"], own, servers)
 
 
 def local_loss(
-    learning: Learning | None, world: World, params: Any, partition: jax.Array | None
+    learning: Learning | None, world: World, weights: Any, partition: jax.Array | None
 ) -> Callable[[jax.Array], jax.Array]:
+    """One run's mean loss on all the data of some clients, [c] -> [c]; zeros in mode "bandit"."""
     if learning is None or world.data is None or partition is None:
         return lambda clients: jnp.zeros(clients.shape)
-    return functools.partial(
-        client_loss, learning.model, learning.image_shape, learning.longest, world.data, partition, params
-    )
+    return functools.partial(evaluation.client_loss, learning, world.data, partition, weights)
+
+
+# One object per part and its values, so that equal programs are equal wherever they are built.
+@functools.cache
+def _model(part: Bound, shape: tuple[int, ...], dtype: Any, output_shape: tuple[int, ...]) -> modules.Model:
+    values = {"conv_variant": None, **dict(part.statics)}
+    return modules.adapt(part.part, jax.ShapeDtypeStruct(shape, dtype), output_shape, values)
+
+
+@functools.cache
+def _task(part: Bound) -> Callable[[Dataset], tuple[tasks.Task, tuple[int, ...]]]:
+    task = tasks.build(part.part, dict(part.statics))
+    return lambda dataset: (task, tasks.output_shape(part.part, task, dataset))
+
+
+def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """One batch as the network will see it."""
+    if dataset.preprocess is None:
+        return jax.ShapeDtypeStruct(raw.shape, jnp.float32 if dataset.scale else raw.dtype)
+    try:
+        seen = jax.eval_shape(dataset.preprocess, raw)
+    except Exception as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise PartError(f"dataset {dataset.name}: its preprocess does not fit its inputs: {line}") from error
+    if getattr(seen, "shape", ())[:1] != raw.shape[:1]:
+        raise PartError(f"dataset {dataset.name}: its preprocess must return a batch, [B, ...]")
+    return seen
+
+
+def _check_transformation(bound: Bound, params: Any) -> None:
+    where = bound.part.where
+    values = {name: jnp.float32(bound.part.parameters[name].default) for name in bound.traced}
+    made = bound.build(**values)
+    if not isinstance(made, optax.GradientTransformation):
+        raise PartError(f"{where}: must return an optax.GradientTransformation, not {type(made).__name__}")
+    try:
+        change, _ = jax.eval_shape(lambda params: made.update(params, made.init(params), params), params)
+    except Exception as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise PartError(f"{where}: can't be applied: {line}") from error
+    if jax.tree.map(jnp.shape, change) != jax.tree.map(jnp.shape, params):
+        raise PartError(f"{where}: must return updates of the parameters' shapes")

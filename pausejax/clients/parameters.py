@@ -1,7 +1,7 @@
 """What the simulation of client selection itself reads; parts bring their own parameters along."""
 
 from pausejax.bandit import Objective
-from pausejax.federated.training import LocalTraining
+from pausejax.federated.learning import LocalTraining
 from pausejax.parts import Parameter, table
 from pausejax.parts.registry import parameters_of
 from pausejax.privacy import CLIPS

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from pausejax import bandit, network, regret
-from pausejax.clients.learning import rates_of
+from pausejax.clients.learning import begin
 from pausejax.clients.program import (
     AVAILABILITY,
     Hyper,
@@ -26,8 +26,7 @@ from pausejax.clients.program import (
     policy_key,
 )
 from pausejax.clients.round import play_round
-from pausejax.federated.models import Model
-from pausejax.federated.training import init_optimizer
+from pausejax.federated.modules import Model
 from pausejax.policies.base import Clients
 
 
@@ -55,7 +54,9 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
         return network.expected_reward(program.build_law(hyper, world.files), hyper["min_latency"])
 
     runs = world.seed.shape[0]
-    learning = program.learning
+    learning, memory = program.learning, None
+    if learning:
+        params, memory = begin(learning, params, hyper, program.num_clients)
     return State(
         bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
         genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
@@ -63,11 +64,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
         availability=jax.vmap(init_availability)(world.seed, hyper),
         policy=jax.vmap(init_policy)(world.seed, world.data_share, hyper),
         params=params,
-        optimizer=init_optimizer(
-            learning.training, params, rates_of(learning.training, hyper).optimizer, program.num_clients
-        )
-        if learning
-        else None,
+        optimizer=memory,
         diverged=jnp.zeros(runs, jnp.int32),
     )
 

@@ -7,9 +7,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 
 from pausejax import bandit, network
-from pausejax.federated.evaluation import HeldOut
-from pausejax.federated.models import Model
-from pausejax.federated.training import LocalTraining, TrainingData
+from pausejax.federated.batches import HeldOut, TrainingData
+from pausejax.federated.learning import Learning
 from pausejax.parts import Bound
 from pausejax.policies.base import Policy
 
@@ -18,18 +17,6 @@ Hyper = dict[str, jax.Array]
 Files = dict[str, jax.Array]
 FailureStage = Literal["before_release", "after_release"]
 """Whether the privatized update has left a client when it fails."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Learning:
-    """The static half of mode "training"."""
-
-    model: Model
-    image_shape: tuple[int, ...]
-    longest: int
-    """The largest number of samples that any client owns."""
-    num_parameters: int
-    training: LocalTraining
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +86,9 @@ class State(NamedTuple):
     """Of the availability process; () where everyone is always available."""
     policy: Any
     params: Any
+    """The global models, `federated.modules.Weights`; None in mode "bandit"."""
     optimizer: Any
+    """What learning remembers besides, `federated.learning.Memory`; None in mode "bandit"."""
     diverged: jax.Array
     """int32 [R], the round in which a run's model ceased to be finite; 0: never."""
 

@@ -18,7 +18,11 @@ def evaluated_rounds(rounds: int, eval_every: int) -> np.ndarray:
 def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
     """The records of a segment, [rounds, n, ...] on the devices, without those beyond the last round."""
     played = min(record.reward.shape[0], rounds + 1 - first)
-    records = {name: np.moveaxis(np.asarray(leaf[:played]), 0, 1) for name, leaf in record._asdict().items()}
+    records = {
+        name: np.moveaxis(np.asarray(leaf[:played]), 0, 1)
+        for name, leaf in record._asdict().items()
+        if leaf is not None
+    }
     return Segment(first, first + played - 1, rows, records)
 
 

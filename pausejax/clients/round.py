@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import bandit, privacy
-from pausejax.clients.learning import learn, local_loss
+from pausejax.clients.learning import evaluate, learn, local_loss
 from pausejax.clients.meeting import Met, meet_network, turn_out
 from pausejax.clients.program import Hyper, Program, Record, State, World, policy_key, round_key
 from pausejax.clients.scoring import score_round
-from pausejax.federated.evaluation import evaluate
 from pausejax.policies.base import Cohort, Feedback, View
 
 
@@ -55,6 +54,10 @@ def play_round(
     members, exists = cohort.members, cohort.members >= 0
     latency_reward = hyper["min_latency"][:, None] / met.latency
 
+    member_latency = jnp.take_along_axis(met.latency, jnp.maximum(members, 0), axis=1)
+    member_reward = hyper["min_latency"][:, None] / member_latency
+    seen = jax.vmap(bandit.update)(state.bandit, turnout.counted, member_reward)
+
     if learning:
         params, optimizer, trained, finite = learn(program, world, hyper, state, keys, turnout.cohort)
         loss, loss_rms = (x.reshape(members.shape) for x in (trained.loss, trained.loss_rms))
@@ -63,9 +66,7 @@ def play_round(
         unknown = jnp.full(members.shape[0], jnp.nan)
         accuracy, test_loss = jax.lax.cond(
             due,
-            lambda params: evaluate(
-                learning.model, learning.image_shape, world.test, params, learning.training.eval_lanes
-            ),
+            lambda params: evaluate(learning, world, params, seen.counts),
             lambda _: (unknown, unknown),
             params,
         )
@@ -82,9 +83,6 @@ def play_round(
         policy = program.build(hyper, world.files)
         return policy.update(policy_state, view_of(met, params, partition), feedback)
 
-    member_latency = jnp.take_along_axis(met.latency, jnp.maximum(members, 0), axis=1)
-    member_reward = hyper["min_latency"][:, None] / member_latency
-    seen = jax.vmap(bandit.update)(state.bandit, turnout.counted, member_reward)
     feedback = Feedback(
         turnout.counted, member_latency, member_reward, loss, loss_rms, updates, turnout.arrived
     )
@@ -110,11 +108,10 @@ def play_round(
         met.available,
         completes,
     )
-    private = learning is None or learning.training.private
     leaked = jnp.max(
         privacy.leakage(seen.counts, hyper["privacy_budget"][:, None], hyper["budget_decay"][:, None]), axis=1
     )
-    if not private:
+    if learning and learning.in_the_clear:
         leaked = jnp.full_like(leaked, jnp.inf)
     clip = learning.training.clip if learning else "vector"
     record = Record(

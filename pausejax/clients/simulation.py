@@ -13,8 +13,8 @@ from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.program import Hyper, State, World
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
-from pausejax.federated.evaluation import HeldOut
-from pausejax.federated.training import TrainingData
+from pausejax.federated import batches
+from pausejax.federated.batches import HeldOut, TrainingData
 from pausejax.policies.base import Clients, View
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.study import Group, Plan
@@ -45,9 +45,7 @@ class ClientSimulation:
             seed=np.array([run.seed for run in runs], np.uint32),
             data_share=share[rows],
             partition=rows,
-            trace=files_of(plan.study, group.static, sources).get(
-                "trace_file", np.zeros((0, self.program.num_clients), np.float32)
-            ),
+            files=files_of(plan.study, group.static, sources),
             data=data,
             test=test,
         )
@@ -64,38 +62,31 @@ class ClientSimulation:
             share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)
             return share, None, None
         static, sources = self._static, self._sources
-        parts = [partition_of(self._study, static, seed, sources) for seed in seeds]
+        partitions = [partition_of(self._study, static, seed, sources) for seed in seeds]
         source = dataset_of(self._study, static, sources)
-        count = static["train_samples"] or len(source.train_labels)
-        data = TrainingData(
-            source.train_images[:count].reshape(len(source.train_labels[:count]), -1),
-            source.train_labels[:count].astype(np.int32),
-            np.float32(source.pixel_mean),
-            np.float32(source.pixel_std),
-            np.stack([part.order for part in parts]).astype(np.int32),
-            np.stack([part.offsets for part in parts]).astype(np.int32),
-            np.stack([part.sizes for part in parts]).astype(np.int32),
-        )
         batch = program.learning.training.eval_batch
-        test = sources.make(("test", id(source), batch), lambda: held_out(source, batch))
-        return np.stack([part.data_share for part in parts]), data, test
+        data = batches.training_data(
+            sources.make(("inputs", id(source)), lambda: batches.flat(source.train_inputs)),
+            source.train_targets,
+            batches.scale(source),
+            partitions,
+        )
+        test = sources.make(("test", id(source), batch), lambda: batches.held_out(source, batch))
+        return np.stack([part.data_share for part in partitions]), data, test
 
     def _shared(self, width: int) -> Any:
         """What all rows share, on as many devices as so many rows have."""
         mesh = runs_mesh(width)
         if self._on_device is None or self._on_device[0] != mesh.size:
-            # Images lie there once, whichever groups use them.
-            images = self.world.data.images if self.world.data else None
-            key = ("images", mesh.size, id(images))
-            placed = self._sources.make(key, lambda: put(images, mesh, SHARED))
-            data = self.world.data and put(self.world.data._replace(images=np.zeros(0)), mesh, SHARED)
+            # The samples lie there once, whichever groups use them.
+            data, rest = self.world.data, None
+            if data:
+                key = ("placed", mesh.size, id(data.inputs))
+                placed = self._sources.make(key, lambda: put(data.inputs, mesh, SHARED))
+                rest = put(data._replace(inputs=np.zeros(0)), mesh, SHARED)._replace(inputs=placed)
             self._on_device = (
                 mesh.size,
-                (
-                    put(self.world.trace, mesh, SHARED),
-                    data and data._replace(images=placed),
-                    put(self.world.test, mesh, SHARED),
-                ),
+                (put(self.world.files, mesh, SHARED), rest, put(self.world.test, mesh, SHARED)),
             )
         return self._on_device[1]
 
@@ -108,7 +99,7 @@ class ClientSimulation:
     def _argument_shapes(self, width: int) -> tuple[World, Hyper]:
         mesh, world = runs_mesh(width), self.world
         own = shapes((world.seed, world.data_share, world.partition), mesh, SPLIT, rows=width)
-        shared = shapes((world.trace, world.data, world.test), mesh, SHARED)
+        shared = shapes((world.files, world.data, world.test), mesh, SHARED)
         return World(*own, *shared), shapes(self.hyper, mesh, SPLIT, rows=width)
 
     def state_shapes(self, width: int) -> State:
@@ -154,24 +145,8 @@ class ClientSimulation:
         return jax.eval_shape(one_round, hyper).shape[0]
 
     def resident_bytes(self) -> int:
-        shared = (self.world.trace, self.world.data, self.world.test)
+        shared = (self.world.files, self.world.data, self.world.test)
         return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(shared))
 
     def release(self) -> None:
         self._on_device = None
-
-
-def held_out(source: Any, batch: int) -> HeldOut:
-    """The whole test set on the host, in padded batches of at most `batch`."""
-    count = len(source.test_labels)
-    batches = -(-count // batch)
-    size = -(-count // batches)
-    pad = batches * size - count
-    images = np.pad(source.test_images.reshape(count, -1), ((0, pad), (0, 0)))
-    labels = np.pad(source.test_labels, (0, pad), constant_values=-1)
-    return HeldOut(
-        images.reshape(batches, size, -1),
-        labels.reshape(batches, size).astype(np.int32),
-        np.float32(source.pixel_mean),
-        np.float32(source.pixel_std),
-    )

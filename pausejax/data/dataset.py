@@ -1,36 +1,122 @@
-"""What a data set is to the rest of the package: raw pixels, labels, and how to normalize them."""
+"""What a data set is to the rest of the package: inputs, targets, and how the device prepares inputs."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+_PIXELS = 127.5
+
 
 class Dataset(NamedTuple):
-    """Images with labels, on the host. Pixels stay uint8 until they are gathered on the device."""
+    """Samples on the host. Inputs keep their type until they are gathered on the device."""
 
-    name: str
-    train_images: np.ndarray
-    """uint8 [N, H, W, C]."""
-    train_labels: np.ndarray
-    """int32 [N], in [0, num_classes)."""
-    test_images: np.ndarray
-    """uint8 [N_test, H, W, C]."""
-    test_labels: np.ndarray
-    """int32 [N_test]."""
-    num_classes: int
-    pixel_mean: float
-    """Subtracted from the raw pixel values, in their units (0 to 255, or 0 to 16 for `digits`)."""
-    pixel_std: float
-    """Divides the centred pixel values."""
+    train_inputs: np.ndarray
+    """[N, ...], of any shape and dtype; uint8 [N, H, W, C] for images."""
+    train_targets: np.ndarray
+    """[N, ...]: classes, int [N] in [0, num_classes), or whatever the task compares outputs with."""
+    test_inputs: np.ndarray
+    """[N_test, ...], as `train_inputs`."""
+    test_targets: np.ndarray
+    """[N_test, ...], as `train_targets`."""
+    num_classes: int = 0
+    """Distinct values of integer targets; 0: one more than the largest there is."""
+    mean: float | None = None
+    """Subtracted from the raw inputs, in their units; None: 127.5 for uint8, and nothing for other types."""
+    std: float | None = None
+    """Divides the centred inputs; None as for `mean`."""
+    preprocess: Callable[[jax.Array], jax.Array] | None = None
+    """Pure and traceable: a gathered batch of raw inputs [B, ...] to what the network sees, in place of
+    subtracting `mean` and dividing by `std`."""
+    owner: np.ndarray | None = None
+    """int [N] in [0, K): who owns which training sample by nature; None: nobody."""
+    name: str = ""
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(H, W, C)."""
-        return self.train_images.shape[1:]
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one raw sample; (H, W, C) for images."""
+        return self.train_inputs.shape[1:]
+
+    @property
+    def scale(self) -> tuple[float, float] | None:
+        """What inputs are centred by and divided by; None: nothing of the kind."""
+        if self.preprocess is not None:
+            return None
+        standard = _PIXELS if self.train_inputs.dtype == np.uint8 else None
+        mean = standard if self.mean is None else self.mean
+        std = standard if self.std is None else self.std
+        if mean is None and std is None:
+            return None
+        return mean or 0.0, 1.0 if std is None else std
+
+    @property
+    def classes(self) -> int:
+        """The number of classes.
+
+        Raises:
+          ValueError: the targets are no integers.
+        """
+        if self.train_targets.dtype.kind not in "iu":
+            raise ValueError(f"targets must be integers, not {self.train_targets.dtype}")
+        return self.num_classes or 1 + max(int(self.train_targets.max()), int(self.test_targets.max()))
+
+    @property
+    def is_images(self) -> bool:
+        """Whether the samples are labelled images, which can be drawn."""
+        return (
+            self.train_inputs.dtype == np.uint8
+            and self.train_inputs.ndim == 4
+            and self.train_inputs.shape[-1] in (1, 3)
+            and self.train_targets.ndim == 1
+        )
+
+    def first(self, samples: int) -> "Dataset":
+        """The data set with its first training samples only; with all of them for 0."""
+        count = samples or len(self.train_inputs)
+        owner = None if self.owner is None else self.owner[:count]
+        return self._replace(
+            train_inputs=self.train_inputs[:count], train_targets=self.train_targets[:count], owner=owner
+        )
 
 
-def normalize(pixels: jax.Array, pixel_mean: float, pixel_std: float) -> jax.Array:
-    """(pixels - mean) / std as float32, same shape: apply it on the device after the gather."""
-    return (pixels.astype(jnp.float32) - pixel_mean) / pixel_std
+def normalize(inputs: jax.Array, mean: jax.Array | float, std: jax.Array | float) -> jax.Array:
+    """(inputs - mean) / std as float32, same shape: apply it on the device after the gather."""
+    return (inputs.astype(jnp.float32) - mean) / std
+
+
+def checked(dataset: Dataset, where: str, name: str) -> Dataset:
+    """A data set in the types that devices compute with, under its name, its owners numbered from 0.
+
+    Raises:
+      ValueError: its arrays can't be one; a line that begins with `where`.
+    """
+    arrays = {}
+    for field in ("train_inputs", "train_targets", "test_inputs", "test_targets"):
+        array = np.asarray(getattr(dataset, field))
+        if array.dtype.kind not in "buif" or not array.ndim or not array.shape[0]:
+            raise ValueError(
+                f"{where}: {field} must be numbers [N, ...], N > 0, not {array.dtype} {array.shape}"
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{where}: {field} must be finite")
+        wanted = {"f": np.float32, "i": np.int32, "u": np.int32}.get(array.dtype.kind, array.dtype)
+        arrays[field] = array if array.dtype == np.uint8 and "input" in field else array.astype(wanted)
+    for kind in ("inputs", "targets"):
+        train, test = arrays[f"train_{kind}"], arrays[f"test_{kind}"]
+        if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
+            raise ValueError(
+                f"{where}: test_{kind} must be like train_{kind}, {train.dtype} [N, "
+                f"{', '.join(map(str, train.shape[1:]))}], not {test.dtype} {test.shape}"
+            )
+    for split in ("train", "test"):
+        inputs, targets = len(arrays[f"{split}_inputs"]), len(arrays[f"{split}_targets"])
+        if inputs != targets:
+            raise ValueError(f"{where}: {split}: {inputs} inputs and {targets} targets")
+    owner = dataset.owner
+    if owner is not None:
+        if np.shape(owner) != (len(arrays["train_inputs"]),):
+            raise ValueError(f"{where}: owner must have one entry a training sample, not {np.shape(owner)}")
+        owner = np.unique(np.asarray(owner), return_inverse=True)[1].astype(np.int32)
+    return dataset._replace(**arrays, owner=owner, name=dataset.name or name)

@@ -233,7 +233,7 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
     """
     part = parts.find("partition", part)
     made = part.build(labels, num_clients, seed, **values)
-    where = f"{part.file}: partition {part.name}"
+    where = part.where
     if not isinstance(made, Partition):
         owner = np.asarray(made)
         if owner.shape != (len(labels),) or owner.dtype.kind not in "iu":

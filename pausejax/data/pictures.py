@@ -15,23 +15,23 @@ def sample_sheet(dataset: Dataset, per_class: int = 10) -> Figure:
     """The first training images of every class, one class a row.
 
     Args:
-      dataset: any data set.
+      dataset: of labelled images.
       per_class: images in a row, at least 1.
     """
-    gap = max(1, dataset.image_shape[0] // 16)
+    gap = max(1, dataset.input_shape[0] // 16)
     height, width, channels = (
-        dataset.image_shape[0] + gap,
-        dataset.image_shape[1] + gap,
-        dataset.image_shape[2],
+        dataset.input_shape[0] + gap,
+        dataset.input_shape[1] + gap,
+        dataset.input_shape[2],
     )
-    brightest = int(dataset.train_images.max())
-    sheet = np.full((dataset.num_classes, per_class, height, width, channels), brightest, np.uint8)
-    for label in range(dataset.num_classes):
-        images = dataset.train_images[np.flatnonzero(dataset.train_labels == label)[:per_class]]
+    brightest = int(dataset.train_inputs.max())
+    sheet = np.full((dataset.classes, per_class, height, width, channels), brightest, np.uint8)
+    for label in range(dataset.classes):
+        images = dataset.train_inputs[np.flatnonzero(dataset.train_targets == label)[:per_class]]
         sheet[label, : len(images), gap:, gap:] = images
-    tiles = sheet.transpose(0, 2, 1, 3, 4).reshape(dataset.num_classes * height, per_class * width, channels)
+    tiles = sheet.transpose(0, 2, 1, 3, 4).reshape(dataset.classes * height, per_class * width, channels)
 
-    figure = Figure(figsize=(5, 5 * dataset.num_classes / per_class + 0.4), layout="constrained")
+    figure = Figure(figsize=(5, 5 * dataset.classes / per_class + 0.4), layout="constrained")
     axes = figure.add_subplot()
     if channels == 1:
         axes.imshow(tiles[..., 0], cmap="gray", vmin=0, vmax=brightest, interpolation="nearest")
@@ -39,13 +39,13 @@ def sample_sheet(dataset: Dataset, per_class: int = 10) -> Figure:
         axes.imshow(tiles, interpolation="nearest")
     axes.set_xticks([])
     axes.set_yticks(
-        (np.arange(dataset.num_classes) + 0.5) * height - 0.5,
-        [str(label) for label in range(dataset.num_classes)],
+        (np.arange(dataset.classes) + 0.5) * height - 0.5,
+        [str(label) for label in range(dataset.classes)],
     )
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_ylabel("label")
-    train, test = len(dataset.train_labels), len(dataset.test_labels)
+    train, test = len(dataset.train_targets), len(dataset.test_targets)
     axes.set_title(f"{dataset.name}: {train:,} training and {test:,} test images", fontsize=10)
     return figure
 

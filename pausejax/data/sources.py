@@ -1,17 +1,25 @@
 """The data sets by name: one function loads any of them into memory."""
 
 import os
-from typing import Any
+import zipfile
+from typing import Annotated, Any
 
 import numpy as np
 
 from pausejax import parts
 from pausejax.data import tfds
-from pausejax.data.dataset import Dataset
-from pausejax.parts import Part
+from pausejax.data.dataset import Dataset, checked
+from pausejax.parts import File, Parameter, Part, PartError
 
 _DIGITS_TEST_SIZE = 360
 _DIGITS_SPLIT_SEED = 0
+_NO_FILE = File("")
+
+DataFile = Annotated[
+    File, Parameter(help="data set npz: arrays x_train, y_train, x_test, y_test and maybe owner_train")
+]
+TfdsName = Annotated[str, Parameter(help="data set tfds_image: its name, with /config where it has any")]
+TfdsVersion = Annotated[str, Parameter(help="data set tfds_image: its version, as 3.0.1")]
 
 
 def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: Any) -> Dataset:
@@ -24,10 +32,14 @@ def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: 
       **values: of its own parameters; more is no mistake.
 
     Raises:
-      ValueError: no data set has this name, or the copy in `data_dir` is another one.
+      ValueError: no data set has this name, the copy in `data_dir` is another one, or it is no data set.
       FileNotFoundError: the data set is not on this machine and cannot be fetched; says what to run where.
     """
-    return parts.find("dataset", part).build(**values, data_dir=data_dir)
+    part = parts.find("dataset", part)
+    made = part.build(**values, data_dir=data_dir)
+    if not isinstance(made, Dataset):
+        raise PartError(f"{part.where}: must return a pausejax.data.Dataset, not {type(made).__name__}")
+    return checked(made, part.where, part.name)
 
 
 @parts.dataset
@@ -46,14 +58,13 @@ def digits() -> Dataset:
         np.arange(labels.size), test_size=_DIGITS_TEST_SIZE, stratify=labels, random_state=_DIGITS_SPLIT_SEED
     )
     return Dataset(
-        "digits",
         images[train],
         labels[train],
         images[test],
         labels[test],
         num_classes=10,
-        pixel_mean=float(images[train].mean()),
-        pixel_std=float(images[train].std()),
+        mean=float(images[train].mean()),
+        std=float(images[train].std()),
     )
 
 
@@ -73,3 +84,31 @@ def fashion_mnist(*, data_dir: str | os.PathLike | None) -> Dataset:
 def cifar10(*, data_dir: str | os.PathLike | None) -> Dataset:
     """60,000 colour photographs of ten classes, 32x32 (Krizhevsky 2009)."""
     return tfds.read("cifar10", data_dir)
+
+
+@parts.dataset
+def tfds_image(
+    *, data_dir: str | os.PathLike | None, tfds_name: TfdsName = "", tfds_version: TfdsVersion = ""
+) -> Dataset:
+    """Any image-classification set of TensorFlow Datasets with images of one size and a test split."""
+    if not tfds_name or not tfds_version:
+        raise ValueError("dataset tfds_image: needs data.tfds_name and data.tfds_version")
+    return tfds.read_any(tfds_name, tfds_version, data_dir)
+
+
+@parts.dataset
+def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
+    """Arrays of one's own in an .npz file: x_train, y_train, x_test, y_test, and maybe owner_train [N]."""
+    if not data_file:
+        raise ValueError("dataset npz: needs data.data_file")
+    names = ("x_train", "y_train", "x_test", "y_test")
+    try:
+        with np.load(data_file, allow_pickle=False) as file:
+            found = {name: file[name] for name in (*names, "owner_train") if name in file.files}
+    except (OSError, EOFError, ValueError, TypeError, RuntimeError, zipfile.BadZipFile) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f'data.data_file = "{data_file}": can\'t be read: {reason}') from None
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(f'data.data_file = "{data_file}": has no array {missing[0]}')
+    made = Dataset(*(found[name] for name in names), owner=found.get("owner_train"))
+    return checked(made, f'data.data_file = "{data_file}"', "npz")

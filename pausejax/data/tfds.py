@@ -1,8 +1,9 @@
 """Image data sets through TensorFlow Datasets, read as random-access records: TensorFlow is not imported."""
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,23 +15,23 @@ from pausejax.data.dataset import Dataset
 _READ_AT_ONCE = 1000
 _SPLITS = ("train", "test")
 
+EXTRA = "pausejax[prepare]"
+"""Brings what preparing a copy needs: TensorFlow, which reading one does not."""
+
 
 class Source(NamedTuple):
     """What a prepared copy must hold. A pinned version fixes the records and their order."""
 
     version: str
-    image_shape: tuple[int, int, int]
     train_counts: tuple[int, ...]
     """Training images per class: tells apart data sets of one shape."""
     test_size: int
 
 
 SOURCES: dict[str, Source] = {
-    "mnist": Source(
-        "3.0.1", (28, 28, 1), (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949), 10_000
-    ),
-    "fashion_mnist": Source("3.0.1", (28, 28, 1), (6000,) * 10, 10_000),
-    "cifar10": Source("3.0.2", (32, 32, 3), (5000,) * 10, 10_000),
+    "mnist": Source("3.0.1", (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949), 10_000),
+    "fashion_mnist": Source("3.0.1", (6000,) * 10, 10_000),
+    "cifar10": Source("3.0.2", (5000,) * 10, 10_000),
 }
 
 
@@ -46,22 +47,58 @@ def read(name: str, data_dir: str | os.PathLike | None) -> Dataset:
       ValueError: the prepared copy is not the data set that it is named after.
     """
     source = SOURCES[name]
-    cached = cache.cache_dir() / f"{name}-{source.version}.npz"
+    arrays = _cached(name, source.version, data_dir, functools.partial(_check, name, source))
+    return _dataset(arrays, len(source.train_counts))
+
+
+def read_any(name: str, version: str, data_dir: str | os.PathLike | None) -> Dataset:
+    """Reads any set of TFDS that has splits train and test of images of one size, each with a label.
+
+    Args:
+      name: as TFDS has it, with "/config" where it has any.
+      version: as "3.0.1": fixes the records and their order.
+      data_dir: as for `read`.
+
+    Raises:
+      FileNotFoundError: as for `read`.
+      ValueError: it has other splits or features.
+    """
+    return _dataset(_cached(name, version, data_dir, lambda arrays: None), 0)
+
+
+def _dataset(arrays: dict[str, np.ndarray], num_classes: int) -> Dataset:
+    fields = ("train_images", "train_labels", "test_images", "test_labels")
+    return Dataset(*(arrays[field] for field in fields), num_classes=num_classes)
+
+
+def _cached(
+    name: str,
+    version: str,
+    data_dir: str | os.PathLike | None,
+    check: Callable[[dict[str, np.ndarray]], None],
+) -> dict[str, np.ndarray]:
+    cached = cache.cache_dir() / f"{name.replace('/', '-')}-{version}.npz"
     arrays = cache.read(cached)
     if arrays is None:
-        arrays = _records(name, source, data_dir)
-        _check(name, source, arrays)
+        arrays = _records(name, version, data_dir)
+        check(arrays)
         cache.write(cached, arrays)
-    return Dataset(name, **arrays, num_classes=len(source.train_counts), pixel_mean=127.5, pixel_std=127.5)
+    return arrays
 
 
-def _records(name: str, source: Source, data_dir: str | os.PathLike | None) -> dict[str, np.ndarray]:
+def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dict[str, np.ndarray]:
     with _quiet():
-        builder = _builder(name, source, data_dir)
+        builder = _builder(name, version, data_dir)
+        features, splits = builder.info.features, builder.info.splits
+        if missing := [split for split in _SPLITS if split not in splits]:
+            raise ValueError(f"dataset: {name!r} has no split {missing[0]!r}, but {', '.join(splits)}")
+        shape = features["image"].shape if "image" in features and "label" in features else None
+        if shape is None or None in shape or len(shape) != 3:
+            raise ValueError(f"dataset: {name!r} is no set of images of one size, each with a label")
         arrays: dict[str, np.ndarray] = {}
         for split in _SPLITS:
             records = builder.as_data_source(split=split)
-            images = np.empty((len(records), *source.image_shape), np.uint8)
+            images = np.empty((len(records), *shape), np.uint8)
             labels = np.empty(len(records), np.int32)
             for start in range(0, len(records), _READ_AT_ONCE):
                 some = range(start, min(start + _READ_AT_ONCE, len(records)))
@@ -71,14 +108,14 @@ def _records(name: str, source: Source, data_dir: str | os.PathLike | None) -> d
     return arrays
 
 
-def _builder(name: str, source: Source, data_dir: str | os.PathLike | None):  # noqa: ANN202
+def _builder(name: str, version: str, data_dir: str | os.PathLike | None):  # noqa: ANN202
     """A TFDS builder over a prepared copy, which is made first where that is possible."""
     import tensorflow_datasets as tfds
 
     folder = Path(
         data_dir or os.environ.get("PAUSEJAX_DATA_DIR") or tfds.core.constants.DATA_DIR
     ).expanduser()
-    prepared = folder / name / source.version
+    prepared = folder / name / version
     if (prepared / "dataset_info.json").is_file():
         builder = tfds.builder_from_directory(prepared)
         if builder.info.file_format is tfds.core.FileFormat.ARRAY_RECORD:
@@ -89,7 +126,7 @@ def _builder(name: str, source: Source, data_dir: str | os.PathLike | None):  # 
             # TFDS would only fail after the download.
             import tensorflow  # noqa: F401
 
-            builder = tfds.builder(f"{name}:{source.version}", data_dir=folder, file_format="array_record")
+            builder = tfds.builder(f"{name}:{version}", data_dir=folder, file_format="array_record")
             # MNIST and Fashion-MNIST name their files alike: a shared folder would mix them up.
             config = tfds.download.DownloadConfig(extract_dir=folder / "downloads" / "extracted" / name)
             builder.download_and_prepare(download_config=config)
@@ -98,9 +135,9 @@ def _builder(name: str, source: Source, data_dir: str | os.PathLike | None):  # 
             reason = f"there is no prepared copy in {prepared}, and making one failed ({_first_line(error)})"
     raise FileNotFoundError(
         f"dataset: cannot read {name!r}: {reason}. On a machine with network access run `pip install"
-        " tensorflow tensorflow-datasets array_record importlib_resources` and `tfds build"
-        f" {name}:{source.version} --file_format=array_record --data_dir=DIR`, bring DIR here, and pass it"
-        " with --data-dir or in PAUSEJAX_DATA_DIR."
+        f' "{EXTRA}"` and `tfds build {name}:{version} --file_format=array_record --data_dir=DIR`, bring DIR'
+        " here, and pass it with --data-dir or in PAUSEJAX_DATA_DIR; or install the extra here, and it is"
+        " fetched."
     )
 
 

@@ -1,46 +1,53 @@
-"""Evaluation of many global models on one held-out test set."""
-
-from typing import Any, NamedTuple
+"""Evaluation of many global models on one held-out test set, and of one model on its clients' data."""
 
 import jax
 import jax.numpy as jnp
 
-from pausejax.data.dataset import normalize
-from pausejax.federated.models import Model
-from pausejax.federated.training import cross_entropy
+from pausejax.federated.batches import HeldOut, TrainingData, gather, prepare
+from pausejax.federated.learning import Learning
+from pausejax.federated.modules import Weights
 
 
-class HeldOut(NamedTuple):
-    """Test images in batches, resident on the device; a short last batch is padded."""
+def evaluate(learning: Learning, test: HeldOut, weights: Weights) -> tuple[jax.Array, jax.Array]:
+    """The task's metric and mean loss of each run's model, float32 [R] each.
 
-    images: jax.Array
-    """[batches, B, H·W·C], uint8."""
-    labels: jax.Array
-    """int32 [batches, B]; -1 pads."""
-    pixel_mean: jax.Array
-    pixel_std: jax.Array
-
-
-def evaluate(
-    model: Model, image_shape: tuple[int, ...], test: HeldOut, params: Any, lanes: int = 1
-) -> tuple[jax.Array, jax.Array]:
-    """Accuracy (a fraction) and mean cross-entropy of each run's model, float32 [R] each.
-
-    `lanes` models are evaluated side by side. A model whose loss is NaN has no accuracy: NaN.
+    `eval_lanes` models are evaluated side by side. A model whose loss is NaN has no metric: NaN.
     """
-    count = jnp.sum(test.labels >= 0)
+    count = jnp.sum(test.exists).astype(jnp.float32)
 
-    def one_model(weights: Any) -> tuple[jax.Array, jax.Array]:
-        def one_batch(batch: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            rows, labels = batch
-            images = normalize(rows.reshape(labels.shape + image_shape), test.pixel_mean, test.pixel_std)
-            logits = model.apply(weights, images)
-            losses = jnp.where(labels >= 0, cross_entropy(logits, jnp.maximum(labels, 0)), 0.0)
-            return jnp.sum(jnp.argmax(logits, axis=-1) == labels), jnp.sum(losses)
+    def one_model(weights: Weights) -> tuple[jax.Array, jax.Array]:
+        def one_batch(batch: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            rows, targets, exists = batch
+            inputs = prepare(learning, rows, test.mean, test.std)
+            outputs, _ = learning.model.apply(*weights, inputs, key=None, training=False)
+            metric = learning.task.metric(outputs, targets).astype(jnp.float32)
+            losses = learning.task.loss(outputs, targets)
+            return jnp.sum(jnp.where(exists, metric, 0.0)), jnp.sum(jnp.where(exists, losses, 0.0))
 
-        correct, loss = jax.lax.map(one_batch, (test.images, test.labels))
+        metric, loss = jax.lax.map(one_batch, (test.inputs, test.targets, test.exists))
         mean_loss = jnp.sum(loss) / count
-        accuracy = jnp.sum(correct) / count
-        return jnp.where(jnp.isnan(mean_loss), jnp.nan, accuracy), mean_loss
+        summary = learning.task.summary(jnp.sum(metric) / count)
+        return jnp.where(jnp.isnan(mean_loss), jnp.nan, summary), mean_loss
 
-    return jax.lax.map(one_model, params, batch_size=lanes if lanes > 1 else None)
+    lanes = learning.training.eval_lanes
+    return jax.lax.map(one_model, weights, batch_size=lanes if lanes > 1 else None)
+
+
+def client_loss(
+    learning: Learning, data: TrainingData, partition: jax.Array, weights: Weights, clients: jax.Array
+) -> jax.Array:
+    """Mean loss of one model on all the data of each client, float32 [c] for int32 [c] clients."""
+
+    def one_client(client: jax.Array) -> jax.Array:
+        size = data.size[partition, client]
+        position = jnp.arange(learning.longest)
+        index = data.order.at[partition, data.offset[partition, client] + position].get(mode="clip")
+        inputs, targets = gather(learning, data, index)
+        statistics = weights.statistics
+        if learning.keeps_statistics:
+            statistics = jax.tree.map(lambda leaf: leaf[client], statistics)
+        outputs, _ = learning.model.apply(weights.params, statistics, inputs, key=None, training=False)
+        losses = learning.task.loss(outputs, targets)
+        return jnp.sum(jnp.where(position < size, losses, 0.0)) / size.astype(jnp.float32)
+
+    return jax.lax.map(one_client, clients)

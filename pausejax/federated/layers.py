@@ -109,3 +109,14 @@ class GroupNorm(nn.Module):
         normal = ((grouped - mean) * deviation).reshape(values.shape)
         per_channel = (1,) * (values.ndim - 1) + (channels,)
         return normal * scale.reshape(per_channel) + bias.reshape(per_channel)
+
+
+class BatchNorm(nn.Module):
+    """Normalizes every channel over the minibatch in training, and by running statistics in evaluation.
+
+    [B, ..., C] -> same shape; a minibatch weighs a tenth in the running statistics (Ioffe and Szegedy 2015).
+    """
+
+    @nn.compact
+    def __call__(self, values: jax.Array, training: bool) -> jax.Array:
+        return nn.BatchNorm(use_running_average=not training, momentum=0.9, name="norm")(values)

@@ -1,11 +1,11 @@
-"""The networks the clients train, by name. A new model is one function that returns a flax module.
+"""The networks the clients train, by name. A model is a function that returns a flax module.
 
-Every parameter named `kernel`, and the `bias` of the same layer, starts uniform within ±1/√fan_in, whatever
-its module says; the others start as their modules say.
+Every parameter of these that is named `kernel`, and the `bias` of the same layer, starts uniform within
+±1/√fan_in, whatever its module says; the others start as their modules say.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,51 +13,56 @@ import numpy as np
 from flax import linen as nn
 
 from pausejax import parts
-from pausejax.federated.layers import Conv, GroupNorm, max_pool
+from pausejax.federated.layers import BatchNorm, Conv, GroupNorm, max_pool
+from pausejax.federated.modules import Model, Params, Redrawn, adapt
 from pausejax.federated.placement import ConvVariant
-from pausejax.parts import Part
-
-Params = Any
+from pausejax.parts import Parameter, Part
 
 _CONV_GROUPS = 4
 _DENSE_GROUPS = 1
 
+Norm = Annotated[
+    Literal["group", "batch"], Parameter(help="built-in convolutional networks: what normalizes their layers")
+]
 
-class Model(NamedTuple):
-    """A network as two pure functions; vmap `apply` over the parameters to run many clients."""
 
-    init: Callable[[jax.Array], Params]
-    """Maps a key to the initial parameters, float32."""
-    apply: Callable[[Params, jax.Array], jax.Array]
-    """Maps parameters and normalized images, float32 [B, H, W, C], to logits, [B, num_classes]."""
-    convolutional: bool
+class Layers(nn.Module):
+    """Layers in a row; those that train otherwise than they evaluate are told which of the two it is."""
+
+    layers: Sequence[Callable[..., jax.Array]]
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array, training: bool = False) -> jax.Array:
+        for layer in self.layers:
+            inputs = layer(inputs, training) if isinstance(layer, BatchNorm) else layer(inputs)
+        return inputs
 
 
 @parts.model
-def linear(*, num_outputs: int) -> nn.Module:
+def linear(*, num_outputs: int) -> Redrawn:
     """Multinomial logistic regression."""
-    return nn.Sequential([_flatten, nn.Dense(num_outputs)])
+    return _redrawn([_flatten, nn.Dense(num_outputs)])
 
 
 @parts.model
-def mlp(*, num_outputs: int) -> nn.Module:
+def mlp(*, num_outputs: int) -> Redrawn:
     """Two hidden layers of 32 and 16 units: the paper's network for MNIST, 784-32-16-10."""
-    return nn.Sequential([_flatten, nn.Dense(32), nn.relu, nn.Dense(16), nn.relu, nn.Dense(num_outputs)])
+    return _redrawn([_flatten, nn.Dense(32), nn.relu, nn.Dense(16), nn.relu, nn.Dense(num_outputs)])
 
 
 @parts.model
-def cnn_mnist(*, num_outputs: int, conv_variant: ConvVariant | None) -> nn.Module:
+def cnn_mnist(*, num_outputs: int, conv_variant: ConvVariant | None, norm: Norm = "group") -> Redrawn:
     """Three 5x5 convolutions, 16, 16, 32 channels, then 32 units: 29,370 parameters on MNIST.
 
     The paper's code has dropout before the last layer; here there is none.
     """
-    return nn.Sequential(
+    return _redrawn(
         [
             Conv(16, 5, conv_variant),
             nn.relu,
-            GroupNorm(_CONV_GROUPS),
-            *_conv_block(16, 5, conv_variant),
-            *_conv_block(32, 5, conv_variant),
+            _norm(norm, _CONV_GROUPS),
+            *_conv_block(16, 5, conv_variant, norm),
+            *_conv_block(32, 5, conv_variant, norm),
             _flatten,
             nn.Dense(32),
             nn.relu,
@@ -67,17 +72,17 @@ def cnn_mnist(*, num_outputs: int, conv_variant: ConvVariant | None) -> nn.Modul
 
 
 @parts.model
-def cnn_cifar(*, num_outputs: int, conv_variant: ConvVariant | None) -> nn.Module:
+def cnn_cifar(*, num_outputs: int, conv_variant: ConvVariant | None, norm: Norm = "group") -> Redrawn:
     """Three 3x3 convolutions, 32, 64, 128 channels, then 128, 64, 32 units: 170,474 parameters on CIFAR."""
-    return nn.Sequential(
+    return _redrawn(
         [
-            *_conv_block(32, 3, conv_variant),
-            *_conv_block(64, 3, conv_variant),
-            *_conv_block(128, 3, conv_variant),
+            *_conv_block(32, 3, conv_variant, norm),
+            *_conv_block(64, 3, conv_variant, norm),
+            *_conv_block(128, 3, conv_variant, norm),
             _flatten,
-            *_dense_block(128),
-            *_dense_block(64),
-            *_dense_block(32),
+            *_dense_block(128, norm),
+            *_dense_block(64, norm),
+            *_dense_block(32, norm),
             nn.Dense(num_outputs),
         ]
     )
@@ -86,42 +91,29 @@ def cnn_cifar(*, num_outputs: int, conv_variant: ConvVariant | None) -> nn.Modul
 def build(
     part: str | Part,
     input_shape: tuple[int, ...],
-    num_outputs: int,
+    num_outputs: int | tuple[int, ...],
     *,
+    dtype: Any = jnp.float32,
     conv_variant: ConvVariant | None = None,
     **values: Any,
 ) -> Model:
-    """Builds a model for images of one shape.
+    """Builds a model for inputs of one shape.
 
     Args:
       part: a model or the name of a registered one.
-      input_shape: (H, W, C).
-      num_outputs: the number of logits.
+      input_shape: of one sample as the network sees it, (H, W, C) for images.
+      num_outputs: the number of outputs for a sample, or their shape.
+      dtype: of the inputs.
       conv_variant: how the built-in ones do convolutions; None takes what `placement.choose` says.
       **values: of its own parameters; more is no mistake.
 
     Raises:
-      ValueError: no model has this name, or the images are too small for it.
+      ValueError: no model has this name.
+      PartError: it does not fit the inputs, or returns something else than it should.
     """
-    part = parts.find("model", part)
-    given = {"input_shape": input_shape, "num_outputs": num_outputs, "conv_variant": conv_variant}
-    module = part.build(**values, **given)
-
-    def init(key: jax.Array) -> Params:
-        params = module.init(key, jnp.zeros((1, *input_shape), jnp.float32))["params"]
-        return _draw_layers(key, params)
-
-    def apply(params: Params, images: jax.Array) -> jax.Array:
-        logits: jax.Array = module.apply({"params": params}, images)  # type: ignore[assignment]
-        return logits
-
-    try:
-        shapes = jax.eval_shape(init, jax.random.key(0))
-    except ValueError as error:
-        raise ValueError(
-            f"model: {part.name!r} does not fit images of shape {tuple(input_shape)}: {error}"
-        ) from error
-    return Model(init, apply, convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(shapes)))
+    shape = num_outputs if isinstance(num_outputs, tuple) else (num_outputs,)
+    example = jax.ShapeDtypeStruct((2, *input_shape), dtype)
+    return adapt(parts.find("model", part), example, shape, {**values, "conv_variant": conv_variant})
 
 
 def _draw_layers(key: jax.Array, params: Params) -> Params:
@@ -146,15 +138,23 @@ def _draw_layers(key: jax.Array, params: Params) -> Params:
     return jax.tree.unflatten(structure, values)
 
 
+def _redrawn(layers: Sequence[Callable[..., jax.Array]]) -> Redrawn:
+    return Redrawn(Layers(layers), _draw_layers)
+
+
+def _norm(kind: str, groups: int) -> nn.Module:
+    return BatchNorm() if kind == "batch" else GroupNorm(groups)
+
+
 def _conv_block(
-    features: int, size: int, variant: ConvVariant | None
-) -> list[Callable[[jax.Array], jax.Array]]:
-    """Convolution, ReLU, 2x2 maximum, norm: the order of the paper's code, with group norm for batch norm."""
-    return [Conv(features, size, variant), nn.relu, max_pool, GroupNorm(_CONV_GROUPS)]
+    features: int, size: int, variant: ConvVariant | None, norm: str
+) -> list[Callable[..., jax.Array]]:
+    """Convolution, ReLU, 2x2 maximum, norm: the order of the paper's code."""
+    return [Conv(features, size, variant), nn.relu, max_pool, _norm(norm, _CONV_GROUPS)]
 
 
-def _dense_block(units: int) -> list[Callable[[jax.Array], jax.Array]]:
-    return [nn.Dense(units), nn.relu, GroupNorm(_DENSE_GROUPS)]
+def _dense_block(units: int, norm: str) -> list[Callable[..., jax.Array]]:
+    return [nn.Dense(units), nn.relu, _norm(norm, _DENSE_GROUPS)]
 
 
 def _flatten(images: jax.Array) -> jax.Array:

@@ -93,6 +93,12 @@ class Part:
         return frozenset((*self.parameters, *self.given))
 
     @property
+    def where(self) -> str:
+        """How messages name it: with its file, where it is no part of this package."""
+        own = self.function.__module__.startswith("pausejax.")
+        return f"{self.category} {self.name}" if own else f"{self.file}: {self.category} {self.name}"
+
+    @property
     def summary(self) -> str:
         """The first line of its docstring."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0]

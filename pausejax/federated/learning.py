@@ -1,0 +1,192 @@
+"""The static half of learning: what shapes the training program. A change of any of it compiles anew."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from pausejax import parts
+from pausejax.federated.modules import Model, Params, Weights
+from pausejax.federated.optimizers import adam
+from pausejax.federated.servers import fedavg
+from pausejax.federated.tasks import Task
+from pausejax.parts import Bound
+from pausejax.privacy import Clip, privatize
+
+BatchStatistics = Literal["private", "clear", "local"]
+
+_ADAM = parts.bind(parts.find("optimizer", adam.__name__), {})
+_FEDAVG = parts.bind(parts.find("server_optimizer", fedavg.__name__), {})
+
+
+class Rates(NamedTuple):
+    """Traced hyper-parameters of learning, float32 [R] each."""
+
+    learning_rate: jax.Array
+    proximal_weight: jax.Array
+    sensitivity: jax.Array
+    optimizer: dict[str, jax.Array]
+    """The local optimizer's own, by name."""
+    server: dict[str, jax.Array]
+    """The server optimizer's own, by name."""
+
+
+class Memory(NamedTuple):
+    """What learning remembers from round to round, besides the global models; runs first."""
+
+    clients: Any
+    """The clients' optimizer states, pytree [R, K, ...], if they persist, else None."""
+    server: Any
+    """The server optimizers' states, pytree [R, ...]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalTraining:
+    """How clients train."""
+
+    batch_size: int = 20
+    local_epochs: int = 1
+    max_steps: int = 100
+    optimizer: Bound = _ADAM
+    """Builds an optax transformation without its learning rate from what is traced."""
+    persist_optimizer: bool = False
+    proximal: bool = False
+    private: bool = True
+    clip: Clip = "coordinate"
+    batch_statistics: BatchStatistics = "private"
+    lanes: int = 16
+    """Jobs trained side by side."""
+    eval_lanes: int = 1
+    """Global models evaluated side by side."""
+    eval_batch: int = 500
+    """About so many test samples at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning:
+    """Everything static about what is learned and how."""
+
+    model: Model
+    task: Task
+    input_shape: tuple[int, ...]
+    """Of one raw sample."""
+    longest: int
+    """The largest number of samples that any client owns."""
+    training: LocalTraining
+    preprocess: Callable[[jax.Array], jax.Array] | None = None
+    standardize: bool = True
+    """Whether raw inputs are centred and scaled, where there is no `preprocess`."""
+    server: Bound = _FEDAVG
+    """Builds the optax transformation of the pseudo-gradient from what is traced."""
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether every client has running statistics of its own, which it never sends."""
+        return self.model.has_statistics and self.training.batch_statistics == "local"
+
+    @property
+    def in_the_clear(self) -> bool:
+        """Whether something that a client has learned leaves it without noise."""
+        sent = self.model.has_statistics and self.training.batch_statistics == "clear"
+        return sent or not self.training.private
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers a client sends."""
+        weights = jax.eval_shape(self.model.init, jax.random.key(0))
+        return sum(leaf.size for leaf in jax.tree.leaves(self.sent(weights)))
+
+    def sent(self, weights: Weights) -> Weights:
+        """What of some weights leaves a client."""
+        return weights._replace(statistics={}) if self.keeps_statistics else weights
+
+    def release(
+        self, before: Weights, after: Weights, key: jax.Array, epsilon: jax.Array, sensitivity: jax.Array
+    ) -> jax.Array:
+        """A client's update as it leaves it, float32 [num_parameters]: clipped and noised where private.
+
+        The key is consumed; ε and Δf as in `privacy.privatize`.
+        """
+        change = ravel_pytree(self.sent(after))[0] - ravel_pytree(self.sent(before))[0]
+        if not self.training.private:
+            return change
+        if not self.in_the_clear:
+            return privatize(key, change, epsilon, sensitivity, self.training.clip)
+        protected = sum(leaf.size for leaf in jax.tree.leaves(before.params))
+        noised = privatize(key, change[:protected], epsilon, sensitivity, self.training.clip)
+        return jnp.concatenate([noised, change[protected:]])
+
+
+def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weights:
+    """The runs' global models before round 1 from `model.init`'s, pytree [R, ...].
+
+    Statistics that never leave their clients are [R, K, ...].
+    """
+    if not learning.keeps_statistics:
+        return weights
+    return weights._replace(
+        statistics=jax.tree.map(
+            lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), weights.statistics
+        )
+    )
+
+
+def init_memory(learning: Learning, params: Params, rates: Rates, num_clients: int) -> Memory:
+    """Fresh optimizer states, of every client of every run if they persist, and of every run's server."""
+    server = jax.vmap(lambda params, values: learning.server.build(**values).init(params))(
+        params, rates.server
+    )
+    if not learning.training.persist_optimizer:
+        return Memory(None, server)
+    fresh = jax.vmap(lambda params, values: learning.training.optimizer.build(**values).init(params))(
+        params, rates.optimizer
+    )
+    return Memory(jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), fresh), server)
+
+
+def step_server(
+    learning: Learning, weights: Weights, update: Weights, state: Any, rates: Rates
+) -> tuple[Weights, Any]:
+    """The next global models of all runs from their mean updates, pytrees [R, ...], and the servers' states.
+
+    Statistics take their mean change whatever the optimizer. Noise can make a variance negative, which has
+    no meaning: it ends at 0.
+    """
+
+    def one(params: Params, update: Params, state: Any, values: dict[str, jax.Array]) -> Any:
+        gradient = jax.tree.map(jnp.negative, update)
+        change, state = learning.server.build(**values).update(gradient, state, params)
+        return jax.tree.map(jnp.add, params, change), state
+
+    params, state = jax.vmap(one)(weights.params, update.params, state, rates.server)
+    if learning.keeps_statistics or not learning.model.has_statistics:
+        return weights._replace(params=params), state
+    statistics = jax.tree.map(jnp.add, weights.statistics, update.statistics)
+    return Weights(params, jax.tree_util.tree_map_with_path(_possible, statistics)), state
+
+
+def mean_statistics(learning: Learning, weights: Weights, share: jax.Array, counts: jax.Array) -> Weights:
+    """The models [R, ...] to be evaluated: own statistics are averaged over the clients that have trained.
+
+    Args:
+      learning: static.
+      weights: of all runs.
+      share: float32 [R, K], |D_k| / |D|.
+      counts: int32 [R, K], participations.
+    """
+    if not learning.keeps_statistics:
+        return weights
+    trained = jnp.where(counts > 0, share, 0.0)
+    # Nobody has trained: all statistics are the initial ones.
+    weight = jnp.where(jnp.any(counts > 0, axis=1, keepdims=True), trained, share)
+    weight = weight / jnp.sum(weight, axis=1, keepdims=True)
+    return weights._replace(
+        statistics=jax.tree.map(lambda leaf: jnp.einsum("rk,rk...->r...", weight, leaf), weights.statistics)
+    )
+
+
+def _possible(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+    return jnp.maximum(leaf, 0.0) if getattr(path[-1], "key", "") == "var" else leaf

@@ -1,0 +1,225 @@
+"""From what a model part returns to two pure functions, whichever library it is written in."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen, nnx
+
+from pausejax.parts import Part, PartError
+
+Params = Any
+
+_MODES = {"training": True, "train": True, "deterministic": False}
+"""What a module may call the switch between training and evaluation, and its value in training."""
+
+
+class Weights(NamedTuple):
+    """What a client receives and sends back."""
+
+    params: Params
+    """Pytree, float32."""
+    statistics: Params
+    """Pytree, float32: running statistics of batch norm, say; {} without."""
+
+
+class Model(NamedTuple):
+    """A network as two pure functions; vmap `apply` over the weights to run many clients."""
+
+    init: Callable[[jax.Array], Weights]
+    """Maps a key to the initial weights."""
+    apply: Callable[..., tuple[jax.Array, Params]]
+    """`(params, statistics, inputs, *, key, training) -> (outputs [B, ...], statistics)`; inputs [B, ...] as
+    the data set prepares them. The key is for dropout and is used in training alone; statistics change in
+    training alone."""
+    convolutional: bool
+    has_statistics: bool
+
+
+class Redrawn(NamedTuple):
+    """A linen module whose initial parameters are drawn in another way than it says."""
+
+    module: linen.Module
+    draw: Callable[[jax.Array, Params], Params]
+    """Maps a key and parameters to others of their shapes."""
+
+
+def adapt(
+    part: Part, example: jax.ShapeDtypeStruct, output_shape: tuple[int, ...], values: dict[str, Any]
+) -> Model:
+    """Builds a model part and checks what it returns, without computing anything.
+
+    Args:
+      part: returns a linen or nnx module, or a pair (init, apply).
+      example: one batch as the network will see it, [B, ...].
+      output_shape: of one sample's output.
+      values: by keyword, for the part.
+
+    Raises:
+      PartError: it can't be built, does not fit the inputs, or its outputs have another shape.
+    """
+    known = {**values, "input_shape": example.shape[1:], "num_outputs": output_shape[-1]}
+    made = _building(part, example, known)
+    try:
+        weights = jax.eval_shape(made.init, jax.random.key(0))
+    except PartError:
+        raise
+    except Exception as error:
+        raise PartError(_misfit(part, example, error)) from error
+    for leaf in jax.tree.leaves(weights):
+        if leaf.dtype != jnp.float32:
+            raise PartError(f"{part.where}: parameters and statistics must be float32, not {leaf.dtype}")
+    for training in (True, False):
+        try:
+            outputs, statistics = jax.eval_shape(
+                lambda weights, inputs, training=training: made.apply(
+                    *weights, inputs, key=jax.random.key(0), training=training
+                ),
+                weights,
+                example,
+            )
+        except Exception as error:
+            raise PartError(_misfit(part, example, error)) from error
+        shape = getattr(outputs, "shape", None)
+        if shape != (example.shape[0], *output_shape):
+            raise PartError(
+                f"{part.where}: must return outputs {(example.shape[0], *output_shape)} for inputs"
+                f" {example.shape}, returned {shape if shape is not None else type(outputs).__name__}"
+            )
+        if jax.tree.structure(statistics) != jax.tree.structure(weights.statistics):
+            raise PartError(f"{part.where}: its statistics change their structure when it is applied")
+    return made._replace(
+        convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(weights.params)),
+        has_statistics=bool(jax.tree.leaves(weights.statistics)),
+    )
+
+
+def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any]) -> Model:
+    def make(**more: Any) -> Any:
+        try:
+            return part.build(**values, **more)
+        except (PartError, jax.errors.JAXTypeError):
+            raise
+        except Exception as error:
+            raise PartError(f"{part.where}: can't be built: {_first_line(error)}") from error
+
+    if "rngs" in part.given:
+        abstract = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
+        if not isinstance(abstract, nnx.Module):
+            raise PartError(f"{part.where}: takes rngs, so it must return an nnx module")
+        return _from_nnx(abstract, lambda key: make(rngs=nnx.Rngs(key)))
+    made = make()
+    if isinstance(made, Redrawn):
+        return _from_linen(made.module, example, made.draw)
+    if isinstance(made, linen.Module):
+        return _from_linen(made, example, None)
+    if isinstance(made, nnx.Module):
+        raise PartError(f"{part.where}: an nnx module must take rngs, or all seeds would start alike")
+    if isinstance(made, tuple) and len(made) == 2 and all(map(callable, made)):
+        return _from_pair(*made)
+    raise PartError(
+        f"{part.where}: must return a linen or nnx module or a pair (init, apply), not {type(made).__name__}"
+    )
+
+
+def _from_linen(
+    module: linen.Module,
+    example: jax.ShapeDtypeStruct,
+    draw: Callable[[jax.Array, Params], Params] | None,
+) -> Model:
+    switches = _switches(type(module).__call__)
+
+    def init(key: jax.Array) -> Weights:
+        inputs = jnp.zeros((1, *example.shape[1:]), example.dtype)
+        keys = {"params": key, "dropout": jax.random.fold_in(key, 0)}
+        variables = dict(module.init(keys, inputs, **switches(False)))
+        params = variables.pop("params", {})
+        return Weights(draw(key, params) if draw else params, variables)
+
+    def apply(
+        params: Params, statistics: Params, inputs: jax.Array, *, key: Any = None, training: bool = False
+    ) -> tuple[jax.Array, Params]:
+        rngs = {"dropout": key} if training and key is not None else None
+        variables = {"params": params, **statistics}
+        if not (training and statistics):
+            outputs: Any = module.apply(variables, inputs, rngs=rngs, **switches(training))
+            return outputs, statistics
+        outputs, changed = module.apply(
+            variables, inputs, rngs=rngs, mutable=list(statistics), **switches(True)
+        )
+        return outputs, dict(changed)
+
+    return Model(init, apply, convolutional=False, has_statistics=False)
+
+
+def _from_nnx(abstract: nnx.Module, make: Callable[[jax.Array], nnx.Module]) -> Model:
+    graph, params_like, streams_like, rest_like = nnx.split(abstract, nnx.Param, nnx.RngState, ...)
+
+    def parted(module: nnx.Module) -> Weights:
+        _, params, _, rest = nnx.split(module, nnx.Param, nnx.RngState, ...)
+        return Weights(nnx.to_pure_dict(params), nnx.to_pure_dict(rest))
+
+    def init(key: jax.Array) -> Weights:
+        return parted(make(key))
+
+    def apply(
+        params: Params, statistics: Params, inputs: jax.Array, *, key: Any = None, training: bool = False
+    ) -> tuple[jax.Array, Params]:
+        streams = _streams(streams_like, jax.random.key(0) if key is None else key)
+        module = nnx.merge(graph, _filled(params_like, params), streams, _filled(rest_like, statistics))
+        if training:
+            module.train()
+        else:
+            module.eval()
+        outputs = module(inputs)  # type: ignore[operator]
+        return outputs, parted(module).statistics if training else statistics
+
+    return Model(init, apply, convolutional=False, has_statistics=False)
+
+
+def _from_pair(init: Callable[..., Any], apply: Callable[..., Any]) -> Model:
+    switches, takes_key = _switches(apply), "key" in inspect.signature(apply).parameters
+
+    def applied(
+        params: Params, statistics: Params, inputs: jax.Array, *, key: Any = None, training: bool = False
+    ) -> tuple[jax.Array, Params]:
+        more = {"key": key} if takes_key else {}
+        return apply(params, inputs, **more, **switches(training)), statistics
+
+    return Model(lambda key: Weights(init(key), {}), applied, convolutional=False, has_statistics=False)
+
+
+def _switches(function: Callable[..., Any]) -> Callable[[bool], dict[str, bool]]:
+    """The arguments of a function that tell it whether it trains."""
+    taken = inspect.signature(function).parameters.keys() & _MODES.keys()
+    return lambda training: {name: _MODES[name] == training for name in taken}
+
+
+def _filled(like: nnx.State, values: Params) -> nnx.State:
+    """A state of some structure with other arrays."""
+    state = jax.tree.map(lambda leaf: leaf, like)
+    nnx.replace_by_pure_dict(state, values)
+    return state
+
+
+def _streams(like: nnx.State, key: jax.Array) -> nnx.State:
+    """The random streams of a module begun anew from one key."""
+    leaves, structure = jax.tree.flatten(like)
+    begun = []
+    for place, leaf in enumerate(leaves):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            own = jax.random.fold_in(key, place)
+            begun.append(jax.random.split(own, leaf.shape) if leaf.shape else own)
+        else:
+            begun.append(jnp.zeros(leaf.shape, leaf.dtype))
+    return jax.tree.unflatten(structure, begun)
+
+
+def _misfit(part: Part, example: jax.ShapeDtypeStruct, error: Exception) -> str:
+    return f"{part.where}: does not fit inputs of shape {example.shape[1:]}: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

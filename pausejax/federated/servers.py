@@ -1,0 +1,67 @@
+"""Server optimizers: optax transformations of the pseudo-gradient, which is minus the mean update.
+
+What they return is added to the global model (Reddi et al. 2021, Algorithm 2).
+"""
+
+from typing import Annotated
+
+import optax
+
+from pausejax import parts
+from pausejax.parts import Parameter
+
+LEARNING_RATE = 0.1
+
+ServerLearningRate = Annotated[
+    float, Parameter(help="server optimizers but fedavg: the step", low=0, low_open=True)
+]
+ServerMomentum = Annotated[
+    float,
+    Parameter(help="server optimizers but fedavg: weight of the past, β₁", low=0, high=1, high_open=True),
+]
+ServerSecondMoment = Annotated[
+    float, Parameter(help="fedadam, fedyogi: weight of the past squares, β₂", low=0, high=1, high_open=True)
+]
+ServerAdaptivity = Annotated[
+    float, Parameter(help="fedadam, fedyogi: added to the root of the squares", low=0, low_open=True)
+]
+
+
+@parts.server_optimizer
+def fedavg() -> optax.GradientTransformation:
+    """Adds the mean update (McMahan et al. 2017), (2)."""
+    return optax.scale(-1.0)
+
+
+@parts.server_optimizer
+def fedavgm(
+    *, server_learning_rate: ServerLearningRate = LEARNING_RATE, server_momentum: ServerMomentum = 0.9
+) -> optax.GradientTransformation:
+    """Momentum on the mean update (Hsu, Qi, Brown 2019); with the defaults all steps weigh as FedAvg's."""
+    return optax.chain(optax.trace(server_momentum), optax.scale(-server_learning_rate))
+
+
+@parts.server_optimizer
+def fedadam(
+    *,
+    server_learning_rate: ServerLearningRate = LEARNING_RATE,
+    server_momentum: ServerMomentum = 0.9,
+    server_second_moment: ServerSecondMoment = 0.99,
+    server_adaptivity: ServerAdaptivity = 1e-3,
+) -> optax.GradientTransformation:
+    """Adam on the mean update (Reddi et al. 2021), with Adam's correction of the first rounds' bias."""
+    scale = optax.scale_by_adam(server_momentum, server_second_moment, server_adaptivity)
+    return optax.chain(scale, optax.scale(-server_learning_rate))
+
+
+@parts.server_optimizer
+def fedyogi(
+    *,
+    server_learning_rate: ServerLearningRate = LEARNING_RATE,
+    server_momentum: ServerMomentum = 0.9,
+    server_second_moment: ServerSecondMoment = 0.99,
+    server_adaptivity: ServerAdaptivity = 1e-3,
+) -> optax.GradientTransformation:
+    """Yogi on the mean update (Reddi et al. 2021): squares that fall slowly."""
+    scale = optax.scale_by_yogi(server_momentum, server_second_moment, server_adaptivity)
+    return optax.chain(scale, optax.scale(-server_learning_rate))

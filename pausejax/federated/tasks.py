@@ -1,0 +1,148 @@
+"""What clients learn to do: the loss that they train by, and the metric that they are judged by."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pausejax import parts
+from pausejax.data.dataset import Dataset
+from pausejax.parts import Part, PartError
+
+
+def _mean(mean: jax.Array) -> jax.Array:
+    return mean
+
+
+class Task(NamedTuple):
+    """A task. Values by sample are averaged over minibatches (the loss) and over the test set (both)."""
+
+    output_shape: Callable[[Dataset], tuple[int, ...]]
+    """Of the network's output for one sample; the last entry is what a model is given as `num_outputs`."""
+    loss: Callable[[jax.Array, jax.Array], jax.Array]
+    """Maps outputs [B, ...] and targets [B, ...] to float32 [B]."""
+    metric: Callable[[jax.Array, jax.Array], jax.Array]
+    """Maps outputs [B, ...] and targets [B, ...] to numbers or booleans [B]."""
+    metric_name: str = "test_metric"
+    """The variable of the result that holds the metric."""
+    unit: str = "1"
+    meaning: str = "metric on the test set"
+    higher_is_better: bool = True
+    loss_unit: str = "nat"
+    summary: Callable[[jax.Array], jax.Array] = _mean
+    """Maps the mean of the metric over the test set, a scalar, to what is recorded."""
+
+
+@parts.task
+def classification() -> Task:
+    """One class a sample: cross-entropy, and the fraction classified rightly. Targets: int [N]."""
+    return Task(
+        output_shape=lambda dataset: (dataset.classes,),
+        loss=cross_entropy,
+        metric=lambda logits, labels: jnp.argmax(logits, axis=-1) == labels,
+        metric_name="test_accuracy",
+        meaning="fraction of the test set classified rightly",
+    )
+
+
+@parts.task
+def regression() -> Task:
+    """Numbers: squared error, and its root over the test set. Targets: float [N] or [N, n].
+
+    The loss of a sample is its squared error, averaged over its n targets; the metric is in the targets'
+    unit.
+    """
+    return Task(
+        output_shape=lambda dataset: (dataset.train_targets[0].size,),
+        loss=squared_error,
+        metric=squared_error,
+        metric_name="test_rmse",
+        meaning="root mean square error on the test set",
+        higher_is_better=False,
+        loss_unit="1",
+        summary=jnp.sqrt,
+    )
+
+
+@parts.task
+def next_token() -> Task:
+    """Language modelling: every position predicts its target. Inputs and targets: int [N, L]; target -1 is
+    no position.
+
+    The loss of a sequence is the mean cross-entropy over its positions, the metric the fraction of them
+    that are predicted rightly; every sequence weighs alike.
+    """
+
+    def over_positions(values: jax.Array, targets: jax.Array) -> jax.Array:
+        counts = targets >= 0
+        total = jnp.sum(jnp.where(counts, values, jnp.zeros_like(values)), axis=-1)
+        return total / jnp.maximum(jnp.sum(counts, axis=-1), 1).astype(values.dtype)
+
+    return Task(
+        output_shape=lambda dataset: (*dataset.train_targets.shape[1:], _vocabulary(dataset)),
+        loss=lambda logits, targets: over_positions(cross_entropy(logits, jnp.maximum(targets, 0)), targets),
+        metric=lambda logits, targets: over_positions(
+            (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32), targets
+        ),
+        metric_name="test_accuracy",
+        meaning="fraction of the test set's tokens predicted rightly",
+    )
+
+
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """Per-sample loss, [...] for logits [..., classes] and int labels [...], in nats."""
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+
+
+def squared_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """Mean over a sample's targets, [B], for outputs [B, n] and targets [B] or [B, n]."""
+    return jnp.mean(jnp.square(outputs - targets.reshape(outputs.shape)), axis=-1)
+
+
+def build(part: Part, values: dict[str, object]) -> Task:
+    """A task from its part.
+
+    Raises:
+      PartError: it can't be built.
+    """
+    try:
+        made = part.build(**values)
+    except Exception as error:
+        raise PartError(f"{part.where}: can't be built: {error}") from error
+    if not isinstance(made, Task):
+        raise PartError(
+            f"{part.where}: must return a pausejax.federated.tasks.Task, not {type(made).__name__}"
+        )
+    return made
+
+
+def output_shape(part: Part, task: Task, dataset: Dataset) -> tuple[int, ...]:
+    """The shape of the outputs that a task wants of a sample, checked without computing anything.
+
+    Raises:
+      PartError: the task does not fit the data set, or its loss or metric is not one number a sample.
+    """
+    try:
+        shape = tuple(task.output_shape(dataset))
+        outputs = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
+        targets = jax.ShapeDtypeStruct((2, *dataset.train_targets.shape[1:]), dataset.train_targets.dtype)
+        found = {name: jax.eval_shape(getattr(task, name), outputs, targets) for name in ("loss", "metric")}
+    except Exception as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise PartError(f"{part.where}: does not fit data set {dataset.name}: {line}") from error
+    for name, value in found.items():
+        if getattr(value, "shape", None) != (2,):
+            raise PartError(f"{part.where}: its {name} must be one number a sample, [B]")
+    if found["loss"].dtype != jnp.float32:
+        raise PartError(f"{part.where}: its loss must be float32, not {found['loss'].dtype}")
+    return shape
+
+
+def _vocabulary(dataset: Dataset) -> int:
+    """How many tokens there are, in inputs and targets."""
+    tokens = dataset.classes
+    if dataset.train_inputs.dtype.kind in "iu" and not dataset.num_classes:
+        tokens = max(tokens, 1 + int(dataset.train_inputs.max()), 1 + int(dataset.test_inputs.max()))
+    return tokens
