@@ -1,4 +1,8 @@
-"""Client selection for federated learning under latency, privacy and generalization pressure."""
+"""Client selection for federated learning under latency, privacy and generalization pressure.
+
+The face of the library: `simulate` and `open`, the decorators that register parts of one's own, and the
+modules that stand alone. Everything is loaded on first use.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -7,15 +11,78 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pausejax.api import open, simulate
+    from pausejax.parts import (
+        File,
+        Parameter,
+        availability,
+        dataset,
+        latency,
+        model,
+        partition,
+        policy,
+        server_optimizer,
+        task,
+    )
     from pausejax.study.spec import SpecError
 
-# Loaded on first use: `import pausejax.bandit` needs neither the sweep engine nor the data libraries.
-_PUBLIC = {"SpecError": "pausejax.study.spec", "open": "pausejax.api", "simulate": "pausejax.api"}
+_HOME = {
+    "pausejax.api": ("open", "simulate"),
+    "pausejax.study.spec": ("SpecError",),
+    "pausejax.parts": (
+        "File",
+        "Parameter",
+        "availability",
+        "dataset",
+        "latency",
+        "model",
+        "partition",
+        "policy",
+        "server_optimizer",
+        "task",
+    ),
+}
+_PUBLIC = {name: module for module, names in _HOME.items() for name in names}
+_MODULES = (
+    "analysis",
+    "bandit",
+    "data",
+    "ensemble",
+    "federated",
+    "kinds",
+    "network",
+    "parts",
+    "policies",
+    "privacy",
+    "regret",
+    "report",
+    "selection",
+)
 
-__all__ = ["SpecError", "__version__", "open", "simulate"]
+__all__ = [
+    "File",
+    "Parameter",
+    "SpecError",
+    "__version__",
+    "availability",
+    "dataset",
+    "latency",
+    "model",
+    "open",
+    "partition",
+    "policy",
+    "server_optimizer",
+    "simulate",
+    "task",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"pausejax.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, *_MODULES))

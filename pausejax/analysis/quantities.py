@@ -55,18 +55,21 @@ def series(units: str, meaning: str) -> Variable:
 def described(
     metrics: Mapping[str, Metric],
     objectives: tuple[str, ...],
+    ranking: str,
     parameters: Mapping[str, tuple[tuple[str, ...], str]],
 ) -> dict[str, str]:
     """The attributes of a result by which it is read.
 
     Args:
       metrics: the kind's table.
-      objectives: the metrics that a front weighs; the first ranks settings.
+      objectives: the metrics that a front weighs.
+      ranking: the metric by which a table of many settings picks the best.
       parameters: aliases and symbol of every parameter.
     """
     return {
         "metrics": json.dumps({name: metric._asdict() for name, metric in metrics.items()}),
         "objectives": json.dumps(objectives),
+        "ranking": ranking,
         "parameters": json.dumps(parameters),
     }
 

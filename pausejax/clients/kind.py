@@ -12,7 +12,7 @@ from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY
 from pausejax.clients.pictures import draw
 from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.clients.variables import METRICS, VARIABLES, objectives
+from pausejax.clients.variables import METRICS, VARIABLES, objectives, ranking
 from pausejax.data.host import Sources
 from pausejax.federated import models, optimizers, servers, tasks
 from pausejax.federated.batches import num_steps, prepare
@@ -92,6 +92,7 @@ KIND = Kind(
     variables=lambda study: VARIABLES,
     metrics=lambda study: METRICS,
     objectives=objectives,
+    ranking=ranking,
     labels=labels,
     simulation=simulation,
     seconds=seconds,

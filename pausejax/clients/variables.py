@@ -125,3 +125,8 @@ def objectives(mode: str) -> tuple[str, str, str]:
     """What a front weighs: upwards, across, and in colour. Without training, accuracy is not known."""
     up = "test_accuracy" if mode == "training" else "participation_imbalance"
     return up, "mean_latency", "max_leakage"
+
+
+def ranking(mode: str) -> str:
+    """The metric by which a table of many settings picks the best."""
+    return "test_accuracy" if mode == "training" else "mean_latency"

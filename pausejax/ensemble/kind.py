@@ -68,6 +68,7 @@ KIND = Kind(
     variables=lambda study: VARIABLES,
     metrics=lambda study: METRICS,
     objectives=lambda mode: ("mse", "cost", "violations"),
+    ranking=lambda mode: "mse",
     labels=labels,
     simulation=simulation,
     seconds=seconds,

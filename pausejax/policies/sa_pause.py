@@ -11,7 +11,7 @@ from pausejax.parts import Parameter
 from pausejax.policies.base import Cohort, Policy, View, cohort, mask_of
 from pausejax.policies.pause import PauseState, decision_terms, pause
 
-AnnealingSteps = Annotated[int, Parameter(help="J", low=0, aliases=("J",))]
+AnnealingSteps = Annotated[int, Parameter(help="J", low=0, aliases=("J",), symbol="J")]
 TemperatureDivisor = Annotated[
     bandit.Number, Parameter(help="κ", low=0, low_open=True, aliases=("kappa",), symbol="κ")
 ]

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pausejax.analysis import finals, metrics_of
-from pausejax.analysis.quantities import Metric, objectives_in
+from pausejax.analysis.quantities import Metric
 from pausejax.report.statistics import Line, band, lines
 
 # A study with more settings than this shows the best ones.
@@ -22,7 +22,7 @@ def summary_table(result: xr.Dataset) -> Table:
     """
     known = metrics_of(result)
     columns = {name: metric for name, metric in known.items() if metric.heading}
-    rank_by = next(name for name in objectives_in(result) if name in known)
+    rank_by = result.attrs["ranking"]
     whole = finals(result, list(dict.fromkeys([rank_by, *columns]))).load()
     rows = lines(whole)
     seeds = len(np.unique(result["seed"].values))

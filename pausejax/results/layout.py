@@ -129,7 +129,12 @@ def provenance(plan: Plan) -> dict[str, Any]:
         "backend": jax.default_backend(),
         "axes": json.dumps(plan.axes),
         "used_files": json.dumps(used_files(study)),
-        **described(study.kind.metrics(study), study.kind.objectives(study.mode), parameters),
+        **described(
+            study.kind.metrics(study),
+            study.kind.objectives(study.mode),
+            study.kind.ranking(study.mode),
+            parameters,
+        ),
     }
 
 

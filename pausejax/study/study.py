@@ -37,7 +37,7 @@ class Study:
 
     kind: "Kind"
     words: Vocabulary
-    parts: Layer
+    parts: Layer = dataclasses.field(compare=False)
     """What the spec's words stand for, parts of the study's own files among them."""
     name: str
     mode: str
@@ -140,7 +140,9 @@ class Kind:
     metrics: Callable[[Study], Mapping[str, Metric]]
     """Figures per run, by name; in the order of tables and pictures."""
     objectives: Callable[[str], tuple[str, str, str]]
-    """Metrics that a front weighs in a mode: upwards, across, and in colour. The first ranks settings."""
+    """Metrics that a front weighs in a mode: upwards, across, and in colour."""
+    ranking: Callable[[str], str]
+    """The metric by which a table of many settings picks the best, in a mode."""
     labels: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Splits what runs left into coordinates and variables, and adds the index coordinates."""
     simulation: Callable[..., Simulation]

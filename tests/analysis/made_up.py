@@ -5,6 +5,14 @@ import json
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis.quantities import described
+from pausejax.clients.parameters import PARAMETERS
+from pausejax.clients.variables import METRICS, objectives, ranking
+from pausejax.parts import everything
+from pausejax.policies import sa_pause
+
+ANNEALING = everything().get("policy", sa_pause.__name__).parameters
+
 ROUNDS, EVALUATED, CLIENTS = 12, np.array([4, 8, 12]), 5
 
 
@@ -59,7 +67,11 @@ def build(policies, seeds, axes, mode="training", random_seed=0):
         coords |= {axis: column, alias: column}
     if mode == "training":
         coords["eval_round"] = ("eval", EVALUATED.astype(np.int32))
-    result = xr.Dataset(variables, coords, {"axes": json.dumps(list(axes)), "mode": mode, "name": "made up"})
+    parameters = {name: (p.aliases, p.symbol) for name, p in {**PARAMETERS, **ANNEALING}.items()}
+    attributes = {"axes": json.dumps(list(axes)), "kind": "clients", "mode": mode, "name": "made up"}
+    result = xr.Dataset(
+        variables, coords, {**attributes, **described(METRICS, objectives(mode), ranking(mode), parameters)}
+    )
     return result, rows, last
 
 

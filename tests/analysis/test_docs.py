@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pausejax.analysis.metrics import CLIENTS
+from pausejax.clients.variables import METRICS as CLIENTS
 from pausejax.report import many
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analysis.md").read_text(encoding="utf-8")

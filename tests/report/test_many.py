@@ -9,7 +9,8 @@ from matplotlib.text import Text
 
 from pausejax import analysis
 from pausejax.commands import main as cli
-from pausejax.kinds import draw, many, save, summary_table
+from pausejax.kinds import draw
+from pausejax.report import many, save, summary_table
 from pausejax.report.effects import main_effects
 from pausejax.report.heatmaps import heat_maps, table
 from pausejax.report.levels import MAX_LEVELS, levels_of, measures_of, shown, values_of
@@ -35,7 +36,7 @@ def grid(request):
 
 
 def the(measures, metric):
-    return next(measure for measure in measures if measure.metric == metric)
+    return next(measure for measure in measures if measure.name == metric)
 
 
 def boxes_of_text(figure):
@@ -111,7 +112,7 @@ def test_trade_off_marks_the_front(grid):
     up = the(shown, "test_accuracy" if "test_accuracy" in result else "participation_imbalance")
     across, colour = the(shown, "mean_latency"), the(shown, "max_leakage")
     figure = trade_off(final, across, up, colour)
-    objectives = (across.metric, up.metric, colour.metric)
+    objectives = (across.name, up.name, colour.name)
     front = analysis.pareto(result, objectives)
     (axes, _) = figure.axes
     outlined = [

@@ -9,10 +9,10 @@ import pytest
 
 import pausejax
 from pausejax import kinds as spec
+from pausejax.clients import reward_picture as paper
 from pausejax.commands import main as cli
 from pausejax.data.host import Sources
 from pausejax.engine import local
-from pausejax.report import paper
 from pausejax.study.plan import make_plan
 
 PAPER = Path(__file__).resolve().parents[2] / "sweeps" / "paper"

@@ -165,7 +165,7 @@ def test_a_policy_runs_no_point_twice():
     )
     assert [len(values(found, label)) for label in ("fedcs", "sa_pause", "random")] == [16 * 3, 2 * 3, 3]
     assert len(set(found.identities)) == len(found.runs)
-    assert found.axes == ("annealing_steps", "deadline")
+    assert found.axes == ("deadline", "annealing_steps")
 
 
 def test_lists_and_seeds_multiply_the_design():
