@@ -12,6 +12,7 @@ from pausejax.federated.models import Model
 from pausejax.federated.training import LocalTraining, TrainingData
 from pausejax.parts import Bound
 from pausejax.policies.base import Policy
+from pausejax.policies.check import checked
 
 Hyper = dict[str, jax.Array]
 """Traced hyper-parameters by name, float32 [R] each."""
@@ -53,8 +54,8 @@ class Program:
     """None in mode "bandit"."""
 
     def build(self, hyper: Hyper, files: Files | None = None) -> Policy:
-        """The policy of one run (or, under vmap, of each)."""
-        return self.policy.build(hyper, files)
+        """The policy of one run (or, under vmap, of each), checked when it is traced."""
+        return checked(self.policy.build(hyper, files), self.policy.part.name, self.num_clients)
 
     def build_law(self, hyper: Hyper, files: Files) -> network.Law:
         """The latencies of one run (or, under vmap, of each), none below its τ_min."""
