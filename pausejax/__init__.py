@@ -7,12 +7,20 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pausejax.api import open, simulate
+    from pausejax.parts import availability, latency, policy
     from pausejax.study.spec import SpecError
 
 # Loaded on first use: `import pausejax.bandit` needs neither the sweep engine nor the data libraries.
-_PUBLIC = {"SpecError": "pausejax.study.spec", "open": "pausejax.api", "simulate": "pausejax.api"}
+_PUBLIC = {
+    "SpecError": "pausejax.study.spec",
+    "availability": "pausejax.parts",
+    "latency": "pausejax.parts",
+    "open": "pausejax.api",
+    "policy": "pausejax.parts",
+    "simulate": "pausejax.api",
+}
 
-__all__ = ["SpecError", "__version__", "open", "simulate"]
+__all__ = ["SpecError", "__version__", "availability", "latency", "open", "policy", "simulate"]
 
 
 def __getattr__(name: str) -> Any:
