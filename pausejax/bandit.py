@@ -7,10 +7,12 @@ Counts are always those before the round that is being decided.
 import dataclasses
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from pausejax.parts import Parameter
+from pausejax.rounding import rounded
 
 Clock = Literal["paper", "reference"]
 CLOCKS: tuple[str, ...] = get_args(Clock)
@@ -109,7 +111,12 @@ def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditS
     Args:
       members: int32 [n], distinct clients; -1 pads, whose rewards are ignored.
       reward: float32 [n], τ_min / τ of the members.
+
+    Raises:
+      AssertionError: members and rewards differ in shape, or are no integers and floats (when traced).
     """
+    chex.assert_equal_shape([members, reward])
+    chex.assert_type([members, reward], [int, float])
     # A negative index would wrap round to the last client; one past the end is dropped.
     slot = jnp.where(members >= 0, members, state.counts.shape[0])
     counts = state.counts.at[slot].add(1, mode="drop")
@@ -146,7 +153,7 @@ def ucb(
     """
     log_round = jnp.log(jnp.maximum(round, 1).astype(jnp.float32))
     width = jnp.sqrt((m + 1) * log_round / jnp.maximum(counts, 1))
-    return jnp.where(counts > 0, exploitation_gain * mean_reward + width, jnp.inf)
+    return jnp.where(counts > 0, rounded(exploitation_gain * mean_reward) + width, jnp.inf)
 
 
 def generalization(
@@ -162,7 +169,7 @@ def generalization(
       exponent: β > 0.
     """
     used = jnp.where(round > 0, counts / jnp.maximum(round, 1), 0.0)
-    lag = m * data_share - used
+    lag = rounded(m * data_share) - used
     return jnp.abs(lag) ** exponent * jnp.sign(lag)
 
 
@@ -193,7 +200,8 @@ def score(
     privacy_weight: Number,
 ) -> jax.Array:
     """What one client adds to the sums of (14) and (10): (α g_k + γ p_k) / m, float32 [K]."""
-    return (generalization_weight * generalization + privacy_weight * privacy) / m
+    weighted = rounded(generalization_weight * generalization) + rounded(privacy_weight * privacy)
+    return weighted / m
 
 
 def set_reward(
@@ -223,5 +231,5 @@ def set_reward(
     slowest = jnp.min(jnp.where(present, latency_reward[members], jnp.inf))
     mean_g = jnp.sum(jnp.where(present, generalization[members], 0.0)) / size
     mean_p = jnp.sum(jnp.where(present, privacy[members], 0.0)) / size
-    reward = slowest + generalization_weight * mean_g + privacy_weight * mean_p
+    reward = slowest + rounded(generalization_weight * mean_g) + rounded(privacy_weight * mean_p)
     return jnp.where(present.any(), reward, 0.0)

@@ -68,6 +68,45 @@ def test_the_three_regrets_of_one_round(size, time):
         np.testing.assert_array_equal(new_counts, genie_counts + np.isin(np.arange(K), own))
 
 
+@pytest.mark.parametrize("time", [1, 40])
+def test_the_genie_chooses_among_the_available(time):
+    rng = np.random.default_rng(time)
+    for size in (*range(K + 1), 2, 5):
+        mask, completes = np.zeros(K, bool), rng.random(K) < 0.6
+        mask[rng.choice(K, size, replace=False)] = True
+        mu, speed = rng.uniform(0.05, 1, (2, K))
+        share = rng.dirichlet(np.full(K, 2.0))
+        counts, genie_counts = rng.integers(0, time + 1, (2, K))
+        there = np.flatnonzero(mask)
+        chosen = rng.choice(there, min(2, size), replace=False)
+        new_counts, ours = step(
+            jnp.asarray(genie_counts),
+            jnp.asarray(counts),
+            jnp.asarray(np.r_[chosen, [-1] * (3 - len(chosen))], jnp.int32),
+            time,
+            mean_reward=jnp.asarray(mu, jnp.float32),
+            latency_reward=jnp.asarray(speed, jnp.float32),
+            data_share=jnp.asarray(share, jnp.float32),
+            available=jnp.asarray(mask),
+            completes=jnp.asarray(completes),
+        )
+        if not size:
+            assert all(float(x) == 0 for x in ours)
+            np.testing.assert_array_equal(new_counts, genie_counts)
+            continue
+        sets = np.array(list(itertools.combinations(there, min(M, size))))
+        best, own = (sets[np.argmax(value(mu, c, share, time, sets))] for c in (counts, genie_counts))
+        played = value(speed, counts, share, time, chosen)
+        expected = regret.Regrets(
+            played,
+            value(speed, counts, share, time, best) - played,
+            value(mu, counts, share, time, best) - value(mu, counts, share, time, chosen),
+            value(speed, genie_counts, share, time, own) - played,
+        )
+        np.testing.assert_allclose(ours, expected, atol=1e-4)
+        np.testing.assert_array_equal(new_counts, genie_counts + (np.isin(np.arange(K), own) & completes))
+
+
 def test_a_policy_that_plays_the_genies_set_has_no_regret_on_its_own_history():
     rng = np.random.default_rng(0)
     mu, speed = rng.uniform(0.05, 1, (2, K)).astype(np.float32)

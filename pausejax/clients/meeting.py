@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.clients.program import AVAILABILITY, FAILURE, LATENCY, Files, Hyper, Program
+from pausejax.clients.program import AVAILABILITY, FAILURE, LATENCY, FailureStage, Files, Hyper, Program
 from pausejax.policies.base import Cohort
 
 
@@ -57,7 +57,7 @@ def meet_network(
     return Met(latency, available, fails, state)
 
 
-def turn_out(program: Program, cohort: Cohort, fails: jax.Array | None) -> Turnout:
+def turn_out(stage: FailureStage | None, cohort: Cohort, fails: jax.Array | None) -> Turnout:
     """Takes those who fail out of the cohorts, [R, n], and weighs the others anew, (2).
 
     A client that fails before its update is released has not taken part: it spends no privacy. One that
@@ -70,4 +70,4 @@ def turn_out(program: Program, cohort: Cohort, fails: jax.Array | None) -> Turno
     weights = jnp.where(arrived, cohort.weights, 0.0)
     total = jnp.sum(weights, axis=1, keepdims=True)
     rest = Cohort(jnp.where(arrived, members, -1), weights / jnp.where(total > 0, total, 1.0))
-    return Turnout(rest, arrived, members if program.failure_stage == "after_release" else rest.members)
+    return Turnout(rest, arrived, members if stage == "after_release" else rest.members)

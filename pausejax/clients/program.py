@@ -11,6 +11,7 @@ from pausejax.federated.batches import HeldOut, TrainingData
 from pausejax.federated.learning import Learning
 from pausejax.parts import Bound
 from pausejax.policies.base import Policy
+from pausejax.policies.check import checked
 
 Hyper = dict[str, jax.Array]
 """Traced hyper-parameters by name, float32 [R] each."""
@@ -40,8 +41,9 @@ class Program:
     """None in mode "bandit"."""
 
     def build(self, hyper: Hyper, files: Files | None = None) -> Policy:
-        """The policy of one run (or, under vmap, of each)."""
-        return self.policy.build(**hyper, **(files or {}))
+        """The policy of one run (or, under vmap, of each), checked when it is traced."""
+        built = self.policy.build(**hyper, **(files or {}))
+        return checked(built, self.policy.part.name, self.num_clients)
 
     def build_law(self, hyper: Hyper, files: Files) -> network.Law:
         """The latencies of one run (or, under vmap, of each), none below its τ_min."""

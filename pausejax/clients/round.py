@@ -50,7 +50,7 @@ def play_round(
         return jax.tree.map(lambda leaf: leaf[ascending], cohort)
 
     cohort = jax.vmap(select)(keys, hyper, state.policy, met, state.params, world.partition)
-    turnout = turn_out(program, cohort, met.fails)
+    turnout = turn_out(program.failure_stage, cohort, met.fails)
     members, exists = cohort.members, cohort.members >= 0
     latency_reward = hyper["min_latency"][:, None] / met.latency
 

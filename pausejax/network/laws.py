@@ -10,6 +10,7 @@ import numpy as np
 from pausejax import parts
 from pausejax.network.law import Function, Law
 from pausejax.parts import File, Parameter
+from pausejax.rounding import rounded, tree_sum
 
 _QUADRATURE_NODES = 256
 _REACH = 9.0
@@ -48,8 +49,8 @@ class Speeds:
         rank = np.arange(1, num_clients + 1, dtype=np.float32)
         in_fast = rank / np.float32(max(fast, 1))
         in_slow = (rank - np.float32(fast)) / np.float32(num_clients - fast)
-        fast_mean = min_latency + (self.fast_latency - min_latency) * in_fast
-        slow_mean = self.slow_latency + self.slow_range * in_slow
+        fast_mean = min_latency + rounded((self.fast_latency - min_latency) * in_fast)
+        slow_mean = self.slow_latency + rounded(self.slow_range * in_slow)
         return jnp.where(np.arange(num_clients) < fast, fast_mean, slow_mean).astype(jnp.float32)
 
 
@@ -73,17 +74,18 @@ def two_speed(
     deviation = _float32(latency_deviation)
 
     def sample(key: jax.Array) -> jax.Array:
-        return jnp.maximum(floor, mean + deviation * jax.random.normal(key, mean.shape))
+        return jnp.maximum(floor, mean + rounded(deviation * jax.random.normal(key, mean.shape)))
 
     def expectation(function: Function) -> jax.Array:
         nodes, weights = _legendre()
         spread = jnp.maximum(deviation, 1e-6)
         start = jnp.clip((floor - mean) / spread, -_REACH, _REACH)[None]
         half = (_REACH - start) / 2
-        draw = start + half * (nodes + 1)
-        value = function(jnp.maximum(floor, mean[None] + spread * draw))
-        above = jnp.sum(weights * half * value * jax.scipy.stats.norm.pdf(draw), axis=0)
-        return above + jax.scipy.stats.norm.cdf(start[0]) * function(jnp.broadcast_to(floor, mean.shape))
+        draw = start + rounded(half * (nodes + 1))
+        value = function(jnp.maximum(floor, mean[None] + rounded(spread * draw)))
+        above = tree_sum(rounded(weights * half * value * _normal_density(draw)))
+        at_floor = jax.scipy.stats.norm.cdf(start[0]) * function(jnp.broadcast_to(floor, mean.shape))
+        return above + rounded(at_floor)
 
     return Law(sample, expectation)
 
@@ -104,15 +106,15 @@ def lognormal(
     deviation = _float32(latency_deviation)
 
     def sample(key: jax.Array) -> jax.Array:
-        log_factor = deviation * jax.random.normal(key, mean.shape) - deviation**2 / 2
-        return jnp.maximum(floor, floor + (mean - floor) * jnp.exp(log_factor))
+        log_factor = rounded(deviation * jax.random.normal(key, mean.shape)) - rounded(deviation**2 / 2)
+        return jnp.maximum(floor, floor + rounded((mean - floor) * jnp.exp(log_factor)))
 
     def expectation(function: Function) -> jax.Array:
         nodes, weights = _legendre()
         draw = _REACH * nodes
-        factor = jnp.exp(deviation * draw - deviation**2 / 2)
-        value = function(jnp.maximum(floor, floor + (mean - floor)[None] * factor))
-        return jnp.sum(weights * _REACH * value * jax.scipy.stats.norm.pdf(draw), axis=0)
+        factor = jnp.exp(rounded(deviation * draw) - rounded(deviation**2 / 2))
+        value = function(jnp.maximum(floor, floor + rounded((mean - floor)[None] * factor)))
+        return tree_sum(rounded(weights * _REACH * value * _normal_density(draw)))
 
     return Law(sample, expectation)
 
@@ -129,15 +131,15 @@ def shifted_exponential(
     excess = jnp.maximum(mean - floor, 0)
 
     def sample(key: jax.Array) -> jax.Array:
-        return floor + excess * jax.random.exponential(key, mean.shape)
+        return floor + rounded(excess * jax.random.exponential(key, mean.shape))
 
     def expectation(function: Function) -> jax.Array:
         nodes, weights = _legendre()
         # Squaring the draw puts the nodes where τ_min / τ bends most.
         root = jnp.sqrt(40.0) * (nodes + 1) / 2
-        value = function(floor + excess[None] * root**2)
+        value = function(floor + rounded(excess[None] * root**2))
         density = 2 * root * jnp.exp(-(root**2))
-        return jnp.sum(weights * jnp.sqrt(10.0) * value * density, axis=0)
+        return tree_sum(rounded(weights * jnp.sqrt(10.0) * value * density))
 
     return Law(sample, expectation)
 
@@ -172,11 +174,15 @@ def trace(
     def sample(key: jax.Array) -> jax.Array:
         return measured[jax.random.randint(key, (), 0, measured.shape[0])]
 
-    return Law(sample, lambda function: jnp.mean(function(measured), axis=0))
+    return Law(sample, lambda function: tree_sum(function(measured)) / measured.shape[0])
 
 
 def _float32(number: Number) -> jax.Array:
     return jnp.asarray(number, jnp.float32)
+
+
+def _normal_density(x: jax.Array) -> jax.Array:
+    return jnp.exp(-rounded(x**2) / 2) * np.float32(1 / np.sqrt(2 * np.pi))
 
 
 def _legendre() -> tuple[jax.Array, jax.Array]:

@@ -1,7 +1,8 @@
 """Client-selection policies; specs name them as their constructors are named."""
 
 from pausejax.policies.bandit_generalization import bandit_generalization
-from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, memoryless
+from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, first_of, memoryless
+from pausejax.policies.check import problems_of
 from pausejax.policies.clustered import clustered_similarity, clustered_size
 from pausejax.policies.cs_ucb import cs_ucb
 from pausejax.policies.fastest import fastest
@@ -28,10 +29,12 @@ __all__ = [
     "fastest",
     "fedavg",
     "fedcs",
+    "first_of",
     "memoryless",
     "oort",
     "pause",
     "power_of_choice",
+    "problems_of",
     "random",
     "sa_pause",
     "vanilla_sa",

@@ -23,7 +23,7 @@ def fedcs(
 ) -> Policy:
     """Asks random candidates for their latencies, then takes as many as meet the deadline, the fastest first.
 
-    Candidates are available clients. At most m are taken, and the fastest candidate always. The paper's
+    Only available clients are asked. At most m are taken, and the fastest candidate always. The paper's
     greedy rule is for uploads one after another; here they run side by side, as everywhere in this package,
     and the rule becomes this one.
 

@@ -8,7 +8,7 @@ import xarray as xr
 
 from pausejax import analysis
 from pausejax.analysis import blocks
-from pausejax.analysis.metrics import imbalance, last, rounds_played
+from pausejax.analysis.metrics import REDUCTIONS, imbalance, last, rounds_played
 from pausejax.clients.variables import METRICS as CLIENTS
 
 

@@ -8,7 +8,17 @@ import pytest
 from pausejax.policies.base import Clients, Feedback, View
 
 
-def _play(policy, latency, *, data_share=None, loss=None, update=None, min_latency=0.05, seed=0):
+def _play(
+    policy,
+    latency,
+    *,
+    data_share=None,
+    loss=None,
+    update=None,
+    available=None,
+    min_latency=0.05,
+    seed=0,
+):
     """Plays one round per row of `latency`, [T, K], under jit.
 
     Args:
@@ -17,6 +27,7 @@ def _play(policy, latency, *, data_share=None, loss=None, update=None, min_laten
       data_share: [K]; equal by default.
       loss: [T, K], each client's loss in each round; 1 by default.
       update: [T, K, d]; without, updates are empty.
+      available: bool [T, K]; without, there is no mask.
       min_latency: τ_min.
       seed: of the policy's keys.
 
@@ -33,8 +44,8 @@ def _play(policy, latency, *, data_share=None, loss=None, update=None, min_laten
     clients = Clients(share, jnp.mean(latency, axis=0))
 
     @jax.jit
-    def one_round(state, round, latency, loss, update):
-        view = View(round, latency, lambda clients: loss[clients])
+    def one_round(state, round, latency, loss, update, available):
+        view = View(round, latency, lambda clients: loss[clients], available)
         cohort = policy.select(jax.random.fold_in(key, round), state, view)
         there = jnp.maximum(cohort.members, 0)
         feedback = Feedback(
@@ -50,7 +61,8 @@ def _play(policy, latency, *, data_share=None, loss=None, update=None, min_laten
     states = [jax.jit(policy.init)(key, clients)]
     cohorts = []
     for row in range(rounds):
-        cohort, state = one_round(states[-1], jnp.int32(row + 1), latency[row], loss[row], update[row])
+        mask = None if available is None else jnp.asarray(available[row])
+        cohort, state = one_round(states[-1], jnp.int32(row + 1), latency[row], loss[row], update[row], mask)
         assert jax.tree.structure(state) == jax.tree.structure(states[-1])
         cohorts.append(jax.tree.map(np.asarray, cohort))
         states.append(state)

@@ -1,40 +1,65 @@
-"""The policies that docs/policies.md shows work as they stand there."""
+"""The parts that docs/policies.md shows work as they stand there, and its table is the policies'."""
 
+import itertools
 import re
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-from pausejax import parts
+from pausejax import network, parts
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "policies.md"
 
 
 @pytest.fixture
 def shown():
-    """The parts that the page's examples register, by name; they are gone after the test."""
+    """The layer of parts that the page's examples register; it is gone after the test."""
     with parts.collecting() as layer:
         for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
             exec(compile(block, str(PAGE), "exec"), {})
-    return layer.of("policy")
+    return layer
 
 
 def test_memoryless_example_takes_the_clients_in_turn(shown, play):
-    policy = shown["round_robin"].build(num_clients=5, clients_per_round=2)
+    policy = shown.get("policy", "round_robin").build(num_clients=5, clients_per_round=2)
     members, weights, _ = play(policy, np.ones((5, 5)))
-    assert members.ravel().tolist() == list(range(5)) * 2
+    assert [sorted(row) for row in members.tolist()] == [[0, 1], [2, 3], [0, 4], [1, 2], [3, 4]]
     np.testing.assert_allclose(weights, 0.5)
 
 
-def test_learning_example_settles_on_the_fastest(shown, play):
-    latency = np.tile([0.5, 0.1, 0.4, 0.2, 0.3], (60, 1))
-    policy = shown["last_seen_fastest"].build(num_clients=5, clients_per_round=2, exploration=0.0)
-    members, _, _ = play(policy, latency)
-    assert set(members[:3].ravel().tolist()) == set(range(5))
-    assert (np.sort(members[3:], axis=1) == [1, 3]).all()
+def test_learning_example_keeps_members_by_its_own_parameter(shown, play):
+    part = shown.get("policy", "sticky")
+    stickiness = part.parameters["stickiness"]
+    assert (stickiness.default, stickiness.traced, stickiness.section) == (0.5, True, "selection")
+    kept = {}
+    for value in (0.0, 0.5, 1.0):
+        policy = part.build(num_clients=12, clients_per_round=3, stickiness=value)
+        members, _, _ = play(policy, np.ones((400, 12)))
+        kept[value] = np.mean([len(set(a) & set(b)) for a, b in itertools.pairwise(members)]) / 3
+    assert kept[1.0] == 1
+    # Of s who stay, s and (3 - s)² / (12 - s) by chance are there again: 3/4 for s = 0, and 1.768 on average.
+    assert kept[0.0] == pytest.approx(0.75 / 3, abs=0.05)
+    assert kept[0.5] == pytest.approx(1.768 / 3, abs=0.05)
+    there = np.array([12, 2, 0, 12, 1, 5, 2, 9, 4])
+    members, _, _ = play(policy, np.ones((9, 12)), available=np.arange(12) < there[:, None])
+    assert (members >= 0).sum(axis=1).tolist() == [3, 2, 0, 3, 1, 3, 2, 3, 3]
 
 
-def test_table_lists_every_policy():
-    named = re.findall(r"^\| `(\w+)`", PAGE.read_text(), re.MULTILINE)
-    assert sorted(named) == sorted(parts.everything().of("policy"))
+def test_latency_example_is_a_law_with_a_mean(shown):
+    law = shown.get("latency", "gamma_speed").build(num_clients=4, min_latency=0.05, gamma_shape=3.0)
+    assert law.sample(jax.random.key(0)).shape == (4,)
+    expected = 0.05 + 0.3 * np.arange(1, 5)
+    np.testing.assert_allclose(network.expected_latency(law), expected, rtol=0.03)
+
+
+def test_table_lists_every_policy_and_what_it_reads():
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", PAGE.read_text(), re.MULTILINE)
+    policies = parts.everything().of("policy")
+    assert sorted(name for name, _ in rows) == sorted(policies)
+    for name, cell in rows:
+        own = policies[name].parameters
+        spelled = {spelling: n for n, p in own.items() for spelling in (n, *p.spellings)}
+        read = [spelled.get(word.strip("`"), word) for word in cell.split()]
+        assert sorted(read) == sorted(own), name

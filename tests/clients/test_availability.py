@@ -1,0 +1,162 @@
+"""Rounds with absent and failing clients, replayed in NumPy from the keys of seed and round."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pausejax import bandit, parts, privacy
+from pausejax.clients import play as simulation
+from pausejax.clients.meeting import turn_out
+from pausejax.clients.program import Program, World
+from pausejax.policies.base import Cohort
+
+K, M, ROUNDS, FLOOR, BUDGET = 6, 2, 40, 0.05, 40.0
+OBJECTIVE = {f.name: f.default for f in dataclasses.fields(bandit.Objective) if f.name != "clock"}
+SEEDS = (3, 8)
+LATENCY, AVAILABILITY, FAILURE = 0, 3, 4
+"""The purposes of the draws in a round."""
+
+
+def simulate(policy, availability="always", stage=None, *, probability=0.0, files=None, **traced):
+    """Plays one run per seed in mode "bandit"; the final state and the records, [rounds, R]."""
+    known = {
+        "num_clients": K,
+        "clients_per_round": M,
+        "annealing_steps": 20,
+        "num_parameters": 0,
+        "clock": "paper",
+    }
+
+    def bound(category, name):
+        part = parts.everything().get(category, name)
+        floor = {"min_latency": parts.Parameter(FLOOR, traced=True)}
+        return parts.bind(part, known, {**part.parameters, **floor})
+
+    program = Program(
+        policy=bound("policy", policy),
+        law=bound("latency", "two_speed"),
+        availability=bound("availability", availability),
+        num_clients=K,
+        clients_per_round=M,
+        clock="paper",
+        rounds_per_call=ROUNDS,
+        eval_every=1,
+        selection_gap=True,
+        failure_stage=stage,
+    )
+    values = {"min_latency": FLOOR, "privacy_budget": BUDGET, "failure_probability": probability, **OBJECTIVE}
+    for chosen in (program.policy, program.law, program.availability):
+        values |= {name: chosen.part.parameters[name].default for name in chosen.traced if name not in values}
+    hyper = {name: jnp.full(2, value, jnp.float32) for name, value in (values | traced).items()}
+    world = World(
+        seed=jnp.asarray(SEEDS, jnp.uint32),
+        data_share=jnp.full((2, K), 1 / K),
+        partition=jnp.zeros(2, jnp.int32),
+        files=files or {},
+        data=None,
+        test=None,
+    )
+    state = simulation.start(program, world, hyper)
+    mesh = simulation.runs_mesh(2)
+    whole, split = simulation.shardings(mesh)
+    return simulation.play(
+        program,
+        mesh,
+        World(*map(jax.device_put, world, whole)),
+        jax.device_put(hyper, split),
+        jax.device_put(state, split),
+        jnp.int32(1),
+        jnp.int32(ROUNDS),
+    )
+
+
+def drawn(seed, purpose):
+    """Uniform draws of every round and client of a seed, [rounds, K]."""
+    key = jax.random.key(seed)
+    keys = [jax.random.fold_in(jax.random.fold_in(key, t), purpose) for t in range(1, ROUNDS + 1)]
+    return np.stack([np.asarray(jax.random.uniform(key, (K,))) for key in keys])
+
+
+@pytest.mark.parametrize("policy", sorted(parts.everything().of("policy")))
+def test_everyone_plays_among_the_available(policy):
+    _, record = simulate(policy, "bernoulli", availability_probability=0.3)
+    for run, seed in enumerate(SEEDS):
+        available = drawn(seed, AVAILABILITY) < np.float32(0.3)
+        np.testing.assert_array_equal(record.available_count[:, run], available.sum(axis=1))
+        for row, mask in zip(np.asarray(record.selected)[:, run], available, strict=True):
+            there = row[row >= 0]
+            assert len(set(there)) == len(there) and mask[there].all() and (len(there) > 0 or not mask.any())
+
+
+def test_nobody_there_is_an_empty_round_of_one_minimum_latency():
+    file = np.ones((4, K), np.float32)
+    file[1] = 0
+    state, record = simulate("pause", "availability_trace", files={"availability_file": jnp.asarray(file)})
+    empty = np.arange(ROUNDS) % 4 == 1
+    assert (np.asarray(record.selected)[empty] == -1).all()
+    assert (np.asarray(record.round_latency)[empty] == np.float32(FLOOR)).all()
+    for name in ("reward", "regret", "pseudo_regret", "regret_own_history", "selection_gap"):
+        values = np.asarray(getattr(record, name))
+        assert (values[empty] == 0).all()
+        assert np.isfinite(values).all() or name == "selection_gap"
+    assert (np.asarray(state.bandit.counts).sum(axis=1) == M * (~empty).sum()).all()
+    assert (np.asarray(state.genie).sum(axis=1) == M * (~empty).sum()).all()
+
+
+def test_pseudo_regret_is_against_a_genie_that_sees_the_same_availability():
+    _, record = simulate("pause", "markov", departure_probability=0.4)
+    assert (np.asarray(record.pseudo_regret) >= -1e-5).all()
+    gap = np.asarray(record.selection_gap)
+    assert np.isfinite(gap).any() and (np.abs(gap[np.isfinite(gap)]) < 1e-5).all()
+
+
+@pytest.mark.parametrize("stage", ["before_release", "after_release"])
+def test_failures_spend_privacy_if_the_update_had_left(stage):
+    state, record = simulate("random", stage=stage, probability=0.4)
+    plain_state, plain = simulate("random")
+    np.testing.assert_array_equal(record.selected, plain.selected)
+    np.testing.assert_array_equal(record.round_latency, plain.round_latency)
+    for run, seed in enumerate(SEEDS):
+        fails = drawn(seed, FAILURE) < np.float32(0.4)
+        chosen = np.zeros((ROUNDS, K), bool)
+        np.put_along_axis(chosen, np.asarray(record.selected)[:, run], True, axis=1)
+        np.testing.assert_array_equal(record.failed_count[:, run], (chosen & fails).sum(axis=1))
+        counted = chosen if stage == "after_release" else chosen & ~fails
+        np.testing.assert_array_equal(state.bandit.counts[run], counted.sum(axis=0))
+        leaked = np.asarray(privacy.leakage(np.cumsum(counted, axis=0).astype(np.float32), BUDGET, 0.04))
+        np.testing.assert_allclose(record.max_leakage[:, run], leaked.max(axis=1), rtol=1e-5)
+    same = (np.asarray(state.genie) == np.asarray(plain_state.genie)).all()
+    assert same == (stage == "after_release")
+
+
+@pytest.mark.parametrize("stage", ["before_release", "after_release"])
+def test_if_nobody_fails_the_possibility_changes_no_selection(stage):
+    state, record = simulate("pause", stage=stage, probability=0.0)
+    plain_state, plain = simulate("pause")
+    np.testing.assert_array_equal(record.selected, plain.selected)
+    np.testing.assert_array_equal(state.bandit.counts, plain_state.bandit.counts)
+    np.testing.assert_allclose(record.regret, plain.regret, atol=1e-5)
+    assert not np.asarray(record.failed_count).any()
+
+
+def test_a_program_without_absences_and_failures_holds_nothing_of_them():
+    state, record = simulate("pause")
+    assert record.available_count is None and record.failed_count is None and state.availability == ()
+
+
+def test_weights_are_shared_out_among_those_who_arrive():
+    members = jnp.array([[0, 2, 3], [1, 2, -1], [4, -1, -1]])
+    weights = jnp.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    fails = jnp.array([[False, True, True, False, False], [False] * 5, [True] * 5])
+
+    for stage, counted in (("before_release", [0, -1, 3]), ("after_release", [0, 2, 3])):
+        turnout = turn_out(stage, Cohort(members, weights), fails)
+        assert turnout.cohort.members.tolist() == [[0, -1, 3], [1, 2, -1], [-1, -1, -1]]
+        np.testing.assert_allclose(
+            turnout.cohort.weights, [[2 / 3, 0, 1 / 3], [0.5, 0.5, 0], [0, 0, 0]], rtol=1e-6
+        )
+        assert turnout.arrived.tolist() == [[True, False, True], [True, True, False], [False] * 3]
+        assert turnout.counted[0].tolist() == counted

@@ -1,0 +1,66 @@
+"""Mistakes in a policy of one's own are named, when it is traced or when it has been played."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, memoryless
+from pausejax.policies.check import checked, problems_of
+
+K = 4
+CLIENTS = Clients(jnp.full(K, 0.25), jnp.ones(K))
+VIEW = View(jnp.int32(1), jnp.ones(K), lambda clients: jnp.zeros(clients.shape))
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (jnp.arange(2), "select returns a ArrayImpl; must be a Cohort"),
+        (Cohort(jnp.arange(5), jnp.ones(5)), r"members int32 \[5\]; must be int32 \[n\], n in 1..4"),
+        (Cohort(jnp.zeros(0, int), jnp.ones(0)), r"members int32 \[0\]"),
+        (Cohort(jnp.ones(2), jnp.ones(2)), r"members float32 \[2\]"),
+        (Cohort(jnp.arange(2), jnp.ones(3)), r"weights float32 \[3\]; must be float32 \[2\]"),
+        (Cohort(jnp.arange(2), jnp.arange(2)), r"weights int32 \[2\]"),
+    ],
+)
+def test_what_select_returns(returned, message):
+    policy = checked(memoryless(lambda key, state, view: returned), "mine", K)
+    with pytest.raises(ValueError, match=f"^policy mine: .*{message}"):
+        policy.select(jax.random.key(0), CLIENTS, VIEW)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ({"seen": jnp.zeros(K)}, "update returns another structure"),
+        ((jnp.zeros(K + 1), jnp.int32(0)), r"update returns state\[0\] float32 \[5\]; must be float32 \[4\]"),
+        ((jnp.zeros(K), jnp.float32(0)), r"update returns state\[1\] float32 \[\]; must be int32 \[\]"),
+    ],
+)
+def test_what_update_returns(returned, message):
+    policy = Policy(lambda *_: (jnp.zeros(K), 0), lambda *_: None, lambda *_: returned)
+    policy = checked(policy, "mine", K)
+    feedback = Feedback(*[jnp.zeros(2)] * 6)
+    with pytest.raises(ValueError, match=f"^policy mine: {message}"):
+        policy.update(policy.init(jax.random.key(0), CLIENTS), VIEW, feedback)
+
+
+def test_a_good_policy_is_left_alone():
+    plain = memoryless(lambda key, state, view: cohort(jnp.arange(2), state.data_share))
+    ours = checked(plain, "mine", K)
+    for mine, theirs in zip(ours.select(None, CLIENTS, VIEW), plain.select(None, CLIENTS, VIEW), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_selections_are_checked_by_value():
+    assert problems_of(np.array([[0, 2, -1], [-1, -1, -1], [3, 1, 0]]), K) == ()
+    selected = np.array([[0, 1, -1], [2, 2, -1], [0, 4, 1], [3, -2, 0]])
+    assert problems_of(selected, K) == (
+        "round 3: client 4 is none of the clients 0 to 3",
+        "round 2: client 2 is selected twice",
+    )
+    available = np.ones((4, K), bool)
+    available[0, 1] = False
+    assert problems_of(selected[:1], K, available[:1]) == ("round 1: client 1 is not available",)
+    assert problems_of(selected[3:], K) == ("round 1: client -2 is none of the clients 0 to 3",)
