@@ -23,6 +23,7 @@ from pausejax.federated.learning import (
     step_server,
 )
 from pausejax.federated.modules import Weights
+from pausejax.federated.optimizers import transformation
 from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
 
@@ -191,7 +192,8 @@ def _check_transformation(bound: Bound, params: Any) -> None:
     if not isinstance(made, optax.GradientTransformation):
         raise PartError(f"{where}: must return an optax.GradientTransformation, not {type(made).__name__}")
     try:
-        change, _ = jax.eval_shape(lambda params: made.update(params, made.init(params), params), params)
+        applied = transformation(bound, values)
+        change, _ = jax.eval_shape(lambda p: applied.update(p, applied.init(p), p), params)
     except Exception as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         raise PartError(f"{where}: can't be applied: {line}") from error
