@@ -1,8 +1,9 @@
 """A network in flax's linen with batch norm, whose running statistics `batch_statistics` treats."""
 
 import jax
-import pausejax
 from flax import linen as nn
+
+import pausejax
 
 
 class Network(nn.Module):

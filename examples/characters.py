@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pausejax
 from flax import linen as nn
+
+import pausejax
 from pausejax.data import Dataset
 
 

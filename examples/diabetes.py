@@ -1,9 +1,10 @@
 """Regression: how far diabetes has come a year later (Efron et al. 2004), from ten measurements."""
 
 import numpy as np
+from sklearn.datasets import load_diabetes
+
 import pausejax
 from pausejax.data import Dataset
-from sklearn.datasets import load_diabetes
 
 
 @pausejax.dataset

@@ -16,7 +16,7 @@ PEOPLE = 10
 
 
 def make(path: str) -> None:
-    """Scikit-learn's digits; each person writes with a pressure of their own, and some write more than others."""
+    """Scikit-learn's digits: each person writes with a pressure of their own, and some write more."""
     digits = load_digits()
     random = np.random.default_rng(0)
     x_train, x_test, y_train, y_test = train_test_split(

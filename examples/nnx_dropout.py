@@ -1,8 +1,9 @@
 """A network in flax's nnx with dropout: its seeds start differently because it takes `rngs`."""
 
 import jax
-import pausejax
 from flax import nnx
+
+import pausejax
 
 
 class Network(nnx.Module):

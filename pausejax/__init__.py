@@ -10,7 +10,17 @@ if TYPE_CHECKING:
     from pausejax.study.spec import SpecError
 
 # Loaded on first use: `import pausejax.bandit` needs neither the sweep engine nor the data libraries.
-_PUBLIC = {"SpecError": "pausejax.study.spec", "open": "pausejax.api", "simulate": "pausejax.api"}
+_PUBLIC = {
+    "SpecError": "pausejax.study.spec",
+    "open": "pausejax.api",
+    "simulate": "pausejax.api",
+    "model": "pausejax.parts",
+    "task": "pausejax.parts",
+    "dataset": "pausejax.parts",
+    "partition": "pausejax.parts",
+    "optimizer": "pausejax.parts",
+    "server_optimizer": "pausejax.parts",
+}
 
 __all__ = ["SpecError", "__version__", "open", "simulate"]
 
