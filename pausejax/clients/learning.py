@@ -11,7 +11,7 @@ import optax
 from pausejax import parts, privacy
 from pausejax.clients.program import CLIENT, Hyper, Program, State, World
 from pausejax.data import Dataset
-from pausejax.federated import evaluation, modules, placement, tasks
+from pausejax.federated import evaluation, models, placement, tasks
 from pausejax.federated.learning import (
     Learning,
     LocalTraining,
@@ -22,7 +22,8 @@ from pausejax.federated.learning import (
     mean_statistics,
     step_server,
 )
-from pausejax.federated.modules import Weights
+from pausejax.federated.modules import Model, Weights
+from pausejax.federated.optimizers import transformation
 from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
 
@@ -51,13 +52,13 @@ def learning_of(
     task, output_shape = _task(bound("task"))(dataset)
     raw = jax.ShapeDtypeStruct((2, *dataset.input_shape), dataset.train_inputs.dtype)
     seen = _prepared(dataset, raw)
-    model = _model(bound("model"), seen.shape, seen.dtype, output_shape)
+    model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape)
     weights = jax.eval_shape(model.init, jax.random.key(0))
     size = sum(leaf.size for leaf in jax.tree.leaves(weights))
     chosen = placement.choose(jax.default_backend(), convolutional=model.convolutional, num_parameters=size)
     optimizer, server = bound("optimizer"), bound("server_optimizer")
-    for transformation in (optimizer, server):
-        _check_transformation(transformation, weights.params)
+    for part in (optimizer, server):
+        _check_transformation(part, weights.params)
     training = LocalTraining(
         **{name: static[name] for name in TRAINING},
         batch_statistics=static["batch_statistics"],
@@ -159,9 +160,8 @@ def local_loss(
 
 # One object per part and its values, so that equal programs are equal wherever they are built.
 @functools.cache
-def _model(part: Bound, shape: tuple[int, ...], dtype: Any, output_shape: tuple[int, ...]) -> modules.Model:
-    values = {"conv_variant": None, **dict(part.statics)}
-    return modules.adapt(part.part, jax.ShapeDtypeStruct(shape, dtype), output_shape, values)
+def _model(part: Bound, shape: tuple[int, ...], dtype: Any, output_shape: tuple[int, ...]) -> Model:
+    return models.build(part.part, shape, output_shape, dtype=dtype, **dict(part.statics))
 
 
 @functools.cache
@@ -191,7 +191,8 @@ def _check_transformation(bound: Bound, params: Any) -> None:
     if not isinstance(made, optax.GradientTransformation):
         raise PartError(f"{where}: must return an optax.GradientTransformation, not {type(made).__name__}")
     try:
-        change, _ = jax.eval_shape(lambda params: made.update(params, made.init(params), params), params)
+        applied = transformation(bound, values)
+        change, _ = jax.eval_shape(lambda p: applied.update(p, applied.init(p), p), params)
     except Exception as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         raise PartError(f"{where}: can't be applied: {line}") from error

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from pausejax import parts
 from pausejax.federated.modules import Model, Params, Weights
-from pausejax.federated.optimizers import adam
+from pausejax.federated.optimizers import adam, transformation
 from pausejax.federated.servers import fedavg
 from pausejax.federated.tasks import Task
 from pausejax.parts import Bound
@@ -136,12 +136,12 @@ def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weig
 
 def init_memory(learning: Learning, params: Params, rates: Rates, num_clients: int) -> Memory:
     """Fresh optimizer states, of every client of every run if they persist, and of every run's server."""
-    server = jax.vmap(lambda params, values: learning.server.build(**values).init(params))(
+    server = jax.vmap(lambda params, values: transformation(learning.server, values).init(params))(
         params, rates.server
     )
     if not learning.training.persist_optimizer:
         return Memory(None, server)
-    fresh = jax.vmap(lambda params, values: learning.training.optimizer.build(**values).init(params))(
+    fresh = jax.vmap(lambda params, values: transformation(learning.training.optimizer, values).init(params))(
         params, rates.optimizer
     )
     return Memory(jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), fresh), server)
@@ -158,7 +158,7 @@ def step_server(
 
     def one(params: Params, update: Params, state: Any, values: dict[str, jax.Array]) -> Any:
         gradient = jax.tree.map(jnp.negative, update)
-        change, state = learning.server.build(**values).update(gradient, state, params)
+        change, state = transformation(learning.server, values).update(gradient, state, params)
         return jax.tree.map(jnp.add, params, change), state
 
     params, state = jax.vmap(one)(weights.params, update.params, state, rates.server)

@@ -105,11 +105,14 @@ def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any])
         except Exception as error:
             raise PartError(f"{part.where}: can't be built: {_first_line(error)}") from error
 
-    if "rngs" in part.given:
-        abstract = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
-        if not isinstance(abstract, nnx.Module):
+    def seeded(key: jax.Array) -> nnx.Module:
+        module = make(rngs=nnx.Rngs(key))
+        if not isinstance(module, nnx.Module):
             raise PartError(f"{part.where}: takes rngs, so it must return an nnx module")
-        return _from_nnx(abstract, lambda key: make(rngs=nnx.Rngs(key)))
+        return module
+
+    if "rngs" in part.given:
+        return _from_nnx(nnx.eval_shape(lambda: seeded(jax.random.key(0))), seeded)
     made = make()
     if isinstance(made, Redrawn):
         return _from_linen(made.module, example, made.draw)

@@ -1,11 +1,13 @@
 """Local optimizers: optax transformations without a learning rate, which multiplies what they return."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
+import jax
 import optax
 
 from pausejax import parts
-from pausejax.parts import Parameter
+from pausejax.parts import Bound, Parameter
 
 
 @parts.optimizer
@@ -26,3 +28,21 @@ def momentum(
 ) -> optax.GradientTransformation:
     """Gradient steps with heavy-ball momentum."""
     return optax.trace(momentum)
+
+
+def transformation(part: Bound, values: Mapping[str, jax.Array]) -> optax.GradientTransformation:
+    """What a local or server optimizer does, with its traced values.
+
+    Optax's bias correction has a float to the power of an integer, which strict promotion forbids.
+    """
+    made = part.build(**values)
+
+    def init(params: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return made.init(params)
+
+    def update(gradient: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        with jax.numpy_dtype_promotion("standard"):
+            return made.update(gradient, state, params)
+
+    return optax.GradientTransformation(init, update)

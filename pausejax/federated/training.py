@@ -16,6 +16,7 @@ from jax.flatten_util import ravel_pytree
 from pausejax.federated.batches import TrainingData, epoch_orders, gather, num_steps
 from pausejax.federated.learning import Learning, Rates
 from pausejax.federated.modules import Params, Weights
+from pausejax.federated.optimizers import transformation
 
 # Beyond every epoch, whose number is what other keys are folded with.
 _DROPOUT = np.uint32(2**32 - 1)
@@ -229,7 +230,7 @@ def _run_lanes(learning: Learning, data: TrainingData, lane: _Lane) -> _Progress
                 lane.weights.params,
             )
         active = step < lane.steps
-        optimizer = training.optimizer.build(**lane.rates.optimizer)
+        optimizer = transformation(training.optimizer, lane.rates.optimizer)
         change, state = optimizer.update(gradient, progress.optimizer, progress.weights.params)
         rate = lane.rates.learning_rate
 
@@ -247,7 +248,7 @@ def _run_lanes(learning: Learning, data: TrainingData, lane: _Lane) -> _Progress
     def start(lane: _Lane) -> tuple[_Progress, jax.Array]:
         state = lane.optimizer
         if state is None:
-            state = training.optimizer.build(**lane.rates.optimizer).init(lane.weights.params)
+            state = transformation(training.optimizer, lane.rates.optimizer).init(lane.weights.params)
         orders = epoch_orders(lane.batch_key, lane.size, learning.longest, epochs)
         return _Progress(lane.weights, state, jnp.float32(0), jnp.float32(0)), orders
 

@@ -29,8 +29,9 @@ from pausejax.data.host import Sources
 from pausejax.engine import engine as execute
 from pausejax.engine.schedule import cut, units
 from pausejax.federated import placement
+from pausejax.federated.batches import num_steps
 from pausejax.federated.evaluation import evaluate
-from pausejax.federated.training import num_steps
+from pausejax.federated.training import add_in_turn
 from pausejax.kinds import parse
 from pausejax.privacy import privatize
 from pausejax.study.plan import make_plan
@@ -139,36 +140,34 @@ def parts(engine, repeats):
     @jax.jit
     def aggregate(params, update):
         def one(total, rows):
-            return total.at[rows].add(update * 0.2), None
+            return add_in_turn(total, rows, update * 0.2), None
 
         rows = (jnp.arange(chunks * lanes) % runs).reshape(chunks, lanes)
         total = jax.lax.scan(one, jnp.zeros((runs, size)), rows)[0]
         return jax.tree.map(jnp.add, params, jax.vmap(unravel)(total))
 
-    score = jax.jit(
-        lambda params: evaluate(learning.model, learning.image_shape, world.test, params, training.eval_lanes)
-    )
+    score = jax.jit(lambda params: evaluate(learning, world.test, params))
     seconds = {
         "noise": timed(lambda: jax.block_until_ready(noise(keys)), repeats),
         "aggregation": timed(lambda: jax.block_until_ready(aggregate(params, update)), repeats),
         "evaluation": timed(lambda: jax.block_until_ready(score(params)), repeats),
     }
-    forward = matrix_flops(learning.model, one, learning.image_shape)
+    forward = matrix_flops(learning.model, one, learning.input_shape)
     steps = jobs * float(jnp.mean(num_steps(training, world.data.size)))
     return (
         seconds,
         {
             "training": 3 * forward * training.batch_size * steps,
-            "evaluation": forward * int(jnp.sum(world.test.labels >= 0)) * runs,
+            "evaluation": forward * int(jnp.sum(world.test.exists)) * runs,
         },
         # weights and both moments, read and written; the batch's pixels
-        steps * (6 * 4 * size + training.batch_size * world.data.images.shape[1]),
+        steps * (6 * 4 * size + training.batch_size * world.data.inputs.shape[1]),
     )
 
 
-def matrix_flops(model, params, image_shape):
+def matrix_flops(model, weights, image_shape):
     """FLOPs of the matrix products (and convolutions) of one image's forward pass."""
-    jaxpr = jax.make_jaxpr(model.apply)(params, jnp.zeros((1, *image_shape)))
+    jaxpr = jax.make_jaxpr(model.apply)(*weights, jnp.zeros((1, *image_shape)))
 
     def count(jaxpr):
         total = 0

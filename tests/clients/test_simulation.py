@@ -14,7 +14,8 @@ from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
 from pausejax.devices import runs_mesh
 from pausejax.engine import local
-from pausejax.federated.training import Jobs, Rates, train
+from pausejax.federated.learning import Rates
+from pausejax.federated.training import Jobs, train
 from pausejax.kinds import draw, parse
 from pausejax.selection import best_set
 from pausejax.study.plan import make_plan
@@ -227,10 +228,7 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
     one = jax.jit(
         lambda start, rates, job, partition: (
             train(
-                learning.training,
-                learning.model,
-                learning.image_shape,
-                learning.longest,
+                learning,
                 world.data,
                 partition,
                 start,
@@ -259,7 +257,7 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
                 epsilon=jnp.asarray(epsilon, jnp.float32),
             )
             names = ("learning_rate", "proximal_weight", "sensitivity")
-            rates = Rates(*(jnp.asarray([values[name]], jnp.float32) for name in names), {})
+            rates = Rates(*(jnp.asarray([values[name]], jnp.float32) for name in names), {}, {})
             change = one(current, rates, job, world.partition[run : run + 1])
             current = jax.tree.map(jnp.add, current, change)
             counts[members] += 1

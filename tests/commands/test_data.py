@@ -24,7 +24,7 @@ def test_draws_samples_and_the_partition_that_a_study_would_use(folder, capsys):
     arguments += ["--num-clients", "12", "--seed", "3", "--set", "concentration=0.5", "--set", "batch_size=7"]
     assert cli.main(arguments) == cli.OK
     shown = " ".join(capsys.readouterr().out.split())
-    labels = data.load("digits").train_labels
+    labels = data.load("digits").train_targets
     expected = partition.dirichlet_quantity(labels, 12, 3, batch_size=7, concentration=0.5)
     assert f"1,437 images, {expected.sizes.min()} to {expected.sizes.max()} a client" in shown
     counts = expected.label_counts(labels)
@@ -83,7 +83,7 @@ def test_mistakes_are_one_line_and_an_exit_code(folder, monkeypatch, capsys, arg
 
 
 def test_many_clients_are_drawn_by_size():
-    labels = data.load("digits").train_labels
+    labels = data.load("digits").train_targets
     shares = partition.dirichlet_quantity(labels, 70, 0, batch_size=1, concentration=0.5)
     bars = pictures.partition_picture(shares, labels).axes[0].patches
     heights = np.array([bar.get_height() for bar in bars]).reshape(10, 70)

@@ -14,7 +14,10 @@ SHAPES = {"linear": (8, 8, 1), "mlp": (28, 28, 1), "cnn_mnist": (28, 28, 1), "cn
 def build(name, shape, num_classes, **options):
     """A model whose functions are compiled whole: op by op takes ten times as long."""
     model = models.build(name, shape, num_classes, **options)
-    return model._replace(init=jax.jit(model.init), apply=jax.jit(model.apply))
+    return model._replace(
+        init=jax.jit(lambda key: model.init(key).params),
+        apply=jax.jit(lambda params, images: model.apply(params, {}, images)[0]),
+    )
 
 
 def random(*shape, seed=0):
@@ -170,8 +173,8 @@ def test_conv_variant_is_a_switch_of_the_model(variant):
     ("name", "shape", "options", "message"),
     [
         ("cnn_cifra", (32, 32, 3), {}, r"did you mean 'cnn_cifar'\?\); known: linear, mlp"),
-        ("cnn_cifar", (8, 8, 1), {}, r"'cnn_cifar' does not fit images of shape \(8, 8, 1\)"),
-        ("cnn_cifar", (16, 16, 1), {}, r"does not fit images of shape \(16, 16, 1\)"),
+        ("cnn_cifar", (8, 8, 1), {}, r"model cnn_cifar: does not fit inputs of shape \(8, 8, 1\)"),
+        ("cnn_cifar", (16, 16, 1), {}, r"does not fit inputs of shape \(16, 16, 1\)"),
     ],
 )
 def test_bad_arguments_are_named(name, shape, options, message):

@@ -11,6 +11,8 @@ import pytest
 from pausejax.data.host import Sources
 from pausejax.federated import models, placement
 from pausejax.federated.evaluation import evaluate
+from pausejax.federated.learning import Learning, LocalTraining
+from pausejax.federated.tasks import classification
 
 NETWORKS = ("linear", "mlp", "cnn_mnist", "cnn_cifar")
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "training.py"
@@ -49,23 +51,24 @@ def test_networks_know_whether_they_convolve():
 def test_evaluation_does_not_depend_on_the_placement():
     sources = Sources()
     source = sources.dataset("digits")
-    model = models.build("mlp", source.image_shape, 10)
+    model = models.build("mlp", source.input_shape, 10)
     params = jax.vmap(model.init)(jax.random.split(jax.random.key(0), 3))
     # Float64, by hand: the mean over 360 images, none of them counted twice.
-    pixels = (source.test_images.reshape(360, -1) - source.pixel_mean) / source.pixel_std
+    pixels = (source.test_inputs.reshape(360, -1) - source.mean) / source.std
     logits = np.stack(
         [
-            model.apply(jax.tree.map(lambda p, i=i: p[i], params), pixels.reshape(360, 8, 8, 1))
+            model.apply(*jax.tree.map(lambda p, i=i: p[i], params), pixels.reshape(360, 8, 8, 1))[0]
             for i in range(3)
         ]
     ).astype(np.float64)
-    accuracy = (logits.argmax(axis=2) == source.test_labels).mean(axis=1)
+    accuracy = (logits.argmax(axis=2) == source.test_targets).mean(axis=1)
     log_sum = np.log(np.exp(logits - logits.max(axis=2, keepdims=True)).sum(axis=2)) + logits.max(axis=2)
-    loss = (log_sum - logits[:, np.arange(360), source.test_labels]).mean(axis=1)
+    loss = (log_sum - logits[:, np.arange(360), source.test_targets]).mean(axis=1)
     for batch, lanes in ((360, 1), (500, 2), (7, 1), (100, 3)):
         test = sources.test_set("digits", batch)
-        assert test.labels.shape[1] <= batch and (np.asarray(test.labels) >= 0).sum() == 360
-        run = jax.jit(lambda p, t, n=lanes: evaluate(model, source.image_shape, t, p, n))
+        assert test.exists.shape[1] <= batch and np.asarray(test.exists).sum() == 360
+        learning = Learning(model, classification(), (8, 8, 1), 1, LocalTraining(eval_lanes=lanes))
+        run = jax.jit(lambda p, t, learning=learning: evaluate(learning, t, p))
         ours_accuracy, ours_loss = run(params, test)
         np.testing.assert_allclose(ours_accuracy, accuracy, atol=1e-6)
         np.testing.assert_allclose(ours_loss, loss, rtol=1e-5)

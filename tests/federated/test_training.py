@@ -12,23 +12,25 @@ from jax.flatten_util import ravel_pytree
 
 from pausejax import parts, privacy
 from pausejax.federated import models
-from pausejax.federated.evaluation import HeldOut, evaluate
-from pausejax.federated.training import (
-    Jobs,
-    LocalTraining,
-    Rates,
-    TrainingData,
-    client_loss,
-    epoch_orders,
-    init_optimizer,
-    num_steps,
-    train,
-)
+from pausejax.federated.batches import HeldOut, TrainingData, epoch_orders, num_steps
+from pausejax.federated.evaluation import client_loss, evaluate
+from pausejax.federated.learning import Learning, LocalTraining, Rates, init_memory
+from pausejax.federated.tasks import classification
+from pausejax.federated.training import Jobs, add_in_turn, train
 
 SHAPE = (3, 3, 1)
 SIZES = np.array([[7, 20, 45], [24, 24, 24]])
 LONGEST = 45
 MODEL = models.build("mlp", SHAPE, 4)
+TASK = classification()
+
+
+def learning(training):
+    return Learning(MODEL, TASK, SHAPE, LONGEST, training)
+
+
+def logits_of(params, images):
+    return MODEL.apply(params, {}, images)[0]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,7 @@ RATES = Rates(
     proximal_weight=jnp.asarray([0.3, 0.1]),
     sensitivity=jnp.asarray([0.02, 0.5]),
     optimizer={"momentum": jnp.asarray([0.9, 0.5])},
+    server={},
 )
 
 
@@ -88,7 +91,7 @@ def plain_update(training, data, params, job, row):
     """One client's released update by an ordinary Python loop over minibatches with optax."""
     run, client = int(job.run[row]), int(job.client[row])
     rates = jax.tree.map(lambda leaf: leaf[run], RATES)
-    start = jax.tree.map(lambda leaf: leaf[run], params)
+    start = jax.tree.map(lambda leaf: leaf[run], params.params)
     size = int(data.size[run, client])
     orders = np.asarray(epoch_orders(job.batch_key[row], jnp.int32(size), LONGEST, training.local_epochs))[
         :, :size
@@ -108,7 +111,7 @@ def plain_update(training, data, params, job, row):
     @jax.jit
     def step(weights, state, images, labels):
         def loss_of(w):
-            plain = -jnp.mean(jax.nn.log_softmax(MODEL.apply(w, images))[jnp.arange(len(labels)), labels])
+            plain = -jnp.mean(jax.nn.log_softmax(logits_of(w, images))[jnp.arange(len(labels)), labels])
             drift = sum(jnp.sum((a - b) ** 2) for a, b in zip(*map(jax.tree.leaves, (w, start)), strict=True))
             return plain + (rates.proximal_weight / 2 * drift if training.proximal else 0.0), plain
 
@@ -118,8 +121,8 @@ def plain_update(training, data, params, job, row):
 
     weights, state, losses = start, learner.init(start), []
     for batch in batches:
-        images = ((np.asarray(data.images)[batch] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
-        weights, state, plain = step(weights, state, images, np.asarray(data.labels)[batch])
+        images = ((np.asarray(data.inputs)[batch] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
+        weights, state, plain = step(weights, state, images, np.asarray(data.targets)[batch])
         losses.append(float(plain))
     update = ravel_pytree(weights)[0] - ravel_pytree(start)[0]
     if training.private:
@@ -132,10 +135,7 @@ def plain_update(training, data, params, job, row):
 @functools.partial(jax.jit, static_argnums=(0, 5))
 def jitted_train(training, data, job, params, optimizer, keep_updates):
     return train(
-        training,
-        MODEL,
-        SHAPE,
-        LONGEST,
+        learning(training),
         data,
         PARTITION,
         params,
@@ -212,10 +212,7 @@ def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
         return jax.jit(
             lambda job: (
                 train(
-                    training,
-                    MODEL,
-                    SHAPE,
-                    LONGEST,
+                    learning(training),
                     data,
                     PARTITION,
                     initial_params(),
@@ -234,12 +231,12 @@ def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
 
 def test_persistent_optimizer_states_belong_to_their_clients(data):
     training = LocalTraining(batch_size=10, persist_optimizer=True, private=False, lanes=2)
-    state = init_optimizer(training, initial_params(), RATES.optimizer, 3)
+    state = init_memory(learning(training), initial_params().params, RATES, 3).clients
     trained = run_train(training, data, jobs([0, 1], [2, 1]), optimizer=state)
-    steps = np.asarray(trained.optimizer.count).reshape(2, 3)
+    steps = np.asarray(trained.optimizer.count)
     np.testing.assert_array_equal(steps, [[0, 0, 5], [0, 3, 0]])
     again = run_train(training, data, jobs([0, 1], [2, 1]), optimizer=trained.optimizer)
-    np.testing.assert_array_equal(np.asarray(again.optimizer.count).reshape(2, 3), 2 * steps)
+    np.testing.assert_array_equal(np.asarray(again.optimizer.count), 2 * steps)
     fresh = run_train(dataclasses.replace(training, persist_optimizer=False), data, jobs([0, 1], [2, 1]))
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), trained.update, fresh.update
@@ -256,6 +253,21 @@ def test_epoch_orders_are_permutations_that_do_not_depend_on_the_longest_client(
     np.testing.assert_array_equal(orders, longer)
     if size == 20:
         assert not np.array_equal(orders[0], orders[1])
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_rows_of_a_run_are_added_in_their_order_and_no_others_are(count):
+    rng = np.random.default_rng(count)
+    rows = (rng.normal(size=(count, 3)) * 10.0 ** rng.integers(-6, 7, (count, 1))).astype(np.float32)
+    run = rng.integers(0, 4, count)  # 3: nobody's
+    rows[run == 3] = np.nan
+    total = rng.normal(size=(3, 3)).astype(np.float32)
+    expected = total.copy()
+    for to, row in zip(run, rows, strict=True):
+        if to < 3:
+            expected[to] += row
+    summed = jax.jit(add_in_turn)(total, jnp.asarray(run), rows)
+    np.testing.assert_array_equal(summed, expected)
 
 
 def test_number_of_steps():
@@ -276,32 +288,33 @@ def test_evaluation_equals_numpy_and_ignores_padding(data):
     padded = np.append(labels, -1).reshape(2, 6)
     held_out = HeldOut(
         jnp.asarray(np.append(images, np.zeros((1, 9)), axis=0).reshape(2, 6, 9), jnp.uint8),
-        jnp.asarray(padded, jnp.int32),
-        data.pixel_mean,
-        data.pixel_std,
+        jnp.asarray(np.maximum(padded, 0), jnp.int32),
+        jnp.asarray(padded >= 0),
+        data.mean,
+        data.std,
     )
     params = initial_params()
     for lanes in (1, 2):
-        accuracy, loss = evaluate(MODEL, SHAPE, held_out, params, lanes)
+        accuracy, loss = evaluate(learning(LocalTraining(eval_lanes=lanes)), held_out, params)
         for run in range(2):
             pixels = ((images - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
             logits = np.asarray(
-                MODEL.apply(jax.tree.map(lambda leaf, r=run: leaf[r], params), pixels), np.float64
+                logits_of(jax.tree.map(lambda leaf, r=run: leaf[r], params.params), pixels), np.float64
             )
             log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
             assert float(accuracy[run]) == pytest.approx((logits.argmax(axis=1) == labels).mean())
             assert float(loss[run]) == pytest.approx(-log_p[np.arange(11), labels].mean(), rel=1e-5)
     broken = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), params)
-    accuracy, _ = evaluate(MODEL, SHAPE, held_out, broken)
+    accuracy, _ = evaluate(learning(LocalTraining()), held_out, broken)
     assert np.isnan(accuracy[0]) and np.isfinite(accuracy[1])
 
 
 def test_client_loss_averages_a_clients_own_samples(data):
     params = jax.tree.map(lambda leaf: leaf[0], initial_params())
-    losses = client_loss(MODEL, SHAPE, LONGEST, data, jnp.int32(0), params, jnp.asarray([2, 0]))
+    losses = client_loss(learning(LocalTraining()), data, jnp.int32(0), params, jnp.asarray([2, 0]))
     for value, client in zip(losses, (2, 0), strict=True):
         owned = np.asarray(data.order[0])[int(data.offset[0, client]) :][: int(data.size[0, client])]
-        images = ((np.asarray(data.images)[owned] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
-        log_p = jax.nn.log_softmax(MODEL.apply(params, images))
-        expected = -np.asarray(log_p)[np.arange(len(owned)), np.asarray(data.labels)[owned]].mean()
+        images = ((np.asarray(data.inputs)[owned] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
+        log_p = jax.nn.log_softmax(logits_of(params.params, images))
+        expected = -np.asarray(log_p)[np.arange(len(owned)), np.asarray(data.targets)[owned]].mean()
         assert float(value) == pytest.approx(float(expected), rel=1e-5)

@@ -10,13 +10,17 @@ from scipy import integrate, special, stats
 
 from pausejax import privacy
 from pausejax.federated import models
-from pausejax.federated.training import Jobs, LocalTraining, Rates, TrainingData, train
+from pausejax.federated.batches import TrainingData
+from pausejax.federated.learning import Learning, LocalTraining, Rates
+from pausejax.federated.tasks import classification
+from pausejax.federated.training import Jobs, train
 from pausejax.privacy import accounting
 from pausejax.privacy.audit import epsilon_lower_bound
 
 SHAPE = (6, 6, 1)
 NUM_CLIENTS, PER_CLIENT, RUNS = 6, 25, 3
 BUDGET, DECAY = 40.0, 0.04
+TASK = classification()
 
 # The noise that training adds
 
@@ -42,17 +46,14 @@ def released():
     batch_key, noise_key = (jax.random.split(jax.random.key(stream), num_jobs) for stream in (1, 2))
     jobs = Jobs(run, client, jnp.full(num_jobs, 1 / NUM_CLIENTS), batch_key, noise_key, epsilon)
     sensitivity = jnp.asarray([0.02, 0.1, 0.4])
-    rates = Rates(jnp.full(RUNS, 0.05), jnp.zeros(RUNS), sensitivity, {})
+    rates = Rates(jnp.full(RUNS, 0.05), jnp.zeros(RUNS), sensitivity, {}, {})
     params = jax.vmap(model.init)(jax.random.split(jax.random.key(0), RUNS))
 
     def updates(private, clip, epsilon):
         training = LocalTraining(batch_size=5, private=private, clip=clip, lanes=7)
         trained = jax.jit(
             lambda jobs: train(
-                training,
-                model,
-                SHAPE,
-                PER_CLIENT,
+                Learning(model, TASK, SHAPE, PER_CLIENT, training),
                 data,
                 jnp.zeros(RUNS, jnp.int32),
                 params,

@@ -1,0 +1,125 @@
+"""A few rounds of learning on a few clients, put together from parts as a study does it."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pausejax import data, parts
+from pausejax.clients.learning import learning_of
+from pausejax.federated import batches
+from pausejax.federated.learning import Learning, Rates, init_memory, init_weights, step_server
+from pausejax.federated.training import Jobs, train
+
+STATIC = {
+    "model": "mlp",
+    "task": "classification",
+    "optimizer": "sgd",
+    "server_optimizer": "fedavg",
+    "batch_statistics": "private",
+    "batch_size": 8,
+    "local_epochs": 1,
+    "max_steps": 100,
+    "persist_optimizer": False,
+    "private": False,
+    "clip": "coordinate",
+}
+
+
+class Setting(NamedTuple):
+    learning: Learning
+    dataset: data.Dataset
+    partition: data.partition.Partition
+    data: batches.TrainingData
+    rates: Rates
+    clients: int
+
+    def begin(self, seed=0):
+        """One run's initial weights and memory, leading axis [1]."""
+        weights = jax.jit(jax.vmap(self.learning.model.init))(jax.random.key(seed)[None])
+        memory = init_memory(self.learning, weights.params, self.rates, self.clients)
+        return init_weights(self.learning, weights, self.clients), memory
+
+    def jobs(self, members, round=1, epsilon=1.0):
+        members = jnp.asarray(members, jnp.int32)
+        count = members.shape[0]
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(5), round), 2 * count)
+        weight = jnp.asarray(self.partition.sizes[np.asarray(members)], jnp.float32)
+        return Jobs(
+            jnp.zeros(count, jnp.int32),
+            members,
+            weight / jnp.sum(weight),
+            keys[:count],
+            keys[count:],
+            jnp.full(count, epsilon),
+        )
+
+    def train(self, weights, jobs, clients=None):
+        call = jax.jit(
+            lambda weights, clients, jobs: train(
+                self.learning,
+                self.data,
+                jnp.zeros(1, jnp.int32),
+                weights,
+                clients,
+                self.rates,
+                jobs,
+                keep_updates=True,
+            )
+        )
+        return call(weights, clients, jobs)
+
+    def step(self, weights, update, state):
+        return jax.jit(lambda *args: step_server(self.learning, *args, self.rates))(weights, update, state)
+
+
+def setting(dataset, registry=None, clients=3, **values):
+    """Puts learning together; `values` override `STATIC` and the traced parameters."""
+    static = STATIC | values
+    shares = data.partition.split("iid", dataset.train_targets, clients, 0, batch_size=static["batch_size"])
+    learning = learning_of(
+        registry or parts.everything(), static, dataset, int(shares.sizes.max()), proximal=False
+    )
+    on_device = batches.training_data(
+        batches.flat(dataset.train_inputs),
+        jnp.asarray(dataset.train_targets),
+        batches.scale(dataset),
+        [shares],
+    )
+
+    def own(part):
+        names = part.part.parameters
+        return {n: jnp.full(1, values.get(n, names[n].default), jnp.float32) for n in part.traced}
+
+    rates = Rates(
+        jnp.full(1, values.get("learning_rate", 0.1)),
+        jnp.zeros(1),
+        jnp.full(1, values.get("sensitivity", 0.02)),
+        own(learning.training.optimizer),
+        own(learning.server),
+    )
+    return Setting(learning, dataset, shares, on_device, rates, clients)
+
+
+@pytest.fixture(scope="session")
+def study():
+    """The function `setting`."""
+    return setting
+
+
+@pytest.fixture(scope="session")
+def blobs():
+    """75 points of three classes in five dimensions, and 12 to test on."""
+    random = np.random.default_rng(0)
+    labels = np.arange(87) % 3
+    inputs = random.normal(size=(87, 5)) + 2 * np.eye(5)[labels]
+    made = data.Dataset(inputs[:75], labels[:75], inputs[75:], labels[75:])
+    return data.checked(made, "blobs", "blobs")
+
+
+@pytest.fixture(autouse=True)
+def _strict():
+    with jax.numpy_dtype_promotion("strict"):
+        yield

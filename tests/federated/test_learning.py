@@ -1,0 +1,263 @@
+"""Server optimizers, statistics and what leaves a client, against replays in NumPy and optax."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen
+from jax.flatten_util import ravel_pytree
+
+from pausejax import parts, privacy
+from pausejax.federated.batches import epoch_orders, held_out
+from pausejax.federated.evaluation import client_loss, evaluate
+from pausejax.federated.learning import mean_statistics
+from pausejax.federated.modules import Weights
+
+ALL = [0, 1, 2]
+
+
+class Normed(linen.Module):
+    outputs: int
+
+    @linen.compact
+    def __call__(self, x, training):
+        x = linen.BatchNorm(use_running_average=not training, momentum=0.5)(x)
+        return linen.Dense(self.outputs)(x)
+
+
+class Dropped(linen.Module):
+    outputs: int
+
+    @linen.compact
+    def __call__(self, x, training):
+        return linen.Dense(self.outputs)(linen.Dropout(0.5, deterministic=not training)(x))
+
+
+@pytest.fixture(scope="module")
+def registry():
+    with parts.collecting() as layer:
+
+        @parts.model
+        def normed(*, num_outputs: int):
+            return Normed(num_outputs)
+
+        @parts.model
+        def dropped(*, num_outputs: int):
+            return Dropped(num_outputs)
+
+    return layer
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedavgm", "fedadam", "fedyogi"])
+def test_server_optimizers_are_the_textbooks(study, blobs, name):
+    rate, beta1, beta2, tau = 0.3, 0.8, 0.95, 1e-2
+    given = study(
+        blobs,
+        model="linear",
+        server_optimizer=name,
+        server_learning_rate=rate,
+        server_momentum=beta1,
+        server_second_moment=beta2,
+        server_adaptivity=tau,
+    )
+    weights, memory = given.begin()
+    state, x = memory.server, np.asarray(ravel_pytree(weights.params)[0], np.float64)
+    random = np.random.default_rng(0)
+    m, v = np.zeros_like(x), np.full_like(x, 1e-6 if name == "fedyogi" else 0.0)
+    shape = jax.tree.map(lambda leaf: leaf[0], weights.params)
+    first = x.astype(np.float32)
+    for t in range(1, 5):
+        update = random.normal(size=x.size).astype(np.float32)
+        tree = jax.tree.map(lambda leaf: leaf[None], ravel_pytree(shape)[1](jnp.asarray(update)))
+        weights, state = given.step(weights, Weights(tree, {}), state)
+        d = update.astype(np.float64)
+        if name == "fedavg":
+            x = x + d
+            if t == 1:
+                np.testing.assert_array_equal(ravel_pytree(weights.params)[0], first + update)
+        elif name == "fedavgm":
+            m = beta1 * m + d
+            x = x + rate * m
+        else:
+            m = beta1 * m + (1 - beta1) * d
+            if name == "fedadam":
+                v = beta2 * v + (1 - beta2) * d**2
+            else:
+                v = v - (1 - beta2) * d**2 * np.sign(v - d**2)
+            x = x + rate * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + tau)
+        np.testing.assert_allclose(ravel_pytree(weights.params)[0], x, rtol=2e-4, atol=1e-5)
+    assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state))
+
+
+def replay(given, weights, job, row, statistics):
+    """One client's SGD by hand: its own batches in order; a short one is filled up for the statistics."""
+    client, size = int(job.client[row]), int(given.partition.sizes[int(job.client[row])])
+    longest, rate = given.learning.longest, float(given.rates.learning_rate[0])
+    order = np.asarray(epoch_orders(job.batch_key[row], jnp.int32(size), longest, 1))[0, :size]
+    start = given.partition.offsets[client]
+    owned = given.partition.order[start : start + size][order]
+    params = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), weights.params)
+    mean, var = (np.asarray(statistics[name], np.float64) for name in ("mean", "var"))
+    for at in range(0, size, 8):
+        wrapped = owned[np.arange(at, at + 8) % size]
+        x = given.dataset.train_inputs[wrapped].astype(np.float64)
+        mean, var = 0.5 * mean + 0.5 * x.mean(0), 0.5 * var + 0.5 * x.var(0)
+        valid = min(8, size - at)
+        labels = given.dataset.train_targets[wrapped]
+
+        def loss(params, x=x, labels=labels, valid=valid):
+            normal = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
+            norm = params["BatchNorm_0"]
+            hidden = jnp.asarray(normal, jnp.float32) * norm["scale"] + norm["bias"]
+            logits = hidden @ params["Dense_0"]["kernel"] + params["Dense_0"]["bias"]
+            ce = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(labels))
+            return jnp.sum(ce[:valid]) / valid
+
+        with jax.numpy_rank_promotion("allow"):
+            gradient = jax.grad(loss)(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params))
+        params = jax.tree.map(lambda w, g: w - rate * np.asarray(g, np.float64), params, gradient)
+    return params, {"mean": mean, "var": var}
+
+
+@pytest.mark.parametrize("mode", ["private", "clear", "local"])
+def test_batch_statistics_go_where_they_are_told(study, blobs, registry, mode):
+    given = study(blobs, registry, model="normed", batch_statistics=mode)
+    learning, members = given.learning, [2, 0]
+    weights, memory = given.begin()
+    plain = jax.tree.map(lambda leaf: leaf[0], weights.statistics)["batch_stats"]["BatchNorm_0"]
+    if mode == "local":
+        assert plain["mean"].shape == (3, 5)
+        plain = jax.tree.map(lambda leaf: leaf[0], plain)
+    job = given.jobs(members)
+    trained = given.train(weights, job)
+    after, _ = given.step(weights, trained.update, memory.server)
+    expected = [replay(given, weights, job, row, plain) for row in range(2)]
+    share = np.asarray(job.weight, np.float64)
+    for name, layer in after.params.items():
+        for leaf, value in layer.items():
+            mean = sum(s * params[name][leaf] for s, (params, _) in zip(share, expected, strict=True))
+            np.testing.assert_allclose(value[0], mean, rtol=1e-4, atol=1e-5)
+    for leaf in ("mean", "var"):
+        own = [statistics[leaf] for _, statistics in expected]
+        if mode == "local":
+            assert after.statistics["batch_stats"]["BatchNorm_0"][leaf].shape == (1, 3, 5)
+            kept = trained.statistics["batch_stats"]["BatchNorm_0"][leaf][0]
+            for row, client in enumerate(members):
+                np.testing.assert_allclose(kept[client], own[row], rtol=1e-4, atol=1e-5)
+            np.testing.assert_array_equal(kept[1], plain[leaf])  # it did not train
+        else:
+            found = after.statistics["batch_stats"]["BatchNorm_0"][leaf][0]
+            np.testing.assert_allclose(found, sum(s * o for s, o in zip(share, own, strict=True)), rtol=1e-4)
+    assert learning.num_parameters == 10 + 5 * 3 + 3 + (0 if mode == "local" else 10)
+    assert trained.updates.shape == (2, learning.num_parameters)
+
+
+def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, registry):
+    given = study(blobs, registry, model="normed", batch_statistics="local")
+    learning, (weights, _) = given.learning, given.begin()
+    own = jax.tree.map(
+        lambda leaf: jnp.asarray(np.random.default_rng(0).uniform(0.5, 2, leaf.shape), jnp.float32),
+        weights.statistics,
+    )
+    weights = weights._replace(statistics=own)
+    share = jnp.asarray([[0.2, 0.3, 0.5]])
+    for counts, by in (([1, 0, 4], [2 / 7, 0, 5 / 7]), ([0, 0, 0], [0.2, 0.3, 0.5])):
+        averaged = mean_statistics(learning, weights, share, jnp.asarray([counts]))
+        jax.tree.map(
+            lambda a, b, by=by: np.testing.assert_allclose(a[0], np.tensordot(by, b[0], 1), rtol=1e-5),
+            averaged.statistics,
+            own,
+        )
+    metric, loss = evaluate(learning, held_out(blobs, 5), averaged)
+    assert np.isfinite(metric).all() and np.isfinite(loss).all()
+    one = jax.tree.map(lambda leaf: leaf[0], weights)
+    losses = client_loss(learning, given.data, jnp.int32(0), one, jnp.asarray([1, 2]))
+    for value, client in zip(losses, (1, 2), strict=True):
+        start = given.partition.offsets[client]
+        rows = given.partition.order[start : start + given.partition.sizes[client]]
+        outputs, _ = learning.model.apply(
+            one.params, jax.tree.map(lambda leaf, k=client: leaf[k], one.statistics), blobs.train_inputs[rows]
+        )
+        expected = learning.task.loss(outputs, jnp.asarray(blobs.train_targets[rows])).mean()
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["private", "clear", "local"])
+def test_what_leaves_a_client_is_noised_or_counted_as_a_leak(study, blobs, registry, mode):
+    options = {"model": "normed", "batch_statistics": mode, "sensitivity": 0.02}
+    quiet, noisy = (study(blobs, registry, private=private, **options) for private in (False, True))
+    weights, _ = quiet.begin()
+    job = quiet.jobs(ALL, epsilon=0.7)
+    raw, sent = (np.asarray(given.train(weights, job).updates) for given in (quiet, noisy))
+    params = 10 + 5 * 3 + 3
+    assert noisy.learning.in_the_clear == (mode == "clear") and quiet.learning.in_the_clear
+    protected = sent.shape[1] if mode == "private" else params
+    for row in range(3):
+        expected = privacy.privatize(job.noise_key[row], jnp.asarray(raw[row, :protected]), 0.7, 0.02)
+        np.testing.assert_allclose(sent[row, :protected], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(sent[:, protected:], raw[:, protected:])
+    assert sent.shape[1] == (params if mode == "local" else params + 10)
+
+
+def test_models_without_statistics_have_the_same_program_whatever_becomes_of_statistics(study, blobs):
+    programs, released = [], []
+    for mode in ("private", "clear", "local"):
+        given = study(blobs, batch_statistics=mode, private=True)
+        weights, _ = given.begin()
+        assert weights.statistics == {} and not given.learning.in_the_clear
+        job = given.jobs(ALL)
+        released.append(np.asarray(given.train(weights, job).updates))
+        programs.append(str(jax.make_jaxpr(lambda w, given=given: given.train(w, job))(weights)))
+    assert len({len(program) for program in programs}) == 1
+    np.testing.assert_array_equal(released[0], released[1])
+    np.testing.assert_array_equal(released[0], released[2])
+
+
+def test_noise_can_make_no_variance_negative(study, blobs, registry):
+    given = study(blobs, registry, model="normed", private=True, sensitivity=50.0)
+    weights, memory = given.begin()
+    trained = given.train(weights, given.jobs(ALL, epsilon=0.1))
+    noised = trained.update.statistics["batch_stats"]["BatchNorm_0"]["var"] + 1
+    assert (np.asarray(noised) < 0).any()
+    after, _ = given.step(weights, trained.update, memory.server)
+    found = after.statistics["batch_stats"]["BatchNorm_0"]["var"]
+    np.testing.assert_allclose(found, np.maximum(noised, 0), rtol=1e-6)
+    assert np.isfinite(evaluate(given.learning, held_out(blobs, 5), after)[1]).all()
+
+
+def test_dropout_draws_anew_in_every_step_for_every_client(study, blobs, registry):
+    given = study(blobs, registry, model="dropped", learning_rate=0.0)
+    weights, _ = given.begin()
+    one = given.train(weights, given.jobs(ALL, round=1))
+    same = given.train(weights, given.jobs(ALL, round=1))
+    other = given.train(weights, given.jobs(ALL, round=2))
+    np.testing.assert_array_equal(one.loss, same.loss)
+    assert (np.abs(one.loss - other.loss) > 1e-4).all() and not np.asarray(one.updates).any()
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: 3, "must return an optax.GradientTransformation, not int"),
+        (
+            lambda: optax.GradientTransformation(lambda p: None, lambda g, s, p=None: (1.0, None)),
+            "must return updates of the parameters' shapes",
+        ),
+        (
+            lambda: optax.GradientTransformation(lambda p: None, lambda g, s, p=None: g / 0),
+            "can't be applied: ",
+        ),
+    ],
+)
+def test_wrong_optimizers_are_named_with_their_file_in_one_line(study, blobs, made, message):
+    with parts.collecting() as layer:
+
+        @parts.server_optimizer
+        def wrong():
+            return made()
+
+    with pytest.raises(parts.PartError) as raised:
+        study(blobs, layer, server_optimizer="wrong")
+    line = str(raised.value)
+    assert line.startswith(f"{__file__}: server_optimizer wrong: ") and message in line and "\n" not in line

@@ -1,0 +1,217 @@
+"""Models of every library become the same two functions; wrong ones are named in one line."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen, nnx
+
+from pausejax import parts
+from pausejax.federated import models
+
+
+class LinenNorm(linen.Module):
+    outputs: int
+    rate: float = 0.0
+
+    @linen.compact
+    def __call__(self, x, train):
+        x = linen.BatchNorm(use_running_average=not train, momentum=0.75)(x)
+        x = linen.Dropout(self.rate, deterministic=not train)(x)
+        return linen.Dense(self.outputs, use_bias=False)(x)
+
+
+class NnxNorm(nnx.Module):
+    def __init__(self, inputs, outputs, rate, rngs):
+        self.norm = nnx.BatchNorm(inputs, momentum=0.75, rngs=rngs)
+        self.dropout = nnx.Dropout(rate, rngs=rngs)
+        self.dense = nnx.Linear(inputs, outputs, use_bias=False, rngs=rngs)
+
+    def __call__(self, x):
+        return self.dense(self.dropout(self.norm(x)))
+
+
+def linen_norm(*, num_outputs: int, rate: str = "0"):
+    return LinenNorm(num_outputs, float(rate))
+
+
+def nnx_norm(*, input_shape: tuple, num_outputs: int, rngs: nnx.Rngs, rate: str = "0"):
+    return NnxNorm(input_shape[0], num_outputs, float(rate), rngs)
+
+
+def build(function, **options):
+    return models.build(parts.read("model", function), (4,), 3, **options)
+
+
+def inputs(seed=0, count=6):
+    return np.random.default_rng(seed).normal(2, 3, (count, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("function", [linen_norm, nnx_norm])
+def test_batch_norm_trains_on_the_minibatch_and_evaluates_on_running_statistics(function):
+    model = build(function)
+    weights = jax.jit(model.init)(jax.random.key(0))
+    assert model.has_statistics and not model.convolutional
+    assert len(jax.tree.leaves(weights.params)) == 3 and len(jax.tree.leaves(weights.statistics)) == 2
+    kernel = next(leaf for leaf in jax.tree.leaves(weights.params) if leaf.ndim == 2)
+    x = inputs().astype(np.float64)
+    outputs, statistics = model.apply(*weights, inputs(), key=jax.random.key(1), training=True)
+    normal = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
+    np.testing.assert_allclose(outputs, normal @ np.asarray(kernel, np.float64), rtol=1e-4, atol=1e-5)
+    mean, var = jax.tree.leaves(statistics)
+    np.testing.assert_allclose(mean, 0.25 * x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(var, 0.75 + 0.25 * x.var(0), rtol=1e-5)
+    evaluated, same = model.apply(weights.params, statistics, inputs(1), key=None, training=False)
+    jax.tree.map(np.testing.assert_array_equal, same, statistics)
+    running = (inputs(1).astype(np.float64) - np.asarray(mean)) / np.sqrt(np.asarray(var) + 1e-5)
+    np.testing.assert_allclose(evaluated, running @ np.asarray(kernel, np.float64), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [linen_norm, nnx_norm])
+def test_dropout_follows_its_key_in_training_and_is_off_in_evaluation(function):
+    model, plain = build(function, rate="0.5"), build(function)
+    weights = jax.jit(model.init)(jax.random.key(0))
+    apply = jax.jit(model.apply, static_argnames="training")
+    one, again, other = (
+        np.asarray(apply(*weights, inputs(), key=jax.random.key(seed), training=True)[0])
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one, again)
+    assert not np.allclose(one, other)
+    np.testing.assert_array_equal(
+        apply(*weights, inputs(), key=None, training=False)[0],
+        plain.apply(*weights, inputs(), key=None, training=False)[0],
+    )
+    # Half of the units, doubled: the mean over many keys is the plain output.
+    keys = jax.random.split(jax.random.key(3), 4000)
+    many = jax.vmap(lambda key: model.apply(*weights, inputs(), key=key, training=True)[0])(keys)
+    expected, _ = plain.apply(*weights, inputs(), key=None, training=True)
+    error = np.abs(many.mean(0) - expected) / (many.std(0) / np.sqrt(len(keys)) + 1e-6)
+    assert error.max() < 5
+    assert len(np.unique(np.asarray(many[:, 0, 0]))) > 2
+
+
+@pytest.mark.parametrize("function", [linen_norm, nnx_norm])
+def test_seeds_start_differently_also_side_by_side(function):
+    model = build(function)
+    keys = jax.random.split(jax.random.key(0), 3)
+    together = jax.jit(jax.vmap(model.init))(keys)
+    kernels = next(leaf for leaf in jax.tree.leaves(together.params) if leaf.ndim == 3)
+    assert len(np.unique(np.asarray(kernels)[:, 0, 0])) == 3
+    alone = jax.jit(model.init)(keys[1])
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b), together, alone)
+
+
+def test_a_pair_of_functions_is_a_model():
+    def pair(*, input_shape: tuple, num_outputs: int):
+        def init(key):
+            return jax.random.normal(key, (*input_shape, num_outputs))
+
+        def apply(params, x, *, key, training):
+            return x @ params + (jax.random.normal(key, (x.shape[0], 1)) if training else jnp.float32(0))
+
+        return init, apply
+
+    model = build(pair)
+    weights = model.init(jax.random.key(0))
+    assert not model.has_statistics and weights.statistics == {}
+    plain, statistics = model.apply(*weights, inputs(), key=None, training=False)
+    np.testing.assert_allclose(plain, inputs() @ np.asarray(weights.params), rtol=1e-5, atol=1e-5)
+    noisy, _ = model.apply(*weights, inputs(), key=jax.random.key(1), training=True)
+    assert statistics == {} and not np.allclose(plain, noisy)
+
+
+def test_integer_inputs_of_any_shape_and_outputs_of_any_shape():
+    def embedding(*, num_outputs: int):
+        return linen.Sequential([linen.Embed(7, 5), linen.Dense(num_outputs)])
+
+    model = models.build(parts.read("model", embedding), (6,), (6, 7), dtype=jnp.int32)
+    weights = jax.jit(model.init)(jax.random.key(0))
+    tokens = np.arange(12, dtype=np.int32).reshape(2, 6) % 7
+    assert model.apply(*weights, tokens)[0].shape == (2, 6, 7)
+
+
+def positional():
+    def wrong(*, num_outputs: int):
+        return lambda x: x
+
+    return wrong
+
+
+def unbuildable():
+    def wrong(*, num_outputs: int, depth: int = 2):
+        raise RuntimeError("no depth\nof two lines")
+
+    return wrong
+
+
+def unknown_argument():
+    def wrong(*, num_outputs: int, colour: str):
+        return linen.Dense(num_outputs)
+
+    return wrong
+
+
+def other_shape():
+    def wrong(*, num_outputs: int):
+        return linen.Dense(num_outputs + 1)
+
+    return wrong
+
+
+def no_array():
+    def wrong(*, num_outputs: int):
+        return (lambda key: {}, lambda params, x: None)
+
+    return wrong
+
+
+def eager_nnx():
+    def wrong(*, input_shape: tuple, num_outputs: int):
+        return NnxNorm(input_shape[0], num_outputs, 0.0, nnx.Rngs(0))
+
+    return wrong
+
+
+def rngs_for_linen():
+    def wrong(*, num_outputs: int, rngs: nnx.Rngs):
+        return linen.Dense(num_outputs)
+
+    return wrong
+
+
+def double():
+    def wrong(*, num_outputs: int):
+        return (lambda key: np.zeros(3, np.int32), lambda params, x: x)
+
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (positional, "must return a linen or nnx module or a pair (init, apply), not function"),
+        (unbuildable, "can't be built: no depth"),
+        (unknown_argument, "can't be built: "),
+        (other_shape, "must return outputs (2, 3) for inputs (2, 4), returned (2, 4)"),
+        (no_array, "must return outputs (2, 3) for inputs (2, 4), returned NoneType"),
+        (eager_nnx, "an nnx module must take rngs, or all seeds would start alike"),
+        (rngs_for_linen, "takes rngs, so it must return an nnx module"),
+        (double, "parameters and statistics must be float32, not int32"),
+    ],
+)
+def test_wrong_models_are_named_with_their_file_in_one_line(make, message):
+    with pytest.raises(parts.PartError) as raised:
+        build(make())
+    line = str(raised.value)
+    assert line.startswith(f"{__file__}: model wrong: ") and message in line and "\n" not in line
+
+
+@pytest.mark.parametrize("name", ["cnn_mnist", "cnn_cifar"])
+def test_built_in_convolutions_have_group_or_batch_norm(name):
+    group = models.build(name, (28, 28, 1), 10)
+    batch = models.build(name, (28, 28, 1), 10, norm="batch")
+    one, other = (jax.eval_shape(model.init, jax.random.key(0)) for model in (group, batch))
+    assert not group.has_statistics and batch.has_statistics
+    sizes = [sum(leaf.size for leaf in jax.tree.leaves(weights.params)) for weights in (one, other)]
+    assert sizes[0] == sizes[1]

@@ -1,0 +1,124 @@
+"""Losses and metrics against float64 NumPy, sample by sample."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pausejax import data, parts
+from pausejax.federated import tasks
+from pausejax.federated.batches import held_out
+from pausejax.federated.evaluation import evaluate
+from pausejax.federated.learning import Learning, LocalTraining
+from pausejax.federated.modules import Model, Weights
+
+
+def dataset(inputs, targets, **more):
+    return data.checked(data.Dataset(inputs, targets, inputs, targets, **more), "made", "made")
+
+
+def log_softmax(logits):
+    logits = logits.astype(np.float64)
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def test_classification():
+    task = tasks.classification()
+    assert task.output_shape(dataset(np.zeros((4, 2)), np.array([0, 3, 1, 1]))) == (4,)
+    assert task.output_shape(dataset(np.zeros((4, 2)), np.array([0, 3, 1, 1]), num_classes=9)) == (9,)
+    logits = np.random.default_rng(0).normal(0, 30, (5, 4)).astype(np.float32)
+    labels = np.array([0, 3, 1, 1, 2])
+    np.testing.assert_allclose(
+        task.loss(logits, labels), -log_softmax(logits)[range(5), labels], rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_array_equal(task.metric(logits, labels), logits.argmax(1) == labels)
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 1), (6, 3)])
+def test_regression(shape):
+    task = tasks.regression()
+    random = np.random.default_rng(1)
+    targets = random.normal(size=shape).astype(np.float32)
+    assert task.output_shape(dataset(np.zeros((6, 2)), targets)) == (targets[0].size,)
+    outputs = random.normal(size=(6, targets[0].size)).astype(np.float32)
+    expected = ((outputs.astype(np.float64) - targets.reshape(6, -1)) ** 2).mean(1)
+    np.testing.assert_allclose(task.loss(outputs, targets), expected, rtol=1e-5)
+    np.testing.assert_allclose(task.summary(jnp.mean(task.metric(outputs, targets))), expected.mean() ** 0.5)
+    assert not task.higher_is_better and task.metric_name == "test_rmse"
+
+
+def test_next_token_ignores_what_has_no_target():
+    task = tasks.next_token()
+    tokens = np.array([[1, 2, 0], [3, 4, -1], [-1, -1, -1]])
+    inputs = np.array([[0, 1, 5], [0, 0, 0], [0, 0, 0]])
+    assert task.output_shape(dataset(inputs, tokens)) == (3, 6)
+    logits = np.random.default_rng(2).normal(size=(3, 3, 6)).astype(np.float32)
+    logits[0, 0, 1] = 9.0
+    logp, loss, right = log_softmax(logits), np.zeros(3), np.zeros(3)
+    for row in range(3):
+        there = [place for place in range(3) if tokens[row, place] >= 0]
+        if there:
+            loss[row] = np.mean([-logp[row, place, tokens[row, place]] for place in there])
+            right[row] = np.mean([logits[row, place].argmax() == tokens[row, place] for place in there])
+    np.testing.assert_allclose(task.loss(logits, tokens), loss, rtol=1e-5)
+    np.testing.assert_allclose(task.metric(logits, tokens), right, rtol=1e-6)
+    assert right[0] > 0
+
+
+def test_evaluation_averages_over_samples_in_padded_batches_and_summarizes_last():
+    """A model that returns its input, so that the oracle needs no network; one diverged run."""
+    random = np.random.default_rng(3)
+    inputs, targets = random.normal(size=(11, 2)), random.normal(size=(11, 2))
+    made = dataset(inputs, targets)
+    model = Model(None, lambda params, statistics, x, **_: (x * params, statistics), False, False)
+    learning = Learning(model, tasks.regression(), (2,), 1, LocalTraining(), standardize=False)
+    scales = jnp.asarray([1.0, -2.0, jnp.nan])
+    for batch in (4, 11, 50):
+        run = jax.jit(lambda test, weights: evaluate(learning, test, weights))
+        metric, loss = run(held_out(made, batch), Weights(scales, {}))
+        for place, scale in enumerate((1.0, -2.0)):
+            squares = (scale * inputs - targets) ** 2
+            np.testing.assert_allclose(loss[place], squares.mean(), rtol=1e-5)
+            np.testing.assert_allclose(metric[place], squares.mean() ** 0.5, rtol=1e-5)
+        assert np.isnan(metric[2]) and np.isnan(loss[2])
+
+
+def scalar_loss():
+    return tasks.classification()._replace(loss=lambda outputs, targets: jnp.mean(outputs))
+
+
+def integer_loss():
+    return tasks.classification()._replace(loss=lambda outputs, targets: targets)
+
+
+def no_task():
+    return 3
+
+
+def needs_labels():
+    return tasks.classification()._replace(output_shape=lambda dataset: (dataset.train_targets[0].size + 1,))
+
+
+@pytest.mark.parametrize(
+    ("function", "targets", "message"),
+    [
+        (scalar_loss, np.array([0, 1]), "its loss must be one number a sample, [B]"),
+        (integer_loss, np.array([0, 1]), "its loss must be float32, not int32"),
+        (no_task, np.array([0, 1]), "must return a pausejax.federated.tasks.Task, not int"),
+        (needs_labels, np.array([0.5, 1]), "does not fit data set made: "),
+    ],
+)
+def test_wrong_tasks_are_named_with_their_file_in_one_line(function, targets, message):
+    part = parts.read("task", function)
+    with pytest.raises(parts.PartError) as raised:
+        tasks.output_shape(part, tasks.build(part, {}), dataset(np.zeros((2, 2)), targets))
+    line = str(raised.value)
+    assert line.startswith(f"{__file__}: task {function.__name__}: ") and message in line and "\n" not in line
+
+
+def test_classes_need_integers():
+    part = parts.find("task", "classification")
+    task, floats = tasks.build(part, {}), dataset(np.zeros((2, 2)), np.array([0.5, 1.0]))
+    with pytest.raises(parts.PartError, match="does not fit data set made: targets must"):
+        tasks.output_shape(part, task, floats)
