@@ -83,10 +83,13 @@ def walk(
     turns is that of the slowest run, not the sum over the steps of the slowest at each.
     """
     start_energy = energy(problem, start.labels)
-    position = Position(jnp.int32(1), start, start_energy, start.labels, start_energy)
     trace = jnp.full(steps + 1, start_energy) if traced else None
-    if start.labels.shape[0] == problem.ucb.shape[0]:
+    m, size = start.labels.shape[0], problem.lists.size
+    if isinstance(size, int) and size == m:
         return start.labels, trace
+    # Where nobody is left to swap in, no draw is ever valid: all steps count as made.
+    first = jnp.int32(1) if isinstance(size, int) else jnp.where(size > m, 1, steps + 1).astype(jnp.int32)
+    position = Position(first, start, start_energy, start.labels, start_energy)
 
     def turn(carry: tuple[Position, jax.Array | None], bits: jax.Array) -> tuple[tuple, None]:
         position, trace = carry
