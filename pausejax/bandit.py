@@ -53,6 +53,15 @@ class Objective:
     ] = dataclasses.field(default="paper", metadata={"static": True})
 
 
+def rounded(product: jax.Array) -> jax.Array:
+    """The product itself, rounded to float32 before anything is added to it.
+
+    Compilers turn x * y + z into one operation that rounds once, or don't, as the code around it falls; a
+    client's score would then depend on how many runs lie side by side. They can't reach through a maximum.
+    """
+    return jnp.maximum(product, jnp.finfo(jnp.float32).min)
+
+
 class BanditState(NamedTuple):
     """Everything that (7), (8) and (13) need to know of the past."""
 
@@ -111,7 +120,7 @@ def ucb(
     """
     log_round = jnp.log(jnp.maximum(round, 1).astype(jnp.float32))
     width = jnp.sqrt((m + 1) * log_round / jnp.maximum(counts, 1))
-    return jnp.where(counts > 0, exploitation_gain * mean_reward + width, jnp.inf)
+    return jnp.where(counts > 0, rounded(exploitation_gain * mean_reward) + width, jnp.inf)
 
 
 def generalization(
@@ -127,7 +136,7 @@ def generalization(
       exponent: β > 0.
     """
     used = jnp.where(round > 0, counts / jnp.maximum(round, 1), 0.0)
-    lag = m * data_share - used
+    lag = rounded(m * data_share) - used
     return jnp.abs(lag) ** exponent * jnp.sign(lag)
 
 
@@ -148,7 +157,8 @@ def score(
     privacy_weight: jax.Array | float,
 ) -> jax.Array:
     """What one client adds to the sums of (14) and (10): (α g_k + γ p_k) / m, float32 [K]."""
-    return (generalization_weight * generalization + privacy_weight * privacy) / m
+    weighted = rounded(generalization_weight * generalization) + rounded(privacy_weight * privacy)
+    return weighted / m
 
 
 def set_reward(
@@ -178,4 +188,4 @@ def set_reward(
     slowest = jnp.min(jnp.where(present, latency_reward[members], jnp.inf))
     mean_g = jnp.sum(jnp.where(present, generalization[members], 0.0)) / size
     mean_p = jnp.sum(jnp.where(present, privacy[members], 0.0)) / size
-    return slowest + generalization_weight * mean_g + privacy_weight * mean_p
+    return slowest + rounded(generalization_weight * mean_g) + rounded(privacy_weight * mean_p)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pausejax.bandit import rounded
 from pausejax.selection._order import inverse_permutation, open_unit, scaled_bits, stable_argsort
 
 PROPOSAL_WORDS = 3
@@ -125,8 +126,8 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
     candidates = jnp.minimum(laid_out, outsiders)
 
     num_others = m - num_firsts
-    active_weight = num_firsts.astype(jnp.float32) * outsiders
-    passive_weight = num_others.astype(jnp.float32) * candidates
+    active_weight = rounded(num_firsts.astype(jnp.float32) * outsiders)
+    passive_weight = rounded(num_others.astype(jnp.float32) * candidates)
     active = open_unit(bits[0]) * (active_weight + passive_weight) <= active_weight
     pick = scaled_bits(bits[1], jnp.where(active, num_firsts, num_others))
     other = pick + 1

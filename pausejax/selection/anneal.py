@@ -7,10 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pausejax.bandit import rounded
 from pausejax.bandit import score as client_score
 from pausejax.selection._neighbours import Lists, make_lists, make_vertex, propose_any, propose_tailored
 from pausejax.selection._order import random_subset
-from pausejax.selection._walk import Problem, walk
+from pausejax.selection._rows import tree_sum
+from pausejax.selection._walk import make_problem, walk
 from pausejax.selection.exact import Selection, check_available, everyone
 
 Neighbours = Literal["tailored", "any"]
@@ -172,7 +174,7 @@ def finite_ucb(
     highest, lowest = score, -score
     if available is not None:
         highest, lowest = (jnp.where(available, x, -jnp.inf) for x in (highest, lowest))
-    spread = jnp.sum(jax.lax.top_k(highest, m)[0]) + jnp.sum(jax.lax.top_k(lowest, m)[0])
+    spread = tree_sum(jax.lax.top_k(highest, m)[0]) + tree_sum(jax.lax.top_k(lowest, m)[0])
     return jnp.where(unexplored, top + spread + margin, ucb)
 
 
@@ -197,12 +199,13 @@ def temperature_constant(
 
     def sum_of_top_less_bottom(term: jax.Array, ascending: jax.Array) -> jax.Array:
         top = jax.lax.dynamic_slice_in_dim(ascending, first_of_top, m)
-        return jnp.sum(term[top]) - jnp.sum(term[ascending[:m]])
+        return tree_sum(term[top]) - tree_sum(term[ascending[:m]])
 
     ucb_range = ucb[by_ucb[first_of_top]] - ucb[by_ucb[0]]
     g_range = sum_of_top_less_bottom(generalization, by_generalization)
     p_range = sum_of_top_less_bottom(privacy, by_privacy)
-    return ucb_range + (generalization_weight * g_range + privacy_weight * p_range) / m + temperature_margin
+    summed = rounded(generalization_weight * g_range) + rounded(privacy_weight * p_range)
+    return ucb_range + rounded(summed / m) + temperature_margin
 
 
 @partial(jax.jit, static_argnames=("m", "steps", "neighbours", "traced"))
@@ -234,13 +237,13 @@ def _anneal(
         )
     else:
         lists, propose = make_lists(ucb, available=available), propose_any
-        constant = 2 * generalization_weight + privacy_weight + 1
-    problem = Problem(lists, finite[lists.client], score[lists.client], temperature_divisor / constant)
+        constant = rounded(2 * generalization_weight) + privacy_weight + 1
+    problem = make_problem(lists, finite, score, m, temperature_divisor / constant)
     start_key, walk_key = jax.random.split(key)
     start = random_subset(start_key, ucb.shape[0], m, None if available is None else lists.size)
     labels, trace = walk(walk_key, problem, make_vertex(lists, start), propose, steps, traced)
     members = jnp.sort(lists.client[labels])
-    value = jnp.min(ucb[members]) + jnp.sum(score[members])
+    value = jnp.min(ucb[members]) + tree_sum(-jnp.sort(-score[members]))
     complete = jnp.all(ucb > -jnp.inf) & jnp.all(jnp.isfinite(score))
     best = Selection(members, jnp.where(complete, value, jnp.nan))
     if available is None:
