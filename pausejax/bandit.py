@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax.parts import Parameter
+from pausejax.rounding import rounded
 
 Clock = Literal["paper", "reference"]
 CLOCKS: tuple[str, ...] = get_args(Clock)
@@ -51,15 +52,6 @@ class Objective:
     clock: Annotated[
         Clock, Parameter(help="terms of round t - 1, or t as the paper's code", section="reward")
     ] = dataclasses.field(default="paper", metadata={"static": True})
-
-
-def rounded(product: jax.Array) -> jax.Array:
-    """The product itself, rounded to float32 before anything is added to it.
-
-    Compilers turn x * y + z into one operation that rounds once, or don't, as the code around it falls; a
-    client's score would then depend on how many runs lie side by side. They can't reach through a maximum.
-    """
-    return jnp.maximum(product, jnp.finfo(jnp.float32).min)
 
 
 class BanditState(NamedTuple):

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pausejax.rounding import rounded, tree_sum
+
 Law = Literal["two_speed", "lognormal", "shifted_exponential", "trace"]
 LAWS: tuple[str, ...] = get_args(Law)
 
@@ -44,8 +46,8 @@ def two_speed_means(
     rank = np.arange(1, num_clients + 1, dtype=np.float32)
     in_fast = rank / np.float32(max(fast, 1))
     in_slow = (rank - fast) / np.float32(num_clients - fast)
-    fast_mean = min_latency + (fast_latency - min_latency) * in_fast
-    slow_mean = slow_latency + slow_range * in_slow
+    fast_mean = min_latency + rounded((fast_latency - min_latency) * in_fast)
+    slow_mean = slow_latency + rounded(slow_range * in_slow)
     return jnp.where(np.arange(num_clients) < fast, fast_mean, slow_mean).astype(jnp.float32)
 
 
@@ -86,12 +88,12 @@ def sample(law: Law, key: jax.Array, network: Network) -> jax.Array:
     floor, mean, deviation, trace = network
     shape = mean.shape
     if law == "two_speed":
-        return jnp.maximum(floor, mean + deviation * jax.random.normal(key, shape))
+        return jnp.maximum(floor, mean + rounded(deviation * jax.random.normal(key, shape)))
     if law == "lognormal":
-        log_factor = deviation * jax.random.normal(key, shape) - deviation**2 / 2
-        return jnp.maximum(floor, floor + (mean - floor) * jnp.exp(log_factor))
+        log_factor = rounded(deviation * jax.random.normal(key, shape)) - rounded(deviation**2 / 2)
+        return jnp.maximum(floor, floor + rounded((mean - floor) * jnp.exp(log_factor)))
     if law == "shifted_exponential":
-        return floor + jnp.maximum(mean - floor, 0) * jax.random.exponential(key, shape)
+        return floor + rounded(jnp.maximum(mean - floor, 0) * jax.random.exponential(key, shape))
     if law == "trace":
         row = jax.random.randint(key, (), 0, trace.shape[0])
         return jnp.maximum(floor, trace[row])
@@ -116,24 +118,29 @@ def _expectation(law: Law, network: Network, function: Callable[[jax.Array], jax
         spread = jnp.maximum(deviation, 1e-6)
         start = jnp.clip((floor - mean) / spread, -_REACH, _REACH)[None]
         half = (_REACH - start) / 2
-        draw = start + half * (nodes + 1)
-        value = function(jnp.maximum(floor, mean[None] + spread * draw))
-        above = jnp.sum(weights * half * value * jax.scipy.stats.norm.pdf(draw), axis=0)
-        return above + jax.scipy.stats.norm.cdf(start[0]) * function(jnp.broadcast_to(floor, mean.shape))
+        draw = start + rounded(half * (nodes + 1))
+        value = function(jnp.maximum(floor, mean[None] + rounded(spread * draw)))
+        above = tree_sum(rounded(weights * half * value * _normal_density(draw)))
+        at_floor = jax.scipy.stats.norm.cdf(start[0]) * function(jnp.broadcast_to(floor, mean.shape))
+        return above + rounded(at_floor)
     if law == "lognormal":
         draw = _REACH * nodes
-        factor = jnp.exp(deviation * draw - deviation**2 / 2)
-        value = function(jnp.maximum(floor, floor + (mean - floor)[None] * factor))
-        return jnp.sum(weights * _REACH * value * jax.scipy.stats.norm.pdf(draw), axis=0)
+        factor = jnp.exp(rounded(deviation * draw) - rounded(deviation**2 / 2))
+        value = function(jnp.maximum(floor, floor + rounded((mean - floor)[None] * factor)))
+        return tree_sum(rounded(weights * _REACH * value * _normal_density(draw)))
     if law == "shifted_exponential":
         # Squaring the draw puts the nodes where τ_min / τ bends most.
         root = jnp.sqrt(40.0) * (nodes + 1) / 2
-        value = function(floor + jnp.maximum(mean - floor, 0)[None] * root**2)
+        value = function(floor + rounded(jnp.maximum(mean - floor, 0)[None] * root**2))
         density = 2 * root * jnp.exp(-(root**2))
-        return jnp.sum(weights * jnp.sqrt(10.0) * value * density, axis=0)
+        return tree_sum(rounded(weights * jnp.sqrt(10.0) * value * density))
     if law == "trace":
-        return jnp.mean(function(jnp.maximum(floor, trace)), axis=0)
+        return tree_sum(function(jnp.maximum(floor, trace))) / trace.shape[0]
     raise ValueError(f"law: unknown latency law {law!r}; allowed: {', '.join(LAWS)}")
+
+
+def _normal_density(x: jax.Array) -> jax.Array:
+    return jnp.exp(-rounded(x**2) / 2) * np.float32(1 / np.sqrt(2 * np.pi))
 
 
 def _legendre() -> tuple[np.ndarray, np.ndarray]:

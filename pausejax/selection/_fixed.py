@@ -1,7 +1,7 @@
 """Sums that no order of additions, no batch and no device can change: 61-bit fixed-point numbers.
 
-A number is a pair of int32: hi * 2^30 + lo in units of 2^unit, 0 <= lo < 2^30. Integers add up exactly, so the
-sum of a set depends on the set alone, equal sums are equal, and one client more or less is one addition.
+A number is a pair of int32: hi * 2^30 + lo in units of 2^unit, 0 <= lo < 2^30. Integers add up exactly, so
+the sum of a set depends on the set alone, equal sums are equal, and one client more is one addition.
 """
 
 import jax
@@ -15,7 +15,7 @@ _LOW_MASK = (1 << _LOW_BITS) - 1
 def unit(*terms: tuple[jax.Array, int]) -> jax.Array:
     """The unit, as the exponent of a power of two, for sums of `count` entries of each array; int32 scalar.
 
-    A float32 is held exactly if it is more than 2^-34 of the largest sum; smaller ones are rounded down to
+    A float32 is held exactly if it is more than 2^-34 of the largest sum; smaller ones are cut to
     multiples of 2^-58 of that sum.
 
     Args:
@@ -40,10 +40,10 @@ def power_of_two(exponent: jax.Array) -> jax.Array:
 def encode(x: jax.Array, unit: jax.Array) -> jax.Array:
     """float32 [...] in fixed point, int32 [..., 2]."""
     scaled = x * power_of_two(-unit - _LOW_BITS)
-    high = jnp.floor(scaled)
-    # A power of two scales without rounding, and the fraction of a float is a float.
+    high = jnp.trunc(scaled)
+    # A power of two scales without rounding, and what a float has behind its point is a float.
     low = (scaled - high) * jnp.float32(1 << _LOW_BITS)
-    return jnp.stack([high.astype(jnp.int32), low.astype(jnp.int32)], axis=-1)
+    return _carried(jnp.stack([high.astype(jnp.int32), low.astype(jnp.int32)], axis=-1))
 
 
 def decode(number: jax.Array, unit: jax.Array) -> jax.Array:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.bandit import rounded
+from pausejax.rounding import rounded
 from pausejax.selection._order import inverse_permutation, open_unit, scaled_bits, stable_argsort
 
 PROPOSAL_WORDS = 3

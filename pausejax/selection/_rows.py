@@ -1,4 +1,4 @@
-"""Row-wise sorting and gathering for a batch of runs, and a sum whose order of additions is fixed."""
+"""Row-wise sorting and gathering for a batch of runs."""
 
 import jax
 import jax.numpy as jnp
@@ -24,21 +24,6 @@ def places(order: jax.Array) -> jax.Array:
 def take(x: jax.Array, index: jax.Array) -> jax.Array:
     """Gathers x [N, K] at index [N, n], row by row."""
     return jnp.take_along_axis(x, index, axis=1, mode="promise_in_bounds")
-
-
-def tree_sum(x: jax.Array) -> jax.Array:
-    """Sums over the first axis by halving it, always in the same way.
-
-    In a fixed order of additions rounding is monotone: raising an entry never lowers the sum. `jnp.sum`
-    promises no order.
-    """
-    while x.shape[0] > 1:
-        half = (x.shape[0] + 1) // 2
-        upper = x[half:]
-        if x.shape[0] % 2:
-            upper = jnp.concatenate([upper, jnp.zeros((1, *x.shape[1:]), x.dtype)])
-        x = x[:half] + upper
-    return x[0]
 
 
 def _argsort_by_counting(x: jax.Array) -> jax.Array:

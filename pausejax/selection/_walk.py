@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.bandit import rounded
+from pausejax.rounding import rounded
 from pausejax.selection import _fixed as fixed
 from pausejax.selection._neighbours import PROPOSAL_WORDS, Lists, Propose, Vertex, swap
 from pausejax.selection._order import open_unit

@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax.bandit import rounded
 from pausejax.bandit import score as client_score
+from pausejax.rounding import rounded, tree_sum
 from pausejax.selection._neighbours import Lists, make_lists, make_vertex, propose_any, propose_tailored
 from pausejax.selection._order import random_subset
-from pausejax.selection._rows import tree_sum
 from pausejax.selection._walk import make_problem, walk
 from pausejax.selection.exact import Selection, check_available, everyone
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from pausejax.selection._rows import tree_sum
+from pausejax.rounding import tree_sum
 from pausejax.selection.exact import Selection, check_inputs, everyone, stand_ins
 
 MAX_SETS = 100_000_000

@@ -12,7 +12,8 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from pausejax.selection._rows import take, tree_sum
+from pausejax.rounding import tree_sum
+from pausejax.selection._rows import take
 from pausejax.selection._thresholds import Bounds, by_insertion, by_replacement
 
 _LARGEST = float(np.finfo(np.float32).max) / 4
