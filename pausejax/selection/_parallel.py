@@ -1,9 +1,9 @@
-"""What each threshold on ucb is worth, all thresholds at once: for devices that launch a kernel for every step.
+"""What each threshold on ucb is worth, all at once: for devices that launch a kernel for every step.
 
-Clients arrive in descending order of ucb. One of them belongs to the m best scores from its arrival until m
-clients with better scores have arrived. So the sums of the m best are running sums of "its score at its arrival,
-minus its score at its eviction", and the eviction is the m-th smallest arrival among the clients with better
-scores: a running order statistic, which a wavelet matrix finds for all clients in log2 K steps.
+Clients arrive in descending order of ucb. A client is one of the m best scores from its arrival until m
+clients with better scores have arrived, its eviction. That is the m-th smallest arrival among the clients
+with better scores: a running order statistic, which is found for all clients at once, digit by digit. The sum
+of the m best at any time is that of the scores whose arrival has passed and whose eviction has not.
 """
 
 import jax
@@ -11,66 +11,106 @@ import jax.numpy as jnp
 from jax import lax
 
 from pausejax.selection import _fixed as fixed
-from pausejax.selection._rows import argsort, take
+from pausejax.selection._rows import argsort, places, take
 from pausejax.selection._thresholds import HALF_ULP, Bounds
+
+_LARGEST_SQUARE = 512
+"""Up to this K comparing all pairs of clients takes fewer kernels and no memory; work grows as K²."""
+_DIGIT_BITS = 4
 
 
 def by_eviction(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
-    """Finds when each client leaves the m best, [N, K]; O(K log K) work in O(log K) parallel steps.
+    """Finds when each client leaves the m best; O(log K) kernels whatever m.
 
     Scores are added as integers, exactly and in any order; the bounds cover what is rounded off before.
     """
-    num_clients = ucb.shape[1]
-    by_ucb = argsort(-ucb)
-    thresholds, scores = take(ucb, by_ucb), take(score, by_ucb)
-    arrival = argsort(-scores)
-    eviction = running_order_statistic(arrival, m)
-    magnitude = jnp.max(jnp.where(scores > -jnp.inf, jnp.abs(scores), 0.0), axis=1, keepdims=True)
+    runs, num_clients = ucb.shape
+    by_ucb, by_score = jnp.split(argsort(jnp.concatenate([-ucb, -score])), [runs])
+    thresholds, scores = take(ucb, by_ucb), take(score, by_score)
+    arrival = take(places(by_ucb), by_score)
+
+    finite = scores > -jnp.inf
+    magnitude = jnp.max(jnp.where(finite, jnp.abs(scores), 0.0), axis=1, keepdims=True)
     # The sum of m scores fits an int32; running sums may wrap round, which does not touch it.
     unit = fixed.exponent(magnitude) + m.bit_length() - 30
-    whole = jnp.where(scores > -jnp.inf, jnp.round(scores * fixed.power_of_two(-unit)), 0.0).astype(jnp.int32)
-    by_score = take(whole, arrival)
-    joins = jnp.where(eviction > arrival, by_score, 0)
-    row = lax.broadcasted_iota(jnp.int32, eviction.shape, 0)
-    change = jnp.zeros_like(by_score).at[row, arrival].add(joins).at[row, eviction].add(-joins, mode="drop")
-    total = jnp.cumsum(change, axis=1).astype(jnp.float32) * fixed.power_of_two(unit)
+    whole = jnp.where(finite, jnp.round(scores * fixed.power_of_two(-unit)), 0.0).astype(jnp.int32)
+    if num_clients <= _LARGEST_SQUARE:
+        eviction = order_statistic_by_pairs(arrival, m)
+        time = jnp.arange(num_clients, dtype=jnp.int32)[None, :, None]
+        among_the_best = (arrival[:, None] <= time) & (time < eviction[:, None])
+        total = jnp.sum(jnp.where(among_the_best, whole[:, None], 0), axis=2)
+    else:
+        eviction = order_statistic_by_digits(arrival, m)
+        joins = jnp.where(eviction > arrival, whole, 0)
+        row = lax.broadcasted_iota(jnp.int32, arrival.shape, 0)
+        change = jnp.zeros_like(whole).at[row, arrival].set(joins, unique_indices=True)
+        total = jnp.cumsum(change.at[row, eviction].add(-joins, mode="drop"), axis=1)
 
-    value = thresholds + total
+    value = thresholds + total.astype(jnp.float32) * fixed.power_of_two(unit)
     # What the canonical sum may round off, what its integers do, and what is too small to hold.
     rounding = HALF_ULP * ((m - 1).bit_length() + 4)
-    margin = m * magnitude * rounding + m * fixed.power_of_two(unit) + jnp.abs(value) * (4 * HALF_ULP)
-    margin = margin + 4 * m * jnp.finfo(jnp.float32).tiny
-    enough = lax.broadcasted_iota(jnp.int32, eviction.shape, 1) >= m - 1
+    margin = m * (magnitude * rounding + fixed.power_of_two(unit)) + jnp.abs(value) * (4 * HALF_ULP)
+    margin = margin + 4 * m * float(jnp.finfo(jnp.float32).tiny)
+    enough = (jnp.arange(num_clients) >= m - 1)[None]
     counts = enough & (thresholds > -jnp.inf)
-    return Bounds(
-        thresholds,
-        jnp.where(counts, value - margin, -jnp.inf),
-        jnp.where(counts, value + margin, -jnp.inf),
-    )
+    lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in (value - margin, value + margin))
+    return Bounds(thresholds, lower, upper)
 
 
-def running_order_statistic(x: jax.Array, m: int) -> jax.Array:
+def order_statistic_by_pairs(x: jax.Array, m: int) -> jax.Array:
     """The m-th smallest of the entries before each one, int32 [N, K]; K where there are fewer than m.
+
+    O(K²) comparisons a step, none of which is stored.
 
     Args:
       x: int32 [N, K], each row a permutation of 0 .. K - 1.
       m: 1 <= m <= K.
     """
     size = x.shape[1]
-    index = lax.broadcasted_iota(jnp.int32, x.shape, 1)
-    low, high = jnp.zeros_like(x), index
+    index = jnp.arange(size, dtype=jnp.int32)
+    before = (index[None, :] < index[:, None])[None]
+    found = jnp.zeros_like(x)
+    for shift in _shifts(size, 2):
+        # A digit is too small as long as fewer than m entries lie below its successor.
+        below = (
+            jnp.sum(before & (x[:, None] < (found + (digit << shift))[..., None]), axis=2, dtype=jnp.int32)
+            for digit in (1, 2, 3)
+        )
+        found = found + (sum((count < m).astype(jnp.int32) for count in below) << shift)
+    return jnp.where((index >= m)[None], found, size)
+
+
+def order_statistic_by_digits(x: jax.Array, m: int) -> jax.Array:
+    """`order_statistic_by_pairs` in O(K) work a step: a wavelet matrix in base 16, asked as it is built."""
+    size, base = x.shape[1], 1 << _DIGIT_BITS
+    index = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), x.shape)
     row = lax.broadcasted_iota(jnp.int32, x.shape, 0)
-    smaller, found = jnp.full_like(x, m - 1), jnp.zeros_like(x)
-    for bit in reversed(range(max(1, (size - 1).bit_length()))):
-        is_zero = (x >> bit) & 1 == 0
-        zeros = jnp.pad(jnp.cumsum(is_zero.astype(jnp.int32), axis=1), ((0, 0), (1, 0)))
-        all_zeros, before = zeros[:, -1:], zeros[:, :-1]
-        to_low, to_high = take(zeros, low), take(zeros, high)
-        is_one = smaller >= to_high - to_low
-        smaller = smaller - jnp.where(is_one, to_high - to_low, 0)
-        found = found + (is_one.astype(jnp.int32) << bit)
-        low = jnp.where(is_one, all_zeros + low - to_low, to_low)
-        high = jnp.where(is_one, all_zeros + high - to_high, to_high)
-        place = jnp.where(is_zero, before, all_zeros + index - before)
-        x = jnp.zeros_like(x).at[row, place].set(x, unique_indices=True, mode="promise_in_bounds")
+    digits = jnp.arange(base, dtype=jnp.int32)[None, :, None]
+    low, high, rank, found = jnp.zeros_like(x), index, jnp.full_like(x, m - 1), jnp.zeros_like(x)
+    for shift in _shifts(size, _DIGIT_BITS):
+        own = (x >> shift) & (base - 1)
+        seen = jnp.cumsum((own[:, None] == digits).astype(jnp.int32), axis=2)
+        whole = seen[:, :, -1:]
+        # How many entries have a smaller digit, or this one and a place below i, [N, base, K + 1]: there the
+        # next entry with this digit goes.
+        place = jnp.pad(seen, ((0, 0), (0, 0), (1, 0))) + (jnp.cumsum(whole, axis=1) - whole)
+
+        def places_at(i: jax.Array, place: jax.Array = place) -> jax.Array:
+            rows = take(place.reshape(-1, size + 1), jnp.repeat(i, base, axis=0))
+            return rows.reshape(-1, base, size)
+
+        lows, highs = places_at(low), places_at(high)
+        inside = jnp.cumsum(highs - lows, axis=1)
+        digit = jnp.sum(rank[:, None] >= inside[:, :-1], axis=1, dtype=jnp.int32)
+        is_chosen = digit[:, None] == digits
+        low, high = (jnp.sum(jnp.where(is_chosen, i, 0), axis=1) for i in (lows, highs))
+        rank = rank - jnp.sum(jnp.where(digits < digit[:, None], highs - lows, 0), axis=1)
+        found = found + (digit << shift)
+        goal = jnp.sum(jnp.where(own[:, None] == digits, place[:, :, :-1], 0), axis=1)
+        x = jnp.zeros_like(x).at[row, goal].set(x, unique_indices=True, mode="promise_in_bounds")
     return jnp.where(index >= m, found, size)
+
+
+def _shifts(size: int, digit_bits: int) -> range:
+    """How far the digits of the numbers below `size` are shifted, the highest digit first."""
+    return range(digit_bits * ((max(size - 1, 1).bit_length() - 1) // digit_bits), -1, -digit_bits)

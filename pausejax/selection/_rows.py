@@ -1,5 +1,7 @@
 """Row-wise sorting and gathering for a batch of runs."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,9 +13,12 @@ def argsort(x: jax.Array) -> jax.Array:
     """Stable ascending order of each row, int32 [N, K]; x is float32 [N, K] without NaN."""
     rows, size = x.shape
     # Up to here counting beats sorting on a CPU; below 32 rows its vectors are not full.
-    if size > (384 if rows >= 32 else 32):
-        return jax.vmap(stable_argsort)(x)
-    return lax.platform_dependent(x, cpu=_argsort_by_counting, default=jax.vmap(stable_argsort))
+    counts = size <= (384 if rows >= 32 else 32)
+    return lax.platform_dependent(
+        x,
+        cpu=_argsort_by_counting if counts else jax.vmap(stable_argsort),
+        default=partial(jnp.argsort, axis=1),
+    )
 
 
 def places(order: jax.Array) -> jax.Array:

@@ -3,7 +3,8 @@
 `docs/selection.md` has the proof, the tie rule and the measurements.
 """
 
-import functools
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from pausejax.rounding import tree_sum
+from pausejax.selection._parallel import by_eviction
 from pausejax.selection._rows import take
 from pausejax.selection._thresholds import Bounds, by_insertion, by_replacement
 
@@ -53,7 +55,7 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
     return _best_set(terms if available is None else (*terms, jnp.asarray(available)), m)
 
 
-@functools.partial(jax.jit, static_argnames="m")
+@partial(jax.jit, static_argnames="m")
 def _best_set(terms: tuple[jax.Array, ...], m: int) -> Selection:
     """`best_set` of ucb, score and perhaps available, [K] each."""
 
@@ -80,27 +82,34 @@ def _best_set(terms: tuple[jax.Array, ...], m: int) -> Selection:
 def _best_sets(ucb: jax.Array, score: jax.Array, available: jax.Array | None = None, *, m: int) -> Selection:
     """`best_set` of a batch of runs: ucb, score and available are [N, K]."""
     offset, finite_ucb, finite_score = stand_ins(ucb, score, m, available)
-    bounds = _bounds(finite_ucb, finite_score, m)
+    # The others' scores are -inf: the m best scores are then all who are available.
+    few = None if available is None else jnp.sum(available, axis=1, keepdims=True) < m
+    members, value = _best_finite_sets(finite_ucb, finite_score, few, m)
     if available is None:
-        members, value = _settle(finite_ucb, finite_score, m, bounds)
         return Selection(members, offset + value)
-    # The others' scores are -inf: without a threshold, the top m hold all who are available.
-    few = jnp.sum(available, axis=1, keepdims=True) < m
-    bounds = bounds._replace(threshold=jnp.where(few, -jnp.inf, bounds.threshold))
-    members, value = _settle(finite_ucb, finite_score, m, bounds)
     alone = everyone(*(take(x, members) for x in (ucb, score, available)), members)
     return Selection(
         jnp.where(few, alone.members, members), jnp.where(few[:, 0], alone.value, offset + value)
     )
 
 
-def _bounds(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
-    """Bounds the thresholds in the way that is faster at this size; the result of `best_set` is the same.
+def _best_finite_sets(ucb: jax.Array, score: jax.Array, few: jax.Array | None, m: int) -> Selection:
+    """The best sets of `stand_ins`, [N, K]; where `few`, bool [N, 1], the m best scores.
 
-    Measured on a CPU. Insertion costs m operations a client, which a few runs side by side make cheap.
+    The thresholds are bounded in the way that is faster on this device; the result is the same. A CPU takes
+    one client after another; insertion costs m operations a client, which a few runs side by side make cheap.
+    Everything else launches a kernel for every step, and takes all clients at once.
     """
-    insert = m <= min(16 + 4 * ucb.shape[0], 256)
-    return by_insertion(ucb, score, m) if insert else by_replacement(ucb, score, m)
+
+    def by(bound: Callable[[jax.Array, jax.Array, int], Bounds], *inputs: jax.Array) -> Selection:
+        bounds = bound(*inputs[:2], m)
+        if few is not None:
+            bounds = bounds._replace(threshold=jnp.where(inputs[2], -jnp.inf, bounds.threshold))
+        return _settle(*inputs[:2], m, bounds)
+
+    one_by_one = by_insertion if m <= min(16 + 4 * ucb.shape[0], 256) else by_replacement
+    inputs = (ucb, score) if few is None else (ucb, score, few)
+    return lax.platform_dependent(*inputs, cpu=partial(by, one_by_one), default=partial(by, by_eviction))
 
 
 def _settle(ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds) -> Selection:
@@ -126,7 +135,9 @@ def _settle(ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds) -> Selecti
         return members, jnp.where(wins, new_value, value), still_open
 
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
-    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, evaluate(may_be_best))
+    runs, num_clients = ucb.shape
+    nothing = (jnp.full((runs, m), num_clients, jnp.int32), jnp.full(runs, -jnp.inf), may_be_best)
+    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, nothing)
     return Selection(members, value)
 
 
