@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pausejax.rounding import rounded
 from pausejax.selection._order import inverse_permutation, open_unit, scaled_bits, stable_argsort
 
 PROPOSAL_WORDS = 3
@@ -26,8 +27,13 @@ PROPOSAL_WORDS = 3
 
 
 class Lists(NamedTuple):
-    """The clients, labelled by their place in the list of ucb, and where each stands in the other lists."""
+    """The clients, labelled by their place in the list of ucb, and where each stands in the other lists.
 
+    The first `size` places of every list are those of the clients who are available.
+    """
+
+    size: int | jax.Array
+    """int32 scalar, n: how many are available; K, a plain number, where all are."""
     client: jax.Array
     """int32 [K], the client that a label stands for."""
     order: jax.Array
@@ -59,15 +65,30 @@ class Proposal(NamedTuple):
 Propose = Callable[[Lists, Vertex, jax.Array], Proposal]
 
 
-def make_lists(ucb: jax.Array, *others: jax.Array) -> Lists:
-    """Sorts the clients by ucb and by every other term, float32 [K] each; ties to the lowest client."""
+def make_lists(ucb: jax.Array, *others: jax.Array, available: jax.Array | None = None) -> Lists:
+    """Sorts the clients by ucb and by every other term, float32 [K] each; ties to the lowest client.
+
+    Those who are not `available`, bool [K], go to the end of every list.
+    """
     num_clients = ucb.shape[0]
-    client = stable_argsort(ucb)
+    size = num_clients if available is None else jnp.sum(available, dtype=jnp.int32)
+
+    def ascending(values: jax.Array) -> jax.Array:
+        order = stable_argsort(values)
+        return order if available is None else _first_those(order, available[order])
+
+    client = ascending(ucb)
     label = inverse_permutation(client)
-    order = [label[stable_argsort(values)] for values in others]
+    order = [label[ascending(values)] for values in others]
     none = jnp.zeros((0, num_clients), jnp.int32)
     place = [inverse_permutation(o) for o in order]
-    return Lists(client, jnp.stack(order) if order else none, jnp.stack(place) if place else none)
+    return Lists(size, client, jnp.stack(order) if order else none, jnp.stack(place) if place else none)
+
+
+def _first_those(order: jax.Array, chosen: jax.Array) -> jax.Array:
+    """`order`, int32 [n], with its `chosen` entries, bool [n], before the others; both keep their order."""
+    number = jnp.where(chosen, jnp.cumsum(chosen), jnp.sum(chosen) + jnp.cumsum(~chosen)) - 1
+    return jnp.zeros_like(order).at[number].set(order, unique_indices=True, mode="promise_in_bounds")
 
 
 def make_vertex(lists: Lists, labels: jax.Array) -> Vertex:
@@ -84,7 +105,7 @@ def swap(lists: Lists, vertex: Vertex, leaving: jax.Array, entering: jax.Array) 
 def propose_any(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
     """Any member for any outsider, the neighbours of Vanilla-SA; `bits` is uint32 [PROPOSAL_WORDS]."""
     m = vertex.labels.shape[0]
-    outsiders = jnp.int32(lists.client.shape[0] - m)
+    outsiders = jnp.int32(lists.size - m)
     leaving = vertex.labels[scaled_bits(bits[0], jnp.int32(m))]
     return Proposal(leaving, _outsider(vertex, scaled_bits(bits[1], outsiders)), jnp.bool_(True))
 
@@ -96,7 +117,7 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
     """
     labels = vertex.labels
     m, num_clients = labels.shape[0], lists.client.shape[0]
-    outsiders = jnp.int32(num_clients - m)
+    outsiders = jnp.int32(lists.size - m)
     firsts, num_firsts = _first_members(lists, vertex)
     prefix = jnp.stack([labels[0], vertex.places[0, 0], vertex.places[1, 0]])
     laid_out = jnp.sum(prefix)
@@ -105,8 +126,8 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
     candidates = jnp.minimum(laid_out, outsiders)
 
     num_others = m - num_firsts
-    active_weight = num_firsts.astype(jnp.float32) * outsiders
-    passive_weight = num_others.astype(jnp.float32) * candidates
+    active_weight = rounded(num_firsts.astype(jnp.float32) * outsiders)
+    passive_weight = rounded(num_others.astype(jnp.float32) * candidates)
     active = open_unit(bits[0]) * (active_weight + passive_weight) <= active_weight
     pick = scaled_bits(bits[1], jnp.where(active, num_firsts, num_others))
     other = pick + 1

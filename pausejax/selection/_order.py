@@ -32,13 +32,16 @@ def inverse_permutation(order: jax.Array) -> jax.Array:
     return jnp.zeros_like(place).at[order].set(place, unique_indices=True, mode="promise_in_bounds")
 
 
-def random_subset(key: jax.Array, size: int, m: int) -> jax.Array:
-    """A uniform set of m out of `size` numbers, int32 [m], ascending.
+def random_subset(key: jax.Array, size: int, m: int, first: int | jax.Array | None = None) -> jax.Array:
+    """A uniform set of m out of `size` numbers, or of the `first` so many of them, int32 [m], ascending.
 
     The m largest of random 30-bit keys; ties, of a probability below size² / 2^31, go to the lowest number.
+    Where there are fewer than m, all of them come first and larger numbers follow.
     """
     normal_floats = (jax.random.bits(key, (size,)) >> 2) | jnp.uint32(0x20000000)
     keys = jax.lax.bitcast_convert_type(normal_floats, jnp.float32)
+    if first is not None:
+        keys = jnp.where(jnp.arange(size) < first, keys, 0.0)
     return jnp.sort(jax.lax.top_k(keys, m)[1])
 
 

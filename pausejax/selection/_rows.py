@@ -1,4 +1,6 @@
-"""Row-wise sorting and gathering for a batch of runs, and a sum whose order of additions is fixed."""
+"""Row-wise sorting and gathering for a batch of runs."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +13,12 @@ def argsort(x: jax.Array) -> jax.Array:
     """Stable ascending order of each row, int32 [N, K]; x is float32 [N, K] without NaN."""
     rows, size = x.shape
     # Up to here counting beats sorting on a CPU; below 32 rows its vectors are not full.
-    if size > (384 if rows >= 32 else 32):
-        return jax.vmap(stable_argsort)(x)
-    return lax.platform_dependent(x, cpu=_argsort_by_counting, default=jax.vmap(stable_argsort))
+    counts = size <= (384 if rows >= 32 else 32)
+    return lax.platform_dependent(
+        x,
+        cpu=_argsort_by_counting if counts else jax.vmap(stable_argsort),
+        default=partial(jnp.argsort, axis=1),
+    )
 
 
 def places(order: jax.Array) -> jax.Array:
@@ -24,21 +29,6 @@ def places(order: jax.Array) -> jax.Array:
 def take(x: jax.Array, index: jax.Array) -> jax.Array:
     """Gathers x [N, K] at index [N, n], row by row."""
     return jnp.take_along_axis(x, index, axis=1, mode="promise_in_bounds")
-
-
-def tree_sum(x: jax.Array) -> jax.Array:
-    """Sums over the first axis by halving it, always in the same way.
-
-    In a fixed order of additions rounding is monotone: raising an entry never lowers the sum. `jnp.sum`
-    promises no order.
-    """
-    while x.shape[0] > 1:
-        half = (x.shape[0] + 1) // 2
-        upper = x[half:]
-        if x.shape[0] % 2:
-            upper = jnp.concatenate([upper, jnp.zeros((1, *x.shape[1:]), x.dtype)])
-        x = x[:half] + upper
-    return x[0]
 
 
 def _argsort_by_counting(x: jax.Array) -> jax.Array:

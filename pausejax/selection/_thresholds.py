@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from pausejax.selection._rows import argsort, places, take, tree_sum
+from pausejax.rounding import tree_sum
+from pausejax.selection._rows import argsort, places, take
 
-_HALF_ULP = 2.0**-24
+HALF_ULP = 2.0**-24
 
 
 class Bounds(NamedTuple):
@@ -71,7 +72,7 @@ def _replace(
     last = num_clients - 1
     best_score = jnp.abs(scores[num_clients])
     # What the canonical sum may round off, and 2K updates of the running sum; then what is too small to hold.
-    rounding = _HALF_ULP * ((m - 1).bit_length() + 4) + _HALF_ULP**2 * 8 * num_clients
+    rounding = HALF_ULP * ((m - 1).bit_length() + 4) + HALF_ULP**2 * 8 * num_clients
     underflow = 4 * num_clients * float(jnp.finfo(jnp.float32).tiny)
 
     def step(carry: tuple, _: None) -> tuple[tuple, tuple]:
@@ -90,7 +91,7 @@ def _replace(
         threshold = thresholds[jnp.minimum(gone, last)]
         counts = (missing == 0) & (gone <= num_clients - m) & (threshold > -jnp.inf)
         value = jnp.where(counts, threshold, 0.0) + total
-        margin = m * jnp.maximum(best_score, worst) * rounding + jnp.abs(value) * (4 * _HALF_ULP) + underflow
+        margin = m * jnp.maximum(best_score, worst) * rounding + jnp.abs(value) * (4 * HALF_ULP) + underflow
         lower = jnp.where(counts, value - margin, -jnp.inf)
         upper = jnp.where(counts, value + margin, -jnp.inf)
         return (gone, pointer, missing, worst, total, rest), (threshold, lower, upper)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pausejax.rounding import rounded
+from pausejax.selection import _fixed as fixed
 from pausejax.selection._neighbours import PROPOSAL_WORDS, Lists, Propose, Vertex, swap
 from pausejax.selection._order import open_unit
 
@@ -14,34 +16,47 @@ _BLOCK = 16
 
 
 class Problem(NamedTuple):
-    """One instance of (14) in the form that the walk needs."""
+    """One instance of (14) in the form that the walk needs; numbers in fixed point, see `_fixed`."""
 
     lists: Lists
     ucb: jax.Array
-    """float32 [K] by label: ascending and finite."""
+    """int32 [K, 2] by label: ascending and finite."""
     score: jax.Array
-    """float32 [K] by label, (α g_k + γ p_k) / m."""
+    """int32 [K, 2] by label, (α g_k + γ p_k) / m."""
+    unit: jax.Array
+    """int32 scalar, the exponent of the fixed point."""
     coldness: jax.Array
     """float32 scalar, κ / C: the inverse temperature of step j is coldness * log(j + 1)."""
 
 
 class Position(NamedTuple):
-    """Where the chain is, and the best it has seen."""
+    """Where the chain is, and the best it has seen; sums and energies are int32 [2]."""
 
     step: jax.Array
     """int32 scalar, j: the step that is about to be made, from 1."""
     vertex: Vertex
+    score: jax.Array
+    """The sum of the members' scores."""
     energy: jax.Array
+    """E(V), (18)."""
     best_labels: jax.Array
     best_energy: jax.Array
 
 
-def energy(problem: Problem, labels: jax.Array) -> jax.Array:
-    """E(V), (18), of the set with these ascending labels, int32 [m].
+def make_problem(
+    lists: Lists, ucb: jax.Array, score: jax.Array, m: int, coldness: jax.Array | float
+) -> Problem:
+    """The problem of choosing m clients by finite ucb and score, float32 [K] by client."""
+    unit = fixed.unit((ucb, 1), (score, m))
+    by_label = (fixed.encode(x[lists.client], unit) for x in (ucb, score))
+    return Problem(lists, *by_label, unit, jnp.asarray(coldness, jnp.float32))
 
-    Summed anew in one fixed order for every set, so it depends on the set alone and cannot drift.
-    """
-    return problem.ucb[labels[0]] + jnp.sum(problem.score[labels])
+
+def start_at(problem: Problem, vertex: Vertex, step: int | jax.Array = 1) -> Position:
+    """The position of a walk that has seen nothing but this set."""
+    score = fixed.total(problem.score[vertex.labels])
+    energy = fixed.add(score, problem.ucb[vertex.labels[0]])
+    return Position(jnp.asarray(step, jnp.int32), vertex, score, energy, vertex.labels, energy)
 
 
 def transition(
@@ -57,19 +72,25 @@ def transition(
     proposal = propose(problem.lists, position.vertex, bits[:-1])
     inspected = proposal.valid & (position.step <= steps)
     candidate = swap(problem.lists, position.vertex, proposal.leaving, proposal.entering)
-    candidate_energy = energy(problem, candidate.labels)
-    gain = candidate_energy - position.energy
+    change = fixed.subtract(problem.score[proposal.entering], problem.score[proposal.leaving])
+    score = fixed.add(position.score, change)
+    energy = fixed.add(score, problem.ucb[candidate.labels[0]])
+    gain = fixed.decode(fixed.subtract(energy, position.energy), problem.unit)
     cooling = problem.coldness * jnp.log(position.step.astype(jnp.float32) + 1)
-    accepted = inspected & ((gain >= 0) | (open_unit(bits[-1]) <= jnp.exp(gain * cooling)))
-    vertex = jax.tree.map(partial(jnp.where, accepted), candidate, position.vertex)
-    new_energy = jnp.where(accepted, candidate_energy, position.energy)
-    better = new_energy > position.best_energy
+    worse_but_taken = open_unit(bits[-1]) <= jnp.exp(rounded(gain * cooling))
+    accepted = inspected & (fixed.at_least(energy, position.energy) | worse_but_taken)
+    take = partial(jnp.where, accepted)
+    vertex, score, energy = jax.tree.map(
+        take, (candidate, score, energy), (position.vertex, position.score, position.energy)
+    )
+    better = ~fixed.at_least(position.best_energy, energy)
     return Position(
         position.step + inspected,
         vertex,
-        new_energy,
+        score,
+        energy,
         jnp.where(better, vertex.labels, position.best_labels),
-        jnp.where(better, new_energy, position.best_energy),
+        jnp.where(better, energy, position.best_energy),
     )
 
 
@@ -82,18 +103,21 @@ def walk(
     run counts its own steps, and the loop ends when the last run has made all of its own. So the number of
     turns is that of the slowest run, not the sum over the steps of the slowest at each.
     """
-    start_energy = energy(problem, start.labels)
-    position = Position(jnp.int32(1), start, start_energy, start.labels, start_energy)
-    trace = jnp.full(steps + 1, start_energy) if traced else None
-    if start.labels.shape[0] == problem.ucb.shape[0]:
+    position = start_at(problem, start)
+    trace = jnp.full(steps + 1, fixed.decode(position.energy, problem.unit)) if traced else None
+    m, size = start.labels.shape[0], problem.lists.size
+    if isinstance(size, int) and size == m:
         return start.labels, trace
+    if not isinstance(size, int):
+        # Where nobody is left to swap in, no draw is ever valid: all steps count as made.
+        position = position._replace(step=jnp.where(size > m, 1, steps + 1).astype(jnp.int32))
 
     def turn(carry: tuple[Position, jax.Array | None], bits: jax.Array) -> tuple[tuple, None]:
         position, trace = carry
         after = transition(problem, position, bits, propose, steps)
         if traced:
             made = jnp.where(after.step > position.step, position.step, steps + 1)
-            trace = trace.at[made].set(after.energy, mode="drop")
+            trace = trace.at[made].set(fixed.decode(after.energy, problem.unit), mode="drop")
         return (after, trace), None
 
     def block(carry: tuple) -> tuple:

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax.bandit import score as client_score
+from pausejax.rounding import rounded, tree_sum
 from pausejax.selection._neighbours import Lists, make_lists, make_vertex, propose_any, propose_tailored
 from pausejax.selection._order import random_subset
-from pausejax.selection._walk import Problem, walk
-from pausejax.selection.exact import Selection
+from pausejax.selection._walk import make_problem, walk
+from pausejax.selection.exact import Selection, check_available, everyone
 
 Neighbours = Literal["tailored", "any"]
 NEIGHBOURS: tuple[str, ...] = get_args(Neighbours)
@@ -29,6 +30,7 @@ def anneal(
     steps: int,
     temperature_divisor: jax.Array | float = 1.0,
     temperature_margin: jax.Array | float = 1e-3,
+    available: jax.Array | None = None,
 ) -> Selection:
     """Looks for the argmax of (14) by Algorithm 2: annealing on the graph of R1 and R2.
 
@@ -47,13 +49,16 @@ def anneal(
       steps: J >= 0, the neighbours inspected.
       temperature_divisor: κ > 0.
       temperature_margin: ω >= 0.
+      available: bool [K], who may be chosen; None for everyone. The walk is then that over these alone.
 
     Returns:
-      The best set ever visited, the first one included. Where a number is missing (NaN, an infinite g or p, a
+      The best set ever visited, the first one included; of fewer than m available clients all, ascending,
+      followed by pads of -1, and nobody is worth -inf. Where a number is missing (NaN, an infinite g or p, a
       ucb of -inf) inside jit, the members are still m distinct clients, and the value is NaN.
 
     Raises:
-      ValueError: for m, steps or shapes out of range; outside jit also for a weight, κ, ω or term that is.
+      ValueError: for m, steps or shapes out of range; `available` that is no bool; outside jit also for a
+        weight, κ, ω or term that is.
     """
     return anneal_trace(
         key,
@@ -66,6 +71,7 @@ def anneal(
         steps=steps,
         temperature_divisor=temperature_divisor,
         temperature_margin=temperature_margin,
+        available=available,
         traced=False,
     )[0]
 
@@ -81,6 +87,7 @@ def vanilla_anneal(
     privacy_weight: jax.Array | float,
     steps: int,
     temperature_divisor: jax.Array | float = 1.0,
+    available: jax.Array | None = None,
 ) -> Selection:
     """Looks for the argmax of (14) by the paper's Vanilla-SA: any swap is a neighbour, and C = 2α + γ + 1.
 
@@ -97,6 +104,7 @@ def vanilla_anneal(
         steps=steps,
         temperature_divisor=temperature_divisor,
         neighbours="any",
+        available=available,
         traced=False,
     )[0]
 
@@ -114,6 +122,7 @@ def anneal_trace(
     temperature_divisor: jax.Array | float = 1.0,
     temperature_margin: jax.Array | float = 1e-3,
     neighbours: Neighbours = "tailored",
+    available: jax.Array | None = None,
     traced: bool = True,
 ) -> tuple[Selection, jax.Array | None]:
     """`anneal` ("tailored") or `vanilla_anneal` ("any") with the energies that the walk went through.
@@ -123,12 +132,13 @@ def anneal_trace(
       unless `traced`. For the same key the selection is that of the function without a trace.
     """
     values = (generalization_weight, privacy_weight, temperature_divisor, temperature_margin)
-    _check(ucb, generalization, privacy, m, steps, neighbours, *values)
+    _check(ucb, generalization, privacy, available, m, steps, neighbours, *values)
     terms = (jnp.asarray(term, jnp.float32) for term in (ucb, generalization, privacy))
     return _anneal(
         key,
         *terms,
         *(jnp.asarray(v, jnp.float32) for v in values),
+        None if available is None else jnp.asarray(available),
         m=m,
         steps=steps,
         neighbours=neighbours,
@@ -136,7 +146,13 @@ def anneal_trace(
     )
 
 
-def finite_ucb(ucb: jax.Array, score: jax.Array, m: int, margin: jax.Array | float = 1e-3) -> jax.Array:
+def finite_ucb(
+    ucb: jax.Array,
+    score: jax.Array,
+    m: int,
+    margin: jax.Array | float = 1e-3,
+    available: jax.Array | None = None,
+) -> jax.Array:
     """`ucb` with every +inf replaced by one finite number that keeps the order of (14) over all sets.
 
     The stand-in is the largest finite ucb (0 if there is none), plus the largest difference between the
@@ -148,11 +164,16 @@ def finite_ucb(ucb: jax.Array, score: jax.Array, m: int, margin: jax.Array | flo
       score: float32 [K], (α g_k + γ p_k) / m.
       m: size of the sets.
       margin: ω.
+      available: bool [K], the clients whom a set may hold; None for everyone.
     """
     unexplored = ucb == jnp.inf
-    top = jnp.max(jnp.where(unexplored, -jnp.inf, ucb))
-    top = jnp.where(jnp.all(unexplored), 0.0, top)
-    spread = jnp.sum(jax.lax.top_k(score, m)[0]) + jnp.sum(jax.lax.top_k(-score, m)[0])
+    explored = ~unexplored if available is None else ~unexplored & available
+    top = jnp.max(jnp.where(explored, ucb, -jnp.inf))
+    top = jnp.where(jnp.any(explored), top, 0.0)
+    highest, lowest = score, -score
+    if available is not None:
+        highest, lowest = (jnp.where(available, x, -jnp.inf) for x in (highest, lowest))
+    spread = tree_sum(jax.lax.top_k(highest, m)[0]) + tree_sum(jax.lax.top_k(lowest, m)[0])
     return jnp.where(unexplored, top + spread + margin, ucb)
 
 
@@ -172,12 +193,18 @@ def temperature_constant(
     Arguments as for `anneal`, but `ucb` must be finite, see `finite_ucb`, and `lists` be those of ucb,
     privacy and generalization.
     """
-    by_ucb = lists.client
+    by_ucb, first_of_top = lists.client, lists.size - m
     by_privacy, by_generalization = by_ucb[lists.order[0]], by_ucb[lists.order[1]]
-    ucb_range = ucb[by_ucb[-m]] - ucb[by_ucb[0]]
-    g_range = jnp.sum(generalization[by_generalization[-m:]]) - jnp.sum(generalization[by_generalization[:m]])
-    p_range = jnp.sum(privacy[by_privacy[-m:]]) - jnp.sum(privacy[by_privacy[:m]])
-    return ucb_range + (generalization_weight * g_range + privacy_weight * p_range) / m + temperature_margin
+
+    def sum_of_top_less_bottom(term: jax.Array, ascending: jax.Array) -> jax.Array:
+        top = jax.lax.dynamic_slice_in_dim(ascending, first_of_top, m)
+        return tree_sum(term[top]) - tree_sum(term[ascending[:m]])
+
+    ucb_range = ucb[by_ucb[first_of_top]] - ucb[by_ucb[0]]
+    g_range = sum_of_top_less_bottom(generalization, by_generalization)
+    p_range = sum_of_top_less_bottom(privacy, by_privacy)
+    summed = rounded(generalization_weight * g_range) + rounded(privacy_weight * p_range)
+    return ucb_range + rounded(summed / m) + temperature_margin
 
 
 @partial(jax.jit, static_argnames=("m", "steps", "neighbours", "traced"))
@@ -190,37 +217,47 @@ def _anneal(
     privacy_weight: jax.Array,
     temperature_divisor: jax.Array,
     temperature_margin: jax.Array,
+    available: jax.Array | None,
     *,
     m: int,
     steps: int,
     neighbours: Neighbours,
     traced: bool,
 ) -> tuple[Selection, jax.Array | None]:
+    if available is not None:
+        ucb, generalization, privacy = (jnp.where(available, x, 0.0) for x in (ucb, generalization, privacy))
     weights = {"generalization_weight": generalization_weight, "privacy_weight": privacy_weight}
     score = client_score(generalization, privacy, m, **weights)
-    finite = finite_ucb(ucb, score, m, temperature_margin)
+    finite = finite_ucb(ucb, score, m, temperature_margin, available)
     if neighbours == "tailored":
-        lists, propose = make_lists(ucb, privacy, generalization), propose_tailored
+        lists, propose = make_lists(ucb, privacy, generalization, available=available), propose_tailored
         constant = temperature_constant(
             lists, finite, generalization, privacy, m=m, temperature_margin=temperature_margin, **weights
         )
     else:
-        lists, propose = make_lists(ucb), propose_any
-        constant = 2 * generalization_weight + privacy_weight + 1
-    problem = Problem(lists, finite[lists.client], score[lists.client], temperature_divisor / constant)
+        lists, propose = make_lists(ucb, available=available), propose_any
+        constant = rounded(2 * generalization_weight) + privacy_weight + 1
+    problem = make_problem(lists, finite, score, m, temperature_divisor / constant)
     start_key, walk_key = jax.random.split(key)
-    start = random_subset(start_key, ucb.shape[0], m)
+    start = random_subset(start_key, ucb.shape[0], m, None if available is None else lists.size)
     labels, trace = walk(walk_key, problem, make_vertex(lists, start), propose, steps, traced)
     members = jnp.sort(lists.client[labels])
-    value = jnp.min(ucb[members]) + jnp.sum(score[members])
+    value = jnp.min(ucb[members]) + tree_sum(-jnp.sort(-score[members]))
     complete = jnp.all(ucb > -jnp.inf) & jnp.all(jnp.isfinite(score))
-    return Selection(members, jnp.where(complete, value, jnp.nan)), trace
+    best = Selection(members, jnp.where(complete, value, jnp.nan))
+    if available is None:
+        return best, trace
+    # The first set holds everyone who is available before it holds anyone else.
+    few = lists.size < m
+    alone = everyone(ucb[members], score[members], available[members], members)
+    return jax.tree.map(partial(jnp.where, few), alone, best), trace
 
 
 def _check(
     ucb: jax.Array,
     generalization: jax.Array,
     privacy: jax.Array,
+    available: jax.Array | None,
     m: int,
     steps: int,
     neighbours: str,
@@ -230,13 +267,15 @@ def _check(
     temperature_margin: jax.Array | float,
 ) -> None:
     num_clients = jnp.shape(ucb)[0] if jnp.ndim(ucb) else 0
+    check_available(available, jnp.shape(ucb))
+    read = np.ones(jnp.shape(ucb), bool) if available is None else available
     for name, term in {"ucb": ucb, "generalization": generalization, "privacy": privacy}.items():
         if jnp.ndim(term) != 1 or jnp.shape(term) != jnp.shape(ucb):
             raise ValueError(
                 f"{name}: shape {jnp.shape(term)}, ucb {jnp.shape(ucb)}; allowed: [K] for all three"
             )
-        if not isinstance(term, jax.core.Tracer):
-            known = np.isfinite(term) | ((name == "ucb") & np.isposinf(term))
+        if not isinstance(term, jax.core.Tracer) and not isinstance(read, jax.core.Tracer):
+            known = ~np.asarray(read) | np.isfinite(term) | ((name == "ucb") & np.isposinf(term))
             if not np.all(known):
                 wrong = np.asarray(term)[~known][0]
                 raise ValueError(

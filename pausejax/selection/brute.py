@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from pausejax.selection._rows import tree_sum
-from pausejax.selection.exact import Selection, check_inputs, stand_ins
+from pausejax.rounding import tree_sum
+from pausejax.selection.exact import Selection, check_inputs, everyone, stand_ins
 
 MAX_SETS = 100_000_000
 """`brute_force` refuses to try more sets than this."""
 _BLOCK = 4096
 
 
-def brute_force(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
+def brute_force(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
     """The set of m clients with the largest min ucb + Σ score, by trying all C(K, m) of them.
 
     Arguments, result, ties, infinities and errors are those of `best_set`, and so is every bit of the answer.
@@ -25,20 +25,26 @@ def brute_force(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
     Raises:
       ValueError: also if there are more than `MAX_SETS` sets.
     """
-    check_inputs(ucb, score, m)
+    check_inputs(ucb, score, m, available)
     num_clients = jnp.shape(ucb)[0]
     num_sets = math.comb(num_clients, m)
     if num_sets > MAX_SETS:
         raise ValueError(
             f"m: {m} out of {num_clients} clients makes {num_sets} sets; brute_force tries at most {MAX_SETS}"
         )
-    return _brute_force(jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32), m)
+    available = None if available is None else jnp.asarray(available)
+    return _brute_force(jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32), available, m)
 
 
 @functools.partial(jax.jit, static_argnames="m")
-def _brute_force(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
+def _brute_force(ucb: jax.Array, score: jax.Array, available: jax.Array | None, m: int) -> Selection:
     num_clients, num_sets = ucb.shape[0], math.comb(ucb.shape[0], m)
-    offset, ucb, score = stand_ins(ucb, score, m)
+    if available is not None:
+        clients = jnp.nonzero(available, size=m, fill_value=0)[0].astype(jnp.int32)
+        few = jnp.sum(available) < m
+        there = jnp.arange(m) < jnp.sum(available)
+        alone = everyone(ucb[clients], score[clients], there, clients)
+    offset, ucb, score = stand_ins(ucb, score, m, available)
     by_score = jnp.argsort(-score, stable=True)
     rank = jnp.argsort(by_score, stable=True).astype(jnp.int32)
     ranked_score = score[by_score]
@@ -64,7 +70,9 @@ def _brute_force(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
 
     start = (jnp.float32(-jnp.inf), jnp.arange(m, dtype=jnp.int32))
     (value, members), _ = lax.scan(try_block, start, jnp.arange(0, num_sets, block, dtype=jnp.int32))
-    return Selection(members, offset + value)
+    if available is None:
+        return Selection(members, offset + value)
+    return Selection(jnp.where(few, alone.members, members), jnp.where(few, alone.value, offset + value))
 
 
 def _binomials(num_clients: int, m: int) -> jax.Array:

@@ -3,7 +3,8 @@
 `docs/selection.md` has the proof, the tie rule and the measurements.
 """
 
-import functools
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,9 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from pausejax.selection._rows import take, tree_sum
+from pausejax.rounding import tree_sum
+from pausejax.selection._parallel import by_eviction
+from pausejax.selection._rows import take
 from pausejax.selection._thresholds import Bounds, by_insertion, by_replacement
 
 _LARGEST = float(np.finfo(np.float32).max) / 4
@@ -27,66 +30,86 @@ class Selection(NamedTuple):
     """float32 scalar: min of ucb over the members + sum of their scores."""
 
 
-def best_set(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
+def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
     """The set of m clients with the largest min ucb + Σ score, exactly, in O(K log K): the argmax of (14).
 
     Args:
       ucb: float32 [K]; +inf marks a client never seen. With μ in its place this is the genie's choice, (10).
       score: float32 [K], (α g_k + γ p_k) / m.
       m: clients to choose, 1 <= m <= K.
+      available: bool [K], who may be chosen; None for everyone. Nothing is read of the others.
 
     Returns:
-      The best set. Sets of unexplored clients alone are worth +inf and ranked by Σ score. Ties go to the
+      The best set. Fewer than m available clients are chosen all, ascending, and pads of -1 follow; nobody is
+      worth -inf. Sets of unexplored clients alone are worth +inf and ranked by Σ score. Ties go to the
       lexicographically smallest ascending tuple of members. Where a number is missing (NaN, an infinite
       score, a ucb of -inf) inside jit, it counts as the worst there is: the members are still m distinct
       clients, and the value is NaN.
 
     Raises:
-      ValueError: if the shapes differ or m is no whole number in 1..K; outside jit also for such a missing
-        number.
+      ValueError: if the shapes differ, `available` holds no bool or m is no whole number in 1..K; outside jit
+        also for such a missing number.
     """
-    check_inputs(ucb, score, m)
-    return _best_set(jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32), m)
+    check_inputs(ucb, score, m, available)
+    terms = (jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32))
+    return _best_set(terms if available is None else (*terms, jnp.asarray(available)), m)
 
 
-@functools.partial(jax.jit, static_argnames="m")
-def _best_set(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
+@partial(jax.jit, static_argnames="m")
+def _best_set(terms: tuple[jax.Array, ...], m: int) -> Selection:
+    """`best_set` of ucb, score and perhaps available, [K] each."""
+
     @custom_vmap
-    def choose(ucb: jax.Array, score: jax.Array) -> Selection:
-        return _best_sets(ucb, score, m)
+    def choose(*terms: jax.Array) -> Selection:
+        return _best_sets(*terms, m=m)
 
     @choose.def_vmap
-    def choose_for_all(
-        size: int, batched: list[bool], ucb: jax.Array, score: jax.Array
-    ) -> tuple[Selection, Any]:
+    def choose_for_all(size: int, batched: list[bool], *terms: jax.Array) -> tuple[Selection, Any]:
         """Any number of nested vmaps becomes one batch of runs."""
-        ucb, score = (
+        together = (
             x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
-            for x, is_batched in zip((ucb, score), batched, strict=True)
+            for x, is_batched in zip(terms, batched, strict=True)
         )
-        flat = choose(ucb.reshape(-1, ucb.shape[-1]), score.reshape(-1, score.shape[-1]))
+        flat = choose(*(x.reshape(-1, x.shape[-1]) for x in together))
         members, value = (x.reshape(size, -1, *x.shape[1:]) for x in flat)
         result = Selection(members, value)
         return result, jax.tree.map(lambda _: True, result)
 
-    members, value = choose(ucb[None], score[None])
+    members, value = choose(*(x[None] for x in terms))
     return Selection(members[0], value[0])
 
 
-def _best_sets(ucb: jax.Array, score: jax.Array, m: int) -> Selection:
-    """`best_set` of a batch of runs: ucb and score are [N, K]."""
-    offset, ucb, score = stand_ins(ucb, score, m)
-    members, value = _settle(ucb, score, m, _bounds(ucb, score, m))
-    return Selection(members, offset + value)
+def _best_sets(ucb: jax.Array, score: jax.Array, available: jax.Array | None = None, *, m: int) -> Selection:
+    """`best_set` of a batch of runs: ucb, score and available are [N, K]."""
+    offset, finite_ucb, finite_score = stand_ins(ucb, score, m, available)
+    # The others' scores are -inf: the m best scores are then all who are available.
+    few = None if available is None else jnp.sum(available, axis=1, keepdims=True) < m
+    members, value = _best_finite_sets(finite_ucb, finite_score, few, m)
+    if available is None:
+        return Selection(members, offset + value)
+    alone = everyone(*(take(x, members) for x in (ucb, score, available)), members)
+    return Selection(
+        jnp.where(few, alone.members, members), jnp.where(few[:, 0], alone.value, offset + value)
+    )
 
 
-def _bounds(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
-    """Bounds the thresholds in the way that is faster at this size; the result of `best_set` is the same.
+def _best_finite_sets(ucb: jax.Array, score: jax.Array, few: jax.Array | None, m: int) -> Selection:
+    """The best sets of `stand_ins`, [N, K]; where `few`, bool [N, 1], the m best scores.
 
-    Measured on a CPU. Insertion costs m operations a client, which a few runs side by side make cheap.
+    The thresholds are bounded in the way that is faster on this device; the result is the same. A CPU takes
+    one client after another; insertion costs m operations a client, which a few runs side by side make cheap.
+    Everything else launches a kernel for every step, and takes all clients at once.
     """
-    insert = m <= min(16 + 4 * ucb.shape[0], 256)
-    return by_insertion(ucb, score, m) if insert else by_replacement(ucb, score, m)
+
+    def by(bound: Callable[[jax.Array, jax.Array, int], Bounds], *inputs: jax.Array) -> Selection:
+        bounds = bound(*inputs[:2], m)
+        if few is not None:
+            bounds = bounds._replace(threshold=jnp.where(inputs[2], -jnp.inf, bounds.threshold))
+        return _settle(*inputs[:2], m, bounds)
+
+    one_by_one = by_insertion if m <= min(16 + 4 * ucb.shape[0], 256) else by_replacement
+    inputs = (ucb, score) if few is None else (ucb, score, few)
+    return lax.platform_dependent(*inputs, cpu=partial(by, one_by_one), default=partial(by, by_eviction))
 
 
 def _settle(ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds) -> Selection:
@@ -112,18 +135,37 @@ def _settle(ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds) -> Selecti
         return members, jnp.where(wins, new_value, value), still_open
 
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
-    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, evaluate(may_be_best))
+    runs, num_clients = ucb.shape
+    nothing = (jnp.full((runs, m), num_clients, jnp.int32), jnp.full(runs, -jnp.inf), may_be_best)
+    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, nothing)
     return Selection(members, value)
 
 
-def stand_ins(ucb: jax.Array, score: jax.Array, m: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+def everyone(ucb: jax.Array, score: jax.Array, available: jax.Array, clients: jax.Array) -> Selection:
+    """Those of the given clients that are available, and what they are worth together; [..., m] each."""
+    end = jnp.iinfo(jnp.int32).max
+    members = jnp.sort(jnp.where(available, clients, end), axis=-1)
+    descending = -jnp.sort(jnp.where(available, -score, jnp.inf), axis=-1)
+    scores = jnp.where(descending > -jnp.inf, descending, 0.0)
+    complete = jnp.all(~available | ((ucb > -jnp.inf) & jnp.isfinite(score)), axis=-1)
+    slowest = jnp.min(jnp.where(available, ucb, jnp.inf), axis=-1)
+    value = jnp.where(complete, slowest + tree_sum(jnp.moveaxis(scores, -1, 0)), jnp.nan)
+    value = jnp.where(jnp.any(available, axis=-1), value, -jnp.inf)
+    return Selection(jnp.where(members == end, -1, members), value)
+
+
+def stand_ins(
+    ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Finite inputs that rank all sets as the given ones do.
 
     Returns:
       What infinite and missing numbers make of every value, to be added to it: 0, +inf or NaN, [...].
       ucb without +inf and NaN, [..., K]; -inf marks clients outside every best set.
-      score with finite entries, [..., K], none of them -0.
+      score with finite entries, [..., K], none of them -0; -inf marks clients who are not available.
     """
+    if available is not None:
+        ucb, score = jnp.where(available, ucb, 0.0), jnp.where(available, score, 0.0)
     complete = jnp.all(ucb > -jnp.inf, axis=-1) & jnp.all(jnp.isfinite(score), axis=-1)
     unexplored = ucb == jnp.inf
     # A set with an explored member is worth less than one without: m unexplored ones leave it no place.
@@ -133,17 +175,33 @@ def stand_ins(ucb: jax.Array, score: jax.Array, m: int) -> tuple[jax.Array, jax.
     # Clipped so that no sum of m overflows; -0 would rank below 0 in some sorts.
     score = jnp.clip(jnp.where(jnp.isnan(score), -jnp.inf, score), -_LARGEST / m, _LARGEST / m)
     offset = jnp.where(complete, jnp.where(only_unexplored, jnp.inf, 0.0), jnp.nan)
-    return offset, ucb, jnp.where(score == 0, 0.0, score)
+    score = jnp.where(score == 0, 0.0, score)
+    if available is None:
+        return offset, ucb, score
+    return offset, jnp.where(available, ucb, -jnp.inf), jnp.where(available, score, -jnp.inf)
 
 
-def check_inputs(ucb: jax.Array, score: jax.Array, m: int) -> None:
+def check_inputs(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None) -> None:
     """Raises ValueError for a bad shape or m, and, where the arrays are concrete, for a missing number."""
     shape = jnp.shape(ucb)
     if len(shape) != 1 or shape != jnp.shape(score):
         raise ValueError(f"score: shape {jnp.shape(score)} with ucb of shape {shape}; both must be [K]")
     if not isinstance(m, int | np.integer) or not 1 <= m <= shape[0]:
         raise ValueError(f"m: {m} clients to choose out of {shape[0]}; allowed: a whole number from 1 to K")
-    if not isinstance(ucb, jax.core.Tracer) and not np.all(np.asarray(ucb) > -np.inf):
+    check_available(available, shape)
+    if isinstance(available, jax.core.Tracer):
+        return
+    read = np.ones(shape, bool) if available is None else np.asarray(available)
+    if not isinstance(ucb, jax.core.Tracer) and not np.all(np.asarray(ucb)[read] > -np.inf):
         raise ValueError("ucb: holds NaN or -inf; every entry must be a number or +inf")
-    if not isinstance(score, jax.core.Tracer) and not np.all(np.isfinite(score)):
+    if not isinstance(score, jax.core.Tracer) and not np.all(np.isfinite(score)[read]):
         raise ValueError("score: holds NaN or an infinity; every entry must be a finite number")
+
+
+def check_available(available: jax.Array | None, shape: tuple[int, ...]) -> None:
+    """Raises ValueError unless `available` is None or bool of that shape."""
+    if available is None:
+        return
+    kind = jnp.result_type(available)
+    if jnp.shape(available) != shape or kind != jnp.bool_:
+        raise ValueError(f"available: {kind} of shape {jnp.shape(available)}; allowed: bool {list(shape)}")

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from pausejax.rounding import tree_sum
 from pausejax.selection import best_set, brute_force
-from pausejax.selection._rows import argsort, tree_sum
+from pausejax.selection._rows import argsort
 from pausejax.selection._thresholds import by_insertion, by_replacement
 from pausejax.selection.exact import _settle, stand_ins
 

@@ -1,0 +1,80 @@
+"""Sums that no order of additions, no batch and no device can change: 61-bit fixed-point numbers.
+
+A number is a pair of int32: hi * 2^30 + lo in units of 2^unit, 0 <= lo < 2^30. Integers add up exactly, so
+the sum of a set depends on the set alone, equal sums are equal, and one client more is one addition.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_LOW_BITS = 30
+_LOW_MASK = (1 << _LOW_BITS) - 1
+
+
+def unit(*terms: tuple[jax.Array, int]) -> jax.Array:
+    """The unit, as the exponent of a power of two, for sums of `count` entries of each array; int32 scalar.
+
+    A float32 is held exactly if it is more than 2^-34 of the largest sum; smaller ones are cut to
+    multiples of 2^-58 of that sum.
+
+    Args:
+      *terms: pairs of an array, float32 [...], and how many of its entries a sum holds at most.
+    """
+    exponents = [exponent(jnp.max(jnp.abs(x), initial=0.0)) + count.bit_length() for x, count in terms]
+    largest = jnp.max(jnp.stack(exponents)) + (len(terms) - 1).bit_length()
+    return largest + 1 - 2 * _LOW_BITS
+
+
+def exponent(x: jax.Array) -> jax.Array:
+    """The least int32 e with x < 2^e, of float32 x >= 0; -126 for anything smaller than 2^-126."""
+    return (lax.bitcast_convert_type(x, jnp.int32) >> 23) - 126
+
+
+def power_of_two(exponent: jax.Array) -> jax.Array:
+    """float32 2^e, exactly, of int32 e; e is clipped to -126 .. 127."""
+    bits = (jnp.clip(exponent, -126, 127) + 127).astype(jnp.int32) << 23
+    return lax.bitcast_convert_type(bits, jnp.float32)
+
+
+def encode(x: jax.Array, unit: jax.Array) -> jax.Array:
+    """float32 [...] in fixed point, int32 [..., 2]."""
+    scaled = x * power_of_two(-unit - _LOW_BITS)
+    high = jnp.trunc(scaled)
+    # A power of two scales without rounding, and what a float has behind its point is a float.
+    low = (scaled - high) * jnp.float32(1 << _LOW_BITS)
+    return _carried(jnp.stack([high.astype(jnp.int32), low.astype(jnp.int32)], axis=-1))
+
+
+def decode(number: jax.Array, unit: jax.Array) -> jax.Array:
+    """The nearest float32 or one beside it, [...], of int32 [..., 2]."""
+    low = number[..., 1].astype(jnp.float32) * jnp.float32(2.0**-_LOW_BITS)
+    return (number[..., 0].astype(jnp.float32) + low) * power_of_two(unit + _LOW_BITS)
+
+
+def add(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a + b, int32 [..., 2] each."""
+    return _carried(a + b)
+
+
+def subtract(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a - b, int32 [..., 2] each."""
+    return _carried(a - b)
+
+
+def total(x: jax.Array) -> jax.Array:
+    """The sum over the first axis, int32 [n, 2] -> [2]."""
+    while x.shape[0] > 1:
+        if x.shape[0] % 2:
+            x = jnp.concatenate([x, jnp.zeros_like(x[:1])])
+        x = add(x[0::2], x[1::2])
+    return x[0]
+
+
+def at_least(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a >= b, bool [...]."""
+    return (a[..., 0] > b[..., 0]) | ((a[..., 0] == b[..., 0]) & (a[..., 1] >= b[..., 1]))
+
+
+def _carried(x: jax.Array) -> jax.Array:
+    return jnp.stack([x[..., 0] + (x[..., 1] >> _LOW_BITS), x[..., 1] & _LOW_MASK], axis=-1)

@@ -1,0 +1,116 @@
+"""What each threshold on ucb is worth, all at once: for devices that launch a kernel for every step.
+
+Clients arrive in descending order of ucb. A client is one of the m best scores from its arrival until m
+clients with better scores have arrived, its eviction. That is the m-th smallest arrival among the clients
+with better scores: a running order statistic, which is found for all clients at once, digit by digit. The sum
+of the m best at any time is that of the scores whose arrival has passed and whose eviction has not.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from pausejax.selection import _fixed as fixed
+from pausejax.selection._rows import argsort, places, take
+from pausejax.selection._thresholds import HALF_ULP, Bounds
+
+_LARGEST_SQUARE = 512
+"""Up to this K comparing all pairs of clients takes fewer kernels and no memory; work grows as K²."""
+_DIGIT_BITS = 4
+
+
+def by_eviction(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+    """Finds when each client leaves the m best; O(log K) kernels whatever m.
+
+    Scores are added as integers, exactly and in any order; the bounds cover what is rounded off before.
+    """
+    runs, num_clients = ucb.shape
+    by_ucb, by_score = jnp.split(argsort(jnp.concatenate([-ucb, -score])), [runs])
+    thresholds, scores = take(ucb, by_ucb), take(score, by_score)
+    arrival = take(places(by_ucb), by_score)
+
+    finite = scores > -jnp.inf
+    magnitude = jnp.max(jnp.where(finite, jnp.abs(scores), 0.0), axis=1, keepdims=True)
+    # The sum of m scores fits an int32; running sums may wrap round, which does not touch it.
+    unit = fixed.exponent(magnitude) + m.bit_length() - 30
+    whole = jnp.where(finite, jnp.round(scores * fixed.power_of_two(-unit)), 0.0).astype(jnp.int32)
+    if num_clients <= _LARGEST_SQUARE:
+        eviction = order_statistic_by_pairs(arrival, m)
+        time = jnp.arange(num_clients, dtype=jnp.int32)[None, :, None]
+        among_the_best = (arrival[:, None] <= time) & (time < eviction[:, None])
+        total = jnp.sum(jnp.where(among_the_best, whole[:, None], 0), axis=2)
+    else:
+        eviction = order_statistic_by_digits(arrival, m)
+        joins = jnp.where(eviction > arrival, whole, 0)
+        row = lax.broadcasted_iota(jnp.int32, arrival.shape, 0)
+        change = jnp.zeros_like(whole).at[row, arrival].set(joins, unique_indices=True)
+        total = jnp.cumsum(change.at[row, eviction].add(-joins, mode="drop"), axis=1)
+
+    value = thresholds + total.astype(jnp.float32) * fixed.power_of_two(unit)
+    # What the canonical sum may round off, what its integers do, and what is too small to hold.
+    rounding = HALF_ULP * ((m - 1).bit_length() + 4)
+    margin = m * (magnitude * rounding + fixed.power_of_two(unit)) + jnp.abs(value) * (4 * HALF_ULP)
+    margin = margin + 4 * m * float(jnp.finfo(jnp.float32).tiny)
+    enough = (jnp.arange(num_clients) >= m - 1)[None]
+    counts = enough & (thresholds > -jnp.inf)
+    lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in (value - margin, value + margin))
+    return Bounds(thresholds, lower, upper)
+
+
+def order_statistic_by_pairs(x: jax.Array, m: int) -> jax.Array:
+    """The m-th smallest of the entries before each one, int32 [N, K]; K where there are fewer than m.
+
+    O(K²) comparisons a step, none of which is stored.
+
+    Args:
+      x: int32 [N, K], each row a permutation of 0 .. K - 1.
+      m: 1 <= m <= K.
+    """
+    size = x.shape[1]
+    index = jnp.arange(size, dtype=jnp.int32)
+    before = (index[None, :] < index[:, None])[None]
+    found = jnp.zeros_like(x)
+    for shift in _shifts(size, 2):
+        # A digit is too small as long as fewer than m entries lie below its successor.
+        below = (
+            jnp.sum(before & (x[:, None] < (found + (digit << shift))[..., None]), axis=2, dtype=jnp.int32)
+            for digit in (1, 2, 3)
+        )
+        found = found + (sum((count < m).astype(jnp.int32) for count in below) << shift)
+    return jnp.where((index >= m)[None], found, size)
+
+
+def order_statistic_by_digits(x: jax.Array, m: int) -> jax.Array:
+    """`order_statistic_by_pairs` in O(K) work a step: a wavelet matrix in base 16, asked as it is built."""
+    size, base = x.shape[1], 1 << _DIGIT_BITS
+    index = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), x.shape)
+    row = lax.broadcasted_iota(jnp.int32, x.shape, 0)
+    digits = jnp.arange(base, dtype=jnp.int32)[None, :, None]
+    low, high, rank, found = jnp.zeros_like(x), index, jnp.full_like(x, m - 1), jnp.zeros_like(x)
+    for shift in _shifts(size, _DIGIT_BITS):
+        own = (x >> shift) & (base - 1)
+        seen = jnp.cumsum((own[:, None] == digits).astype(jnp.int32), axis=2)
+        whole = seen[:, :, -1:]
+        # How many entries have a smaller digit, or this one and a place below i, [N, base, K + 1]: there the
+        # next entry with this digit goes.
+        place = jnp.pad(seen, ((0, 0), (0, 0), (1, 0))) + (jnp.cumsum(whole, axis=1) - whole)
+
+        def places_at(i: jax.Array, place: jax.Array = place) -> jax.Array:
+            rows = take(place.reshape(-1, size + 1), jnp.repeat(i, base, axis=0))
+            return rows.reshape(-1, base, size)
+
+        lows, highs = places_at(low), places_at(high)
+        inside = jnp.cumsum(highs - lows, axis=1)
+        digit = jnp.sum(rank[:, None] >= inside[:, :-1], axis=1, dtype=jnp.int32)
+        is_chosen = digit[:, None] == digits
+        low, high = (jnp.sum(jnp.where(is_chosen, i, 0), axis=1) for i in (lows, highs))
+        rank = rank - jnp.sum(jnp.where(digits < digit[:, None], highs - lows, 0), axis=1)
+        found = found + (digit << shift)
+        goal = jnp.sum(jnp.where(own[:, None] == digits, place[:, :, :-1], 0), axis=1)
+        x = jnp.zeros_like(x).at[row, goal].set(x, unique_indices=True, mode="promise_in_bounds")
+    return jnp.where(index >= m, found, size)
+
+
+def _shifts(size: int, digit_bits: int) -> range:
+    """How far the digits of the numbers below `size` are shifted, the highest digit first."""
+    return range(digit_bits * ((max(size - 1, 1).bit_length() - 1) // digit_bits), -1, -digit_bits)
