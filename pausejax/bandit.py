@@ -121,7 +121,7 @@ def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditS
     slot = jnp.where(members >= 0, members, state.counts.shape[0])
     counts = state.counts.at[slot].add(1, mode="drop")
     old_mean = state.mean_reward[members]
-    new_mean = old_mean + (reward - old_mean) / jnp.maximum(counts[members], 1)
+    new_mean = old_mean + (reward - old_mean) / _float32(jnp.maximum(counts[members], 1))
     return BanditState(counts, state.mean_reward.at[slot].set(new_mean, mode="drop"))
 
 
@@ -151,8 +151,8 @@ def ucb(
       m: clients per round.
       exploitation_gain: ζ; the paper's (13) has 1.
     """
-    log_round = jnp.log(jnp.maximum(round, 1).astype(jnp.float32))
-    width = jnp.sqrt((m + 1) * log_round / jnp.maximum(counts, 1))
+    log_round = jnp.log(_float32(jnp.maximum(round, 1)))
+    width = jnp.sqrt((m + 1) * log_round / _float32(jnp.maximum(counts, 1)))
     return jnp.where(counts > 0, rounded(exploitation_gain * mean_reward) + width, jnp.inf)
 
 
@@ -178,7 +178,7 @@ def privacy_reward(counts: jax.Array, budget_decay: Number) -> jax.Array:
 
     With the budgets ε_i = ε̄ (e^η - 1) e^(-η i) this is 1 - Σ_{i <= T_k} ε_i / ε̄; 1 for a client never seen.
     """
-    return jnp.exp(-budget_decay * counts)
+    return jnp.exp(-budget_decay * _float32(counts))
 
 
 def terms(
@@ -227,9 +227,13 @@ def set_reward(
       privacy_weight: γ.
     """
     present = members >= 0
-    size = jnp.maximum(jnp.sum(present), 1)
+    size = _float32(jnp.maximum(jnp.sum(present), 1))
     slowest = jnp.min(jnp.where(present, latency_reward[members], jnp.inf))
     mean_g = jnp.sum(jnp.where(present, generalization[members], 0.0)) / size
     mean_p = jnp.sum(jnp.where(present, privacy[members], 0.0)) / size
     reward = slowest + rounded(generalization_weight * mean_g) + rounded(privacy_weight * mean_p)
     return jnp.where(present.any(), reward, 0.0)
+
+
+def _float32(count: jax.Array) -> jax.Array:
+    return jnp.asarray(count, jnp.float32)

@@ -87,7 +87,8 @@ def oort(
             allowed = jnp.sum(view.available)
             size = jnp.minimum(m, allowed)
         num_seen = jnp.sum(seen)
-        part = jnp.maximum(exploration * exploration_decay ** (view.round - 1), min_exploration)
+        played = (view.round - 1).astype(jnp.float32)
+        part = jnp.maximum(exploration * exploration_decay**played, min_exploration)
         wanted = jnp.round((1 - part) * m).astype(jnp.int32)
         # Whichever kind of client runs out, the other fills the cohort.
         num_exploited = jnp.clip(wanted, size - (allowed - num_seen), num_seen)
@@ -130,6 +131,6 @@ def oort(
 
 def total_utility(state: OortState, round: jax.Array, straggler_penalty: Number) -> jax.Array:
     """(U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K]; junk for clients never seen."""
-    age = jnp.log(round.astype(jnp.float32)) / jnp.maximum(state.last_round, 1)
+    age = jnp.log(round.astype(jnp.float32)) / jnp.maximum(state.last_round, 1).astype(jnp.float32)
     ratio = state.preferred_latency / jnp.where(state.latency > 0, state.latency, 1.0)
     return (state.utility + jnp.sqrt(_UNCERTAINTY * age)) * jnp.minimum(ratio, 1.0) ** straggler_penalty
