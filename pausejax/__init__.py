@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         model,
         partition,
         policy,
+        quantity,
         server_optimizer,
         task,
     )
@@ -37,6 +38,7 @@ _HOME = {
         "model",
         "partition",
         "policy",
+        "quantity",
         "server_optimizer",
         "task",
     ),
@@ -70,6 +72,7 @@ __all__ = [
     "open",
     "partition",
     "policy",
+    "quantity",
     "server_optimizer",
     "simulate",
     "task",

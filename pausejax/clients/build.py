@@ -8,6 +8,7 @@ import numpy as np
 
 from pausejax.clients.learning import learning_of
 from pausejax.clients.program import Files, Program
+from pausejax.clients.quantities import parts_of
 from pausejax.data.dataset import Dataset
 from pausejax.data.host import Sources
 from pausejax.data.partition import Partition, split
@@ -49,6 +50,7 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
             failure_stage=static["failure_stage"]
             if any(run.values["failure_probability"] > 0 for run in runs)
             else None,
+            quantities=tuple(bind(part, known, traced, complete=True) for part in parts_of(study)),
             learning=learning,
         )
         files: Files = {name: jnp.asarray(read) for name, read in files_of(study, static, sources).items()}

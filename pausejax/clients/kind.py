@@ -12,7 +12,7 @@ from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY
 from pausejax.clients.pictures import draw
 from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.clients.variables import METRICS, VARIABLES, objectives, ranking
+from pausejax.clients.variables import metrics, objectives, ranking, variables
 from pausejax.data.host import Sources
 from pausejax.federated import models, optimizers, servers, tasks
 from pausejax.federated.batches import num_steps, prepare
@@ -34,7 +34,7 @@ def labels(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[s
         "round": np.arange(1, study.rounds + 1, dtype=np.int32),
         "client": np.arange(arrays["counts"].shape[1], dtype=np.int32),
     }
-    if any("eval" in VARIABLES[name].dims for name in arrays if name in VARIABLES):
+    if study.mode == "training":
         found["eval_round"] = ("eval", evaluated_rounds(study.rounds, study.eval_every))
     return found, arrays
 
@@ -89,8 +89,8 @@ KIND = Kind(
     unread={"bandit": LEARNING},
     shape=lambda values: values.get("proximal_weight", 0.0) > 0,
     check=check,
-    variables=lambda study: VARIABLES,
-    metrics=lambda study: METRICS,
+    variables=variables,
+    metrics=metrics,
     objectives=objectives,
     ranking=ranking,
     labels=labels,

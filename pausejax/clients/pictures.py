@@ -8,6 +8,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pausejax.analysis import metrics_of
+from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.clients import reward_picture
 from pausejax.clients.bound import regret_bound_of
 from pausejax.report.curves import Curve, draw_band, draw_points, figure, styled
@@ -31,32 +33,37 @@ def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
     }
     if "selection_gap" in result:
         plots["selection_gap"] = selection_gap
-    if "test_accuracy" in result:
-        plots["accuracy_vs_latency"] = functools.partial(accuracy_vs_latency, smoothing=smoothing)
-        plots["accuracy_vs_rounds"] = functools.partial(accuracy_vs_rounds, smoothing=smoothing)
+    measured = objectives_in(result)[0]
+    if measured in result and result[measured].dims[1:] == ("eval",):
+        shown = metrics_of(result)[measured]
+        for clock, plot in (("latency", learned_vs_latency), ("rounds", learned_vs_rounds)):
+            name = f"{measured.removeprefix('test_')}_vs_{clock}"
+            plots[name] = functools.partial(plot, name=measured, metric=shown, smoothing=smoothing)
     drawn = {name: figure(plot, curves) for name, plot in plots.items()}
     return drawn | reward_picture.draw(result)
 
 
-def accuracy_vs_latency(axes: Axes, curves: list[Curve], smoothing: int = 1) -> None:
-    """Test accuracy against simulated time, as the paper's Figs. 2, 4, 6 and 8."""
+def learned_vs_latency(
+    axes: Axes, curves: list[Curve], name: str, metric: Metric, smoothing: int = 1
+) -> None:
+    """What was learned against simulated time, as the paper's Figs. 2, 4, 6 and 8."""
     for curve in curves:
         runs = learned(curve.runs)
         if runs.sizes["eval"]:
-            accuracy = smooth(runs["test_accuracy"].values, smoothing)
-            grid, samples = on_common_clock(evaluation_times(runs), accuracy)
-            draw_band(axes, grid, 100 * samples, curve)
-    axes.set(xlabel="simulated time (s)", ylabel="test accuracy (%)")
+            values = smooth(runs[name].values, smoothing)
+            grid, samples = on_common_clock(evaluation_times(runs), values)
+            draw_band(axes, grid, metric.scale * samples, curve)
+    axes.set(xlabel="simulated time (s)", ylabel=metric.label)
     axes.set_xlim(left=0)
 
 
-def accuracy_vs_rounds(axes: Axes, curves: list[Curve], smoothing: int = 1) -> None:
-    """Test accuracy against rounds."""
+def learned_vs_rounds(axes: Axes, curves: list[Curve], name: str, metric: Metric, smoothing: int = 1) -> None:
+    """What was learned against rounds."""
     for curve in curves:
         runs = learned(curve.runs)
-        accuracy = smooth(runs["test_accuracy"].values, smoothing)
-        draw_band(axes, runs["eval_round"].values, 100 * accuracy, curve)
-    axes.set(xlabel="round", ylabel="test accuracy (%)")
+        values = smooth(runs[name].values, smoothing)
+        draw_band(axes, runs["eval_round"].values, metric.scale * values, curve)
+    axes.set(xlabel="round", ylabel=metric.label)
     axes.set_xlim(left=0)
 
 

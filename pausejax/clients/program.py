@@ -37,6 +37,8 @@ class Program:
     """Whether to search (14) exactly beside the policy, and record what its cohort falls short of."""
     failure_stage: FailureStage | None = None
     """When clients fail that fail in mid-round; None where nobody does."""
+    quantities: tuple[Bound, ...] = ()
+    """What is recorded besides."""
     learning: Learning | None = None
     """None in mode "bandit"."""
 
@@ -107,7 +109,7 @@ class Record(NamedTuple):
     max_leakage_update: jax.Array
     selection_gap: jax.Array
     train_loss: jax.Array
-    test_accuracy: jax.Array
+    test_metric: jax.Array
     test_loss: jax.Array
     diverged_round: jax.Array
     """int32, as `State.diverged`."""
@@ -115,6 +117,8 @@ class Record(NamedTuple):
     """int32 [R, n], -1 pads."""
     available_count: jax.Array | None = None
     """int32, clients available in the round; None where it is always everyone."""
+    own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
+    """Quantities of the user's, by name."""
     failed_count: jax.Array | None = None
     """int32, selected clients that failed in mid-round; None where nobody can."""
 

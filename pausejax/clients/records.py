@@ -1,11 +1,12 @@
 """From the records of rounds, segment by segment, to what runs leave in the result."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pausejax.clients.variables import LEARNING_VARIABLES, VARIABLES
+from pausejax.analysis.quantities import Variable
+from pausejax.clients.variables import LEARNING_VARIABLES
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.study import Study
 
@@ -18,9 +19,11 @@ def evaluated_rounds(rounds: int, eval_every: int) -> np.ndarray:
 def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
     """The records of a segment, [rounds, n, ...] on the devices, without those beyond the last round."""
     played = min(record.reward.shape[0], rounds + 1 - first)
+    fields = record._asdict()
+    fields |= fields.pop("own")
     records = {
         name: np.moveaxis(np.asarray(leaf[:played]), 0, 1)
-        for name, leaf in record._asdict().items()
+        for name, leaf in fields.items()
         if leaf is not None
     }
     return Segment(first, first + played - 1, rows, records)
@@ -45,7 +48,7 @@ def _places(segment: Segment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def finish(
-    study: Study, segments: Sequence[Segment], rows: np.ndarray, num_clients: int, *, learns: bool
+    study: Study, segments: Sequence[Segment], rows: np.ndarray, num_clients: int, metric: str
 ) -> Arrays:
     """What distinct rows leave in the result, each up to the round in which it stops.
 
@@ -54,12 +57,14 @@ def finish(
       segments: all rounds that were played, in order.
       rows: of the group.
       num_clients: K.
-      learns: whether anything was trained.
+      metric: the variable that the test metric is.
     """
-    history = _history(study, segments, rows)
+    table = study.kind.variables(study)
+    segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]
+    history = _history(study, table, segments, rows)
     history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
     evaluated = evaluated_rounds(study.rounds, study.eval_every)
-    for name, variable in VARIABLES.items():
+    for name, variable in table.items():
         if "eval" in variable.dims and name in history:
             history[name] = history[name][:, evaluated - 1]
     last = np.full(len(rows), study.rounds)
@@ -67,23 +72,29 @@ def finish(
         reached = history["elapsed"] >= study.stop_at_latency
         last = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1, last)
         for name, array in history.items():
-            rounds = evaluated if "eval" in VARIABLES[name].dims else np.arange(1, study.rounds + 1)
-            array[rounds > last[:, None]] = VARIABLES[name].fill
+            rounds = evaluated if "eval" in table[name].dims else np.arange(1, study.rounds + 1)
+            array[rounds > last[:, None]] = table[name].fill
     history["diverged_round"] = history["diverged_round"][np.arange(len(rows)), last - 1]
     members = np.where(history["selected"] < 0, num_clients, history["selected"]).reshape(len(rows), -1)
     history["counts"] = np.stack(
         [np.bincount(run, minlength=num_clients + 1)[:num_clients] for run in members]
     )
-    absent = () if learns else LEARNING_VARIABLES
+    absent = () if study.mode == "training" else (*LEARNING_VARIABLES, metric)
     for name in (*absent, *(() if study.selection_gap else ("selection_gap",))):
         del history[name]
-    return {name: np.asarray(array, VARIABLES[name].dtype) for name, array in history.items()}
+    return {name: np.asarray(array, table[name].dtype) for name, array in history.items()}
 
 
-def _history(study: Study, segments: Sequence[Segment], rows: np.ndarray) -> Arrays:
+def _named(records: Arrays, metric: str) -> Arrays:
+    return {metric if name == "test_metric" else name: part for name, part in records.items()}
+
+
+def _history(
+    study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], rows: np.ndarray
+) -> Arrays:
     """All rounds' records in order, [n, rounds, ...]; what was not played holds fill values."""
     history = {
-        name: np.full((len(rows), study.rounds, *part.shape[2:]), VARIABLES[name].fill, part.dtype)
+        name: np.full((len(rows), study.rounds, *part.shape[2:]), table[name].fill, part.dtype)
         for name, part in segments[0].records.items()
     }
     for segment in segments:

@@ -10,6 +10,8 @@ from pausejax import bandit, privacy
 from pausejax.clients.learning import evaluate, learn, local_loss
 from pausejax.clients.meeting import Met, meet_network, turn_out
 from pausejax.clients.program import Hyper, Program, Record, State, World, policy_key, round_key
+from pausejax.clients.quantities import Seen
+from pausejax.clients.quantities import record as record_quantities
 from pausejax.clients.scoring import score_round
 from pausejax.policies.base import Cohort, Feedback, View
 
@@ -64,7 +66,7 @@ def play_round(
         updates = trained.updates.reshape(*members.shape, trained.updates.shape[-1])
         due = (round % program.eval_every == 0) | (round == last_round)
         unknown = jnp.full(members.shape[0], jnp.nan)
-        accuracy, test_loss = jax.lax.cond(
+        metric, test_loss = jax.lax.cond(
             due,
             lambda params: evaluate(learning, world, params, seen.counts),
             lambda _: (unknown, unknown),
@@ -75,7 +77,7 @@ def play_round(
         params, optimizer, diverged = state.params, state.optimizer, state.diverged
         loss = loss_rms = jnp.zeros(members.shape)
         updates = jnp.zeros((*members.shape, 0))
-        accuracy = test_loss = jnp.full(members.shape[0], jnp.nan)
+        metric = test_loss = jnp.full(members.shape[0], jnp.nan)
 
     def learn_from(
         hyper: Hyper, policy_state: Any, met: Met, params: Any, partition: jax.Array, feedback: Feedback
@@ -114,6 +116,21 @@ def play_round(
     if learning and learning.in_the_clear:
         leaked = jnp.full_like(leaked, jnp.inf)
     clip = learning.training.clip if learning else "vector"
+    recorded = {}
+    if program.quantities:
+        sights = Seen(
+            jnp.broadcast_to(round, members.shape[:1]),
+            members,
+            cohort.weights,
+            met.latency,
+            seen.counts,
+            seen.mean_reward,
+            world.data_share,
+            met.available,
+            loss,
+            params.params if learning else None,
+        )
+        recorded = jax.vmap(functools.partial(record_quantities, program.quantities))(sights, hyper)
     record = Record(
         round_latency=jnp.max(jnp.where(exists, member_latency, hyper["min_latency"][:, None]), axis=1),
         **scored._asdict(),
@@ -121,7 +138,7 @@ def play_round(
         max_leakage=leaked,
         max_leakage_update=privacy.update_leakage(leaked, learning.num_parameters if learning else 1, clip),
         train_loss=mean_loss(turnout.cohort, loss) if learning else jnp.full(members.shape[0], jnp.nan),
-        test_accuracy=accuracy,
+        test_metric=metric,
         test_loss=test_loss,
         diverged_round=diverged,
         selected=members,
@@ -129,6 +146,7 @@ def play_round(
         failed_count=None
         if turnout.arrived is None
         else jnp.sum(exists & ~turnout.arrived, axis=1, dtype=jnp.int32),
+        own=recorded,
     )
     after = State(seen, genie, state.mean_reward, met.availability, policy, params, optimizer, diverged)
     return after, record

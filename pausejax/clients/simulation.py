@@ -128,8 +128,9 @@ class ClientSimulation:
         return records.running(segments, rows, self.stop_at_latency)
 
     def finish(self, segments: Sequence[Segment], rows: np.ndarray) -> Arrays:
-        learns = self.program.learning is not None
-        return records.finish(self._study, segments, rows, self.program.num_clients, learns=learns)
+        learning = self.program.learning
+        metric = learning.task.metric_name if learning else "test_accuracy"
+        return records.finish(self._study, segments, rows, self.program.num_clients, metric)
 
     def slots(self) -> int:
         """The most clients that a round of a run trains."""

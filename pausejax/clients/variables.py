@@ -3,6 +3,10 @@
 import numpy as np
 
 from pausejax.analysis.quantities import Metric, Variable, series
+from pausejax.clients.quantities import metrics_of, variables_of
+from pausejax.federated.tasks import Task, build
+from pausejax.study.checks import values_of
+from pausejax.study.study import Study
 
 VARIABLES: dict[str, Variable] = {
     "round_latency": series("s", "simulated latency of the round, (3)"),
@@ -21,9 +25,15 @@ VARIABLES: dict[str, Variable] = {
     "test_loss": Variable(("eval",), "float32", np.nan, "nat", "mean cross-entropy on the test set"),
     "selected": Variable(("round", "slot"), "int32", -1, "1", "selected clients, ascending; -1 pads"),
     "counts": Variable(("client",), "int32", -1, "1", "rounds that each client took part in; -1 beyond K"),
+    "available_count": Variable(
+        ("round",), "int32", -1, "1", "clients that could be selected; absent where it is always everyone"
+    ),
+    "failed_count": Variable(
+        ("round",), "int32", -1, "1", "selected clients that failed in mid-round; absent where none can"
+    ),
     "diverged_round": Variable((), "int32", 0, "1", "round in which the model ceased to be finite; 0: never"),
 }
-LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_accuracy", "test_loss", "diverged_round")
+LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round")
 """What only mode "training" has."""
 
 METRICS: dict[str, Metric] = {
@@ -121,12 +131,60 @@ METRICS: dict[str, Metric] = {
 }
 
 
-def objectives(mode: str) -> tuple[str, str, str]:
+def tasks_of(study: Study) -> list[Task]:
+    """The tasks of a study, as far as naming and describing what they measure goes; none in mode "bandit"."""
+    if study.mode != "training":
+        return []
+    found = []
+    for name in values_of(study, "task"):
+        part = study.parts.get("task", name)
+        found.append(build(part, {key: parameter.default for key, parameter in part.parameters.items()}))
+    return found
+
+
+def variables(study: Study) -> dict[str, Variable]:
+    """Every variable that the result of a study may have, by name.
+
+    Raises:
+      PartError: a quantity has the name of another variable, or a task can't be built.
+    """
+    found = dict(VARIABLES)
+    for task in tasks_of(study):
+        found[task.metric_name] = Variable(("eval",), "float32", np.nan, task.unit, task.meaning)
+        for name in ("train_loss", "test_loss"):
+            found[name] = found[name]._replace(units=task.loss_unit)
+    return found | variables_of(study, frozenset(found))
+
+
+def metrics(study: Study) -> dict[str, Metric]:
+    """Every figure per run of a study, by name."""
+    found = dict(METRICS)
+    own = {}
+    for task in tasks_of(study):
+        name = task.metric_name
+        label = f"{name.replace('_', ' ')}{'' if task.unit == '1' else f' ({task.unit})'}"
+        own[name] = found.pop(name, None) or Metric(
+            name,
+            "last",
+            task.higher_is_better,
+            task.unit,
+            f"final {task.meaning}",
+            learned=True,
+            label=label,
+            heading=f"final\n{name.removeprefix('test_')}",
+        )
+        own[name] = own[name]._replace(units=task.unit, meaning=f"final {task.meaning}")
+        for loss in ("train_loss", "test_loss"):
+            found[loss] = found[loss]._replace(units=task.loss_unit)
+    return own | found | metrics_of(study)
+
+
+def objectives(study: Study) -> tuple[str, str, str]:
     """What a front weighs: upwards, across, and in colour. Without training, accuracy is not known."""
-    up = "test_accuracy" if mode == "training" else "participation_imbalance"
-    return up, "mean_latency", "max_leakage"
+    learned = [task.metric_name for task in tasks_of(study)]
+    return next(iter(learned), "participation_imbalance"), "mean_latency", "max_leakage"
 
 
-def ranking(mode: str) -> str:
+def ranking(study: Study) -> str:
     """The metric by which a table of many settings picks the best."""
-    return "test_accuracy" if mode == "training" else "mean_latency"
+    return objectives(study)[0] if study.mode == "training" else "mean_latency"

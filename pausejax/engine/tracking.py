@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import finals
-from pausejax.analysis.quantities import parameters_in
+from pausejax.analysis.quantities import objectives_in, parameters_in
 from pausejax.analysis.settings import applies
 
 # Entries that MLflow takes in one request, with room for the parameters.
@@ -39,7 +39,7 @@ class Tracker(Protocol):
 class MlflowTracker:
     """One MLflow run for each run, in an experiment named after the study.
 
-    Parameters are those that the policy reads; metrics are those of `analysis.finals`, test accuracy at each
+    Parameters are those that the policy reads; metrics are those of `analysis.finals`, what is learned at each
     evaluated round. A run is known by its identity: one that the experiment holds already is not repeated,
     so a resumed study adds only its new runs. Numbers that are not finite are left out: MLflow can't hold
     them all.
@@ -75,15 +75,16 @@ class MlflowTracker:
     def runs_finished(self, result: xr.Dataset) -> None:
         figures = finals(result).load()
         curve = None
-        if "test_accuracy" in result and "eval" in result["test_accuracy"].dims:
-            curve = result["eval_round"].values, result["test_accuracy"].values
+        learned = objectives_in(result)[0]
+        if learned in result and result[learned].dims[1:] == ("eval",):
+            curve = learned, result["eval_round"].values, result[learned].values
         parameters = [name for name in parameters_in(result) if name in result.coords]
         for place in range(figures.sizes["run"]):
             run = figures.isel(run=place)
             identity = str(run["identity"].values)
             if identity not in self._known:
-                accuracy = curve and (curve[0], curve[1][place])
-                self._log(identity, run, parameters, accuracy, result.attrs)
+                measured = curve and (curve[0], curve[1], curve[2][place])
+                self._log(identity, run, parameters, measured, result.attrs)
                 self._known.add(identity)
 
     def finish(self) -> None:
@@ -106,7 +107,7 @@ class MlflowTracker:
         identity: str,
         run: xr.Dataset,
         parameters: list[str],
-        accuracy: tuple[np.ndarray, np.ndarray] | None,
+        curve: tuple[str, np.ndarray, np.ndarray] | None,
         study: Mapping[str, Any],
     ) -> None:
         entities = self._mlflow.entities
@@ -124,10 +125,10 @@ class MlflowTracker:
         now = begun.info.start_time
         last = int(run.get("rounds_played", 0))
         figures = [(str(name), float(run[name]), last) for name in run.data_vars]
-        if accuracy is not None:
-            figures = [figure for figure in figures if figure[0] != "test_accuracy"]
-            rounds, measured = accuracy
-            figures += [("test_accuracy", float(m), int(r)) for r, m in zip(rounds, measured, strict=True)]
+        if curve is not None:
+            learned, rounds, measured = curve
+            figures = [figure for figure in figures if figure[0] != learned]
+            figures += [(learned, float(m), int(r)) for r, m in zip(rounds, measured, strict=True)]
         metrics = [
             entities.Metric(name, value, now, step) for name, value, step in figures if np.isfinite(value)
         ]

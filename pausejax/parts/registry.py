@@ -37,6 +37,8 @@ class Category:
     """Whether it is built inside the compiled program, so that a float is traced and a file an array."""
     learning: bool = False
     """Whether mode "bandit" has no use for it."""
+    own: bool = True
+    """Whether its keyword arguments with a default become parameters of a spec."""
 
 
 CATEGORIES: dict[str, Category] = {
@@ -65,6 +67,9 @@ CATEGORIES: dict[str, Category] = {
             on_device=True,
             learning=True,
         ),
+        Category(
+            "quantity", "quantities", "", "what is recorded in every round", inputs=("seen",), own=False
+        ),
         Category("ensemble_policy", "", "weights", "which models are sent in a round", on_device=True),
         Category("regression_dataset", "dataset", "data", "the samples of an ensemble study"),
     )
@@ -86,6 +91,8 @@ class Part:
     """Arguments that are frozen dataclasses of parameters."""
     file: str
     """Where it comes from."""
+    notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What its registration says of it besides."""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -204,8 +211,8 @@ def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
 
-def _register(category: str, function: Function) -> Function:
-    part = read(category, function)
+def _register(category: str, function: Function, **notes: Any) -> Function:
+    part = dataclasses.replace(read(category, function), notes=notes)
     for name, parameter in part.parameters.items():
         # Called as it is, the function has plain defaults.
         keywords = function.__kwdefaults__ or {}
@@ -264,6 +271,33 @@ def server_optimizer(function: Function) -> Function:
     return _register("server_optimizer", function)
 
 
+def quantity(
+    *, units: str = "1", reduce: str = "last", maximize: bool | None = None, label: str = ""
+) -> Callable[[Function], Function]:
+    """Registers a figure that is recorded in every round: what a run has `Seen` in, a float32 scalar out.
+
+    It lands in the result as a variable over runs and rounds under the function's name, described by the
+    first line of its docstring, and as a figure per run.
+
+    Args:
+      units: of the values.
+      reduce: what makes one figure of a run's rounds: "last", "mean" or "total".
+      maximize: which way is better; None where neither is.
+      label: how pictures name the axis; without one they leave it out.
+
+    Raises:
+      ValueError: an unknown `reduce`.
+    """
+    if reduce not in ("last", "mean", "total"):
+        raise ValueError(f"reduce = {reduce!r}: must be one of last, mean, total")
+
+    def register(function: Function) -> Function:
+        notes = {"units": units, "reduce": reduce, "maximize": maximize, "label": label}
+        return _register("quantity", function, **notes)
+
+    return register
+
+
 def ensemble_policy(function: Function) -> Function:
     """Registers a policy of ensemble studies: a `pausejax.ensemble.EnsemblePolicy` out."""
     return _register("ensemble_policy", function)
@@ -308,6 +342,8 @@ def read(category: str, function: Callable[..., Any]) -> Part:
             _take_group(parameters, given, kind, where, hint)
         else:
             _take(parameters, given, kind, f"{where}: {argument.name}", argument.name, hint, argument.default)
+    if parameters and not kind.own:
+        raise PartError(f"{where}: {next(iter(parameters))}: a {category} has no parameters of its own")
     return Part(category, name, function, parameters, tuple(given), groups, str(file))
 
 

@@ -60,7 +60,7 @@ def learned(runs: xr.Dataset) -> xr.Dataset:
     kept = healthy(runs)
     if kept.sizes["run"]:
         return kept
-    broken = ~np.isfinite(runs["test_accuracy"].values).all(axis=0)
+    broken = ~np.isfinite(runs["test_loss"].values).all(axis=0)
     return runs.isel(eval=slice(0, int(np.argmax(broken)) if broken.any() else None))
 
 

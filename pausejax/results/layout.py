@@ -131,8 +131,8 @@ def provenance(plan: Plan) -> dict[str, Any]:
         "used_files": json.dumps(used_files(study)),
         **described(
             study.kind.metrics(study),
-            study.kind.objectives(study.mode),
-            study.kind.ranking(study.mode),
+            study.kind.objectives(study),
+            study.kind.ranking(study),
             parameters,
         ),
     }

@@ -39,6 +39,19 @@ class Reader:
             return parameter.default
         return float(value) if parameter.kind is float else value
 
+    def names(self, key: str, value: Any, known: Mapping[str, Any]) -> tuple[str, ...]:
+        """A list of different names of registered things."""
+        if not isinstance(value, list) or len({str(name) for name in value}) < len(value):
+            self.say(key, value, "must be a list of different names")
+            return ()
+        for name in value:
+            if not isinstance(name, str) or name not in known:
+                there = ", ".join(sorted(known)) or "none; a file in `use` may register some"
+                hint = nearest(name, known) if isinstance(name, str) else ""
+                self.say(key, name, f"must be among {there}{hint}")
+                return ()
+        return tuple(value)
+
     def seeds(self, value: Any) -> tuple[int, ...]:
         if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SEEDS:
             return tuple(range(value))

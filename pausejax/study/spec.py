@@ -93,13 +93,14 @@ def parse(
         document = _sorted_in(document, words)
     overridden = [(override, _override(document, override, words, problems)) for override in overrides]
     reader = Reader(source, problems, words)
-    known = {*words.study, "use", "seeds", "zip", "sampling", "policy", *words.sections}
+    known = {*words.study, "use", "quantities", "seeds", "zip", "sampling", "policy", *words.sections}
     for key in document:
         if key not in known:
             reader.unknown(key, known, "")
 
     study = {key: reader.scalar(document, key, parameter) for key, parameter in words.study.items()}
     seeds = reader.seeds(document.get("seeds", 1))
+    quantities = reader.names("quantities", document.get("quantities", []), parts.of("quantity"))
     zipped = read_groups(reader.say, words, "zip", document.get("zip", []))
     in_zip = {name for group in zipped for name in group}
     axes: dict[str, Axis] = {name: (parameter.default,) for name, parameter in words.parameters.items()}
@@ -118,6 +119,7 @@ def parse(
         parts=parts,
         **study,
         seeds=seeds,
+        quantities=quantities,
         axes=axes,
         zipped=zipped,
         sampling=sampling,

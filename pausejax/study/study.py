@@ -46,6 +46,8 @@ class Study:
     selection_gap: bool
     stop_at_latency: float
     seeds: tuple[int, ...]
+    quantities: tuple[str, ...]
+    """What is recorded in every round besides, by the names of parts."""
     axes: Mapping[str, Axis]
     """Every parameter's values, defaults filled in; more than one makes an axis."""
     zipped: tuple[tuple[str, ...], ...]
@@ -75,7 +77,7 @@ class Study:
         """Digests of the parts from outside the package that no entry of `use` covers."""
         found = {
             (category, name): digest_of(part)
-            for category in (self.kind.policies, *self.kind.categories)
+            for category in (self.kind.policies, *self.kind.categories, "quantity")
             for name, part in self.parts.of(category).items()
         }
         return {place: digest for place, digest in found.items() if digest}
@@ -87,8 +89,8 @@ class Study:
         file of any other part from outside the package that the run uses.
         """
         named = {category: values.get(CATEGORIES[category].key) for category in self.kind.categories}
-        named[self.kind.policies] = algorithm
-        outside = [self._outsiders[place] for place in named.items() if place in self._outsiders]  # type: ignore[index]
+        used = {*named.items(), (self.kind.policies, algorithm), *(("quantity", n) for n in self.quantities)}
+        outside = [digest for place, digest in self._outsiders.items() if place in used]
         document = {
             "format": FORMAT,
             "algorithm": algorithm,
@@ -102,7 +104,7 @@ class Study:
             "use": sorted([source.digest for source in self.parts.sources] or outside),
         }
         # Left out where it is off: what a study does not use changes no identity.
-        for key in ("selection_gap", "stop_at_latency"):
+        for key in ("selection_gap", "stop_at_latency", "quantities"):
             if setting := getattr(self, key):
                 document[key] = setting
         return json.dumps(document, sort_keys=True)
@@ -139,10 +141,10 @@ class Kind:
     """Of a result, by name."""
     metrics: Callable[[Study], Mapping[str, Metric]]
     """Figures per run, by name; in the order of tables and pictures."""
-    objectives: Callable[[str], tuple[str, str, str]]
-    """Metrics that a front weighs in a mode: upwards, across, and in colour."""
-    ranking: Callable[[str], str]
-    """The metric by which a table of many settings picks the best, in a mode."""
+    objectives: Callable[[Study], tuple[str, str, str]]
+    """Metrics that a front weighs: upwards, across, and in colour."""
+    ranking: Callable[[Study], str]
+    """The metric by which a table of many settings picks the best."""
     labels: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Splits what runs left into coordinates and variables, and adds the index coordinates."""
     simulation: Callable[..., Simulation]

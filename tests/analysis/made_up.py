@@ -7,7 +7,7 @@ import xarray as xr
 
 from pausejax.analysis.quantities import described
 from pausejax.clients.parameters import PARAMETERS
-from pausejax.clients.variables import METRICS, objectives, ranking
+from pausejax.clients.variables import METRICS
 from pausejax.parts import everything
 from pausejax.policies import sa_pause
 
@@ -68,10 +68,11 @@ def build(policies, seeds, axes, mode="training", random_seed=0):
     if mode == "training":
         coords["eval_round"] = ("eval", EVALUATED.astype(np.int32))
     parameters = {name: (p.aliases, p.symbol) for name, p in {**PARAMETERS, **ANNEALING}.items()}
+    up = "test_accuracy" if mode == "training" else "participation_imbalance"
+    ranking = "test_accuracy" if mode == "training" else "mean_latency"
     attributes = {"axes": json.dumps(list(axes)), "kind": "clients", "mode": mode, "name": "made up"}
-    result = xr.Dataset(
-        variables, coords, {**attributes, **described(METRICS, objectives(mode), ranking(mode), parameters)}
-    )
+    attributes |= described(METRICS, (up, "mean_latency", "max_leakage"), ranking, parameters)
+    result = xr.Dataset(variables, coords, attributes)
     return result, rows, last
 
 

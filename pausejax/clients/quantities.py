@@ -1,0 +1,85 @@
+"""Quantities of users' own: what they are computed from, and how they land in the result."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.analysis.quantities import Metric, Variable, series
+from pausejax.parts import Bound, Part, PartError
+from pausejax.study.study import Study
+
+
+class Seen(NamedTuple):
+    """One run after a round, as a quantity may look at it."""
+
+    round: jax.Array
+    """int32 scalar, t."""
+    members: jax.Array
+    """int32 [n], the selected clients, ascending; -1 pads."""
+    weights: jax.Array
+    """float32 [n], their aggregation weights."""
+    latency: jax.Array
+    """float32 [K], this round's latency of every client, seconds."""
+    counts: jax.Array
+    """int32 [K], participations, this round's among them."""
+    mean_reward: jax.Array
+    """float32 [K], mean of τ_min / τ over each client's participations."""
+    data_share: jax.Array
+    """float32 [K]."""
+    available: jax.Array | None
+    """bool [K], who could be selected; None where it is always everyone."""
+    loss: jax.Array
+    """float32 [n], the members' mean minibatch loss; 0 in mode "bandit"."""
+    params: Any
+    """The global model after the round, a pytree; None in mode "bandit"."""
+
+
+def record(quantities: tuple[Bound, ...], seen: Seen, hyper: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """Every quantity of one run after a round, float32 scalars by name.
+
+    Raises:
+      ValueError: one is no number.
+    """
+    found = {}
+    for bound in quantities:
+        value = jnp.asarray(bound.build(seen, **hyper))
+        if value.shape != () or not jnp.issubdtype(value.dtype, jnp.number):
+            raise ValueError(f"{bound.part.where}: must return one number, not {value.dtype}{value.shape}")
+        found[bound.name] = value.astype(jnp.float32)
+    return found
+
+
+def parts_of(study: Study) -> list[Part]:
+    """The quantities that a study asks for."""
+    return [study.parts.get("quantity", name) for name in study.quantities]
+
+
+def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
+    """The variables that a study's quantities are.
+
+    Raises:
+      PartError: a name is that of another variable.
+    """
+    found = {}
+    for part in parts_of(study):
+        if part.name in taken:
+            raise PartError(f"{part.where}: {part.name} is a variable of every result; choose another name")
+        found[part.name] = series(part.notes["units"], part.summary or part.name)
+    return found
+
+
+def metrics_of(study: Study) -> dict[str, Metric]:
+    """The figures per run that a study's quantities are."""
+    return {
+        part.name: Metric(
+            part.name,
+            part.notes["reduce"],
+            part.notes["maximize"],
+            part.notes["units"],
+            part.summary or part.name,
+            label=part.notes["label"],
+            heading=part.notes["label"],
+        )
+        for part in parts_of(study)
+    }
