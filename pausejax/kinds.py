@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import xarray as xr
-from matplotlib.figure import Figure
 
 from pausejax.clients.kind import KIND as CLIENTS
 from pausejax.ensemble.kind import KIND as ENSEMBLE
-from pausejax.report import many
 from pausejax.study import spec
 from pausejax.study.study import Kind, Study
 
@@ -43,13 +41,15 @@ def parse(document: Mapping[str, Any], **options: Any) -> Study:
     return spec.parse(document, KINDS, **options)
 
 
-def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
+def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Any]:
     """All pictures that a result has the data for, by file name.
 
     Args:
       result: as `pausejax run` writes it.
       smoothing: window of the trailing mean over evaluations, in evaluations.
     """
+    from pausejax.report import many  # matplotlib is loaded for whoever draws
+
     if many.is_many(result):
         return many.draw(result)
     kind = next((kind for kind in KINDS if kind.name == result.attrs["kind"]), CLIENTS)

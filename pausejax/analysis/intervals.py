@@ -3,7 +3,6 @@
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy import stats
 
 Method = Literal["t", "bootstrap", "percentile"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -67,8 +66,10 @@ def interval(
 
 def student_half_width(variance: np.ndarray, count: np.ndarray | int, level: float = 0.95) -> np.ndarray:
     """Half-width of Student's t interval of means over `count` values; NaN with fewer than two."""
+    from scipy import special  # not scipy.stats, which takes a second to load
+
     freedom = np.where(np.asarray(count) > 1, np.asarray(count) - 1, np.nan)
-    return stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(variance / np.maximum(count, 1))
+    return special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance / np.maximum(count, 1))
 
 
 def _student(
@@ -85,6 +86,8 @@ def _bootstrap(
     rows: np.ndarray, method: str, level: float, resamples: int, random_seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds for rows [r, n] without NaN."""
+    from scipy import stats
+
     low, high = rows.mean(axis=1), rows.mean(axis=1)
     # BCa divides by the spread; a sample that has none is its own interval. An infinite one has none at all.
     varied = np.flatnonzero(np.isfinite(rows).all(axis=1) & (rows[:, 0] < rows[:, -1]))

@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 import numpy as np
+import xarray as xr
 
 from pausejax import data, network, policies
 from pausejax.clients.checks import check
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY
-from pausejax.clients.pictures import draw
 from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.clients.variables import metrics, objectives, ranking, variables
@@ -62,6 +62,13 @@ def _flops_per_round(simulation: ClientSimulation) -> float:
     per_sample = float((forward.cost_analysis() or {}).get("flops", 2 * learning.num_parameters))
     trained = simulation.slots() * steps * learning.training.batch_size * 3 * per_sample
     return trained + test.exists.size * per_sample / program.eval_every
+
+
+def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Any]:
+    """All pictures that a result of few settings has the data for, by file name."""
+    from pausejax.clients import pictures  # matplotlib is loaded for whoever draws
+
+    return pictures.draw(result, smoothing=smoothing)
 
 
 def simulation(plan: Plan, group: Group, sources: Sources) -> ClientSimulation:

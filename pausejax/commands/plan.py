@@ -11,6 +11,9 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "plan", parents=[common.spec()], help="say what a study comes to; run nothing"
     )
+    parser.add_argument(
+        "--compile", action="store_true", help="compile every program, and read its memory off it"
+    )
     parser.set_defaults(command=run)
 
 
@@ -26,4 +29,4 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.engine.runtime import set_up_jax
 
     set_up_jax()
-    common.console().print(plan_table(plan, Sources(options.data_dir)))
+    common.console().print(plan_table(plan, Sources(options.data_dir), compiles=options.compile))

@@ -1,5 +1,6 @@
-"""What a plan will cost: compiles, memory read off the compiled programs, and a rough time."""
+"""What a plan will cost: runs, chunks, memory off shapes or off the compiled programs, a rough time."""
 
+import math
 import time
 from typing import NamedTuple
 
@@ -11,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pausejax.data.host import Sources
-from pausejax.devices import runs_mesh
+from pausejax.devices import padded, runs_mesh
 from pausejax.engine.engine import Engine, most_runs
 from pausejax.engine.memory import program_memory
-from pausejax.engine.schedule import cut, units
+from pausejax.engine.schedule import units
+from pausejax.study.simulation import Simulation
 from pausejax.study.study import Group, Plan
 
 
@@ -27,75 +29,88 @@ class Cost(NamedTuple):
     chunks: int
     lanes: int
     """Runs side by side in a chunk."""
-    compile_seconds: float
+    shared: int
+    """Bytes on each device that all runs share: samples, partitions, tables."""
     memory: int
-    """Bytes on all devices: arguments (the data among them), outputs and temporaries of the program."""
+    """Bytes on all devices: from shapes, arguments and states without temporaries; compiled, all of it."""
     seconds: float
+    compile_seconds: float | None = None
 
 
-def plan_table(plan: Plan, sources: Sources) -> Lines:
-    """The costs of all groups as a table; compiles every program, runs none of them."""
+def plan_table(plan: Plan, sources: Sources, *, compiles: bool = False) -> Lines:
+    """The costs of all groups as a table; runs nothing.
+
+    Args:
+      plan: the study.
+      sources: where data come from.
+      compiles: read memory and compile time off the compiled programs, and not off shapes.
+
+    Raises:
+      SpecError: a group can't be built.
+    """
+    costs = group_costs(plan, sources, compiles=compiles)
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in (
-        "program",
-        "runs",
-        "rounds",
-        "chunks",
-        "runs a chunk",
-        "compile, s",
-        "memory, MB",
-        "time, s (rough)",
-    ):
+    of_memory = "memory, MB" if compiles else "memory, MB\n(at least)"
+    headings = ["program", "runs", "rounds", "chunks", "runs a\nchunk", "shared\ndata, MB", of_memory]
+    headings += [*(["compile, s"] if compiles else []), "time, s\n(rough)"]
+    for heading in headings:
         table.add_column(heading, justify="left" if heading == "program" else "right")
-    costs = group_costs(plan, sources)
     for cost in costs:
-        table.add_row(
-            Text(cost.label),
-            str(cost.runs),
-            str(cost.rounds),
-            str(cost.chunks),
-            str(cost.lanes),
-            f"{cost.compile_seconds:.1f}",
-            f"{cost.memory / 1e6:.0f}",
-            f"{cost.seconds:.0f}",
-        )
+        row = [str(cost.runs), str(cost.rounds), str(cost.chunks), str(cost.lanes)]
+        row += [f"{cost.shared / 1e6:.1f}", f"{cost.memory / 1e6:.0f}"]
+        row += [f"{cost.compile_seconds:.1f}"] if cost.compile_seconds is not None else []
+        table.add_row(Text(cost.label), *row, f"{cost.seconds:.0f}")
     total = sum(cost.seconds for cost in costs)
+    most = max(cost.memory for cost in costs) / 1e6
     return Lines(
         f"{len(plan.runs)} runs in {len(plan.groups)} groups, one compilation each; "
         f"axes: {', '.join(plan.axes) or 'none'}; seeds: {len(plan.study.seeds)}",
         table,
-        f"about {total:.0f} s after compilation, {max(cost.memory for cost in costs) / 1e6:.0f} MB at a time "
-        f"on {jax.device_count()} {jax.default_backend()} device(s)",
+        f"about {total:.0f} s after compilation, {'' if compiles else 'at least '}{most:.0f} MB at a time "
+        f"on {jax.device_count()} {jax.default_backend()} device(s)"
+        + ("" if compiles else "; --compile asks the compiler for the memory"),
     )
 
 
-def group_costs(plan: Plan, sources: Sources) -> list[Cost]:
-    """Compiles each group's program and predicts its cost."""
+def group_costs(plan: Plan, sources: Sources, *, compiles: bool) -> list[Cost]:
+    """The predicted cost of every group; as `plan_table`."""
     peak = matrix_product_rate()
-    costs = []
     engine = Engine(plan, sources)
     work = units(plan, (), most=most_runs())
+    costs = []
     for group in plan.groups:
         own = [unit for unit in work if unit.group is group]
-        engine.prepare(own)
-        begun = time.perf_counter()
-        compiled = engine.compiled(group)
-        took = time.perf_counter() - begun
         simulation = engine.simulation(group)
+        width, took = own[0].width, None
+        devices = runs_mesh(padded(width)).size
+        memory = devices * simulation.resident_bytes() + _state_bytes(simulation, padded(width))
+        if compiles:
+            engine.prepare(own)
+            begun = time.perf_counter()
+            compiled = engine.compiled(group)
+            took = time.perf_counter() - begun
+            width = compiled.width
+            memory = runs_mesh(compiled.padded).size * program_memory(compiled.call)
         costs.append(
             Cost(
                 f"{group.algorithm} ({_distinct(plan, group)})",
                 len(group.members),
                 simulation.rounds,
-                sum(len(cut(unit, compiled.width, compiled.padded)) for unit in own),
-                compiled.width,
-                took,
-                runs_mesh(compiled.padded).size * program_memory(compiled.call),
+                sum(-(-len(unit.rows) // width) for unit in own),
+                width,
+                simulation.resident_bytes(),
+                memory,
                 plan.study.kind.seconds(plan, group, simulation, peak),
+                took,
             )
         )
         simulation.release()
     return costs
+
+
+def _state_bytes(simulation: Simulation, width: int) -> int:
+    shapes = jax.tree.leaves(simulation.state_shapes(width))
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes)
 
 
 def matrix_product_rate(size: int = 768) -> float:

@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from pausejax.data.host import Sources
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS
 from pausejax.ensemble.parameters import FOR_POLICIES, PARAMETERS, STUDY
-from pausejax.ensemble.pictures import draw
 from pausejax.ensemble.simulation import EnsembleSimulation
 from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
 from pausejax.study.checks import values_of
@@ -48,6 +48,13 @@ def labels(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 def seconds(plan: Plan, group: Group, simulation: EnsembleSimulation, peak: float) -> float:
     """A rough time."""
     return len(group.members) * simulation.rounds * _SECONDS_PER_ROUND
+
+
+def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Any]:
+    """All pictures that a result of few settings has the data for, by file name."""
+    from pausejax.ensemble import pictures  # matplotlib is loaded for whoever draws
+
+    return pictures.draw(result, smoothing=smoothing)
 
 
 def simulation(plan: Plan, group: Group, sources: Sources) -> EnsembleSimulation:

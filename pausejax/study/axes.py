@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.stats import qmc
 
 from pausejax.parts import Parameter, table
 
@@ -94,6 +93,8 @@ def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
       column: the dimension of the Sobol sequence.
       sampling: the number of points, the method and the seed.
     """
+    from scipy.stats import qmc  # takes a second to load, and few studies sample
+
     rng = np.random.default_rng([sampling.seed, *name.encode()])
     if sampling.method == "random":
         return rng.random(sampling.n)
