@@ -225,7 +225,7 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     try:
         return learning_of(parts.everything(), _FIXED | static, dataset, longest, proximal=proximal)
     except ValueError as error:
-        raise SpecError([f"training.{error}"]) from None
+        raise SpecError([str(error)]) from None
 
 
 def make_partition(values: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
