@@ -6,13 +6,13 @@ meets the same partition. Every sample has one owner. In those that draw, every 
 minibatch.
 """
 
-import heapq
 import zlib
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from pausejax import parts
+from pausejax.data._dealing import dirichlet, grouped, round_to_sum, top_up
 from pausejax.parts import Parameter, Part, PartError
 
 DOMINANT_SHARE = 0.25
@@ -91,8 +91,8 @@ def dirichlet_quantity(
     rng = _begin("dirichlet_quantity", len(labels), num_clients, seed, batch_size)
     _check_positive("concentration", concentration)
     size = len(labels)
-    share = _dirichlet(rng, concentration, num_clients)
-    sizes = batch_size + _round_to_sum(share * (size - num_clients * batch_size))
+    share = dirichlet(rng, concentration, num_clients)
+    sizes = batch_size + round_to_sum(share * (size - num_clients * batch_size))
 
     pools = [rng.permutation(np.flatnonzero(labels == label)) for label in range(int(labels.max()) + 1)]
     supply = np.array([len(pool) for pool in pools])
@@ -145,9 +145,9 @@ def dirichlet_label(
     owner = np.empty(len(labels), np.int64)
     for label in range(int(labels.max()) + 1):
         members = np.flatnonzero(labels == label)
-        counts = _round_to_sum(_dirichlet(rng, concentration, num_clients) * len(members))
+        counts = round_to_sum(dirichlet(rng, concentration, num_clients) * len(members))
         owner[members] = rng.permutation(np.repeat(np.arange(num_clients), counts))
-    return _group(_top_up(owner, num_clients, batch_size, rng), num_clients, rng)
+    return _group(top_up(owner, num_clients, batch_size, rng), num_clients, rng)
 
 
 @parts.partition
@@ -181,7 +181,7 @@ def shards(
     owner = np.empty(len(labels), np.int64)
     for position, piece in enumerate(rng.permutation(len(pieces))):
         owner[pieces[piece]] = position % num_clients
-    return _group(_top_up(owner, num_clients, batch_size, rng), num_clients, rng)
+    return _group(top_up(owner, num_clients, batch_size, rng), num_clients, rng)
 
 
 @parts.partition
@@ -280,48 +280,7 @@ def _check_positive(name: str, value: float) -> None:
         raise ValueError(f"{name}: must be positive and finite, not {value}")
 
 
-def _dirichlet(rng: np.random.Generator, concentration: float, num_clients: int) -> np.ndarray:
-    """One symmetric Dirichlet draw, float64 [K], for parameters of any size.
-
-    It works with the logarithms of gamma variates, log Γ(c) = log Γ(c + 1) + log(U) / c in law: for tiny
-    parameters the variates themselves are all zero.
-    """
-    log_gamma = np.log(rng.standard_gamma(concentration + 1, num_clients))
-    log_gamma += np.log1p(-rng.random(num_clients)) / concentration
-    weight = np.exp(log_gamma - log_gamma.max())
-    return weight / weight.sum()
-
-
-def _round_to_sum(quantities: np.ndarray) -> np.ndarray:
-    """Whole numbers, [K], next to the given ones and with the same sum, by largest remainder."""
-    whole = np.floor(quantities).astype(np.int64)
-    missing = round(quantities.sum()) - whole.sum()
-    whole[np.argsort(whole - quantities, kind="stable")[:missing]] += 1
-    return whole
-
-
-def _top_up(owner: np.ndarray, num_clients: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-    """Moves random samples from whoever is largest to the clients with fewer than a minibatch."""
-    sizes = np.bincount(owner, minlength=num_clients)
-    lacking = np.maximum(batch_size - sizes, 0)
-    largest_first = [(-size, client) for client, size in enumerate(sizes.tolist())]
-    heapq.heapify(largest_first)
-    for _ in range(lacking.sum()):
-        size, client = largest_first[0]
-        heapq.heapreplace(largest_first, (size + 1, client))
-    left = np.zeros_like(sizes)
-    left[[client for _, client in largest_first]] = [-size for size, _ in largest_first]
-
-    rank = np.empty_like(owner)
-    grouped = _group(owner, num_clients, rng)
-    rank[grouped.order] = np.arange(len(owner)) - np.repeat(grouped.offsets, grouped.sizes)
-    owner = owner.copy()
-    owner[rank >= left[owner]] = rng.permutation(np.repeat(np.arange(num_clients), lacking))
-    return owner
-
-
 def _group(owner: np.ndarray, num_clients: int, rng: np.random.Generator) -> Partition:
     """Turns each sample's owner, [N], into a partition, shuffled within every client."""
-    shuffled = rng.permutation(len(owner))
-    order = shuffled[np.argsort(owner[shuffled], kind="stable")]
+    order = grouped(owner, rng)
     return Partition(order.astype(np.int32), np.bincount(owner, minlength=num_clients).astype(np.int32))

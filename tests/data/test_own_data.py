@@ -95,7 +95,9 @@ def test_a_data_set_by_registration_has_its_name_and_its_preprocessing():
 
     made = data.load(parts.read("dataset", waves), length=7)
     assert made.name == "waves" and made.input_shape == (7, 2) and made.scale is None
-    with pytest.raises(parts.PartError, match=r"must return a .*Dataset, not ndarray") as raised:
+    with pytest.raises(
+        parts.PartError, match=r"must return a pausejax\.data\.Dataset, not ndarray"
+    ) as raised:
         data.load(parts.read("dataset", nothing))
     assert str(raised.value).startswith(f"{__file__}: dataset nothing: ")
 

@@ -76,7 +76,7 @@ def test_iid_is_even_and_blind_to_labels():
 @pytest.mark.parametrize("concentration", [0.02, 0.5, 3.0, 200.0])
 def test_dirichlet_draws_have_beta_marginals(concentration):
     rng = np.random.default_rng(3)
-    first = np.array([partition._dirichlet(rng, concentration, 6)[0] for _ in range(4000)])
+    first = np.array([partition.dirichlet(rng, concentration, 6)[0] for _ in range(4000)])
     law = stats.beta(concentration, 5 * concentration)
     # Kolmogorov-Smirnov, false alarm rate 1e-4 per parameter
     assert stats.kstest(first, law.cdf).pvalue > 1e-4
@@ -140,7 +140,7 @@ def test_shards_bound_the_labels_of_a_client():
 
 def test_top_up_takes_from_the_largest_alone():
     owner = np.repeat([0, 1, 2, 3], [50, 40, 9, 1])
-    topped = partition._top_up(owner, 5, 8, np.random.default_rng(0))
+    topped = partition.top_up(owner, 5, 8, np.random.default_rng(0))
     assert np.bincount(topped).tolist() == [37, 38, 9, 8, 8]
     assert (topped[owner == 2] == 2).all() and (topped[owner == 3] == 3).all()
 
