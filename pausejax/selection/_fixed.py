@@ -1,12 +1,25 @@
 """Sums that no order of additions, no batch and no device can change: 61-bit fixed-point numbers.
 
-A number is a pair of int32: hi * 2^30 + lo in units of 2^unit, 0 <= lo < 2^30. Integers add up exactly, so
-the sum of a set depends on the set alone, equal sums are equal, and one client more is one addition.
+A number is a pair of int32: high * 2^30 + low in units of 2^unit, 0 <= low < 2^30. Integers add up exactly,
+so the sum of a set depends on the set alone, equal sums are equal, and one client more is one addition.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+
+class Fixed(NamedTuple):
+    """Numbers in fixed point, int32 [...] each."""
+
+    high: jax.Array
+    low: jax.Array
+
+    def at(self, index: jax.Array) -> "Fixed":
+        return Fixed(self.high[index], self.low[index])
+
 
 _LOW_BITS = 30
 _LOW_MASK = (1 << _LOW_BITS) - 1
@@ -37,44 +50,43 @@ def power_of_two(exponent: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(bits, jnp.float32)
 
 
-def encode(x: jax.Array, unit: jax.Array) -> jax.Array:
-    """float32 [...] in fixed point, int32 [..., 2]."""
+def encode(x: jax.Array, unit: jax.Array) -> Fixed:
+    """float32 [...] in fixed point."""
     scaled = x * power_of_two(-unit - _LOW_BITS)
     high = jnp.trunc(scaled)
     # A power of two scales without rounding, and what a float has behind its point is a float.
     low = (scaled - high) * jnp.float32(1 << _LOW_BITS)
-    return _carried(jnp.stack([high.astype(jnp.int32), low.astype(jnp.int32)], axis=-1))
+    return _carried(high.astype(jnp.int32), low.astype(jnp.int32))
 
 
-def decode(number: jax.Array, unit: jax.Array) -> jax.Array:
-    """The nearest float32 or one beside it, [...], of int32 [..., 2]."""
-    low = number[..., 1].astype(jnp.float32) * jnp.float32(2.0**-_LOW_BITS)
-    return (number[..., 0].astype(jnp.float32) + low) * power_of_two(unit + _LOW_BITS)
+def decode(number: Fixed, unit: jax.Array) -> jax.Array:
+    """The nearest float32 or one beside it, [...]."""
+    low = number.low.astype(jnp.float32) * jnp.float32(2.0**-_LOW_BITS)
+    return (number.high.astype(jnp.float32) + low) * power_of_two(unit + _LOW_BITS)
 
 
-def add(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a + b, int32 [..., 2] each."""
-    return _carried(a + b)
+def add(a: Fixed, b: Fixed) -> Fixed:
+    return _carried(a.high + b.high, a.low + b.low)
 
 
-def subtract(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a - b, int32 [..., 2] each."""
-    return _carried(a - b)
+def subtract(a: Fixed, b: Fixed) -> Fixed:
+    return _carried(a.high - b.high, a.low - b.low)
 
 
-def total(x: jax.Array) -> jax.Array:
-    """The sum over the first axis, int32 [n, 2] -> [2]."""
-    while x.shape[0] > 1:
-        if x.shape[0] % 2:
-            x = jnp.concatenate([x, jnp.zeros_like(x[:1])])
-        x = add(x[0::2], x[1::2])
-    return x[0]
+def total(x: Fixed) -> Fixed:
+    """The sum over the first and only axis, [n] -> scalars."""
+    high, low = x.high, x.low
+    while high.shape[0] > 1:
+        odd = high.shape[0] % 2
+        high, low = (jnp.pad(part, (0, odd)) for part in (high, low))
+        high, low = _carried(high[0::2] + high[1::2], low[0::2] + low[1::2])
+    return Fixed(high[0], low[0])
 
 
-def at_least(a: jax.Array, b: jax.Array) -> jax.Array:
+def at_least(a: Fixed, b: Fixed) -> jax.Array:
     """a >= b, bool [...]."""
-    return (a[..., 0] > b[..., 0]) | ((a[..., 0] == b[..., 0]) & (a[..., 1] >= b[..., 1]))
+    return (a.high > b.high) | ((a.high == b.high) & (a.low >= b.low))
 
 
-def _carried(x: jax.Array) -> jax.Array:
-    return jnp.stack([x[..., 0] + (x[..., 1] >> _LOW_BITS), x[..., 1] & _LOW_MASK], axis=-1)
+def _carried(high: jax.Array, low: jax.Array) -> Fixed:
+    return Fixed(high + (low >> _LOW_BITS), low & _LOW_MASK)

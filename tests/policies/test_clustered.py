@@ -17,6 +17,12 @@ from pausejax.policies.base import Clients, View
 SHARES = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=14).map(lambda w: np.array(w) / np.sum(w))
 
 size_scheme = jax.jit(clustered.size_scheme, static_argnums=1)
+traced_similarity_scheme = jax.jit(clustered.similarity_scheme, static_argnums=2)
+
+
+def similarity_scheme(angles, share, m):
+    arrays = (jnp.asarray(np.asarray(x), jnp.float32) for x in (angles, share))
+    return np.asarray(traced_similarity_scheme(*arrays, m), np.float64)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +84,9 @@ def test_similarity_scheme_weighs_as_published(published):
         angles = np.array(clustered.angles_between(jnp.asarray(unit), jnp.asarray(unit)))
         np.testing.assert_allclose(angles[0][1:], case["angle_matrix_row0"][1:], atol=2e-4)
         np.fill_diagonal(angles, 0)
-        scheme = clustered.similarity_scheme(angles, share, case["m"])
-        np.testing.assert_allclose(scheme.mean(0), share, atol=1e-9)
-        np.testing.assert_allclose(scheme.mean(0), case["expected_weight"], atol=1e-9)
+        scheme = similarity_scheme(angles, share, case["m"])
+        np.testing.assert_allclose(scheme.mean(0), share, atol=1e-6)
+        np.testing.assert_allclose(scheme.mean(0), case["expected_weight"], atol=1e-6)
 
 
 @settings(max_examples=150, deadline=None)
@@ -91,7 +97,7 @@ def test_schemes_are_unbiased(share, data):
     padded = np.pad(share, (0, 14 - len(share)))
     check_scheme(np.asarray(size_scheme(padded.astype(np.float32), m)), padded)
     angles = random_angles(len(share), data.draw(st.integers(0, 99), "seed"))
-    check_scheme(clustered.similarity_scheme(angles, share.astype(np.float32), m), share)
+    check_scheme(similarity_scheme(angles, share.astype(np.float32), m), share)
 
 
 @pytest.mark.parametrize("m", [1, 3, 4])
@@ -103,7 +109,7 @@ def test_schemes_of_dominant_and_equal_clients(share, m):
     share = np.array(share)
     check_scheme(np.asarray(size_scheme(jnp.asarray(share, jnp.float32), m)), share)
     for seed in range(5):
-        check_scheme(clustered.similarity_scheme(random_angles(4, seed), share, m), share)
+        check_scheme(similarity_scheme(random_angles(4, seed), share, m), share)
 
 
 def plain_clusters(angles, amount):
@@ -127,10 +133,10 @@ def test_heaviest_clusters_are_the_rows(seed):
     share = rng.dirichlet(np.full(num_clients, 5.0))
     angles = random_angles(num_clients, seed, dimension=2)
     assert share.max() < 1 / m
-    scheme = clustered.similarity_scheme(angles, share, m)
+    scheme = similarity_scheme(angles, share, m)
     heaviest = sorted(plain_clusters(angles, m * share), key=lambda c: -share[c].sum())[:m]
     for row, cluster in zip(scheme, heaviest, strict=True):
-        np.testing.assert_allclose(row[cluster], m * share[cluster])
+        np.testing.assert_allclose(row[cluster], m * share[cluster], rtol=1e-5)
         assert all(scheme[:, client].sum() == pytest.approx(row[client]) for client in cluster)
 
 
@@ -139,7 +145,7 @@ def test_clear_groups_share_a_row():
     groups = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2])
     rng = np.random.default_rng(0)
     vectors = np.eye(3)[groups] + 0.01 * rng.normal(size=(12, 3))
-    scheme = clustered.similarity_scheme(angles_of(vectors), np.full(12, 1 / 12), 3)
+    scheme = similarity_scheme(angles_of(vectors), np.full(12, 1 / 12), 3)
     for row in scheme:
         assert len(set(groups[row > 0])) == 1 and (row > 0).sum() == 4
 
@@ -150,7 +156,7 @@ def test_drawn_weights_are_unbiased_and_members_distinct(share):
     draws = 20_000
     for scheme in (
         size_scheme(jnp.asarray(share, jnp.float32), 3),
-        jnp.asarray(clustered.similarity_scheme(random_angles(4, 1), share, 3), jnp.float32),
+        jnp.asarray(similarity_scheme(random_angles(4, 1), share, 3), jnp.float32),
     ):
         keys = jax.random.split(jax.random.key(7), draws)
         members, weights = map(np.asarray, jax.jit(jax.vmap(clustered.draw, (0, None)))(keys, scheme))

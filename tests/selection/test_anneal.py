@@ -13,7 +13,6 @@ from scipy.stats import chisquare
 
 from pausejax import bandit
 from pausejax.selection import (
-    _fixed,
     _neighbours,
     _order,
     _walk,
@@ -174,7 +173,7 @@ def test_one_step_has_the_transition_probabilities_of_algorithm_2(rule, step):
         vertex = _neighbours.make_vertex(lists, labels)
         start = _walk.start_at(walk_problem, vertex, step)
         after = jax.vmap(lambda b: _walk.transition(walk_problem, start, b, propose, 10))(bits)
-        return after, _fixed.decode(after.energy, walk_problem.unit)
+        return after, jax.vmap(partial(_walk.energy_of, walk_problem))(after)
 
     for v, clients in enumerate(members):
         bits = random_bits(v, draws, _neighbours.PROPOSAL_WORDS + 1)

@@ -1,0 +1,53 @@
+"""The sweep that takes all clients at once, against brute force and the one-by-one sweeps."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pausejax.selection import _parallel
+from pausejax.selection._thresholds import by_insertion
+from pausejax.selection.exact import _settle, stand_ins
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 17, 65])
+@pytest.mark.parametrize("find", [_parallel.order_statistic_by_pairs, _parallel.order_statistic_by_digits])
+def test_the_running_order_statistic_is_that_of_every_prefix(find, size):
+    rng = np.random.default_rng(size)
+    x = np.stack([rng.permutation(size) for _ in range(4)]).astype(np.int32)
+    for m in {1, (size + 1) // 2, size}:
+        expected = [[sorted(row[:i])[m - 1] if i >= m else size for i in range(size)] for row in x]
+        np.testing.assert_array_equal(jax.jit(find, static_argnums=1)(x, m), expected)
+
+
+@pytest.mark.parametrize("by_pairs", [True, False])
+@pytest.mark.parametrize(("num_clients", "m"), [(1, 1), (20, 1), (20, 7), (20, 20), (40, 11)])
+def test_evictions_bound_every_threshold_and_settle_on_the_same_set(num_clients, m, by_pairs, monkeypatch):
+    if not by_pairs:
+        monkeypatch.setattr(_parallel, "_LARGEST_SQUARE", 0)
+    rng = np.random.default_rng(m)
+    shape = (96, num_clients)
+    kind = rng.integers(0, 3, (96, 1))
+    ucb = np.where(kind == 0, rng.integers(0, 3, shape), rng.normal(size=shape))
+    score = np.where(kind == 0, rng.integers(-2, 3, shape), rng.normal(size=shape))
+    score = np.where(kind == 2, score * 10.0 ** rng.integers(-20, 20, shape), score)
+    ucb = np.where(rng.random(shape) < rng.choice([0, 0.3], (96, 1)), np.inf, ucb)
+    available = rng.random(shape) < rng.choice([0.5, 1], (96, 1))
+    _, ucb, score = stand_ins(
+        *map(jnp.asarray, (ucb.astype(np.float32), score.astype(np.float32))), m, available
+    )
+
+    @jax.jit
+    def run(ucb, score):
+        one_by_one, at_once = by_insertion(ucb, score, m), _parallel.by_eviction(ucb, score, m)
+        return one_by_one, at_once, *map(partial(_settle, ucb, score, m), (one_by_one, at_once))
+
+    one_by_one, at_once, expected, got = run(ucb, score)
+    enough = available.sum(axis=1) >= m
+    np.testing.assert_array_equal(got.members[enough], expected.members[enough])
+    np.testing.assert_array_equal(got.value, expected.value)
+    counts = np.asarray(at_once.lower) > -np.inf
+    assert (at_once.lower <= one_by_one.lower)[counts].all()
+    assert (at_once.upper >= one_by_one.upper)[counts].all()
