@@ -36,12 +36,15 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.data import pictures
     from pausejax.data.host import Sources
     from pausejax.report import save
+    from pausejax.study.spec import SpecError
 
     study, values = _checked(options)
     name, sources = values["dataset"], Sources(options.data_dir)
     dataset = dataset_of(study, values, sources)
     shares = partition_of(study, values, study.seeds[0], sources)
-    labels = dataset.train_labels[: values["train_samples"] or None]
+    if not dataset.is_images:
+        raise SpecError([f"pausejax data: {name}: only labelled images can be drawn"])
+    labels = dataset.train_targets
     settings = [f"{option} {values[option]:g}" for option in part_of(study, "partition", values).parameters]
     how = ", ".join(
         [values["partition"], *settings, f"{values['num_clients']} clients, seed {study.seeds[0]}"]
@@ -55,14 +58,15 @@ def run(options: argparse.Namespace) -> None:
     save(figures, directory)
     if options.quiet:
         return
-    height, width, channels = dataset.image_shape
-    train, test = len(dataset.train_labels), len(dataset.test_labels)
+    height, width, channels = dataset.input_shape
+    whole = dataset_of(study, {**values, "train_samples": 0}, sources)
+    train, test = len(whole.train_targets), len(whole.test_targets)
     counts = shares.label_counts(labels)
     dominant = counts.max(axis=1) / counts.sum(axis=1)
     console = common.console()
     for line in (
         f"{name}: {train:,} training and {test:,} test images, {height}×{width}×{channels}, "
-        f"{dataset.num_classes} classes",
+        f"{dataset.classes} classes",
         f"{how}: {len(labels):,} images, {shares.sizes.min():,} to {shares.sizes.max():,} a client; "
         f"the commonest label is {dominant.mean():.0%} of a client's data on average",
         f"pictures in {directory} (PNG and PDF): {', '.join(figures)}",

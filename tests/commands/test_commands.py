@@ -84,7 +84,7 @@ def test_plan_runs_nothing(study, monkeypatch, capsys):
     before = sorted(study.rglob("*"))
     assert cli.main(["plan", str(study / "spec.toml")]) == cli.OK
     shown = capsys.readouterr().out
-    assert "12 runs of 12 rounds in 2 groups, one compilation each; axes: privacy_weight; seeds: 3" in shown
+    assert "12 runs in 2 groups, one compilation each; axes: privacy_weight; seeds: 3" in shown
     assert sorted(study.rglob("*")) == before
 
 

@@ -228,7 +228,7 @@ def test_a_long_summary_shows_the_best_and_the_best_of_each_policy():
     labels = [str(text) for text in found.columns[0].cells]
     means = analysis.mean_ci(result, "mean_latency").sortby("mean")
     assert labels == [*means["label"].values[:20].tolist(), "uniform"]
-    assert "the best 21 of 61 settings by time per round" in found.caption
+    assert "the best 21 of 61 settings by simulated time per round" in found.caption
 
 
 def test_summary_counts_the_runs_that_a_divergence_leaves():
