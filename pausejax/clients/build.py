@@ -36,6 +36,7 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     def bound(category: str, name: str) -> Bound:
         return bind(study.parts.get(category, name), known, traced, complete=True)
 
+    files: Files = {name: jnp.asarray(read) for name, read in files_of(study, static, sources).items()}
     try:
         program = Program(
             policy=bound("policy", group.algorithm),
@@ -53,7 +54,6 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
             quantities=tuple(bind(part, known, traced, complete=True) for part in parts_of(study)),
             learning=learning,
         )
-        files: Files = {name: jnp.asarray(read) for name, read in files_of(study, static, sources).items()}
         program.build({name: jnp.float32(value) for name, value in _traced(runs[0].values, study)}, files)
     except PartError as error:
         raise SpecError([str(error)]) from None

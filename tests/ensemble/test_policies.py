@@ -14,6 +14,7 @@ from pausejax.ensemble.efl_fg import EflFgState, efl_fg
 from pausejax.ensemble.fedboost import fedboost, inclusion_probability
 from pausejax.ensemble.policies import ENSEMBLE_POLICIES, Hyper, make_policy
 from pausejax.ensemble.policy import Feedback, draw_index
+from pausejax.parts import find
 
 from . import oracle
 
@@ -31,7 +32,8 @@ def make(name, seed=0):
         jnp.asarray(rng.uniform(0.3, 1, R), jnp.float32),
     )
     stream_loss = jnp.asarray(rng.random(K), jnp.float32)
-    return make_policy(name, parameters=jnp.asarray(SIZES), stream_loss=stream_loss, hyper=hyper), hyper
+    part = find("ensemble_policy", name)
+    return make_policy(part, parameters=jnp.asarray(SIZES), stream_loss=stream_loss, hyper=hyper), hyper
 
 
 def play(name, rounds, seed=0, clients=3):
