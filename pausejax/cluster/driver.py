@@ -19,6 +19,7 @@ from pausejax.engine import schedule
 from pausejax.engine.engine import Engine, Progress
 from pausejax.engine.local import Outcome, Settings, places, tell
 from pausejax.engine.schedule import Unit
+from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.engine.tracking import Tracker
 from pausejax.results import layout, store
 from pausejax.results.folder import Folder
@@ -57,6 +58,7 @@ def simulate_into(
     *,
     progress: Progress,
     tracker: Tracker | None = None,
+    stopping: Stopping = NEVER,
     cluster: Cluster = Cluster(),  # noqa: B008, a constant
 ) -> Outcome:
     """Simulates a study's missing runs on a Ray cluster; otherwise as `study.simulate_into`.
@@ -92,7 +94,8 @@ def simulate_into(
             location, cache_dir = folder.path(), os.environ.get("PAUSEJAX_CACHE_DIR")
             job = Job(location, settings, cache_dir, tell=tracker is not None)
             with contextlib.closing(Pool((plan, held, job), cluster.cpus_per_worker)) as pool:
-                missing = _Driver(pool, plan, found.identities, progress, finish).study(found, settings)
+                driver = _Driver(pool, plan, found.identities, progress, finish, stopping)
+                missing = driver.study(found, settings)
     if tracker:
         # Those that were there before, and those whose workers died before they could tell.
         tell(tracker, folder, () if missing else set(range(len(plan.runs))) - told)
@@ -141,9 +144,10 @@ class _Driver:
         finished: frozenset[str],
         progress: Progress,
         finish: Callable[[Report], None],
+        stopping: Stopping,
     ) -> None:
         self._pool, self._plan, self._finished = pool, plan, finished
-        self._progress, self._finish = progress, finish
+        self._progress, self._finish, self._stopping = progress, finish, stopping
 
     def study(self, found: store.Progress, settings: Settings) -> int:
         """Has every unit simulated and then the result put together; how many runs are missing."""
@@ -164,6 +168,7 @@ class _Driver:
         """Has some tasks done, each as often as it takes; the last answer."""
         pool, last, asked = self._pool, None, time.monotonic()
         while waiting or pool.working():
+            self._stopping.check()
             for member in pool.idle()[: len(waiting)]:
                 self._hand_over(member, waiting)
             for member, answer in pool.wait(_SECONDS_BETWEEN_QUESTIONS):

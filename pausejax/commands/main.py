@@ -22,13 +22,17 @@ its shapes is one lane of one compiled program.
   pausejax parts                                     policies, models, data sets …, your own too
   pausejax export out/q --format csv                 one row per run, for other tools
 """
-_EXIT_CODES = "exit codes: 0 done; 1 failed; 2 a mistake in the spec or the arguments; 130 interrupted"
+_EXIT_CODES = (
+    "exit codes: 0 done; 1 failed; 2 a mistake in the spec or the arguments; 130 interrupted; "
+    "143 ended by SIGTERM or SIGUSR1"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     options = _parser().parse_args(arguments)
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    from pausejax.engine.stopping import Stopped
     from pausejax.study.spec import SpecError
 
     try:
@@ -46,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         errors.print(f"pausejax: the result is damaged ({error}); the same `pausejax run` makes it whole")
         return FAILED
+    except Stopped as stop:
+        errors.print(f"pausejax: {stop}: what was in flight is kept; the same command goes on where it was")
+        return stop.exit_code
     except KeyboardInterrupt:
         errors.print("pausejax: interrupted; the same command goes on where it was")
         return INTERRUPTED

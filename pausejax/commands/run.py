@@ -84,6 +84,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.engine.local import Settings, simulate_into
     from pausejax.engine.progress import progress_bar
     from pausejax.engine.runtime import set_up_jax
+    from pausejax.engine.stopping import listening
     from pausejax.results import store
     from pausejax.results.folder import Folder
 
@@ -93,9 +94,16 @@ def run(options: argparse.Namespace) -> None:
     set_up_jax()
     settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard)
     begun = time.monotonic()
-    with progress_bar(plan, quiet=options.quiet) as progress:
+    with listening() as stopping, progress_bar(plan, quiet=options.quiet) as progress:
         outcome = (simulate or simulate_into)(
-            folder, plan, found, Sources(options.data_dir), settings, progress=progress, tracker=tracker
+            folder,
+            plan,
+            found,
+            Sources(options.data_dir),
+            settings,
+            progress=progress,
+            tracker=tracker,
+            stopping=stopping,
         )
     took = time.monotonic() - begun
     if not options.quiet:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh
 from pausejax.engine.schedule import Chunk
+from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.results.checkpoint import Checkpoints
 from pausejax.study.simulation import Arrays, Segment, Simulation
 
@@ -19,6 +20,7 @@ def play(
     program: Callable[[int], jax.stages.Compiled],
     progress: Callable[[int], None],
     checkpoints: Checkpoints | None,
+    stopping: Stopping = NEVER,
 ) -> Arrays:
     """Plays a chunk from its start, or from its last checkpoint.
 
@@ -28,6 +30,10 @@ def play(
       program: the compiled program for so many rows.
       progress: called after each segment with the rounds × runs that it has advanced.
       checkpoints: where the chunk is kept while it is in flight.
+      stopping: whether the study is asked to stop; the chunk is then kept as it is.
+
+    Raises:
+      Stopped: it was.
 
     Returns:
       What the chunk's rows without the padding leave; leading axis those rows.
@@ -71,9 +77,11 @@ def play(
         # The records of the segment before come over while the devices are busy with this one.
         fetch()
         in_flight, first = (first, record), first + simulation.rounds_per_call
-        if checkpoints and first <= rounds and checkpoints.due():
+        if first <= rounds and (stopping() or (checkpoints and checkpoints.due())):
             fetch()
-            checkpoints.save(state, segments)
+            if checkpoints:
+                checkpoints.save(state, segments)
+            stopping.check()
     fetch()
     progress((rounds - segments[-1].last_round) * count)
     return simulation.finish(segments, chunk.members)

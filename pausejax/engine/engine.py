@@ -12,6 +12,7 @@ from pausejax.devices import padded
 from pausejax.engine import chunk as playing
 from pausejax.engine import memory
 from pausejax.engine.schedule import Chunk, Unit, cut
+from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.results.checkpoint import Checkpoints
 from pausejax.study.simulation import Arrays, Simulation
 from pausejax.study.spec import SpecError
@@ -51,11 +52,20 @@ class Engine:
       plan: the whole plan.
       sources: where data come from.
       device_memory: bytes that a program may use on each device; measured if not given.
+      stopping: whether the study is asked to stop.
     """
 
-    def __init__(self, plan: Plan, sources: Sources, *, device_memory: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        sources: Sources,
+        *,
+        device_memory: int | None = None,
+        stopping: Stopping = NEVER,
+    ) -> None:
         self.plan = plan
         self._sources = sources
+        self._stopping = stopping
         self._limit = device_memory or memory.device_memory()
         self._simulations: dict[int, Simulation] = {}
         self._compiled: dict[int, Future[Compiled]] = {}
@@ -117,8 +127,18 @@ class Engine:
             raise
 
     def compiled(self, group: Group) -> Compiled:
-        """The program of a group that was prepared."""
-        return self._compiled[group.number].result()
+        """The program of a group that was prepared.
+
+        Raises:
+          Stopped: the study was asked to stop while the program was being compiled.
+        """
+        while True:
+            self._stopping.check()
+            try:
+                return self._compiled[group.number].result(timeout=0.5)
+            except TimeoutError:
+                if self._compiled[group.number].done():
+                    raise
 
     def lower(self, group: Group, width: int) -> jax.stages.Lowered:
         """Traces a group's program for chunks of some width.
@@ -151,7 +171,12 @@ class Engine:
         """Plays all rounds of one chunk of a group that was prepared; as `chunk.play`."""
         group = chunk.group
         return playing.play(
-            self.simulation(group), chunk, lambda width: self.program(group, width), progress, checkpoints
+            self.simulation(group),
+            chunk,
+            lambda width: self.program(group, width),
+            progress,
+            checkpoints,
+            self._stopping,
         )
 
     def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:

@@ -10,6 +10,7 @@ from pausejax.data.host import Sources
 from pausejax.engine import schedule
 from pausejax.engine.engine import Engine, Progress, most_runs
 from pausejax.engine.schedule import Chunk, Unit
+from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.engine.tracking import Tracker
 from pausejax.results import layout, store
 from pausejax.results.checkpoint import Checkpoints
@@ -53,6 +54,7 @@ def simulate_into(
     *,
     progress: Progress,
     tracker: Tracker | None = None,
+    stopping: Stopping = NEVER,
 ) -> Outcome:
     """Simulates a study's missing runs, or this process's share of them, into a folder.
 
@@ -64,8 +66,10 @@ def simulate_into(
       settings: how.
       progress: called with how many rounds × runs have been advanced.
       tracker: told of every chunk that has been written, and in the end of the runs that were there before.
+      stopping: whether the study is asked to stop; what is in flight is then kept.
 
     Raises:
+      Stopped: it was.
       SpecError: a group can't be built; nothing has been simulated then.
       ValueError: the tracker can't be reached; nothing has been simulated then.
       OSError: the folder is full, or the like; finished chunks are kept.
@@ -79,7 +83,7 @@ def simulate_into(
     work = schedule.unfinished(plan, schedule.share(work, number, count), found.identities)
     damaged = list(found.damaged)
     if work:
-        engine = Engine(plan, sources, device_memory=settings.device_memory)
+        engine = Engine(plan, sources, device_memory=settings.device_memory, stopping=stopping)
         columns = layout.coordinates(plan)
         for chunk, arrays in play_into(folder, engine, work, settings, progress, damaged):
             if tracker:

@@ -226,17 +226,18 @@ def test_a_tracker_is_told_of_every_run_once(tmp_path, monkeypatch):
 def test_a_unit_that_is_begun_again_plays_only_what_its_first_worker_left(tmp_path, monkeypatch):
     plan, worker = make_worker(BANDIT, tmp_path, most=4)
     (unit, _) = schedule.units(plan, (), most=4)
-    half = schedule.Unit(unit.group, unit.members[:2], 2)
+    half = schedule.Unit(unit.group, unit.rows[:2], 2)
     assert worker.begin() > 0
-    assert worker.simulate(half, frozenset(), False) == ((),)
+    assert worker.simulate(half, False) == ((),)
     played = []
     write = store.write_part
     monkeypatch.setattr(store, "write_part", lambda *more: (played.append(more[1]), write(*more)))
-    assert worker.simulate(unit, frozenset(), True) == ((),)
-    assert played == [[plan.identities[member] for member in unit.members[2:]]]
+    assert worker.simulate(unit, True) == ((),)
+    assert played == [schedule.identities_of(plan, unit.group, unit.rows[2:])]
     assert worker.played() == 4 * 30
     # What the driver has found finished already is in its count, so not in the worker's.
-    assert worker.simulate(unit, frozenset(unit.members[:1]), True) == ((),)
+    known = schedule.identities_of(plan, unit.group, unit.rows[:1])
+    assert worker.simulate(schedule.unfinished(plan, [unit], known)[0], True) == ((),)
     assert worker.played() == 3 * 30 and len(played) == 1
 
 
