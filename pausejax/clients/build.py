@@ -11,7 +11,8 @@ from pausejax.clients.program import Files, Program
 from pausejax.clients.quantities import parts_of
 from pausejax.data.dataset import Dataset
 from pausejax.data.host import Sources
-from pausejax.data.partition import Partition, split
+from pausejax.data.owners import Partition
+from pausejax.data.partition import split
 from pausejax.data.sources import load
 from pausejax.federated.learning import Learning
 from pausejax.parts import Bound, File, Part, PartError, bind

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax.data.dataset import Dataset, normalize
-from pausejax.data.partition import Partition
+from pausejax.data.owners import Partition
 from pausejax.federated.learning import Learning, LocalTraining
 
 
