@@ -6,12 +6,13 @@ meets the same partition. Every sample has one owner. In those that draw, every 
 minibatch.
 """
 
-from typing import Annotated, Any
+import heapq
+import zlib
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from pausejax import parts
-from pausejax.data.owners import Partition, begin, dirichlet, generator, group, round_to_sum, top_up
 from pausejax.parts import Parameter, Part, PartError
 
 DOMINANT_SHARE = 0.25
@@ -25,14 +26,43 @@ Concentration = Annotated[
 ]
 ShardsPerClient = Annotated[int, Parameter(help="partition shards: label-sorted shards a client", low=1)]
 
+# What seeds a partitioner apart from the others; the rest take a digest of their names.
+_STREAMS = {"iid": 0, "dirichlet_quantity": 1, "dirichlet_label": 2, "shards": 3}
+
 _FIXED_POINT_STEPS = 30
+
+
+class Partition(NamedTuple):
+    """Client k owns the training samples `order[offsets[k] : offsets[k] + sizes[k]]`."""
+
+    order: np.ndarray
+    """int32 [N], sample indices, grouped by client and in random order within each."""
+    sizes: np.ndarray
+    """int32 [K], |D_k|."""
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """int32 [K], where each client's samples start in `order`."""
+        return (np.cumsum(self.sizes) - self.sizes).astype(np.int32)
+
+    @property
+    def data_share(self) -> np.ndarray:
+        """float32 [K], |D_k| / |D|."""
+        return (self.sizes / self.sizes.sum()).astype(np.float32)
+
+    def label_counts(self, labels: np.ndarray) -> np.ndarray:
+        """int64 [K, classes], how many samples of each label every client owns."""
+        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        counts = np.zeros((len(self.sizes), int(labels.max()) + 1), np.int64)
+        np.add.at(counts, (owner, labels[self.order]), 1)
+        return counts
 
 
 @parts.partition
 def iid(labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int) -> Partition:
     """Uniformly random shares whose sizes differ by at most one."""
-    rng = begin("iid", len(labels), num_clients, seed, batch_size)
-    return group(rng.permutation(len(labels)) % num_clients, num_clients, rng)
+    rng = _begin("iid", len(labels), num_clients, seed, batch_size)
+    return _group(rng.permutation(len(labels)) % num_clients, num_clients, rng)
 
 
 @parts.partition
@@ -58,11 +88,11 @@ def dirichlet_quantity(
       concentration: the law's parameter, above 0; the smaller, the more unequal the clients.
     """
     _check_labels(labels)
-    rng = begin("dirichlet_quantity", len(labels), num_clients, seed, batch_size)
+    rng = _begin("dirichlet_quantity", len(labels), num_clients, seed, batch_size)
     _check_positive("concentration", concentration)
     size = len(labels)
-    share = dirichlet(rng, concentration, num_clients)
-    sizes = batch_size + round_to_sum(share * (size - num_clients * batch_size))
+    share = _dirichlet(rng, concentration, num_clients)
+    sizes = batch_size + _round_to_sum(share * (size - num_clients * batch_size))
 
     pools = [rng.permutation(np.flatnonzero(labels == label)) for label in range(int(labels.max()) + 1)]
     supply = np.array([len(pool) for pool in pools])
@@ -88,7 +118,7 @@ def dirichlet_quantity(
         supply[label] -= taken
     lacking = sizes - np.bincount(owner[owner >= 0], minlength=num_clients)
     owner[owner < 0] = rng.permutation(np.repeat(np.arange(num_clients), lacking))
-    return group(owner, num_clients, rng)
+    return _group(owner, num_clients, rng)
 
 
 @parts.partition
@@ -110,14 +140,14 @@ def dirichlet_label(
       concentration: the law's parameter, above 0; the smaller, the fewer labels a client has.
     """
     _check_labels(labels)
-    rng = begin("dirichlet_label", len(labels), num_clients, seed, batch_size)
+    rng = _begin("dirichlet_label", len(labels), num_clients, seed, batch_size)
     _check_positive("concentration", concentration)
     owner = np.empty(len(labels), np.int64)
     for label in range(int(labels.max()) + 1):
         members = np.flatnonzero(labels == label)
-        counts = round_to_sum(dirichlet(rng, concentration, num_clients) * len(members))
+        counts = _round_to_sum(_dirichlet(rng, concentration, num_clients) * len(members))
         owner[members] = rng.permutation(np.repeat(np.arange(num_clients), counts))
-    return group(top_up(owner, num_clients, batch_size, rng), num_clients, rng)
+    return _group(_top_up(owner, num_clients, batch_size, rng), num_clients, rng)
 
 
 @parts.partition
@@ -139,7 +169,7 @@ def shards(
       shards_per_client: s, at least 1; the smaller, the fewer labels a client has.
     """
     _check_labels(labels)
-    rng = begin("shards", len(labels), num_clients, seed, batch_size)
+    rng = _begin("shards", len(labels), num_clients, seed, batch_size)
     if not 1 <= shards_per_client <= len(labels) // num_clients:
         raise ValueError(
             f"shards_per_client: must be in [1, {len(labels) // num_clients}] for {len(labels)} samples and"
@@ -151,7 +181,7 @@ def shards(
     owner = np.empty(len(labels), np.int64)
     for position, piece in enumerate(rng.permutation(len(pieces))):
         owner[pieces[piece]] = position % num_clients
-    return group(top_up(owner, num_clients, batch_size, rng), num_clients, rng)
+    return _group(_top_up(owner, num_clients, batch_size, rng), num_clients, rng)
 
 
 @parts.partition
@@ -173,7 +203,18 @@ def natural(
     owners = int(owner.max()) + 1
     if owners != num_clients:
         raise ValueError(f"the data set has {owners} owners; num_clients must be {owners}, not {num_clients}")
-    return group(owner.astype(np.int64), num_clients, generator("natural", seed))
+    return _group(owner.astype(np.int64), num_clients, generator("natural", seed))
+
+
+def generator(name: str, seed: int) -> np.random.Generator:
+    """The random numbers of one partitioner and one seed; those of two partitioners differ.
+
+    Raises:
+      ValueError: the seed is negative.
+    """
+    if seed < 0:
+        raise ValueError(f"seed: must not be negative, not {seed}")
+    return np.random.default_rng([_STREAMS.get(name, zlib.crc32(name.encode())), seed])
 
 
 def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **values: Any) -> Partition:
@@ -204,13 +245,27 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
             raise PartError(
                 f"{where}: owners must be in [0, {num_clients}), not in [{owner.min()}, {owner.max()}]"
             )
-        made = group(owner.astype(np.int64), num_clients, generator(part.name, seed))
+        made = _group(owner.astype(np.int64), num_clients, generator(part.name, seed))
     order, sizes = np.asarray(made.order), np.asarray(made.sizes)
     if sizes.shape != (num_clients,) or sizes.min() < 1:
         raise PartError(f"{where}: every one of {num_clients} clients must own a sample")
     if not np.array_equal(np.sort(order), np.arange(len(labels))) or sizes.sum() != len(labels):
         raise PartError(f"{where}: every one of {len(labels)} samples must have one owner")
     return Partition(order.astype(np.int32), sizes.astype(np.int32))
+
+
+def _begin(name: str, samples: int, num_clients: int, seed: int, batch_size: int) -> np.random.Generator:
+    """Checks the arguments that the drawing partitioners share and seeds one of them."""
+    if num_clients < 1:
+        raise ValueError(f"num_clients: must be at least 1, not {num_clients}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size: must be at least 1, not {batch_size}")
+    if samples < num_clients * batch_size:
+        raise ValueError(
+            f"num_clients: {num_clients} clients with at least one minibatch of {batch_size} need"
+            f" {num_clients * batch_size} training samples; there are {samples}"
+        )
+    return generator(name, seed)
 
 
 def _check_labels(labels: np.ndarray) -> None:
@@ -223,3 +278,50 @@ def _check_labels(labels: np.ndarray) -> None:
 def _check_positive(name: str, value: float) -> None:
     if not 0 < value < np.inf:
         raise ValueError(f"{name}: must be positive and finite, not {value}")
+
+
+def _dirichlet(rng: np.random.Generator, concentration: float, num_clients: int) -> np.ndarray:
+    """One symmetric Dirichlet draw, float64 [K], for parameters of any size.
+
+    It works with the logarithms of gamma variates, log Γ(c) = log Γ(c + 1) + log(U) / c in law: for tiny
+    parameters the variates themselves are all zero.
+    """
+    log_gamma = np.log(rng.standard_gamma(concentration + 1, num_clients))
+    log_gamma += np.log1p(-rng.random(num_clients)) / concentration
+    weight = np.exp(log_gamma - log_gamma.max())
+    return weight / weight.sum()
+
+
+def _round_to_sum(quantities: np.ndarray) -> np.ndarray:
+    """Whole numbers, [K], next to the given ones and with the same sum, by largest remainder."""
+    whole = np.floor(quantities).astype(np.int64)
+    missing = round(quantities.sum()) - whole.sum()
+    whole[np.argsort(whole - quantities, kind="stable")[:missing]] += 1
+    return whole
+
+
+def _top_up(owner: np.ndarray, num_clients: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+    """Moves random samples from whoever is largest to the clients with fewer than a minibatch."""
+    sizes = np.bincount(owner, minlength=num_clients)
+    lacking = np.maximum(batch_size - sizes, 0)
+    largest_first = [(-size, client) for client, size in enumerate(sizes.tolist())]
+    heapq.heapify(largest_first)
+    for _ in range(lacking.sum()):
+        size, client = largest_first[0]
+        heapq.heapreplace(largest_first, (size + 1, client))
+    left = np.zeros_like(sizes)
+    left[[client for _, client in largest_first]] = [-size for size, _ in largest_first]
+
+    rank = np.empty_like(owner)
+    grouped = _group(owner, num_clients, rng)
+    rank[grouped.order] = np.arange(len(owner)) - np.repeat(grouped.offsets, grouped.sizes)
+    owner = owner.copy()
+    owner[rank >= left[owner]] = rng.permutation(np.repeat(np.arange(num_clients), lacking))
+    return owner
+
+
+def _group(owner: np.ndarray, num_clients: int, rng: np.random.Generator) -> Partition:
+    """Turns each sample's owner, [N], into a partition, shuffled within every client."""
+    shuffled = rng.permutation(len(owner))
+    order = shuffled[np.argsort(owner[shuffled], kind="stable")]
+    return Partition(order.astype(np.int32), np.bincount(owner, minlength=num_clients).astype(np.int32))

@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pausejax.data.dataset import Dataset
-from pausejax.data.owners import Partition
+from pausejax.data.partition import Partition
 
 _MOST_TICKS = 15
 _MOST_BARS = 60

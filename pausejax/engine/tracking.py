@@ -40,8 +40,8 @@ class MlflowTracker:
     """One MLflow run for each run, in an experiment named after the study.
 
     Parameters are those that the policy reads; metrics are those of `analysis.finals`, what is learned at
-    each evaluated round. A run is known by its identity: one that the experiment holds already is not
-    repeated, so a resumed study adds only its new runs. Numbers that are not finite are left out: MLflow can't hold
+    each evaluated round. A run is known by its identity: one that the experiment holds already is not repeated,
+    so a resumed study adds only its new runs. Numbers that are not finite are left out: MLflow can't hold
     them all.
     """
 

@@ -1,7 +1,7 @@
 """Small ReLU networks for regression (flax), fitted by full-batch Adam (optax)."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -51,8 +51,12 @@ def _fit(
 ) -> tuple[optax.Params, jax.Array]:
     optimizer = optax.adam(_LEARNING_RATE)
 
+    def predict(parameters: Any, inputs: jax.Array) -> jax.Array:
+        outputs: Any = network.apply(parameters, inputs)
+        return outputs
+
     def loss(parameters: optax.Params) -> jax.Array:
-        return jnp.mean(jnp.square(network.apply(parameters, features) - targets))
+        return jnp.mean(jnp.square(predict(parameters, features) - targets))
 
     def step(_: int, carry: tuple) -> tuple:
         parameters, state = carry
@@ -61,4 +65,4 @@ def _fit(
 
     parameters = network.init(key, features)
     parameters, _ = jax.lax.fori_loop(0, _STEPS, step, (parameters, optimizer.init(parameters)))
-    return parameters, network.apply(parameters, stream)
+    return parameters, predict(parameters, stream)

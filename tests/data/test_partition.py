@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pausejax import parts
-from pausejax.data import owners, partition
+from pausejax.data import partition
 
 DRAWN = ("iid", "dirichlet_quantity", "dirichlet_label", "shards")
 BALANCED = np.repeat(np.arange(10), 3000).astype(np.int32)
@@ -61,7 +61,7 @@ def test_seed_and_nothing_else_decides(name):
 
 
 def test_partitioners_with_one_seed_draw_apart():
-    draws = [owners.generator(name, 5).random() for name in (*DRAWN, "natural", "own")]
+    draws = [partition.generator(name, 5).random() for name in (*DRAWN, "natural", "own")]
     assert len(set(draws)) == len(draws)
 
 
@@ -76,7 +76,7 @@ def test_iid_is_even_and_blind_to_labels():
 @pytest.mark.parametrize("concentration", [0.02, 0.5, 3.0, 200.0])
 def test_dirichlet_draws_have_beta_marginals(concentration):
     rng = np.random.default_rng(3)
-    first = np.array([owners.dirichlet(rng, concentration, 6)[0] for _ in range(4000)])
+    first = np.array([partition._dirichlet(rng, concentration, 6)[0] for _ in range(4000)])
     law = stats.beta(concentration, 5 * concentration)
     # Kolmogorov-Smirnov, false alarm rate 1e-4 per parameter
     assert stats.kstest(first, law.cdf).pvalue > 1e-4
@@ -140,7 +140,7 @@ def test_shards_bound_the_labels_of_a_client():
 
 def test_top_up_takes_from_the_largest_alone():
     owner = np.repeat([0, 1, 2, 3], [50, 40, 9, 1])
-    topped = owners.top_up(owner, 5, 8, np.random.default_rng(0))
+    topped = partition._top_up(owner, 5, 8, np.random.default_rng(0))
     assert np.bincount(topped).tolist() == [37, 38, 9, 8, 8]
     assert (topped[owner == 2] == 2).all() and (topped[owner == 3] == 3).all()
 
@@ -168,7 +168,7 @@ def test_streams_of_the_built_in_partitioners_never_change():
     """The numbers that every published result has been drawn with."""
     for stream, name in enumerate(DRAWN):
         expected = np.random.default_rng([stream, 7]).random(3)
-        np.testing.assert_array_equal(owners.generator(name, 7).random(3), expected)
+        np.testing.assert_array_equal(partition.generator(name, 7).random(3), expected)
 
 
 def test_natural_owners_are_kept_and_shuffled_by_seed():
@@ -191,7 +191,7 @@ def test_natural_owners_are_kept_and_shuffled_by_seed():
         (np.zeros(8), r"as an integer; returned float64 \(8,\)"),
         (np.full(8, 3), r"owners must be in \[0, 3\), not in \[3, 3\]"),
         (np.zeros(8, int), "every one of 3 clients must own a sample"),
-        (owners.Partition(np.zeros(8, int), np.array([2, 3, 3])), "every one of 8 samples must have one"),
+        (partition.Partition(np.zeros(8, int), np.array([2, 3, 3])), "every one of 8 samples must have one"),
     ],
 )
 def test_a_partitioner_of_ones_own_and_its_mistakes(made, message):

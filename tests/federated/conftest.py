@@ -9,7 +9,6 @@ import pytest
 
 from pausejax import data, parts
 from pausejax.clients.learning import learning_of
-from pausejax.data.owners import Partition
 from pausejax.federated import batches
 from pausejax.federated.learning import Learning, Rates, init_memory, init_weights, step_server
 from pausejax.federated.training import Jobs, train
@@ -32,7 +31,7 @@ STATIC = {
 class Setting(NamedTuple):
     learning: Learning
     dataset: data.Dataset
-    partition: Partition
+    partition: data.partition.Partition
     data: batches.TrainingData
     rates: Rates
     clients: int
