@@ -60,7 +60,9 @@ def _fit(
 
     def step(_: int, carry: tuple) -> tuple:
         parameters, state = carry
-        updates, state = optimizer.update(jax.grad(loss)(parameters), state)
+        gradient = jax.grad(loss)(parameters)
+        with jax.numpy_dtype_promotion("standard"):  # optax counts its steps in integers
+            updates, state = optimizer.update(gradient, state)
         return optax.apply_updates(parameters, updates), state
 
     parameters = network.init(key, features)

@@ -109,7 +109,7 @@ def simulate(
         _, series = play(
             program, mesh, world, own, seed_index, start(program, world, own), jnp.int32(1), jnp.int32(rounds)
         )
-        found = {name: np.moveaxis(np.asarray(array), -1, 0) for name, array in series.items()}
+        found = {name: np.moveaxis(np.asarray(array), 1, 0) for name, array in series.items()}
         results.append({**found, "sent_counts": found["sent_counts"][:, -1]})
         if progress:
             progress(min(width, len(order) - width * (len(results) - 1)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pausejax import parts
 from pausejax.ensemble.baselines import exp3, uniform_affordable
 from pausejax.ensemble.efl_fg import EflFgState, efl_fg
 from pausejax.ensemble.fedboost import fedboost, inclusion_probability
@@ -31,7 +32,8 @@ def make(name, seed=0):
         jnp.asarray(rng.uniform(0.3, 1, R), jnp.float32),
     )
     stream_loss = jnp.asarray(rng.random(K), jnp.float32)
-    return make_policy(name, parameters=jnp.asarray(SIZES), stream_loss=stream_loss, hyper=hyper), hyper
+    part = parts.find("ensemble_policy", name)
+    return make_policy(part, parameters=jnp.asarray(SIZES), stream_loss=stream_loss, hyper=hyper), hyper
 
 
 def play(name, rounds, seed=0, clients=3):
@@ -186,7 +188,7 @@ def test_fedboost_is_unbiased_and_its_expected_loss_exact(sampling):
         cost += probability * (sizes @ np.broadcast_to(sent, (5, 4)))
         loss += probability * (np.einsum("kr,knr->nr", mixing, predictions) - targets) ** 2
     np.testing.assert_allclose(mean, mixture, rtol=1e-4)
-    np.testing.assert_allclose(cost, np.minimum(spending * budgets, 15), rtol=1e-4)
+    np.testing.assert_allclose(cost, np.minimum(np.asarray(spending) * np.asarray(budgets), 15), rtol=1e-4)
     found = policy.expected_loss(choice, jnp.asarray(predictions, jnp.float32), jnp.asarray(targets))
     np.testing.assert_allclose(found, loss, rtol=1e-4)
 

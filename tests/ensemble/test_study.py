@@ -9,7 +9,8 @@ import pausejax
 from pausejax.analysis import finals
 from pausejax.commands import main as cli
 from pausejax.ensemble import Runs, fit_pool, load_regression, simulate
-from pausejax.kinds import draw, load, parse, summary_table
+from pausejax.kinds import draw, load, parse
+from pausejax.report import summary_table
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 

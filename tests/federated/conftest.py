@@ -82,11 +82,10 @@ def setting(dataset, registry=None, clients=3, **values):
     learning = learning_of(
         registry or parts.everything(), static, dataset, int(shares.sizes.max()), proximal=False
     )
-    on_device = batches.training_data(
-        batches.flat(dataset.train_inputs),
-        jnp.asarray(dataset.train_targets),
-        batches.scale(dataset),
-        [shares],
+    on_device = jax.device_put(
+        batches.training_data(
+            batches.flat(dataset.train_inputs), dataset.train_targets, batches.scale(dataset), [shares]
+        )
     )
 
     def own(part):

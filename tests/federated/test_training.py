@@ -79,7 +79,7 @@ def jobs(run, client):
         )
 
     exists = client >= 0
-    share = jnp.where(exists, 1.0 + jnp.maximum(client, 0), 0.0)
+    share = jnp.where(exists, 1.0 + jnp.maximum(client, 0).astype(jnp.float32), 0.0)
     total = jnp.zeros(2).at[run].add(share)
     return Jobs(run, client, share / total[run], keys(1), keys(2), jnp.full(count, 0.8))
 
@@ -122,7 +122,8 @@ def plain_update(training, data, params, job, row):
     weights, state, losses = start, learner.init(start), []
     for batch in batches:
         images = ((np.asarray(data.inputs)[batch] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
-        weights, state, plain = step(weights, state, images, np.asarray(data.targets)[batch])
+        with jax.numpy_dtype_promotion("standard"):  # optax's Adam needs it
+            weights, state, plain = step(weights, state, images, np.asarray(data.targets)[batch])
         losses.append(float(plain))
     update = ravel_pytree(weights)[0] - ravel_pytree(start)[0]
     if training.private:
