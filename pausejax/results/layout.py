@@ -11,11 +11,11 @@ import numpy as np
 import tomli_w
 import xarray as xr
 
-from pausejax import __version__
 from pausejax.analysis.quantities import Variable, described
 from pausejax.parts import File
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import FORMAT, Plan, Study
+from pausejax.version import __version__
 
 
 def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int, ...]]]) -> dict[str, int]:

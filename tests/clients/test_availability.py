@@ -49,7 +49,8 @@ def simulate(policy, availability="always", stage=None, *, probability=0.0, file
     )
     values = {"min_latency": FLOOR, "privacy_budget": BUDGET, "failure_probability": probability, **OBJECTIVE}
     for chosen in (program.policy, program.law, program.availability):
-        values |= {name: chosen.part.parameters[name].default for name in chosen.traced if name not in values}
+        own = [name for name in chosen.traced if name not in values and name not in (files or {})]
+        values |= {name: chosen.part.parameters[name].default for name in own}
     hyper = {name: jnp.full(2, value, jnp.float32) for name, value in (values | traced).items()}
     world = World(
         seed=jnp.asarray(SEEDS, jnp.uint32),

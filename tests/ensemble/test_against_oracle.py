@@ -116,7 +116,7 @@ def test_fedboost_agrees_step_by_step(sampling):
         parameters=jnp.asarray(sizes),
         budget=jnp.asarray(budgets),
         learning_rate=jnp.asarray(rates),
-        spending=1.0,
+        spending=jnp.ones(4),
         sampling=sampling,
     )
     select, update = jax.jit(policy.select), jax.jit(policy.update)

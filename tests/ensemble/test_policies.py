@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pausejax import parts
 from pausejax.ensemble.baselines import exp3, uniform_affordable
 from pausejax.ensemble.efl_fg import EflFgState, efl_fg
 from pausejax.ensemble.fedboost import fedboost, inclusion_probability
 from pausejax.ensemble.policies import ENSEMBLE_POLICIES, Hyper, make_policy
 from pausejax.ensemble.policy import Feedback, draw_index
+from pausejax.parts import find
 
 from . import oracle
 
@@ -32,7 +32,7 @@ def make(name, seed=0):
         jnp.asarray(rng.uniform(0.3, 1, R), jnp.float32),
     )
     stream_loss = jnp.asarray(rng.random(K), jnp.float32)
-    part = parts.find("ensemble_policy", name)
+    part = find("ensemble_policy", name)
     return make_policy(part, parameters=jnp.asarray(SIZES), stream_loss=stream_loss, hyper=hyper), hyper
 
 

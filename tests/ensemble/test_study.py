@@ -88,7 +88,7 @@ def test_pictures_and_table(result):
     }
     table = summary_table(result)
     rows = [[str(cell) for cell in column.cells] for column in table.columns]
-    assert rows[0] == ["efl_fg, learning_rate = 0.05", "efl_fg, learning_rate = 0.2", rows[0][2]]
+    assert rows[0] == ["efl_fg, η = 0.05", "efl_fg, η = 0.2", rows[0][2]]
     assert rows[0][2].startswith("thrifty")
     assert rows[3][:2] == ["0.0 ± 0.0"] * 2 and rows[6][2] == "–"
     mean = 1e3 * finals(result)["mse"].values[4:].mean()

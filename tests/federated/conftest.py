@@ -82,10 +82,11 @@ def setting(dataset, registry=None, clients=3, **values):
     learning = learning_of(
         registry or parts.everything(), static, dataset, int(shares.sizes.max()), proximal=False
     )
-    on_device = jax.device_put(
-        batches.training_data(
-            batches.flat(dataset.train_inputs), dataset.train_targets, batches.scale(dataset), [shares]
-        )
+    on_host = batches.training_data(
+        batches.flat(dataset.train_inputs),
+        jnp.asarray(dataset.train_targets),
+        batches.scale(dataset),
+        [shares],
     )
 
     def own(part):
@@ -99,7 +100,7 @@ def setting(dataset, registry=None, clients=3, **values):
         own(learning.training.optimizer),
         own(learning.server),
     )
-    return Setting(learning, dataset, shares, on_device, rates, clients)
+    return Setting(learning, dataset, shares, jax.tree.map(jnp.asarray, on_host), rates, clients)
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,12 @@ import importlib.util
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pausejax.data.host import Sources
-from pausejax.federated import models, placement
+from pausejax.data import load
+from pausejax.federated import batches, models, placement
 from pausejax.federated.evaluation import evaluate
 from pausejax.federated.learning import Learning, LocalTraining
 from pausejax.federated.tasks import classification
@@ -49,8 +50,7 @@ def test_networks_know_whether_they_convolve():
 
 
 def test_evaluation_does_not_depend_on_the_placement():
-    sources = Sources()
-    source = sources.dataset("digits")
+    source = load("digits")
     model = models.build("mlp", source.input_shape, 10)
     params = jax.vmap(model.init)(jax.random.split(jax.random.key(0), 3))
     # Float64, by hand: the mean over 360 images, none of them counted twice.
@@ -65,11 +65,11 @@ def test_evaluation_does_not_depend_on_the_placement():
     log_sum = np.log(np.exp(logits - logits.max(axis=2, keepdims=True)).sum(axis=2)) + logits.max(axis=2)
     loss = (log_sum - logits[:, np.arange(360), source.test_targets]).mean(axis=1)
     for batch, lanes in ((360, 1), (500, 2), (7, 1), (100, 3)):
-        test = sources.test_set("digits", batch)
+        test = batches.held_out(source, batch)
         assert test.exists.shape[1] <= batch and np.asarray(test.exists).sum() == 360
         learning = Learning(model, classification(), (8, 8, 1), 1, LocalTraining(eval_lanes=lanes))
         run = jax.jit(lambda p, t, learning=learning: evaluate(learning, t, p))
-        ours_accuracy, ours_loss = run(params, test)
+        ours_accuracy, ours_loss = run(params, jax.tree.map(jnp.asarray, test))
         np.testing.assert_allclose(ours_accuracy, accuracy, atol=1e-6)
         np.testing.assert_allclose(ours_loss, loss, rtol=1e-5)
 
