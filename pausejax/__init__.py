@@ -7,7 +7,7 @@ modules that stand alone. Everything is loaded on first use.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from pausejax.version import __version__
 
 if TYPE_CHECKING:
     from pausejax.api import open, simulate

@@ -5,7 +5,7 @@ Counts are always those before the round that is being decided.
 """
 
 import dataclasses
-from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 import chex
 import jax
@@ -31,6 +31,13 @@ TermsClock = Annotated[
     Clock, Parameter(help="terms of round t - 1, or t as the paper's code", section="reward")
 ]
 """The clock as a parameter of a study."""
+
+
+class Weights(TypedDict):
+    """What weighs generalization and privacy against latency."""
+
+    generalization_weight: Number
+    privacy_weight: Number
 
 
 @jax.tree_util.register_dataclass
@@ -61,12 +68,9 @@ class Objective:
     clock: TermsClock = dataclasses.field(default="paper", metadata={"static": True})
 
     @property
-    def weights(self) -> dict[str, Number]:
+    def weights(self) -> Weights:
         """α and γ, as `score`, `set_reward` and the annealers take them."""
-        return {
-            "generalization_weight": self.generalization_weight,
-            "privacy_weight": self.privacy_weight,
-        }
+        return Weights(generalization_weight=self.generalization_weight, privacy_weight=self.privacy_weight)
 
     def check(self) -> None:
         """Refuses what can't be an objective; traced numbers pass.

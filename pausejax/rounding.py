@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
-def rounded(product: jax.Array) -> jax.Array:
+def rounded(product: jax.Array | np.ndarray) -> jax.Array:
     """The product itself, rounded to float32 before anything is added to it; -inf becomes the least float32.
 
     Compilers turn x * y + z into one operation that rounds once, or don't, as the code around it falls: what

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv, installs pausejax with what the tests need, then runs ruff and the tests.
+# Makes .venv, installs pausejax with what the tests need, then runs ruff, mypy and the tests.
 # Usage: scripts/test.sh [pytest arguments]; --slow adds the slow tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,4 +7,5 @@ source scripts/environment.sh
 install_pausejax "[test]"
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
+.venv/bin/mypy
 .venv/bin/python -m pytest -n 2 "$@"

@@ -12,6 +12,7 @@ import jax
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 # Compiled programs are kept inside the checkout: a second run of the tests spends no time on XLA.
 _CACHE = Path(__file__).resolve().parents[1] / ".cache"

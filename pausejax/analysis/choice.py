@@ -136,7 +136,7 @@ def _front(points: np.ndarray) -> np.ndarray:
         block = points[first : first + _BLOCK]
         rivals = np.concatenate([front, block])
         # All points differ, so as good everywhere is better somewhere; nobody beats himself.
-        beaten = (rivals[:, None] <= block).all(axis=2)
+        beaten = np.all(rivals[:, None] <= block, axis=2)
         own = np.arange(len(block))
         beaten[len(front) + own, own] = False
         kept[first : first + _BLOCK] = ~beaten.any(axis=0)

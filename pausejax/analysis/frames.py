@@ -127,7 +127,7 @@ def _per_element(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame,
     values = {name: read(result[name], runs).reshape(-1) for name in names}
     recorded = _recorded(values)
     frame = labels.loc[labels.index.repeat(count)[recorded]].reset_index(drop=True)
-    index = np.indices(sizes).reshape(len(dims), -1) if dims else []
+    index = np.indices(sizes).reshape(len(dims), count)
     for dim, places in zip(dims, index, strict=True):
         marks = result[dim].values if dim in result.coords else np.arange(result.sizes[dim])
         frame[dim] = np.tile(marks[places], len(labels))[recorded]

@@ -17,7 +17,7 @@ class Interval(NamedTuple):
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    count: np.ndarray
+    counts: np.ndarray
     """How many values each mean is over."""
 
 

@@ -194,12 +194,12 @@ def _summarize(
     found = interval(np.moveaxis(padded, 1, -1), **options)
     dims = ("setting", *array.dims[1:])
     described = {key: array.attrs[key] for key in ("units", "long_name") if key in array.attrs}
-    lost = sizes.reshape(-1, *(1,) * (values.ndim - 1)) - found.count
+    lost = sizes.reshape(-1, *(1,) * (values.ndim - 1)) - found.counts
     variables = {
         "mean": (dims, found.mean, described),
         "low": (dims, found.low, described),
         "high": (dims, found.high, described),
-        "count": (dims, found.count),
+        "count": (dims, found.counts),
         "left_out": (dims, lost),
     }
     coords = coordinates(owners.iloc[first][list(keys)], result)

@@ -1,5 +1,6 @@
 """Theorem 3's bound (17) for the runs of a result."""
 
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
@@ -19,7 +20,7 @@ def regret_bound_of(runs: xr.Dataset) -> np.ndarray:
     mu = network.expected_reward(network.floored(part.build(**values), floor), floor)
     largest = regret.gap_bound(mu, float(run["generalization_weight"]), float(run["privacy_weight"]))
     bound = regret.regret_bound(
-        runs["round"].values,
+        jnp.asarray(runs["round"].values),
         int(run["num_clients"]),
         int(run["clients_per_round"]),
         largest,

@@ -1,6 +1,7 @@
 """From a group of runs to the static program that they share."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -121,9 +122,8 @@ def files_of(study: Study, static: Mapping[str, Any], sources: Sources) -> dict[
             if parameter.kind is File:
                 path = study.folder / static[name]
                 try:
-                    found[name] = sources.read(
-                        ("numbers", str(path)), lambda path=path: read_numbers(path, static["num_clients"])
-                    )
+                    read = partial(read_numbers, path, static["num_clients"])
+                    found[name] = sources.read(("numbers", str(path)), read)
                 except ValueError as error:
                     key = f'{parameter.section}.{name} = "{static[name]}"'
                     raise SpecError([f"{key}: {error}"]) from None

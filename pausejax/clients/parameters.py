@@ -3,7 +3,7 @@
 from pausejax.bandit import Objective
 from pausejax.federated.learning import LocalTraining
 from pausejax.parts import Parameter, table
-from pausejax.parts.registry import parameters_of
+from pausejax.parts.signature import parameters_of
 from pausejax.privacy import CLIPS
 
 STUDY: dict[str, Parameter] = table(

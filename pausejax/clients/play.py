@@ -75,10 +75,16 @@ def runs_mesh(runs: int) -> Mesh:
     return Mesh(np.array(devices), ("runs",))
 
 
+def _of_world(split: Any, shared: Any) -> World:
+    """One thing for every array of a world that has a row per run, another for what all runs share."""
+    places: tuple[Any, ...] = (split, split, split, shared, shared, shared)
+    return World(*places)
+
+
 def shardings(mesh: Mesh) -> tuple[World, NamedSharding]:
     """How a world lies on the devices, and how everything lies that has runs first."""
     split, shared = NamedSharding(mesh, P("runs")), NamedSharding(mesh, P())
-    return World(split, split, split, shared, shared, shared), split
+    return _of_world(split, shared), split
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
@@ -112,7 +118,7 @@ def play(
     return jax.shard_map(
         functools.partial(_play, program),
         mesh=mesh,
-        in_specs=(World(runs, runs, runs, shared, shared, shared), runs, runs, shared, shared),
+        in_specs=(_of_world(runs, shared), runs, runs, shared, shared),
         out_specs=(runs, P(None, "runs")),
         check_vma=False,
     )(world, hyper, state, first_round, last_round)

@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -27,12 +28,16 @@ def draw(result: xr.Dataset) -> dict[str, Figure]:
 
 def generalization_reward(axes: Axes, curves: list[Curve]) -> None:
     """(8) of clients with equal data against their share of the rounds, as the paper's Fig. 1."""
-    share = np.linspace(0, 1, 401)
+    share = jnp.linspace(0, 1, 401)
     for curve in curves:
         runs = curve.runs.isel(run=0)
-        equal = np.full(share.size, 1 / int(runs["num_clients"]))
+        equal = jnp.full(share.size, 1 / int(runs["num_clients"]))
         reward = bandit.generalization(
-            share, 1.0, equal, int(runs["clients_per_round"]), float(runs["generalization_exponent"])
+            share,
+            jnp.float32(1),
+            equal,
+            int(runs["clients_per_round"]),
+            float(runs["generalization_exponent"]),
         )
         axes.plot(share, np.asarray(reward), color=curve.colour, linestyle=curve.dash, label=curve.label)
     axes.set(xlabel="share of the rounds, $T_k(t)/t$", ylabel="generalization reward $g_k(t)$")

@@ -41,16 +41,17 @@ class ClientSimulation:
         row_of = {seed: row for row, seed in enumerate(seeds)}
         rows = np.array([row_of[run.seed] for run in runs], np.int32)
         share, data, test = self._samples(seeds)
-        self.world = World(
-            seed=np.array([run.seed for run in runs], np.uint32),
-            data_share=share[rows],
-            partition=rows,
-            files=files_of(plan.study, group.static, sources),
-            data=data,
-            test=test,
-        )
+        host: dict[str, Any] = {
+            "seed": np.array([run.seed for run in runs], np.uint32),
+            "data_share": share[rows],
+            "partition": rows,
+            "files": files_of(plan.study, group.static, sources),
+            "data": data,
+            "test": test,
+        }
+        self.world = World(**host)
         traced = [name for name in runs[0].values if plan.study.words.parameters[name].traced]
-        self.hyper: Hyper = {
+        self.hyper: dict[str, np.ndarray] = {
             name: np.array([run.values[name] for run in runs], np.float32) for name in traced
         }
         self._on_device: tuple[int, Any] | None = None
@@ -83,7 +84,7 @@ class ClientSimulation:
             if data:
                 key = ("placed", mesh.size, id(data.inputs))
                 placed = self._sources.make(key, lambda: put(data.inputs, mesh, SHARED))
-                rest = put(data._replace(inputs=np.zeros(0)), mesh, SHARED)._replace(inputs=placed)
+                rest = put(data._replace(inputs=jnp.zeros(0)), mesh, SHARED)._replace(inputs=placed)
             self._on_device = (
                 mesh.size,
                 (put(self.world.files, mesh, SHARED), rest, put(self.world.test, mesh, SHARED)),

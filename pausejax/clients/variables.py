@@ -163,15 +163,19 @@ def metrics(study: Study) -> dict[str, Metric]:
     for task in tasks_of(study):
         name = task.metric_name
         label = f"{name.replace('_', ' ')}{'' if task.unit == '1' else f' ({task.unit})'}"
-        own[name] = found.pop(name, None) or Metric(
-            name,
-            "last",
-            task.higher_is_better,
-            task.unit,
-            f"final {task.meaning}",
-            learned=True,
-            label=label,
-            heading=f"final\n{name.removeprefix('test_')}",
+        own[name] = (
+            found.pop(name)
+            if name in found
+            else Metric(
+                name,
+                "last",
+                task.higher_is_better,
+                task.unit,
+                f"final {task.meaning}",
+                learned=True,
+                label=label,
+                heading=f"final\n{name.removeprefix('test_')}",
+            )
         )
         own[name] = own[name]._replace(units=task.unit, meaning=f"final {task.meaning}")
         for loss in ("train_loss", "test_loss"):

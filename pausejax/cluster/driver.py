@@ -79,7 +79,8 @@ def simulate_into(
     def finish(report: Report) -> None:
         for members, result in report.told:
             told.update(members)
-            tracker.runs_finished(result)
+            if tracker:
+                tracker.runs_finished(result)
 
     # Ray starts processes by forking, which JAX does not like once it has begun: so Ray comes first.
     with contextlib.nullcontext() if found.current else workers.connected(cluster.address):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from pausejax import __version__
 from pausejax.commands import data, export, parts, plan, report, run
+from pausejax.version import __version__
 
 OK, FAILED, BAD_SPEC, INTERRUPTED = 0, 1, 2, 130
 

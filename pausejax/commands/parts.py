@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
       SpecError: there is no such category, or a file can't be used.
     """
     from pausejax import kinds  # registers the package's own
-    from pausejax.parts import CATEGORIES
+    from pausejax.parts import CATEGORIES, everything
     from pausejax.study.spec import SpecError
 
     if options.category and options.category not in CATEGORIES:
@@ -40,11 +40,13 @@ def run(options: argparse.Namespace) -> None:
         raise SpecError([f"{options.category}: is no kind of part; there are {known}"])
     # As the smallest study of each kind would have it: clashes are found here already.
     studies = [
-        kinds.parse(document, source="pausejax parts", use=options.use, folder=Path())
-        for document in (
-            {"policy": [{"name": "random"}]},
-            {"mode": "ensemble", "policy": [{"name": "efl_fg"}]},
+        kinds.parse(
+            {"mode": kind.modes[0], "policy": [{"name": min(everything().of(kind.policies))}]},
+            source="pausejax parts",
+            use=options.use,
+            folder=Path(),
         )
+        for kind in kinds.KINDS
     ]
     console = common.console()
     for study in studies:

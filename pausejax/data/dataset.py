@@ -1,7 +1,7 @@
 """What a data set is to the rest of the package: inputs, targets, and how the device prepares inputs."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +92,7 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
     Raises:
       ValueError: its arrays can't be one; a line that begins with `where`.
     """
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for field in ("train_inputs", "train_targets", "test_inputs", "test_targets"):
         array = np.asarray(getattr(dataset, field))
         if array.dtype.kind not in "buif" or not array.ndim or not array.shape[0]:

@@ -110,5 +110,6 @@ def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
         raise ValueError(f'data.data_file = "{data_file}": can\'t be read: {reason}') from None
     if missing := [name for name in names if name not in found]:
         raise ValueError(f'data.data_file = "{data_file}": has no array {missing[0]}')
-    made = Dataset(*(found[name] for name in names), owner=found.get("owner_train"))
+    x_train, y_train, x_test, y_test = (found[name] for name in names)
+    made = Dataset(x_train, y_train, x_test, y_test, owner=found.get("owner_train"))
     return checked(made, f'data.data_file = "{data_file}"', "npz")

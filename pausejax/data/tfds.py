@@ -5,7 +5,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,7 +68,8 @@ def read_any(name: str, version: str, data_dir: str | os.PathLike | None) -> Dat
 
 def _dataset(arrays: dict[str, np.ndarray], num_classes: int) -> Dataset:
     fields = ("train_images", "train_labels", "test_images", "test_labels")
-    return Dataset(*(arrays[field] for field in fields), num_classes=num_classes)
+    train_inputs, train_targets, test_inputs, test_targets = (arrays[field] for field in fields)
+    return Dataset(train_inputs, train_targets, test_inputs, test_targets, num_classes=num_classes)
 
 
 def _cached(
@@ -108,7 +109,7 @@ def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dic
     return arrays
 
 
-def _builder(name: str, version: str, data_dir: str | os.PathLike | None):  # noqa: ANN202
+def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any:
     """A TFDS builder over a prepared copy, which is made first where that is possible."""
     import tensorflow_datasets as tfds
 

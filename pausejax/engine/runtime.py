@@ -17,7 +17,7 @@ def set_up_jax(cores: int | None = None) -> None:
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
             jax.config.update("jax_num_cpu_devices", cores or len(os.sched_getaffinity(0)))
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
         jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))
         # The small programs around the large ones too: a second start of a study compiles nothing.

@@ -68,7 +68,8 @@ def efl_fg(
         dominating = dominating_set(graph)
         confidence = jnp.exp(-learning_rate[None] * compensated.excess(state.ensemble_loss))
         exploit = confidence / jnp.sum(confidence, axis=0, keepdims=True)
-        explore = dominating / jnp.sum(dominating, axis=0, keepdims=True)
+        member = dominating.astype(jnp.float32)
+        explore = member / jnp.sum(member, axis=0, keepdims=True)
         probability = (1 - exploration_rate[None]) * exploit + exploration_rate[None] * explore
         node = draw_index(key, probability)
         ensembles = _weigh(log_weight, graph)

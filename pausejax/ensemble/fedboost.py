@@ -67,7 +67,8 @@ def fedboost(
     """
     num_models, num_runs = len(parameters), len(budget)
     scale = jnp.max(parameters).astype(jnp.float32)
-    cost, expected_cost = parameters / scale, spending * (budget / scale)
+    cost = jnp.asarray(parameters, jnp.float32) / scale
+    expected_cost = spending * (jnp.asarray(budget, jnp.float32) / scale)
     uniform_gamma = inclusion_probability(cost, expected_cost, jnp.ones((num_models, num_runs)))
 
     def init() -> Sum:
@@ -83,7 +84,8 @@ def fedboost(
         return Choice(sent, jnp.where(sent, mixture / gamma, 0.0), (mixture, gamma))
 
     def update(state: Sum, choice: Choice, feedback: Feedback) -> Sum:
-        return compensated.add(state, feedback.gradient / feedback.num_clients[None])
+        clients = feedback.num_clients.astype(jnp.float32)
+        return compensated.add(state, feedback.gradient / clients[None])
 
     def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
         """The mean's loss plus the variance of independent inclusions, Σ (α_k f_k)² (1 - γ_k) / γ_k."""

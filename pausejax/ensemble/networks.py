@@ -1,7 +1,7 @@
 """Small ReLU networks for regression (flax), fitted by full-batch Adam (optax)."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -51,14 +51,20 @@ def _fit(
 ) -> tuple[optax.Params, jax.Array]:
     optimizer = optax.adam(_LEARNING_RATE)
 
+    def predict(parameters: Any, inputs: jax.Array) -> jax.Array:
+        outputs: Any = network.apply(parameters, inputs)
+        return outputs
+
     def loss(parameters: optax.Params) -> jax.Array:
-        return jnp.mean(jnp.square(network.apply(parameters, features) - targets))
+        return jnp.mean(jnp.square(predict(parameters, features) - targets))
 
     def step(_: int, carry: tuple) -> tuple:
         parameters, state = carry
-        updates, state = optimizer.update(jax.grad(loss)(parameters), state)
+        gradient = jax.grad(loss)(parameters)
+        with jax.numpy_dtype_promotion("standard"):  # optax counts its steps in integers
+            updates, state = optimizer.update(gradient, state)
         return optax.apply_updates(parameters, updates), state
 
     parameters = network.init(key, features)
     parameters, _ = jax.lax.fori_loop(0, _STEPS, step, (parameters, optimizer.init(parameters)))
-    return parameters, network.apply(parameters, stream)
+    return parameters, predict(parameters, stream)

@@ -176,7 +176,8 @@ def _play(
         last = first + program.record_every - 1
         return carry, summary(carry[1], last, bounded=rules.regret_bound is not None)
 
-    carry = tuple(_runs_last(state))
+    carry: tuple = tuple(_runs_last(state))
+    series: dict[str, jax.Array]
     carry, series = lax.scan(record, carry, jnp.arange(program.records_per_call, dtype=jnp.int32))
     return _runs_first(State(*carry)), series
 

@@ -72,7 +72,7 @@ def add_round(
 ) -> Record:
     """Adds one round; `parameters` int32 [K] and `budget` int32 [R] are in the same unit."""
     used = jnp.sum(jnp.where(choice.sent, parameters[:, None], 0), axis=0)
-    clients = outcome.num_clients
+    clients = outcome.num_clients.astype(jnp.float32)
     bound = record.bound if outcome.bound is None else compensated.add(record.bound, outcome.bound)
     return Record(
         error=compensated.add(record.error, outcome.loss / clients),
@@ -82,9 +82,9 @@ def add_round(
         model_loss=compensated.add(record.model_loss, outcome.model_loss),
         bound=bound,
         cost=compensated.add(record.cost, used / jnp.max(parameters)),
-        violations=record.violations + (used > budget),
-        reports=record.reports + clients,
-        sent_counts=record.sent_counts + choice.sent,
+        violations=record.violations + (used > budget).astype(jnp.int32),
+        reports=record.reports + outcome.num_clients,
+        sent_counts=record.sent_counts + choice.sent.astype(jnp.int32),
     )
 
 
@@ -98,7 +98,7 @@ def summary(record: Record, round_number: jax.Array, *, bounded: bool) -> dict[s
         "best_expert_mse": jnp.min(compensated.value(record.model_error), axis=0) / rounds,
         "regret": compensated.difference(record.expected_loss, of_best),
         "realized_regret": compensated.difference(record.loss, of_best),
-        "violations": record.violations / rounds,
+        "violations": record.violations.astype(jnp.float32) / rounds,
         "cost": compensated.value(record.cost) / rounds,
         "reports": record.reports,
         "sent_counts": record.sent_counts.T,

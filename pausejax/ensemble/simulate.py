@@ -1,7 +1,7 @@
 """Many runs of one ensemble policy on one pool, as one function call."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +119,8 @@ def simulate(
 
 def hyper_of(runs: Runs, pool: Pool) -> Hyper:
     """Checked settings as the program takes them, [R] each."""
-    return Hyper(
+    # NumPy arrays, until they are put on the devices.
+    arrays: tuple[Any, ...] = (
         runs.learning_rate.astype(np.float32),
         runs.exploration_rate.astype(np.float32),
         # Sums of model sizes are integers, so the budget may be rounded down to one.
@@ -127,6 +128,7 @@ def hyper_of(runs: Runs, pool: Pool) -> Hyper:
         runs.uplink.astype(np.int32),
         np.asarray(runs.spending, np.float32),
     )
+    return Hyper(*arrays)
 
 
 def world_of(pool: Pool, seed: np.ndarray, num_seeds: int) -> tuple[World, jax.Array]:
@@ -147,7 +149,7 @@ def world_of(pool: Pool, seed: np.ndarray, num_seeds: int) -> tuple[World, jax.A
 def check_runs(runs: Runs, num_models: int) -> Runs:
     """The settings as arrays of one length; a ValueError names the first that is out of range."""
     runs = Runs(*np.broadcast_arrays(*(np.atleast_1d(np.asarray(field)) for field in runs)))
-    conditions = (
+    conditions: tuple[tuple[str, Any, str], ...] = (
         ("seed", (runs.seed >= 0) & (runs.seed < 2**32), "an integer from 0 to 2^32 - 1"),
         ("learning_rate", runs.learning_rate > 0, "positive"),
         ("exploration_rate", (runs.exploration_rate > 0) & (runs.exploration_rate < 1), "between 0 and 1"),

@@ -1,7 +1,7 @@
 """Samples on the device: where they lie, how they are gathered, and in which order a client takes them."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,9 @@ def training_data(
 ) -> TrainingData:
     """A training set, [N, D] and [N, ...], with its partitions, on the host."""
     columns = ([p.order for p in partitions], [p.offsets for p in partitions], [p.sizes for p in partitions])
-    return TrainingData(inputs, targets, *scale, *(np.stack(rows).astype(np.int32) for rows in columns))
+    # NumPy arrays, until they are put on the devices.
+    arrays: tuple[Any, ...] = (inputs, targets, *scale, *(np.stack(x).astype(np.int32) for x in columns))
+    return TrainingData(*arrays)
 
 
 def flat(inputs: np.ndarray) -> np.ndarray:
@@ -79,7 +81,8 @@ def held_out(dataset: Dataset, batch: int) -> HeldOut:
 
     exists = cut(np.ones(count, bool))
     inputs = dataset.test_inputs.reshape(count, -1)
-    return HeldOut(cut(inputs), cut(dataset.test_targets), exists, *scale(dataset))
+    arrays: tuple[Any, ...] = (cut(inputs), cut(dataset.test_targets), exists, *scale(dataset))
+    return HeldOut(*arrays)
 
 
 def prepare(learning: Learning, rows: jax.Array, mean: jax.Array, std: jax.Array) -> jax.Array:

@@ -88,7 +88,8 @@ def adapt(
                 f"{part.where}: must return outputs {(example.shape[0], *output_shape)} for inputs"
                 f" {example.shape}, returned {shape if shape is not None else type(outputs).__name__}"
             )
-        if jax.tree.structure(statistics) != jax.tree.structure(weights.statistics):
+        before: Any = jax.tree.structure(weights.statistics)
+        if jax.tree.structure(statistics) != before:
             raise PartError(f"{part.where}: its statistics change their structure when it is applied")
     return made._replace(
         convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(weights.params)),
@@ -158,10 +159,15 @@ def _from_linen(
 
 
 def _from_nnx(abstract: nnx.Module, make: Callable[[jax.Array], nnx.Module]) -> Model:
-    graph, params_like, streams_like, rest_like = nnx.split(abstract, nnx.Param, nnx.RngState, ...)
+    def split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:
+        """Its graph, parameters, random streams and the rest."""
+        found: Any = nnx.split(module, nnx.Param, nnx.RngState, ...)
+        return found
+
+    graph, params_like, streams_like, rest_like = split(abstract)
 
     def parted(module: nnx.Module) -> Weights:
-        _, params, _, rest = nnx.split(module, nnx.Param, nnx.RngState, ...)
+        _, params, _, rest = split(module)
         return Weights(nnx.to_pure_dict(params), nnx.to_pure_dict(rest))
 
     def init(key: jax.Array) -> Weights:
@@ -176,7 +182,7 @@ def _from_nnx(abstract: nnx.Module, make: Callable[[jax.Array], nnx.Module]) -> 
             module.train()
         else:
             module.eval()
-        outputs = module(inputs)  # type: ignore[operator]
+        outputs = module(inputs)
         return outputs, parted(module).statistics if training else statistics
 
     return Model(init, apply, convolutional=False, has_statistics=False)
@@ -194,7 +200,7 @@ def _from_pair(init: Callable[..., Any], apply: Callable[..., Any]) -> Model:
     return Model(lambda key: Weights(init(key), {}), applied, convolutional=False, has_statistics=False)
 
 
-def _switches(function: Callable[..., Any]) -> Callable[[bool], dict[str, bool]]:
+def _switches(function: Callable[..., Any]) -> Callable[[bool], dict[str, Any]]:
     """The arguments of a function that tell it whether it trains."""
     taken = inspect.signature(function).parameters.keys() & _MODES.keys()
     return lambda training: {name: _MODES[name] == training for name in taken}

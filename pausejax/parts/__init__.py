@@ -6,11 +6,8 @@ its keyword arguments become parameters of a spec that are validated, documented
 
 from pausejax.parts.bound import Bound, bind
 from pausejax.parts.parameter import File, Parameter, default_of, table
+from pausejax.parts.part import CATEGORIES, Category, Part, PartError
 from pausejax.parts.registry import (
-    CATEGORIES,
-    Category,
-    Part,
-    PartError,
     Parts,
     availability,
     collecting,
@@ -24,11 +21,11 @@ from pausejax.parts.registry import (
     partition,
     policy,
     quantity,
-    read,
     regression_dataset,
     server_optimizer,
     task,
 )
+from pausejax.parts.signature import read
 
 __all__ = [
     "CATEGORIES",

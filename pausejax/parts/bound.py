@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pausejax.parts.parameter import File
-from pausejax.parts.registry import CATEGORIES, Part, PartError
+from pausejax.parts.part import CATEGORIES, Part, PartError
 
 
 @dataclasses.dataclass(frozen=True)

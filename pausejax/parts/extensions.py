@@ -20,7 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pausejax.parts.registry import Part, PartError, Parts, collecting, everything
+from pausejax.parts.part import Part, PartError
+from pausejax.parts.registry import Parts, collecting, everything
 
 ENTRY_POINTS = "pausejax.extensions"
 

@@ -66,16 +66,16 @@ class Feedback(NamedTuple):
 
 
 class InitFn(Protocol):
-    def __call__(self, key: jax.Array, clients: Clients) -> PolicyState: ...
+    def __call__(self, key: jax.Array, clients: Clients, /) -> PolicyState: ...
 
 
 class SelectFn(Protocol):
-    def __call__(self, key: jax.Array, state: PolicyState, view: View) -> Cohort:
+    def __call__(self, key: jax.Array, state: PolicyState, view: View, /) -> Cohort:
         """Chooses the cohort of round `view.round`; `key` is this round's own and may be consumed."""
 
 
 class UpdateFn(Protocol):
-    def __call__(self, state: PolicyState, view: View, feedback: Feedback) -> PolicyState: ...
+    def __call__(self, state: PolicyState, view: View, feedback: Feedback, /) -> PolicyState: ...
 
 
 class Policy(NamedTuple):

@@ -42,7 +42,8 @@ def checked(policy: Policy, name: str, num_clients: int) -> Policy:
 
     def update(state: PolicyState, view: View, feedback: Feedback) -> PolicyState:
         after = policy.update(state, view, feedback)
-        if jax.tree.structure(after) != jax.tree.structure(state):
+        before: Any = jax.tree.structure(state)
+        if jax.tree.structure(after) != before:
             raise say("update returns another structure of state than it was given")
         for (path, old), new in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
             if jnp.shape(new) != jnp.shape(old) or jnp.result_type(new) != jnp.result_type(old):

@@ -93,7 +93,7 @@ def draw(key: jax.Array, scheme: jax.Array, available: jax.Array | None = None) 
     if available is not None:
         scheme = jnp.where(available[None, :], scheme, 0.0)
     drawn = jax.random.categorical(key, jnp.log(scheme), axis=1).astype(jnp.int32)
-    draws = m
+    draws: jax.Array | int = m
     if available is not None:
         somebody = jnp.any(scheme > 0, axis=1)
         drawn = jnp.where(somebody, drawn, num_clients)

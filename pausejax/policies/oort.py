@@ -81,7 +81,9 @@ def oort(
         )
 
     def select(key: jax.Array, state: OortState, view: View) -> Cohort:
-        seen, allowed, size = state.last_round > 0, num_clients, m
+        seen: jax.Array = state.last_round > 0
+        allowed: jax.Array | int = num_clients
+        size: jax.Array | int = m
         if view.available is not None:
             seen &= view.available
             allowed = jnp.sum(view.available)

@@ -22,15 +22,17 @@ def epsilon_at(
       float32 of the shape of `participation`.
     """
     budget_decay = jnp.asarray(budget_decay, jnp.float32)
+    past = jnp.asarray(participation - 1, jnp.float32)
     # (e^η - 1) e^{-ηi} = (1 - e^{-η}) e^{-η(i - 1)}, which does not overflow.
-    return privacy_budget * -jnp.expm1(-budget_decay) * jnp.exp(-budget_decay * (participation - 1))
+    return privacy_budget * -jnp.expm1(-budget_decay) * jnp.exp(-budget_decay * past)
 
 
 def leakage(
     counts: jax.Array, privacy_budget: jax.Array | float, budget_decay: jax.Array | float
 ) -> jax.Array:
     """Σ_{i<=T} ε_i = ε̄ (1 - e^{-ηT}) of clients that took part `counts` = T times; float32, never above ε̄."""
-    return privacy_budget * -jnp.expm1(-jnp.asarray(budget_decay, jnp.float32) * counts)
+    decay, times = jnp.asarray(budget_decay, jnp.float32), jnp.asarray(counts, jnp.float32)
+    return privacy_budget * -jnp.expm1(-decay * times)
 
 
 def update_leakage(per_release: jax.Array, num_parameters: int, clip: str) -> jax.Array:

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -27,7 +27,7 @@ _POINTS = 2000
 _SIZE = (3.5, 2.7)
 # Both columns, with the legend beside the picture: for more lines than a column has room for.
 _WIDE = (7.0, 3.2)
-_STYLE = {"font.size": 8, "axes.labelsize": 8.5, "legend.fontsize": 7, "pdf.fonttype": 42}
+_STYLE: dict[Any, Any] = {"font.size": 8, "axes.labelsize": 8.5, "legend.fontsize": 7, "pdf.fonttype": 42}
 
 
 class Curve(NamedTuple):
@@ -70,8 +70,9 @@ def figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> Fi
         axes.spines[["top", "right"]].set_visible(False)
         _, labels = axes.get_legend_handles_labels()
         if labels:
-            place = "outside right upper" if many else "outside upper center"
             columns = 1 if many or len(labels) == 1 else 2
+            place: Literal["outside right upper", "outside upper center"]
+            place = "outside right upper" if many else "outside upper center"
             figure.legend(loc=place, ncols=columns, frameon=False, handlelength=1.6)
         return figure
 

@@ -1,6 +1,7 @@
 """Main effects: each measure against each axis, averaged over all the others."""
 
 import textwrap
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -55,12 +56,12 @@ def main_effects(finals: xr.Dataset, measures: list[Measure]) -> Figure | None:
             grid[row, 0].set_ylabel(textwrap.fill(measure.label, 14))
             _y_axis(grid[row, 0], measure, np.concatenate(drawn))
         if len(policies) > 1:
-            handles = {}
+            handles: dict[str, Any] = {}
             for panel in grid.flat:
                 handles |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
             columns = columns_for(list(handles), figure.get_figwidth())
-            place = {"loc": "outside upper center", "ncols": columns, "frameon": False}
-            figure.legend(handles.values(), handles.keys(), **place)
+            lines, names = list(handles.values()), list(handles)
+            figure.legend(lines, names, loc="outside upper center", ncols=columns, frameon=False)
         figure.align_ylabels()
         return figure
 
@@ -76,7 +77,11 @@ def _draw(panel: Axes, found: xr.Dataset, axis: str, values: list, policies: lis
             continue
         x = own[axis].values if numeric else [values.index(value) for value in own[axis].values]
         again, hue = divmod(place, len(PALETTE))
-        look = {"color": PALETTE[hue], "linestyle": DASHES[again % len(DASHES)], "linewidth": 1.1}
+        look: dict[str, Any] = {
+            "color": PALETTE[hue],
+            "linestyle": DASHES[again % len(DASHES)],
+            "linewidth": 1.1,
+        }
         look |= {"marker": MARKERS[place % len(MARKERS)], "markersize": 2.5}
         panel.plot(x, own["mean"].values, label=policy, **look)
         panel.fill_between(x, own["low"], own["high"], color=PALETTE[hue], alpha=0.2, linewidth=0)

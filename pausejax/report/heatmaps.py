@@ -1,5 +1,7 @@
 """Heat maps over each pair of axes, one triangular figure per measure and policy."""
 
+from typing import Literal
+
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -78,7 +80,7 @@ def _panel(panel: Axes, means: np.ndarray, norm: Normalize) -> None:
     panel.spines[:].set_visible(False)
 
 
-def _ticks(panel: Axes, levels: Levels, axis: str, which: str, outer: bool) -> None:
+def _ticks(panel: Axes, levels: Levels, axis: str, which: Literal["x", "y"], outer: bool) -> None:
     """Every level's value at the outer panels; along x upright where the values are long."""
     values = [shown(value) for value in values_of(levels, axis)]
     place = panel.xaxis if which == "x" else panel.yaxis

@@ -69,11 +69,11 @@ def _binned(column: np.ndarray) -> np.ndarray:
     medians = np.array(
         [np.median(values[bins == b]) if (bins == b).any() else np.nan for b in range(MAX_LEVELS)]
     )
-    brief = [float(f"{median:.2g}") for median in medians]
-    if len({m for m in brief if not np.isnan(m)}) == len(np.unique(bins)):
+    brief = np.array([float(f"{median:.2g}") for median in medians])
+    if len(set(brief[~np.isnan(brief)].tolist())) == len(np.unique(bins)):
         medians = brief
     found = np.full(column.shape, np.nan)
-    found[there] = np.array(medians)[bins]
+    found[there] = medians[bins]
     return found
 
 

@@ -1,5 +1,7 @@
 """The trade-off between objectives: every setting as a point, those that no other beats outlined."""
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from matplotlib import colormaps
@@ -15,8 +17,8 @@ from pausejax.report.levels import Measure, colour_scale, columns_for, is_logari
 
 _COLOURS = colormaps["viridis"]
 _UNBOUNDED = "0.6"
-_OUTLINED = {"s": 15, "edgecolor": "black", "linewidth": 0.6}
-_PLAIN = {"s": 8, "linewidth": 0}
+_OUTLINED: dict[str, Any] = {"s": 15, "edgecolor": "black", "linewidth": 0.6}
+_PLAIN: dict[str, Any] = {"s": 8, "linewidth": 0}
 _SIZE = (4.6, 3.2)
 
 
@@ -52,7 +54,7 @@ def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure)
         _points(axes, values, policy, front, norm)
         steps = np.unique(values[drawn_front, :2], axis=0)
         if len(steps) > 1:
-            look = {"color": "0.3", "linewidth": 0.8, "drawstyle": "steps-post", "zorder": 1}
+            look: dict[str, Any] = {"color": "0.3", "linewidth": 0.8, "drawstyle": "steps-post", "zorder": 1}
             axes.plot(steps[:, 0], steps[:, 1], label="front of the two axes", **look)
         for column, scale in ((0, axes.set_xscale), (1, axes.set_yscale)):
             if is_logarithmic(measures[column], values[:, column]):

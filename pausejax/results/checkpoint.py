@@ -110,10 +110,10 @@ class Checkpoints:
                 first, _, end = span.partition("-")
                 spans.append((int(first), int(end), name))
         found: list[Segment] = []
-        for first, end, name in sorted(spans):
-            if first == (found[-1].last_round + 1 if found else 1) and end <= last:
+        for begin, finish, name in sorted(spans):
+            if begin == (found[-1].last_round + 1 if found else 1) and finish <= last:
                 records = self._folder.read_arrays(f"{self._place}/{name}")
-                found.append(Segment(first, end, records.pop("rows"), records))
+                found.append(Segment(begin, finish, records.pop("rows"), records))
         if not found or found[-1].last_round != last:
             raise ValueError(f"records up to round {last} are missing")
         return found

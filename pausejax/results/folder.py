@@ -8,6 +8,7 @@ import posixpath
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -98,7 +99,8 @@ class Folder:
         A digest of the whole comes last: the checksums of an archive's members do not cover its directory.
         """
         archive = io.BytesIO()
-        np.savez(archive, **arrays)
+        named: dict[str, Any] = dict(arrays)
+        np.savez(archive, **named)
         content = archive.getvalue()
         self.write(name, content + hashlib.sha256(content).digest())
 

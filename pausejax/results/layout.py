@@ -11,11 +11,11 @@ import numpy as np
 import tomli_w
 import xarray as xr
 
-from pausejax import __version__
 from pausejax.analysis.quantities import Variable, described
 from pausejax.parts import File
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import FORMAT, Plan, Study
+from pausejax.version import __version__
 
 
 def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int, ...]]]) -> dict[str, int]:
@@ -49,7 +49,8 @@ def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows:
     """Copies some runs into larger arrays; shorter trailing axes leave the fill values behind them."""
     for name, array in part.items():
         corner = tuple(slice(0, length) for length in array.shape[1:])
-        whole[name][(places, *corner)] = array[rows]
+        at: tuple[Any, ...] = (places, *corner)
+        whole[name][at] = array[rows]
 
 
 def coordinates(plan: Plan) -> dict[str, np.ndarray]:

@@ -11,17 +11,15 @@ import difflib
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numcodecs
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis.quantities import Variable
-from pausejax.results import layout
+from pausejax.results import blocks, layout
+from pausejax.results.blocks import Source
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
 from pausejax.study.spec import SpecError
@@ -37,17 +35,6 @@ PARTS = "parts"
 CHECKPOINTS = "checkpoints"
 _REPLACED = f".{RESULT}.replaced"
 _LOCK = ".lock"
-
-_BLOCK_BYTES = 2**24
-_BLOCK_RUNS = 256
-
-
-class Source(NamedTuple):
-    """Finished runs that lie together on disk, seen to be intact."""
-
-    identities: tuple[str, ...]
-    shapes: dict[str, tuple[int, ...]]
-    load: Callable[[], Arrays]
 
 
 class Progress(NamedTuple):
@@ -142,7 +129,7 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
 def examine(folder: Folder, plan: Plan) -> Progress:
     """Reads everything that is finished once, to see that it is intact."""
     parts: list[Source] = []
-    blocks: list[Source] = []
+    settled: list[Source] = []
     damaged: list[str] = []
     for name in folder.names(PARTS):
         if name.endswith(".npz"):
@@ -153,12 +140,12 @@ def examine(folder: Folder, plan: Plan) -> Progress:
     whole = len(damaged)
     spec = ""
     if folder.exists(RESULT):
-        for source in _blocks(folder, plan.study.kind.variables(plan.study)):
-            blocks.append(source) if isinstance(source, Source) else damaged.append(source)
+        for source in blocks.examine(folder, RESULT, plan.study.kind.variables(plan.study)):
+            settled.append(source) if isinstance(source, Source) else damaged.append(source)
         with contextlib.suppress(Exception):
             spec = xr.open_zarr(folder.path(RESULT), chunks=None).attrs["spec"]
     return Progress(
-        tuple(parts), tuple(blocks), tuple(damaged), spec == layout.spec_text(plan) and len(damaged) == whole
+        tuple(parts), tuple(settled), tuple(damaged), spec == layout.spec_text(plan) and len(damaged) == whole
     )
 
 
@@ -175,50 +162,7 @@ def write_part(folder: Folder, identities: Sequence[str], arrays: Arrays) -> Non
 def _examine_part(folder: Folder, name: str) -> Source:
     arrays = folder.read_arrays(name)
     identities = tuple(arrays["identity"].tolist())
-    return Source(identities, _shapes(arrays), lambda: folder.read_arrays(name))
-
-
-def _shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in arrays.items() if name != "identity"}
-
-
-def _blocks(folder: Folder, table: Mapping[str, Variable]) -> Iterator[Source | str]:
-    """The blocks of runs of the result: intact ones, and the names of the others."""
-
-    def load(rows: slice) -> Arrays:
-        block = xr.open_zarr(folder.path(RESULT), chunks=None).isel(run=rows).load()
-        return {name: block[name].values for name in table if name in block}
-
-    # What a damaged store raises is its libraries' affair; whatever it is, the runs are not finished.
-    try:
-        store = xr.open_zarr(folder.path(RESULT), chunks=None)
-        identities = store["identity"].values.tolist()
-        size = store["identity"].encoding["chunks"][0]
-        missing = set(_missing_blocks(folder, store, size))
-    except Exception:
-        yield RESULT
-        return
-    for block, first in enumerate(range(0, len(identities), size)):
-        rows = slice(first, first + size)
-        try:
-            if block in missing:
-                raise FileNotFoundError
-            arrays = load(rows)
-        except Exception:
-            yield f"{RESULT}, runs {first + 1} to {min(first + size, len(identities))}"
-            continue
-        yield Source(tuple(identities[rows]), _shapes(arrays), lambda rows=rows: load(rows))
-
-
-def _missing_blocks(folder: Folder, store: xr.Dataset, size: int) -> Iterator[int]:
-    """Blocks of which a file is missing; a reader would take fill values for it."""
-    blocks = range(-(-store.sizes["run"] // size))
-    for name in store.variables:
-        there = {key.partition(".")[0] for key in folder.names(f"{RESULT}/{name}")}
-        if store[name].dims[:1] == ("run",):
-            yield from (block for block in blocks if str(block) not in there)
-        elif "0" not in there:
-            yield from blocks
+    return Source(identities, blocks.shapes_of(arrays), lambda: folder.read_arrays(name))
 
 
 def consolidate(folder: Folder, plan: Plan) -> int:
@@ -240,7 +184,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
         if not found.current:
             partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
             try:
-                _write(folder, partial, plan, identities, found.sources)
+                blocks.write(folder, partial, plan, identities, found.sources)
                 if folder.exists(RESULT):
                     folder.remove(_REPLACED)
                     folder.move(RESULT, _REPLACED)
@@ -257,54 +201,6 @@ def _partials(folder: Folder) -> list[str]:
     return [name for name in folder.names("") if name.startswith(".") and name.endswith(".partial")]
 
 
-def _write(
-    folder: Folder, name: str, plan: Plan, identities: Sequence[str], sources: Sequence[Source]
-) -> None:
-    table, columns = plan.study.kind.variables(plan.study), layout.coordinates(plan)
-    lengths = layout.sizes(table, (source.shapes for source in sources))
-    names = {variable for source in sources for variable in source.shapes}
-    place = {
-        identity: (number, row)
-        for number, source in enumerate(sources)
-        for row, identity in enumerate(source.identities)
-    }
-    load = lru_cache(maxsize=4)(lambda number: sources[number].load())
-    size = _block_runs(table, names, lengths)
-    for first in range(0, len(identities), size):
-        rows = range(first, min(first + size, len(identities)))
-        block = layout.blank(table, names, len(rows), lengths)
-        from_source: dict[int, list[tuple[int, int]]] = {}
-        for here, row in enumerate(rows):
-            number, there = place[identities[row]]
-            from_source.setdefault(number, []).append((here, there))
-        for number, pairs in from_source.items():
-            here, there = np.array(pairs).T
-            part = {key: array for key, array in load(number).items() if key in names}
-            layout.put(block, here, part, there)
-        labelled = layout.label(plan, columns, slice(rows.start, rows.stop), block)
-        target = folder.path(name)
-        if first == 0:
-            encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}
-            labelled.to_zarr(target, mode="w", zarr_format=2, encoding=encoding, write_empty_chunks=True)
-        else:
-            labelled.to_zarr(target, append_dim="run", write_empty_chunks=True)
-
-
-def _block_runs(table: Mapping[str, Variable], names: set[str], lengths: dict[str, int]) -> int:
-    """Runs per chunk of the store: some megabytes of the largest variable."""
-    largest = max(4 * int(np.prod([lengths[dim] for dim in table[name].dims])) for name in names)
-    return int(np.clip(_BLOCK_BYTES // largest, 1, _BLOCK_RUNS))
-
-
-def _encoding(variable: xr.DataArray, size: int) -> dict[str, object]:
-    # The checksum makes a truncated or altered file an error for every reader.
-    checked = {"compressors": [numcodecs.Zstd(level=1, checksum=True)]}
-    if variable.dims[:1] != ("run",):
-        return checked
-    shuffle = [numcodecs.Shuffle(variable.dtype.itemsize)] if variable.dtype.kind in "if" else []
-    return {**checked, "chunks": (size, *variable.shape[1:]), "filters": shuffle}
-
-
 def read(directory: str | Path) -> xr.Dataset:
     """Opens the result in a study's folder; values are read when they are asked for.
 
@@ -318,6 +214,6 @@ def read(directory: str | Path) -> xr.Dataset:
         raise FileNotFoundError(f"{directory}: holds {held}; `pausejax run SPEC --out` finishes it")
     result = xr.open_zarr(folder.path(RESULT))
     size = result["identity"].encoding["chunks"][0]
-    if any(True for _ in _missing_blocks(folder, result, size)):
+    if any(True for _ in blocks.missing(folder, RESULT, result, size)):
         raise FileNotFoundError(f"{directory}: {RESULT} lacks files; `pausejax run` makes them again")
     return result

@@ -163,7 +163,7 @@ def _first_members(lists: Lists, vertex: Vertex) -> tuple[jax.Array, jax.Array]:
     middle = jnp.where(low_is_new, low, jnp.where(high_is_new, high, m))
     last = jnp.where(low_is_new & high_is_new, high, m)
     firsts = jnp.stack([jnp.zeros_like(middle), middle, last])
-    return firsts, 1 + low_is_new.astype(jnp.int32) + high_is_new
+    return firsts, 1 + low_is_new.astype(jnp.int32) + high_is_new.astype(jnp.int32)
 
 
 def _outsider(vertex: Vertex, number: jax.Array) -> jax.Array:

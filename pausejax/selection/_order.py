@@ -16,13 +16,15 @@ def stable_argsort(values: jax.Array) -> jax.Array:
     key_bits = 32 - position_bits
     remaining = _ordered_bits(values)
     position = jnp.arange(size, dtype=jnp.uint32)
-    order = None
-    for _ in range(0, 32, key_bits):
-        keys = remaining if order is None else remaining[order]
+
+    def ascending(keys: jax.Array) -> jax.Array:
         packed = jnp.sort((keys << position_bits) | position)
-        step = (packed & ((1 << position_bits) - 1)).astype(jnp.int32)
-        order = step if order is None else order[step]
+        return (packed & ((1 << position_bits) - 1)).astype(jnp.int32)
+
+    order = ascending(remaining)
+    for _ in range(key_bits, 32, key_bits):
         remaining = remaining >> key_bits
+        order = order[ascending(remaining[order])]
     return order
 
 

@@ -289,12 +289,9 @@ def _check(
         raise ValueError(f"steps: {steps}; allowed: whole numbers from 0")
     if neighbours not in NEIGHBOURS:
         raise ValueError(f"neighbours: unknown {neighbours!r}; allowed: {', '.join(NEIGHBOURS)}")
-    numbers = {
-        "generalization_weight": generalization_weight,
-        "privacy_weight": privacy_weight,
-        "temperature_margin": temperature_margin,
-    }
-    for name, number in numbers.items():
+    names = ("generalization_weight", "privacy_weight", "temperature_margin")
+    numbers = (generalization_weight, privacy_weight, temperature_margin)
+    for name, number in zip(names, numbers, strict=True):
         if not isinstance(number, jax.core.Tracer) and not number >= 0:
             raise ValueError(f"{name}: {number}; allowed: 0 or more")
     if not isinstance(temperature_divisor, jax.core.Tracer) and not temperature_divisor > 0:

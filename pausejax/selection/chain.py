@@ -145,7 +145,7 @@ def critical_depth(adjacency: np.ndarray, energy: np.ndarray, tolerance: float =
     for v in np.argsort(-energy, kind="stable"):
         done[v] = True
         for u in np.flatnonzero(adjacency[v] & done):
-            low, high = sorted((root(v), root(u)), key=lambda r: peak[r])
+            low, high = sorted((root(int(v)), root(int(u))), key=lambda r: peak[r])
             if low != high:
                 if peak[low] < peak[high] - tolerance:
                     deepest = max(deepest, peak[low] - energy[v])
@@ -250,14 +250,14 @@ def path(
 
     Equal values are taken at the lowest client. Ranks in the place of `ucb` give strictly ordered lists.
     """
-    vertex, goal = frozenset(start), frozenset(goal)
+    vertex, target = frozenset(start), frozenset(goal)
     walked = [vertex]
-    while vertex != goal:
-        missing = sorted(goal - vertex)
+    while vertex != target:
+        missing = sorted(target - vertex)
         entering = max(missing, key=lambda k: ucb[k])
         lowest = min(sorted(vertex), key=lambda k: ucb[k])
         first_phase = ucb[lowest] <= ucb[entering]
-        leaving = lowest if first_phase else int(rng.choice(sorted(vertex - goal)))
+        leaving = lowest if first_phase else int(rng.choice(sorted(vertex - target)))
         vertex = vertex - {leaving} | {entering}
         # No step adds to the missing, and one of the second phase takes one away. So a vertex returns only by
         # steps of the first phase, which draws nothing: it will return for ever.

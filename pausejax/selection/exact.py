@@ -85,9 +85,9 @@ def _best_sets(ucb: jax.Array, score: jax.Array, available: jax.Array | None = N
     # The others' scores are -inf: the m best scores are then all who are available.
     few = None if available is None else jnp.sum(available, axis=1, keepdims=True) < m
     members, value = _best_finite_sets(finite_ucb, finite_score, few, m)
-    if available is None:
+    if available is None or few is None:
         return Selection(members, offset + value)
-    alone = everyone(*(take(x, members) for x in (ucb, score, available)), members)
+    alone = everyone(take(ucb, members), take(score, members), take(available, members), members)
     return Selection(
         jnp.where(few, alone.members, members), jnp.where(few[:, 0], alone.value, offset + value)
     )
@@ -101,11 +101,16 @@ def _best_finite_sets(ucb: jax.Array, score: jax.Array, few: jax.Array | None, m
     Everything else launches a kernel for every step, and takes all clients at once.
     """
 
-    def by(bound: Callable[[jax.Array, jax.Array, int], Bounds], *inputs: jax.Array) -> Selection:
-        bounds = bound(*inputs[:2], m)
+    def by(
+        bound: Callable[[jax.Array, jax.Array, int], Bounds],
+        ucb: jax.Array,
+        score: jax.Array,
+        few: jax.Array | None = None,
+    ) -> Selection:
+        bounds = bound(ucb, score, m)
         if few is not None:
-            bounds = bounds._replace(threshold=jnp.where(inputs[2], -jnp.inf, bounds.threshold))
-        return _settle(*inputs[:2], m, bounds)
+            bounds = bounds._replace(threshold=jnp.where(few, -jnp.inf, bounds.threshold))
+        return _settle(ucb, score, m, bounds)
 
     one_by_one = by_insertion if m <= min(16 + 4 * ucb.shape[0], 256) else by_replacement
     inputs = (ucb, score) if few is None else (ucb, score, few)

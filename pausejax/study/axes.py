@@ -67,7 +67,7 @@ def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
     if parameter.kind not in (int, float):
         return parameter.problem(value)
     laws = ("int_uniform",) if parameter.kind is int else ("uniform", "log_uniform")
-    law = next(iter(value), None)
+    law = next(iter(value), "")
     if len(value) != 1 or law not in laws:
         return f"a range is given as {' or '.join(f'{{{law} = [low, high]}}' for law in laws)}"
     ends = value[law]

@@ -169,10 +169,10 @@ class Reader:
     def check_overrides(self, overridden: Iterable[tuple[str, str | None]], study: Study) -> None:
         """Says which overrides no policy sees, since their own tables say otherwise."""
         for override, name in overridden:
+            if name is None or name not in self.words.parameters:
+                continue
             readers = [
-                policy
-                for policy in study.policies
-                if name in self.words.parameters and self.words.is_read(name, study.mode, policy.algorithm)
+                policy for policy in study.policies if self.words.is_read(name, study.mode, policy.algorithm)
             ]
             if readers and all(name in policy.axes for policy in readers):
                 labels = ", ".join(f'"{policy.label}"' for policy in readers)

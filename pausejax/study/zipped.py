@@ -84,10 +84,12 @@ def check_groups(
 
 
 def _problem(group: Group, axes: Mapping[str, Axis]) -> str | None:
+    lengths: dict[str, int] = {}
     for name in group:
-        if isinstance(axes[name], Range):
+        axis = axes[name]
+        if isinstance(axis, Range):
             return f"{name} is a range; ranges are sampled together anyway"
-    lengths = {name: len(axes[name]) for name in group}
+        lengths[name] = len(axis)
     first, *others = group
     other = next((name for name in others if lengths[name] != lengths[first]), others[0])
     if lengths[first] != lengths[other] or lengths[first] < 2:

@@ -162,7 +162,7 @@ def test_t_interval_leaves_missing_values_out(rows):
     found = interval(np.array(rows))
     for place, row in enumerate(rows):
         kept = [value for value in row if not np.isnan(value)]
-        assert found.count[place] == len(kept)
+        assert found.counts[place] == len(kept)
         if len(kept) < 2:
             assert np.isnan(found.low[place]) and np.isnan(found.high[place])
             continue

@@ -188,7 +188,7 @@ def test_fedboost_is_unbiased_and_its_expected_loss_exact(sampling):
         cost += probability * (sizes @ np.broadcast_to(sent, (5, 4)))
         loss += probability * (np.einsum("kr,knr->nr", mixing, predictions) - targets) ** 2
     np.testing.assert_allclose(mean, mixture, rtol=1e-4)
-    np.testing.assert_allclose(cost, np.minimum(spending * budgets, 15), rtol=1e-4)
+    np.testing.assert_allclose(cost, np.minimum(np.asarray(spending) * np.asarray(budgets), 15), rtol=1e-4)
     found = policy.expected_loss(choice, jnp.asarray(predictions, jnp.float32), jnp.asarray(targets))
     np.testing.assert_allclose(found, loss, rtol=1e-4)
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 import pausejax
 from pausejax.kinds import parse
-from pausejax.results import layout, store
+from pausejax.results import blocks, layout, store
 from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
@@ -71,7 +71,7 @@ def test_parts_become_one_result_in_the_plans_order(tmp_path):
 
 
 def test_blocks_do_not_change_a_result(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_BLOCK_RUNS", 3)
+    monkeypatch.setattr(blocks, "_BLOCK_RUNS", 3)
     plan = make()
     finish(Folder(tmp_path), plan)
     check(tmp_path, plan)
@@ -189,7 +189,7 @@ def flipped(content, place):
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkeypatch, step):
-    monkeypatch.setattr(store, "_BLOCK_RUNS", 4)
+    monkeypatch.setattr(blocks, "_BLOCK_RUNS", 4)
     plan, folder = make(), Folder(tmp_path)
     finish(folder, plan)
     files = sorted(

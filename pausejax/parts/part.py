@@ -1,0 +1,114 @@
+"""What a part is, and the categories that there are."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pausejax.parts.parameter import Parameter
+
+
+class PartError(ValueError):
+    """A part that can't be one; the message names the part and its file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Category:
+    """One kind of part."""
+
+    name: str
+    key: str
+    """The parameter of a spec that names one; "" for policies, which stand in [[policy]] tables."""
+    section: str
+    """Where a part's own parameters stand in a spec."""
+    meaning: str
+    inputs: tuple[str, ...] = ()
+    """What a part takes by position."""
+    on_device: bool = False
+    """Whether it is built inside the compiled program, so that a float is traced and a file an array."""
+    learning: bool = False
+    """Whether mode "bandit" has no use for it."""
+    own: bool = True
+    """Whether its keyword arguments with a default become parameters of a spec."""
+
+
+CATEGORIES: dict[str, Category] = {
+    category.name: category
+    for category in (
+        Category("policy", "", "selection", "who takes part in a round", on_device=True),
+        Category("model", "model", "training", "the network that the clients train", learning=True),
+        Category("task", "task", "training", "loss, metric and head", learning=True),
+        Category("dataset", "dataset", "data", "the samples", learning=True),
+        Category(
+            "partition",
+            "partition",
+            "data",
+            "who owns which sample",
+            inputs=("labels", "num_clients", "seed"),
+            learning=True,
+        ),
+        Category("latency", "latency", "network", "the law of the clients' latencies", on_device=True),
+        Category("availability", "availability", "network", "who can be selected", on_device=True),
+        Category("optimizer", "optimizer", "training", "the local optimizer", on_device=True, learning=True),
+        Category(
+            "server_optimizer",
+            "server_optimizer",
+            "training",
+            "what the server does with the mean update",
+            on_device=True,
+            learning=True,
+        ),
+        Category(
+            "quantity", "quantities", "", "what is recorded in every round", inputs=("seen",), own=False
+        ),
+        Category("ensemble_policy", "", "weights", "which models are sent in a round", on_device=True),
+        Category("regression_dataset", "dataset", "data", "the samples of an ensemble study"),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """A registered function and its parameters."""
+
+    category: str
+    name: str
+    function: Callable[..., Any]
+    parameters: Mapping[str, Parameter]
+    """Those that it declares: with a default."""
+    given: tuple[str, ...]
+    """Keyword arguments without a default: parameters of others, or what the simulation knows."""
+    groups: Mapping[str, Any]
+    """Arguments that are frozen dataclasses of parameters."""
+    file: str
+    """Where it comes from."""
+    notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What its registration says of it besides."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Every name that it wants a value of."""
+        return frozenset((*self.parameters, *self.given))
+
+    @property
+    def where(self) -> str:
+        """How messages name it: with its file, where it is no part of this package."""
+        own = self.function.__module__.startswith("pausejax.")
+        return f"{self.category} {self.name}" if own else f"{self.file}: {self.category} {self.name}"
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    def build(self, *inputs: Any, **values: Any) -> Any:
+        """Calls the function with what it wants of some values; the rest is left out."""
+        arguments: dict[str, Any] = {}
+        grouped: dict[str, dict[str, Any]] = {name: {} for name in self.groups}
+        owner = {
+            field.name: name for name, group in self.groups.items() for field in dataclasses.fields(group)
+        }
+        for name in self.reads & values.keys():
+            (grouped[owner[name]] if name in owner else arguments)[name] = values[name]
+        made = {name: self.groups[name](**fields) for name, fields in grouped.items()}
+        return self.function(*inputs, **arguments, **made)

@@ -1,0 +1,132 @@
+"""A function's signature as a part: which of its keyword arguments are parameters, and of what type."""
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, Union, get_args, get_origin
+
+import jax
+
+from pausejax.parts.parameter import MISSING, File, Parameter
+from pausejax.parts.part import CATEGORIES, Category, Part, PartError
+
+
+def read(category: str, function: Callable[..., Any]) -> Part:
+    """A function as a part of a category.
+
+    Raises:
+      PartError: it takes something by position, or an argument's annotation or default can't be read.
+    """
+    kind = CATEGORIES[category]
+    name = getattr(function, "__name__", "")
+    file = inspect.getsourcefile(inspect.unwrap(function)) or function.__module__
+    where = f"{file}: {category} {name or function}"
+    if not name.isidentifier():
+        raise PartError(f"{where}: is no function with a name")
+    try:
+        signature = inspect.signature(function)
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, ValueError) as error:
+        raise PartError(f"{where}: its signature can't be read: {error}") from None
+    parameters: dict[str, Parameter] = {}
+    given: list[str] = []
+    groups: dict[str, Any] = {}
+    positional = [a for a in signature.parameters.values() if a.kind is not a.KEYWORD_ONLY]
+    for place, argument in enumerate(positional):
+        if place >= len(kind.inputs) or argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+            takes = f"takes ({', '.join(kind.inputs)}) by position and " if kind.inputs else ""
+            raise PartError(
+                f"{where}: {argument}: {takes}parameters are keyword-only, as in (*, {argument.name})"
+            )
+    for argument in list(signature.parameters.values())[len(positional) :]:
+        hint = hints.get(argument.name, MISSING)
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            groups[argument.name] = hint
+            _take_group(parameters, given, kind, where, hint)
+        else:
+            _take(parameters, given, kind, f"{where}: {argument.name}", argument.name, hint, argument.default)
+    if parameters and not kind.own:
+        raise PartError(f"{where}: {next(iter(parameters))}: a {category} has no parameters of its own")
+    return Part(category, name, function, parameters, tuple(given), groups, str(file))
+
+
+def parameters_of(group: Any, section: str) -> dict[str, Parameter]:
+    """The parameters that the fields of a frozen dataclass are; a float is a traced one.
+
+    Args:
+      group: the dataclass.
+      section: of those that do not name theirs.
+    """
+    found: dict[str, Parameter] = {}
+    kind = Category("group", "", section, "", on_device=True)
+    _take_group(found, [], kind, group.__qualname__, group)
+    return found
+
+
+def _take_group(
+    parameters: dict[str, Parameter], given: list[str], kind: Category, where: str, group: Any
+) -> None:
+    hints = typing.get_type_hints(group, include_extras=True)
+    for field in dataclasses.fields(group):
+        default = MISSING if field.default is dataclasses.MISSING else field.default
+        _take(parameters, given, kind, f"{where}: {field.name}", field.name, hints[field.name], default)
+
+
+def _take(
+    parameters: dict[str, Parameter],
+    given: list[str],
+    kind: Category,
+    where: str,
+    name: str,
+    hint: Any,
+    default: Any,
+) -> None:
+    """Sorts one argument in: a parameter if it has a default, else something that is given."""
+    declared = default if isinstance(default, Parameter) else None
+    if get_origin(hint) is typing.Annotated:
+        hint, *notes = get_args(hint)
+        declared = next((note for note in notes if isinstance(note, Parameter)), declared)
+    plain = declared.default if isinstance(default, Parameter) and declared else default
+    if plain is MISSING:
+        given.append(name)
+        return
+    cast, choices = _type(hint, plain)
+    if cast is None:
+        raise PartError(
+            f"{where}: {hint} = {plain!r}: a parameter is a float, int, bool, str, Literal of strings or File"
+        )
+    if cast is float and isinstance(plain, int) and not isinstance(plain, bool):
+        plain = float(plain)
+    if type(plain) is not cast:
+        if cast is not File or not isinstance(plain, str):
+            raise PartError(f"{where}: its default {plain!r} is no {cast.__name__}")
+        plain = File(plain)
+    base = declared or Parameter()
+    found = dataclasses.replace(
+        base,
+        default=plain,
+        name=name,
+        section=base.section or kind.section,
+        choices=base.choices or choices,
+        traced=kind.on_device and cast is float,
+    )
+    if problem := found.problem(plain):
+        raise PartError(f"{where}: its default {plain!r} {problem}")
+    parameters[name] = found
+
+
+def _type(hint: Any, default: Any) -> tuple[type | None, tuple[str, ...]]:
+    """What an annotation means: a type, or None, and the strings that are allowed."""
+    if hint is MISSING:
+        hint = type(default)
+    if get_origin(hint) is Literal:
+        return (str, get_args(hint)) if all(isinstance(v, str) for v in get_args(hint)) else (None, ())
+    if get_origin(hint) in (Union, types.UnionType):
+        # As library functions have it: an array where it is traced, a number where it is not.
+        members = [member for member in get_args(hint) if member is not jax.Array]
+        return _type(members[0], default) if len(members) == 1 else (None, ())
+    if hint is jax.Array:
+        return (File, ()) if isinstance(default, File) else (float, ())
+    return (hint, ()) if hint in (float, int, bool, str, File) else (None, ())

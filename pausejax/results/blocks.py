@@ -1,0 +1,126 @@
+"""The result's blocks of runs: each is read, checked and written by itself, however many there are."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numcodecs
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis.quantities import Variable
+from pausejax.results import layout
+from pausejax.results.folder import Folder
+from pausejax.study.simulation import Arrays
+from pausejax.study.study import Plan
+
+_BLOCK_BYTES = 2**24
+_BLOCK_RUNS = 256
+
+
+class Source(NamedTuple):
+    """Finished runs that lie together on disk, seen to be intact."""
+
+    identities: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    load: Callable[[], Arrays]
+
+
+def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    """The shape of every variable."""
+    return {name: array.shape for name, array in arrays.items() if name != "identity"}
+
+
+def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterator[Source | str]:
+    """The blocks of runs of the result: intact ones, and the names of the others."""
+
+    def load(rows: slice) -> Arrays:
+        block = xr.open_zarr(folder.path(name), chunks=None).isel(run=rows).load()
+        return {variable: block[variable].values for variable in table if variable in block}
+
+    def source(rows: slice, arrays: Arrays) -> Source:
+        return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows))
+
+    # What a damaged store raises is its libraries' affair; whatever it is, the runs are not finished.
+    try:
+        store = xr.open_zarr(folder.path(name), chunks=None)
+        identities = store["identity"].values.tolist()
+        size = store["identity"].encoding["chunks"][0]
+        absent = set(missing(folder, name, store, size))
+    except Exception:
+        yield name
+        return
+    for block, first in enumerate(range(0, len(identities), size)):
+        rows = slice(first, first + size)
+        try:
+            if block in absent:
+                raise FileNotFoundError
+            arrays = load(rows)
+        except Exception:
+            yield f"{name}, runs {first + 1} to {min(first + size, len(identities))}"
+            continue
+        yield source(rows, arrays)
+
+
+def missing(folder: Folder, name: str, store: xr.Dataset, size: int) -> Iterator[int]:
+    """Blocks of which a file is missing; a reader would take fill values for it."""
+    blocks = range(-(-store.sizes["run"] // size))
+    for variable in store.variables:
+        there = {key.partition(".")[0] for key in folder.names(f"{name}/{variable}")}
+        if store[variable].dims[:1] == ("run",):
+            yield from (block for block in blocks if str(block) not in there)
+        elif "0" not in there:
+            yield from blocks
+
+
+def write(
+    folder: Folder, name: str, plan: Plan, identities: Sequence[str], sources: Sequence[Source]
+) -> None:
+    """Writes finished runs into a new Zarr store, in the order of their identities."""
+    table, columns = plan.study.kind.variables(plan.study), layout.coordinates(plan)
+    lengths = layout.sizes(table, (source.shapes for source in sources))
+    names = {variable for source in sources for variable in source.shapes}
+    place = {
+        identity: (number, row)
+        for number, source in enumerate(sources)
+        for row, identity in enumerate(source.identities)
+    }
+
+    @lru_cache(maxsize=4)
+    def load(number: int) -> Arrays:
+        return sources[number].load()
+
+    size = _block_runs(table, names, lengths)
+    for first in range(0, len(identities), size):
+        rows = range(first, min(first + size, len(identities)))
+        block = layout.blank(table, names, len(rows), lengths)
+        from_source: dict[int, list[tuple[int, int]]] = {}
+        for here, row in enumerate(rows):
+            number, there = place[identities[row]]
+            from_source.setdefault(number, []).append((here, there))
+        for number, pairs in from_source.items():
+            here, there = np.array(pairs).T
+            part = {key: array for key, array in load(number).items() if key in names}
+            layout.put(block, here, part, there)
+        labelled = layout.label(plan, columns, slice(rows.start, rows.stop), block)
+        target = folder.path(name)
+        if first == 0:
+            encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}
+            labelled.to_zarr(target, mode="w", zarr_format=2, encoding=encoding, write_empty_chunks=True)
+        else:
+            labelled.to_zarr(target, append_dim="run", write_empty_chunks=True)
+
+
+def _block_runs(table: Mapping[str, Variable], names: set[str], lengths: dict[str, int]) -> int:
+    """Runs per chunk of the store: some megabytes of the largest variable."""
+    largest = max(4 * int(np.prod([lengths[dim] for dim in table[name].dims])) for name in names)
+    return int(np.clip(_BLOCK_BYTES // largest, 1, _BLOCK_RUNS))
+
+
+def _encoding(variable: xr.DataArray, size: int) -> dict[str, object]:
+    # The checksum makes a truncated or altered file an error for every reader.
+    checked: dict[str, object] = {"compressors": [numcodecs.Zstd(level=1, checksum=True)]}
+    if variable.dims[:1] != ("run",):
+        return checked
+    shuffle = [numcodecs.Shuffle(variable.dtype.itemsize)] if variable.dtype.kind in "if" else []
+    return {**checked, "chunks": (size, *variable.shape[1:]), "filters": shuffle}

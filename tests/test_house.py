@@ -1,0 +1,147 @@
+"""The house keeps its rules: who imports whom, how large a room or file is, and who knows which names."""
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import pausejax.ensemble.policies
+import pausejax.policies
+from pausejax.parts import everything
+
+PACKAGE = Path(pausejax.__file__).parent
+FLOORS = (
+    ("__init__", "__main__"),
+    ("commands",),
+    ("api",),
+    ("kinds",),
+    ("cluster",),
+    ("engine",),
+    ("results",),
+    ("clients", "ensemble"),
+    ("study",),
+    ("report",),
+    ("analysis",),
+    ("policies",),
+    ("federated",),
+    ("data",),
+    ("regret",),
+    ("selection",),
+    ("bandit", "network", "privacy"),
+    ("devices", "rounding"),
+    ("parts", "version"),
+)
+"""From the top; a room imports only from floors beneath its own."""
+
+OTHER_MEANINGS = {
+    ("study/axes.py", "random"),  # a way to sample ranges
+    ("clients/parameters.py", "fedavg"),  # a server optimizer
+    ("api.py", "pause"),  # what `simulate` plays if it is told nothing
+}
+
+
+def name_of(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def tree(module):
+    return ast.parse(MODULES[module].read_text())
+
+
+def room(module):
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imports(module):
+    """The modules of the package that one imports, at its head, within functions or for type checking."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            wanted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inside = (f"{node.module}.{alias.name}" for alias in node.names)
+            wanted = [name if name in MODULES else node.module for name in inside]
+        else:
+            continue
+        yield from (name for name in wanted if name in MODULES and name != module)
+
+
+def test_every_room_has_a_floor():
+    assert {room(module) for module in MODULES} == {name for floor in FLOORS for name in floor}
+
+
+def test_imports_go_downward():
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names}
+    upward = [
+        f"{module} imports {other}"
+        for module in MODULES
+        if room(module) != "__init__"
+        for other in imports(module)
+        if room(other) != room(module) and floor[room(other)] <= floor[room(module)]
+    ]
+    assert not upward
+
+
+def test_no_imports_go_in_circles():
+    done, open_ = set(), []
+
+    def visit(module):
+        assert module not in open_, " -> ".join([*open_[open_.index(module) :], module])
+        if module in done:
+            return
+        open_.append(module)
+        for other in imports(module):
+            visit(other)
+        done.add(open_.pop())
+
+    for module in MODULES:
+        visit(module)
+
+
+def test_rooms_and_files_stay_small():
+    lines = {module: len(path.read_text().splitlines()) for module, path in MODULES.items()}
+    assert not {module: count for module, count in lines.items() if count > 300}
+    of_room = {}
+    for module, count in lines.items():
+        of_room[room(module)] = of_room.get(room(module), 0) + count
+    largest = max(of_room, key=of_room.get)
+    assert of_room[largest] <= 0.15 * sum(lines.values()), largest
+
+
+@pytest.mark.parametrize("module", ["analysis", "parts", "report"])
+def test_reading_results_loads_no_training(module):
+    code = f"import sys, pausejax.{module}; print(*{{'flax', 'optax', 'orbax', 'ray'}} & sys.modules.keys())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
+
+
+def test_only_the_kinds_know_their_modes():
+    asked = [
+        f"{module}:{node.lineno}"
+        for module in MODULES
+        if room(module) not in ("clients", "ensemble")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Compare)
+        for side in (node.left, *node.comparators)
+        if getattr(side, "attr", getattr(side, "id", "")) == "mode"
+    ]
+    assert not asked
+
+
+def test_no_policy_is_known_by_name():
+    names = {*everything().of("policy"), *everything().of("ensemble_policy")}
+    known = {
+        (path.relative_to(PACKAGE).as_posix(), node.value)
+        for module, path in MODULES.items()
+        if room(module) != "policies"
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    }
+    assert known <= OTHER_MEANINGS
