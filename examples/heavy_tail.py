@@ -12,7 +12,9 @@ def heavy_tail(
     *,
     num_clients: int,
     min_latency: float,
-    tail_index: float = pausejax.Parameter(2.0, "the smaller, the longer the stragglers", low=1, low_open=True),
+    tail_index: float = pausejax.Parameter(
+        2.0, "the smaller, the longer the stragglers", low=1, low_open=True
+    ),
 ) -> Law:
     """Pareto's law; the k-th client is never faster than (k + 1) minimum latencies."""
     fastest = min_latency * jnp.arange(1, num_clients + 1, dtype=jnp.float32)
