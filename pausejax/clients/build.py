@@ -85,7 +85,7 @@ def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dat
         name: study.folder / static[name] if isinstance(static[name], File) else static[name]
         for name in sorted(part.reads & static.keys())
     }
-    key = ("dataset", part.name, part.file, *(str(value) for value in values.values()))
+    key = ("dataset", part.name, *(str(value) for value in values.values()))
     try:
         whole = sources.read(key, lambda: load(part, sources.data_dir, **values))
     except ValueError as error:

@@ -13,6 +13,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import marshal
 import shutil
 import sys
 import sysconfig
@@ -138,7 +139,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
     """Imports a module anew, and all that it imports from its folder; what files that took."""
-    _forget(entry, base, module)
+    _forget(entry, module)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
     # Bytecode is told from its source by second and size, which is too little for a file in the making.
@@ -178,8 +179,8 @@ def _standard() -> Path:
 _OURS: set[str] = set()
 
 
-def _forget(entry: str, base: Path, module: str) -> None:
-    """Drops what a file imported when it was executed before, so that it is read again.
+def _forget(entry: str, module: str) -> None:
+    """Drops what users' files have imported: it is read again, and namesakes of other folders are gone.
 
     Raises:
       UseError: the file has the name of a module of others.
@@ -189,9 +190,7 @@ def _forget(entry: str, base: Path, module: str) -> None:
     if beside and (top in sys.stdlib_module_names or (top in sys.modules and top not in _OURS)):
         raise UseError(f"use: {entry}: a module named {top} is in use already; give the file another name")
     for name in list(sys.modules):
-        file = _file(sys.modules[name])
-        stale = name.partition(".")[0] == top and top in _OURS
-        if stale or (name in _OURS and file and file.is_relative_to(base)):
+        if name in _OURS or (name.partition(".")[0] == top and top in _OURS):
             del sys.modules[name]
     _OURS.add(top)
 
@@ -281,7 +280,11 @@ def digest_of(part: Part) -> str:
     path = Path(part.file)
     if path.is_file():
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    return hashlib.sha256(inspect.getsource(part.function).encode()).hexdigest()
+    try:
+        source = inspect.getsource(part.function).encode()
+    except OSError:  # typed into an interpreter that keeps no lines
+        source = marshal.dumps(part.function.__code__)
+    return hashlib.sha256(source).hexdigest()
 
 
 def digest_of_file(path: Path) -> str:
