@@ -1,4 +1,4 @@
-"""Writes the table of parameters in docs/spec.md from the one that the code uses.
+"""Writes the tables of parameters in docs/spec.md from the vocabularies that specs are read by.
 
 python scripts/document_parameters.py [--check]
 """
@@ -7,29 +7,44 @@ import argparse
 import sys
 from pathlib import Path
 
-from pausejax.clients.parameters import ALIASES, PARAMETERS, SECTIONS
+from pausejax import kinds
+from pausejax.parts import Parameter
+from pausejax.study.vocabulary import Vocabulary
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "spec.md"
-BEGIN, END = "<!-- parameters -->\n", "<!-- /parameters -->"
+SMALLEST = {
+    "": {"policy": [{"name": "random"}]},
+    "ensemble": {"mode": "ensemble", "policy": [{"name": "efl_fg"}]},
+}
+"""By what stands in the markers of the page, the least study of each kind."""
 
 
-def table() -> str:
-    rows = []
-    for section in SECTIONS:
-        rows += [f"\n### [{section}]\n", "| name | symbols | default | allowed | | meaning |"]
-        rows.append("| --- " * 6 + "|")
-        for p in PARAMETERS.values():
-            if p.section == section:
-                symbols = ", ".join(f"`{symbol}`" for symbol, name in ALIASES.items() if name == p.name)
-                default = f'"{p.default}"' if isinstance(p.default, str) else str(p.default).lower()
-                kind = "traced" if p.traced else "static"
-                rows.append(f"| `{p.name}` | {symbols} | {default} | {p.allowed()} | {kind} | {p.help} |")
-    return "\n".join(rows) + "\n\n"
+def row(parameter: Parameter) -> str:
+    symbols = ", ".join(f"`{spelling}`" for spelling in parameter.spellings)
+    default = parameter.default
+    shown = f'"{default}"' if isinstance(default, str) else str(default).lower()
+    kind = "traced" if parameter.traced else "static"
+    cells = (f"`{parameter.name}`", symbols, shown, parameter.allowed(), kind, parameter.help)
+    return f"| {' | '.join(cells)} |"
+
+
+def tables(words: Vocabulary) -> str:
+    lines = []
+    for section in words.sections:
+        lines += [f"\n### [{section}]\n", "| name | symbols | default | allowed | | meaning |"]
+        lines.append("| --- " * 6 + "|")
+        lines += [row(parameter) for parameter in words.parameters.values() if parameter.section == section]
+    return "\n".join(lines) + "\n\n"
 
 
 def rewritten(page: str) -> str:
-    head, rest = page.split(BEGIN)
-    return head + BEGIN + table() + END + rest.split(END)[1]
+    for kind, document in SMALLEST.items():
+        name = f"{kind} parameters".strip()
+        head, rest = page.split(f"<!-- {name} -->\n")
+        tail = rest.split(f"<!-- /{name} -->")[1]
+        words = kinds.parse(document).words
+        page = f"{head}<!-- {name} -->\n{tables(words)}<!-- /{name} -->{tail}"
+    return page
 
 
 def main() -> int:

@@ -55,7 +55,9 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
             quantities=tuple(bind(part, known, traced, complete=True) for part in parts_of(study)),
             learning=learning,
         )
-        program.build({name: jnp.float32(value) for name, value in _traced(runs[0].values, study)}, files)
+        hyper = {name: jnp.float32(value) for name, value in traced_values(study, runs[0].values).items()}
+        for build in (program.build, program.build_law, program.build_availability):
+            build(hyper, files)
     except PartError as error:
         raise SpecError([str(error)]) from None
     except ValueError as error:
@@ -63,8 +65,9 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
     return program
 
 
-def _traced(values: Mapping[str, Any], study: Study) -> list[tuple[str, float]]:
-    return [(name, value) for name, value in values.items() if study.words.parameters[name].traced]
+def traced_values(study: Study, values: Mapping[str, Any]) -> dict[str, float]:
+    """Those of a run's values that are traced."""
+    return {name: value for name, value in values.items() if study.words.parameters[name].traced}
 
 
 def part_of(study: Study, category: str, static: Mapping[str, Any]) -> Part:
@@ -83,8 +86,11 @@ def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dat
         name: study.folder / static[name] if isinstance(static[name], File) else static[name]
         for name in sorted(part.reads & static.keys())
     }
-    key = ("dataset", part.name, part.file, *(str(value) for value in values.values()))
-    whole = sources.read(key, lambda: load(part, sources.data_dir, **values))
+    key = ("dataset", part.name, *(str(value) for value in values.values()))
+    try:
+        whole = sources.read(key, lambda: load(part, sources.data_dir, **values))
+    except ValueError as error:
+        raise SpecError([str(error)]) from None
     count = static["train_samples"]
     return sources.make((*key, count), lambda: whole.first(count))
 
@@ -137,7 +143,8 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     longest = max(int(partition_of(study, static, seed, sources).sizes.max()) for seed in seeds)
     proximal = any(run.values["proximal_weight"] > 0 for run in runs)
     try:
-        return learning_of(study.parts, static, dataset, longest, proximal=proximal)
+        traced = traced_values(study, runs[0].values)
+        return learning_of(study.parts, static, dataset, longest, proximal=proximal, traced=traced)
     except PartError as error:
         raise SpecError([str(error)]) from None
     except ValueError as error:

@@ -1,8 +1,10 @@
 """What must fit together in a study of client selection."""
 
-from pausejax.parts import File
+from pausejax.clients.variables import variables
+from pausejax.parts import File, PartError
 from pausejax.study.axes import points
 from pausejax.study.checks import together, values_of
+from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 from pausejax.study.vocabulary import Say
 
@@ -16,6 +18,10 @@ def check(say: Say, study: Study) -> None:
             say("network.clients_per_round", cohort, f"must be <= network.num_clients = {clients}")
             break
     _check_files(say, study)
+    try:
+        variables(study)
+    except PartError as error:
+        raise SpecError([str(error)]) from None
 
 
 def _check_bandit(say: Say, study: Study) -> None:

@@ -31,7 +31,13 @@ TRAINING = ("batch_size", "local_epochs", "max_steps", "persist_optimizer", "pri
 
 
 def learning_of(
-    registry: parts.Parts, static: Mapping[str, Any], dataset: Dataset, longest: int, *, proximal: bool
+    registry: parts.Parts,
+    static: Mapping[str, Any],
+    dataset: Dataset,
+    longest: int,
+    *,
+    proximal: bool,
+    traced: Mapping[str, float] | None = None,
 ) -> Learning:
     """The static half of learning, its parts built and checked without computing anything.
 
@@ -41,24 +47,31 @@ def learning_of(
       dataset: what is learned.
       longest: the largest number of samples that any client owns in any run.
       proximal: whether any run has a proximal term.
+      traced: the traced parameters of one run.
 
     Raises:
       PartError: a part can't be built, or does not fit; one line.
     """
 
+    traced = traced or {}
+
     def bound(category: str) -> Bound:
-        return parts.bind(registry.get(category, static[category]), static)
+        part = registry.get(category, static[category])
+        on_device = parts.CATEGORIES[category].on_device
+        return parts.bind(part, static, traced if on_device else (), complete=on_device)
 
     task, output_shape = _task(bound("task"))(dataset)
-    raw = jax.ShapeDtypeStruct((2, *dataset.input_shape), dataset.train_inputs.dtype)
-    seen = _prepared(dataset, raw)
+    # Of a size that few samples have by chance.
+    raw = jax.ShapeDtypeStruct((7, *dataset.input_shape), dataset.train_inputs.dtype)
+    where = registry.get("dataset", static["dataset"]).where if "dataset" in static else "dataset"
+    seen = _prepared(dataset, raw, where)
     model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape)
     weights = jax.eval_shape(model.init, jax.random.key(0))
     size = sum(leaf.size for leaf in jax.tree.leaves(weights))
     chosen = placement.choose(jax.default_backend(), convolutional=model.convolutional, num_parameters=size)
     optimizer, server = bound("optimizer"), bound("server_optimizer")
     for part in (optimizer, server):
-        _check_transformation(part, weights.params)
+        _check_transformation(part, weights.params, traced)
     training = LocalTraining(
         **{name: static[name] for name in TRAINING},
         batch_statistics=static["batch_statistics"],
@@ -170,7 +183,7 @@ def _task(part: Bound) -> Callable[[Dataset], tuple[tasks.Task, tuple[int, ...]]
     return lambda dataset: (task, tasks.output_shape(part.part, task, dataset))
 
 
-def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct, where: str) -> jax.ShapeDtypeStruct:
     """One batch as the network will see it."""
     if dataset.preprocess is None:
         return jax.ShapeDtypeStruct(raw.shape, jnp.float32 if dataset.scale else raw.dtype)
@@ -178,15 +191,16 @@ def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStru
         seen = jax.eval_shape(dataset.preprocess, raw)
     except Exception as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise PartError(f"dataset {dataset.name}: its preprocess does not fit its inputs: {line}") from error
+        raise PartError(f"{where}: its preprocess does not fit its inputs: {line}") from error
     if getattr(seen, "shape", ())[:1] != raw.shape[:1]:
-        raise PartError(f"dataset {dataset.name}: its preprocess must return a batch, [B, ...]")
+        raise PartError(f"{where}: its preprocess must return a batch, [B, ...]")
     return seen
 
 
-def _check_transformation(bound: Bound, params: Any) -> None:
-    where = bound.part.where
-    values = {name: jnp.float32(bound.part.parameters[name].default) for name in bound.traced}
+def _check_transformation(bound: Bound, params: Any, traced: Mapping[str, float]) -> None:
+    where, own = bound.part.where, bound.part.parameters
+    numbers = {name: traced[name] if name in traced else own[name].default for name in bound.traced}
+    values = {name: jnp.float32(number) for name, number in numbers.items()}
     made = bound.build(**values)
     if not isinstance(made, optax.GradientTransformation):
         raise PartError(f"{where}: must return an optax.GradientTransformation, not {type(made).__name__}")

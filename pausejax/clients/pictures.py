@@ -12,6 +12,7 @@ from pausejax.analysis import metrics_of
 from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.clients import reward_picture
 from pausejax.clients.bound import regret_bound_of
+from pausejax.clients.variables import METRICS
 from pausejax.report.curves import Curve, draw_band, draw_points, figure, styled
 from pausejax.report.statistics import evaluation_times, learned, lines, on_common_clock, smooth
 
@@ -39,6 +40,10 @@ def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
         for clock, plot in (("latency", learned_vs_latency), ("rounds", learned_vs_rounds)):
             name = f"{measured.removeprefix('test_')}_vs_{clock}"
             plots[name] = functools.partial(plot, name=measured, metric=shown, smoothing=smoothing)
+    for name, metric in metrics_of(result).items():
+        # A study's own quantities; what is built in has pictures of its own.
+        if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
+            plots[f"{name}_vs_rounds"] = functools.partial(quantity_vs_rounds, metric=metric)
     drawn = {name: figure(plot, curves) for name, plot in plots.items()}
     return drawn | reward_picture.draw(result)
 
@@ -63,6 +68,14 @@ def learned_vs_rounds(axes: Axes, curves: list[Curve], name: str, metric: Metric
         runs = learned(curve.runs)
         values = smooth(runs[name].values, smoothing)
         draw_band(axes, runs["eval_round"].values, metric.scale * values, curve)
+    axes.set(xlabel="round", ylabel=metric.label)
+    axes.set_xlim(left=0)
+
+
+def quantity_vs_rounds(axes: Axes, curves: list[Curve], metric: Metric) -> None:
+    """A quantity of the study's own in every round."""
+    for curve in curves:
+        draw_band(axes, curve.runs["round"].values, metric.scale * curve.runs[metric.variable].values, curve)
     axes.set(xlabel="round", ylabel=metric.label)
     axes.set_xlim(left=0)
 

@@ -45,15 +45,17 @@ class Program:
     def build(self, hyper: Hyper, files: Files | None = None) -> Policy:
         """The policy of one run (or, under vmap, of each), checked when it is traced."""
         built = self.policy.build(**hyper, **(files or {}))
-        return checked(built, self.policy.part.name, self.num_clients)
+        return checked(built, self.policy.part, self.num_clients)
 
     def build_law(self, hyper: Hyper, files: Files) -> network.Law:
         """The latencies of one run (or, under vmap, of each), none below its τ_min."""
-        return network.floored(self.law.build(**hyper, **files), hyper["min_latency"])
+        law = network.checked_law(self.law.build(**hyper, **files), self.law.part, self.num_clients)
+        return network.floored(law, hyper["min_latency"])
 
     def build_availability(self, hyper: Hyper, files: Files) -> network.Availability:
         """The availability process of one run (or, under vmap, of each)."""
-        return self.availability.build(**hyper, **files)
+        built = self.availability.build(**hyper, **files)
+        return network.checked_availability(built, self.availability.part, self.num_clients)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
         """What the regrets of a run (or, under vmap, of each) are measured by."""
@@ -121,6 +123,8 @@ class Record(NamedTuple):
     """Quantities of the user's, by name."""
     failed_count: jax.Array | None = None
     """int32, selected clients that failed in mid-round; None where nobody can."""
+    fault: jax.Array | None = None
+    """int32, what is wrong with the cohort, as `policies.check.fault`; None for the package's policies."""
 
 
 # All randomness derives from a run's seed: what a purpose draws in a round never depends on another purpose.

@@ -39,13 +39,20 @@ def record(quantities: tuple[Bound, ...], seen: Seen, hyper: dict[str, jax.Array
     """Every quantity of one run after a round, float32 scalars by name.
 
     Raises:
-      ValueError: one is no number.
+      PartError: one is no number.
     """
     found = {}
     for bound in quantities:
-        value = jnp.asarray(bound.build(seen, **hyper))
+        made = bound.build(seen, **hyper)
+        try:
+            value = jnp.asarray(made)
+        except TypeError:
+            raise PartError(
+                f"{bound.part.where}: must return one number, not {type(made).__name__}"
+            ) from None
         if value.shape != () or not jnp.issubdtype(value.dtype, jnp.number):
-            raise ValueError(f"{bound.part.where}: must return one number, not {value.dtype}{value.shape}")
+            kind = f"{value.dtype.name} {list(value.shape)}"
+            raise PartError(f"{bound.part.where}: must return one number, not {kind}")
         found[bound.name] = value.astype(jnp.float32)
     return found
 
@@ -64,7 +71,9 @@ def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
     found = {}
     for part in parts_of(study):
         if part.name in taken:
-            raise PartError(f"{part.where}: {part.name} is a variable of every result; choose another name")
+            raise PartError(
+                f"{part.where}: the name stands for something else in every result; choose another"
+            )
         found[part.name] = series(part.notes["units"], part.summary or part.name)
     return found
 

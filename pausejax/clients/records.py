@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from pausejax.analysis.quantities import Variable
+from pausejax.clients.program import Program
 from pausejax.clients.variables import LEARNING_VARIABLES
+from pausejax.parts import PartError
+from pausejax.policies.check import refuse_faults
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.study import Study
 
@@ -20,6 +23,7 @@ def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
     """The records of a segment, [rounds, n, ...] on the devices, without those beyond the last round."""
     played = min(record.reward.shape[0], rounds + 1 - first)
     fields = record._asdict()
+    del fields["fault"]  # `refuse` reads it
     fields |= fields.pop("own")
     records = {
         name: np.moveaxis(np.asarray(leaf[:played]), 0, 1)
@@ -27,6 +31,28 @@ def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
         if leaf is not None
     }
     return Segment(first, first + played - 1, rows, records)
+
+
+def refuse(program: Program, segment: Segment, fault: Any) -> None:
+    """Ends a study whose parts from outside the package have played what none may.
+
+    Args:
+      program: of the segment.
+      segment: from `to_host`.
+      fault: `Record.fault`.
+
+    Raises:
+      PartError: in the name of the first part that has.
+    """
+    if fault is not None:
+        faults = np.asarray(fault)[: segment.last_round + 1 - segment.first_round].T
+        selected = segment.records["selected"]
+        refuse_faults(program.policy.part, faults, selected, program.num_clients, segment.first_round)
+    if program.law.part.outside:
+        unfit = ~np.isfinite(segment.records["round_latency"]).all(axis=0)
+        if unfit.any():
+            number = segment.first_round + int(unfit.argmax())
+            raise PartError(f"{program.law.part.where}: round {number}: a latency is not finite")
 
 
 def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: float) -> np.ndarray:

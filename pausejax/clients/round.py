@@ -14,6 +14,7 @@ from pausejax.clients.quantities import Seen
 from pausejax.clients.quantities import record as record_quantities
 from pausejax.clients.scoring import score_round
 from pausejax.policies.base import Cohort, Feedback, View
+from pausejax.policies.check import fault
 
 
 def play_round(
@@ -131,6 +132,7 @@ def play_round(
             params.params if learning else None,
         )
         recorded = jax.vmap(functools.partial(record_quantities, program.quantities))(sights, hyper)
+    faulty = functools.partial(fault, program.num_clients)
     record = Record(
         round_latency=jnp.max(jnp.where(exists, member_latency, hyper["min_latency"][:, None]), axis=1),
         **scored._asdict(),
@@ -147,6 +149,7 @@ def play_round(
         if turnout.arrived is None
         else jnp.sum(exists & ~turnout.arrived, axis=1, dtype=jnp.int32),
         own=recorded,
+        fault=jax.vmap(faulty)(cohort, met.available) if program.policy.part.outside else None,
     )
     after = State(seen, genie, state.mean_reward, met.availability, policy, params, optimizer, diverged)
     return after, record

@@ -123,7 +123,9 @@ class ClientSimulation:
         return put(start(self.program, world, hyper, params), runs_mesh(len(rows)), SPLIT)
 
     def to_host(self, first_round: int, rows: np.ndarray, record: Any) -> Segment:
-        return records.to_host(first_round, rows, record, self.rounds)
+        segment = records.to_host(first_round, rows, record, self.rounds)
+        records.refuse(self.program, segment, record.fault)
+        return segment
 
     def running(self, segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
         return records.running(segments, rows, self.stop_at_latency)

@@ -5,6 +5,7 @@ import numpy as np
 from pausejax.analysis.quantities import Metric, Variable, series
 from pausejax.clients.quantities import metrics_of, variables_of
 from pausejax.federated.tasks import Task, build
+from pausejax.parts import PartError
 from pausejax.study.checks import values_of
 from pausejax.study.study import Study
 
@@ -24,7 +25,9 @@ VARIABLES: dict[str, Variable] = {
     ),
     "test_loss": Variable(("eval",), "float32", np.nan, "nat", "mean cross-entropy on the test set"),
     "selected": Variable(("round", "slot"), "int32", -1, "1", "selected clients, ascending; -1 pads"),
-    "counts": Variable(("client",), "int32", -1, "1", "rounds that each client took part in; -1 beyond K"),
+    "counts": Variable(
+        ("client",), "int32", -1, "1", "rounds that selected each client, failures among them; -1 beyond K"
+    ),
     "available_count": Variable(
         ("round",), "int32", -1, "1", "clients that could be selected; absent where it is always everyone"
     ),
@@ -35,6 +38,19 @@ VARIABLES: dict[str, Variable] = {
 }
 LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round")
 """What only mode "training" has."""
+
+_COORDINATES = (
+    "run",
+    "round",
+    "eval",
+    "slot",
+    "client",
+    "eval_round",
+    "policy",
+    "algorithm",
+    "seed",
+    "identity",
+)
 
 METRICS: dict[str, Metric] = {
     "test_accuracy": Metric(
@@ -132,14 +148,31 @@ METRICS: dict[str, Metric] = {
 
 
 def tasks_of(study: Study) -> list[Task]:
-    """The tasks of a study, as far as naming and describing what they measure goes; none in mode "bandit"."""
+    """The tasks of a study, as far as naming and describing what they measure goes; none in mode "bandit".
+
+    Raises:
+      PartError: one can't be built, or its metric has the name of another variable.
+    """
     if study.mode != "training":
         return []
+    values = {name: axis[0] for name, axis in study.axes.items() if isinstance(axis, tuple)}
     found = []
     for name in values_of(study, "task"):
         part = study.parts.get("task", name)
-        found.append(build(part, {key: parameter.default for key, parameter in part.parameters.items()}))
+        task = build(part, values)
+        if not task.metric_name.isidentifier() or task.metric_name in _taken(study) - {"test_accuracy"}:
+            raise PartError(
+                f"{part.where}: metric_name = {task.metric_name!r}: names something else, or nothing"
+            )
+        found.append(task)
     return found
+
+
+def _taken(study: Study) -> frozenset[str]:
+    """Names in every result that no part may give to something else."""
+    words = study.words
+    known = (VARIABLES, METRICS, words.parameters, words.aliases, words.study)
+    return frozenset(_COORDINATES).union(*known)
 
 
 def variables(study: Study) -> dict[str, Variable]:
@@ -153,7 +186,7 @@ def variables(study: Study) -> dict[str, Variable]:
         found[task.metric_name] = Variable(("eval",), "float32", np.nan, task.unit, task.meaning)
         for name in ("train_loss", "test_loss"):
             found[name] = found[name]._replace(units=task.loss_unit)
-    return found | variables_of(study, frozenset(found))
+    return found | variables_of(study, _taken(study) | found.keys())
 
 
 def metrics(study: Study) -> dict[str, Metric]:

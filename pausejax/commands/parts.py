@@ -1,14 +1,19 @@
 """`pausejax parts`: everything that a spec can name, with its parameters."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich import box
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from pausejax.commands import options as common
+
+if TYPE_CHECKING:
+    from pausejax.parts import Parameter, Part
 
 
 def add_to(commands: Any) -> None:
@@ -26,7 +31,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints a table for each category of parts.
+    """Prints every category of parts, a row for each of their parameters.
 
     Raises:
       SpecError: there is no such category, or a file can't be used.
@@ -49,30 +54,48 @@ def run(options: argparse.Namespace) -> None:
         for kind in kinds.KINDS
     ]
     console = common.console()
+    shown: dict[str, list[Part]] = {}
     for study in studies:
-        for category in (study.kind.policies, *study.kind.categories):
+        for category in (study.kind.policies, *study.kind.categories, "quantity"):
             if options.category in (None, category):
-                console.print(_table(study.parts, category))
+                shown[category] = list(study.parts.of(category).values())
+    for category, found in shown.items():
+        for line in _lines(category, found):
+            console.print(line)
 
 
-def _table(parts: Any, category: str) -> Table:
+def _lines(category: str, found: "list[Part]") -> Iterator[RenderableType]:
+    """A heading, and every part with its parameters in columns that are aligned between parts."""
     from pausejax.parts import CATEGORIES
 
     kind = CATEGORIES[category]
-    where = f"[{kind.section}] {kind.key}" if kind.key else "[[policy]] name"
-    table = Table(
-        title=Text(f"{category}: {kind.meaning} ({where} in a spec)"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    for heading in ("name", "what it is", "own parameters", "allowed"):
-        table.add_column(heading, overflow="fold")
-    for part in parts.of(category).values():
-        own = list(part.parameters.values())
-        table.add_row(
-            Text(part.name),
-            Text(part.summary),
-            Text("\n".join(f"{p.name} = {p.default!r}{' (traced)' if p.traced else ''}" for p in own)),
-            Text("\n".join(p.allowed() for p in own)),
-        )
+    section = f"[{kind.section}] " if kind.section else ""
+    where = f"{section}{kind.key}" if kind.key else "[[policy]] name"
+    yield Text(f"{category}: {kind.meaning}; {where} in a spec", style="bold")
+    if not found:
+        yield Text("  none; a file in `use` may bring some\n")
+        return
+    cells = {part.name: [_cells(parameter) for parameter in part.parameters.values()] for part in found}
+    rows = [row for own in cells.values() for row in own]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for part in found:
+        yield Padding(Text.assemble((part.name, "bold"), "  ", part.summary), (0, 0, 0, 2), expand=False)
+        if cells[part.name]:
+            yield Padding(_table(cells[part.name], widths), (0, 0, 0, 4), expand=False)
+    yield ""
+
+
+def _cells(parameter: "Parameter") -> tuple[str, ...]:
+    default = f'"{parameter.default}"' if isinstance(parameter.default, str) else str(parameter.default)
+    kind = "traced" if parameter.traced else "static"
+    return parameter.name, default.lower(), kind, parameter.allowed()
+
+
+def _table(rows: list[tuple[str, ...]], widths: list[int]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for width in widths[:-1]:
+        table.add_column(min_width=width, no_wrap=True)
+    table.add_column()
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table

@@ -13,6 +13,7 @@ from pausejax.engine import chunk as playing
 from pausejax.engine import memory
 from pausejax.engine.schedule import Chunk, Unit, cut
 from pausejax.engine.stopping import NEVER, Stopping
+from pausejax.parts import PartError
 from pausejax.results.checkpoint import Checkpoints
 from pausejax.study.simulation import Arrays, Simulation
 from pausejax.study.spec import SpecError
@@ -149,6 +150,8 @@ class Engine:
         simulation = self.simulation(group)
         try:
             return simulation.lower(padded(width))
+        except PartError as error:
+            raise SpecError([str(error)]) from None
         except ValueError as error:
             raise SpecError([f"policy {self.plan.runs_of(group)[0].policy}: {error}"]) from None
 

@@ -109,6 +109,8 @@ def build(part: Part, values: dict[str, object]) -> Task:
     """
     try:
         made = part.build(**values)
+    except PartError:
+        raise
     except Exception as error:
         raise PartError(f"{part.where}: can't be built: {error}") from error
     if not isinstance(made, Task):

@@ -1,6 +1,7 @@
 """The network that clients live in: latency laws, and who is available in a round."""
 
 from pausejax.network.availability import Availability, always, availability_trace, bernoulli, markov
+from pausejax.network.check import checked_availability, checked_law
 from pausejax.network.law import Law, expectation, expected_latency, expected_reward, floored
 from pausejax.network.laws import Speeds, lognormal, shifted_exponential, trace, two_speed
 
@@ -11,6 +12,8 @@ __all__ = [
     "always",
     "availability_trace",
     "bernoulli",
+    "checked_availability",
+    "checked_law",
     "expectation",
     "expected_latency",
     "expected_reward",

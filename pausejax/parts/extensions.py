@@ -5,6 +5,7 @@ its parts in a layer of the study's own. What it imports from its own folder bel
 hashed and travels as well.
 """
 
+import atexit
 import dataclasses
 import functools
 import hashlib
@@ -12,7 +13,10 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import marshal
+import shutil
 import sys
+import sysconfig
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pausejax.parts.part import Part, PartError
+from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, everything
 
 ENTRY_POINTS = "pausejax.extensions"
@@ -136,33 +140,48 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
     """Imports a module anew, and all that it imports from its folder; what files that took."""
-    _forget(entry, base, module)
+    _forget(entry, module)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
+    # Bytecode is told from its source by second and size, which is too little for a file in the making.
+    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         importlib.invalidate_caches()
         importlib.import_module(module)
     except PartError as error:
         raise UseError(f"use: {error}") from None
-    except Exception as error:
-        raise UseError(f"use: {entry}: {_where(error, base)}{type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:
+        raise UseError(f"use: {entry}: {_where(error, base, module)}{first_line(error)}") from None
     finally:
         sys.path.remove(str(base))
-    new = [sys.modules[name] for name in set(sys.modules) - before if name in sys.modules]
+        sys.dont_write_bytecode = writes_none
+    top = module.partition(".")[0]
     inside = set()
-    for found in [*new, sys.modules[module]]:
-        if (path := _file(found)) and path.is_relative_to(base):
+    for name in sorted((set(sys.modules) - before) | {module}):
+        path = _file(sys.modules[name]) if name in sys.modules else None
+        if path and path.is_relative_to(base) and (name.partition(".")[0] == top or not _of_others(path)):
             inside.add(path)
-            _OURS.add(found.__name__)
-    return {str(path.relative_to(base)): path.read_bytes() for path in sorted(inside)}
+            _OURS.add(name)
+    return {path.relative_to(base).as_posix(): path.read_bytes() for path in sorted(inside)}
+
+
+def _of_others(path: Path) -> bool:
+    """Whether a file belongs to this package, to Python, or to what is installed, wherever that lies."""
+    installed = {"site-packages", "dist-packages"}
+    return _in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
+
+
+@functools.cache
+def _standard() -> Path:
+    return Path(sysconfig.get_path("stdlib")).resolve()
 
 
 # Names of modules that came from users' files. Others of the process are not ours to replace.
 _OURS: set[str] = set()
 
 
-def _forget(entry: str, base: Path, module: str) -> None:
-    """Drops what a file imported when it was executed before, so that it is read again.
+def _forget(entry: str, module: str) -> None:
+    """Drops what users' files have imported: it is read again, and namesakes of other folders are gone.
 
     Raises:
       UseError: the file has the name of a module of others.
@@ -172,9 +191,7 @@ def _forget(entry: str, base: Path, module: str) -> None:
     if beside and (top in sys.stdlib_module_names or (top in sys.modules and top not in _OURS)):
         raise UseError(f"use: {entry}: a module named {top} is in use already; give the file another name")
     for name in list(sys.modules):
-        file = _file(sys.modules[name])
-        stale = name.partition(".")[0] == top and top in _OURS
-        if stale or (name in _OURS and file and file.is_relative_to(base)):
+        if name in _OURS or (name.partition(".")[0] == top and top in _OURS):
             del sys.modules[name]
     _OURS.add(top)
 
@@ -184,12 +201,19 @@ def _file(module: ModuleType) -> Path | None:
     return Path(name).resolve() if name else None
 
 
-def _where(error: Exception, base: Path) -> str:
+def _where(error: BaseException, base: Path, module: str) -> str:
     """The last line within the user's files that an error came through."""
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno}: "
-    inside = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(base)]
-    return f"line {inside[-1].lineno}: " if inside else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = error.filename, error.lineno
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [frame for frame in frames if Path(frame.filename).is_relative_to(base)]
+        if not inside:
+            return ""
+        file, line = inside[-1].filename, inside[-1].lineno
+    path = Path(file)
+    itself = path.with_suffix("") == base.joinpath(*module.split(".")) or not path.is_relative_to(base)
+    return f"line {line}: " if itself else f"{path.relative_to(base)}: line {line}: "
 
 
 def _contents(base: Path, names: Iterator[str] | Mapping[str, bytes]) -> dict[str, bytes]:
@@ -216,16 +240,29 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
             everything().add(part)
     layers = []
     for source in sources:
-        folder = Path(tempfile.mkdtemp(prefix="pausejax-use-"))
+        entry = source.entry if not source.entry.endswith(".py") else f"{source.module}.py"
+        found = _load_one(entry, str(_written(source)))
+        layers.append(Layer(everything(), [source]))
+        layers[-1].merge(found)
+    return _over(layers)
+
+
+# Once for each content, so that a plan that arrives again brings the functions that it brought before.
+_WRITTEN: dict[tuple[str, str], Path] = {}
+
+
+def _written(source: Source) -> Path:
+    """A folder of this process that holds the files of a source; it goes when the process ends."""
+    key = (source.entry, source.digest)
+    if key not in _WRITTEN:
+        folder = Path(tempfile.mkdtemp(prefix="pausejax-use-")).resolve()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         for name, content in source.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        entry = source.entry if not source.entry.endswith(".py") else f"{source.module}.py"
-        found = _load_one(entry, str(folder))
-        layers.append(Layer(everything(), [source]))
-        layers[-1].merge(found)
-    return _over(layers)
+        _WRITTEN[key] = folder
+    return _WRITTEN[key]
 
 
 @functools.cache
@@ -244,7 +281,11 @@ def digest_of(part: Part) -> str:
     path = Path(part.file)
     if path.is_file():
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    return hashlib.sha256(inspect.getsource(part.function).encode()).hexdigest()
+    try:
+        source = inspect.getsource(part.function).encode()
+    except OSError:  # typed into an interpreter that keeps no lines
+        source = marshal.dumps(part.function.__code__)
+    return hashlib.sha256(source).hexdigest()
 
 
 def digest_of_file(path: Path) -> str:

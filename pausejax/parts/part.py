@@ -1,8 +1,10 @@
 """What a part is, and the categories that there are."""
 
+import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pausejax.parts.parameter import Parameter
@@ -10,6 +12,12 @@ from pausejax.parts.parameter import Parameter
 
 class PartError(ValueError):
     """A part that can't be one; the message names the part and its file."""
+
+
+def first_line(error: BaseException) -> str:
+    """An error in one line; a ValueError speaks for itself."""
+    text = next(iter(str(error).strip().splitlines()), "")
+    return text if text and type(error) is ValueError else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,10 +99,42 @@ class Part:
         return frozenset((*self.parameters, *self.given))
 
     @property
+    def outside(self) -> bool:
+        """Whether it is no part of this package."""
+        return not self.function.__module__.startswith("pausejax.")
+
+    @property
     def where(self) -> str:
         """How messages name it: with its file, where it is no part of this package."""
-        own = self.function.__module__.startswith("pausejax.")
-        return f"{self.category} {self.name}" if own else f"{self.file}: {self.category} {self.name}"
+        name = f"{self.category} {self.name}"
+        return f"{self.file}: {name}" if self.outside else name
+
+    @contextlib.contextmanager
+    def blamed(self, what: str) -> Iterator[None]:
+        """Within it, an error of a part from outside the package becomes one line that names the part.
+
+        Errors of the package's own parts pass: they speak of a spec already.
+
+        Args:
+          what: of the part, as "can't be built".
+
+        Raises:
+          PartError: in place of any other exception.
+        """
+        try:
+            yield
+        except PartError:
+            raise
+        except Exception as error:
+            if not self.outside:
+                raise
+            lines = [
+                frame.lineno
+                for frame in traceback.extract_tb(error.__traceback__)
+                if frame.filename == self.file
+            ]
+            place = f" (line {lines[-1]})" if lines else ""
+            raise PartError(f"{self.where}: {what}: {first_line(error)}{place}") from error
 
     @property
     def summary(self) -> str:
@@ -102,7 +142,11 @@ class Part:
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     def build(self, *inputs: Any, **values: Any) -> Any:
-        """Calls the function with what it wants of some values; the rest is left out."""
+        """Calls the function with what it wants of some values; the rest is left out.
+
+        Raises:
+          PartError: it is from outside the package and can't be built.
+        """
         arguments: dict[str, Any] = {}
         grouped: dict[str, dict[str, Any]] = {name: {} for name in self.groups}
         owner = {
@@ -111,4 +155,5 @@ class Part:
         for name in self.reads & values.keys():
             (grouped[owner[name]] if name in owner else arguments)[name] = values[name]
         made = {name: self.groups[name](**fields) for name, fields in grouped.items()}
-        return self.function(*inputs, **arguments, **made)
+        with self.blamed("fails" if CATEGORIES[self.category].inputs else "can't be built"):
+            return self.function(*inputs, **arguments, **made)

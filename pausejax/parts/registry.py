@@ -174,7 +174,7 @@ def quantity(
       units: of the values.
       reduce: what makes one figure of a run's rounds: "last", "mean" or "total".
       maximize: which way is better; None where neither is.
-      label: how pictures name the axis; without one they leave it out.
+      label: how pictures name its axis, the one of it against rounds among them; without one there is none.
 
     Raises:
       ValueError: an unknown `reduce`.

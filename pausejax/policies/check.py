@@ -6,28 +6,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pausejax.parts import Part, PartError
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, PolicyState, View
 
+FINE, UNFIT_MEMBERS, UNFIT_WEIGHTS, ABSENT = range(4)
+"""What `fault` finds; ABSENT + k: client k is selected, and is not available."""
 
-def checked(policy: Policy, name: str, num_clients: int) -> Policy:
+
+def checked(policy: Any, part: Part, num_clients: int) -> Policy:
     """The policy, which raises an error in its name if what it returns has a wrong shape or type.
 
     The checks are made when it is traced and leave nothing in a compiled program.
 
     Args:
-      policy: any.
-      name: how errors call it.
+      policy: what the part has returned.
+      part: its part.
       num_clients: K.
 
     Returns:
-      A policy whose functions raise ValueError.
+      A policy whose functions raise PartError.
+
+    Raises:
+      PartError: it is no policy.
     """
 
-    def say(problem: str) -> ValueError:
-        return ValueError(f"policy {name}: {problem}")
+    def say(problem: str) -> PartError:
+        return PartError(f"{part.where}: {problem}")
+
+    if not isinstance(policy, Policy):
+        raise say(f"must return a pausejax.policies.Policy, not {type(policy).__name__}")
 
     def select(key: jax.Array, state: PolicyState, view: View) -> Cohort:
-        found = policy.select(key, state, view)
+        with part.blamed("select"):
+            found = policy.select(key, state, view)
         if not isinstance(found, Cohort):
             raise say(f"select returns a {type(found).__name__}; must be a Cohort")
         members, weights = (jnp.asarray(x) for x in found)
@@ -38,10 +49,12 @@ def checked(policy: Policy, name: str, num_clients: int) -> Policy:
         return Cohort(members, weights)
 
     def init(key: jax.Array, clients: Clients) -> PolicyState:
-        return jax.tree.map(jnp.asarray, policy.init(key, clients))
+        with part.blamed("init"):
+            return jax.tree.map(jnp.asarray, policy.init(key, clients))
 
     def update(state: PolicyState, view: View, feedback: Feedback) -> PolicyState:
-        after = policy.update(state, view, feedback)
+        with part.blamed("update"):
+            after = policy.update(state, view, feedback)
         before: Any = jax.tree.structure(state)
         if jax.tree.structure(after) != before:
             raise say("update returns another structure of state than it was given")
@@ -54,8 +67,61 @@ def checked(policy: Policy, name: str, num_clients: int) -> Policy:
     return policy._replace(init=init, select=select, update=update)
 
 
+def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> jax.Array:
+    """What is wrong with a cohort by value, int32 scalar: FINE, UNFIT_MEMBERS, UNFIT_WEIGHTS, or ABSENT + k.
+
+    Args:
+      num_clients: K.
+      cohort: members ascending, pads at the end.
+      available: bool [K]; None for everyone.
+    """
+    members, weights = cohort
+    there = members >= 0
+    twice = jnp.any((members[1:] == members[:-1]) & there[1:])
+    unfit = twice | jnp.any((members < -1) | (members >= num_clients))
+    found = jnp.where(jnp.all(jnp.isfinite(weights)), FINE, UNFIT_WEIGHTS)
+    if available is not None:
+        known = jnp.clip(members, 0, num_clients - 1)
+        absent = there & ~available[known]
+        found = jnp.where(jnp.any(absent), ABSENT + known[jnp.argmax(absent)], found)
+    return jnp.where(unfit, UNFIT_MEMBERS, found).astype(jnp.int32)
+
+
+def refuse_faults(
+    part: Part, faults: np.ndarray, selected: np.ndarray, num_clients: int, first_round: int
+) -> None:
+    """Refuses rounds that no policy may play.
+
+    Args:
+      part: the policy's.
+      faults: int32 [runs, rounds], from `fault`.
+      selected: int32 [runs, rounds, n].
+      num_clients: K.
+      first_round: the number of the first of these rounds.
+
+    Raises:
+      PartError: there is one; names the first of them.
+    """
+    if not faults.any():
+        return
+    column = int((faults != FINE).any(axis=0).argmax())
+    row = int((faults[:, column] != FINE).argmax())
+    found, number = int(faults[row, column]), first_round + column
+    if found == UNFIT_MEMBERS:
+        what = problems_of(selected[row, column][None], num_clients, first_round=number)[0]
+    elif found == UNFIT_WEIGHTS:
+        what = f"round {number}: a weight is not finite"
+    else:
+        what = f"round {number}: client {found - ABSENT} is not available"
+    raise PartError(f"{part.where}: {what}")
+
+
 def problems_of(
-    selected: np.ndarray, num_clients: int, available: np.ndarray | None = None
+    selected: np.ndarray,
+    num_clients: int,
+    available: np.ndarray | None = None,
+    *,
+    first_round: int = 1,
 ) -> tuple[str, ...]:
     """What is wrong with the selections of one run: a line for each kind of mistake, on the first of them.
 
@@ -63,6 +129,7 @@ def problems_of(
       selected: int [rounds, n]; -1 pads.
       num_clients: K.
       available: bool [rounds, K], who could be selected; None for everyone.
+      first_round: the number of the first of these rounds.
     """
     selected = np.asarray(selected)
     there = selected >= 0
@@ -83,7 +150,7 @@ def problems_of(
     for wrong, clients, what in found:
         if wrong.any():
             row, slot = np.argwhere(wrong)[0]
-            problems.append(f"round {row + 1}: client {clients[row, slot]} {what}")
+            problems.append(f"round {first_round + row}: client {clients[row, slot]} {what}")
     return tuple(problems)
 
 

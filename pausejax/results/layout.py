@@ -148,6 +148,9 @@ def used_files(study: Study) -> dict[str, str]:
 def copies(study: Study) -> dict[str, bytes]:
     """The files with parts that a study uses, by name."""
     found: dict[str, bytes] = {}
-    for source in study.parts.sources:
-        found |= source.files
+    for number, source in enumerate(study.parts.sources, 1):
+        for name, content in source.files.items():
+            # Files of different folders may be namesakes.
+            alone = found.get(name, content) == content
+            found[name if alone else f"{number}/{name}"] = content
     return found

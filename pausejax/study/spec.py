@@ -11,10 +11,10 @@ from typing import Any
 
 from pausejax.parts import File, PartError
 from pausejax.parts.extensions import UseError, digest_of_file, load
-from pausejax.study import checks, vocabulary
+from pausejax.study import checks
 from pausejax.study.axes import Axis
 from pausejax.study.reader import Reader, show
-from pausejax.study.study import Kind, Study
+from pausejax.study.study import Kind, Study, words_of
 from pausejax.study.vocabulary import Vocabulary
 from pausejax.study.zipped import check_groups, read_groups
 
@@ -78,15 +78,7 @@ def parse(
     entries = _entries(source, document, use, problems)
     try:
         parts = load(entries, folder)
-        words = vocabulary.make(
-            kind.study,
-            kind.parameters,
-            kind.for_policies,
-            kind.policies,
-            kind.categories,
-            kind.unread,
-            parts,
-        )
+        words = words_of(kind, parts)
     except (UseError, PartError) as error:
         raise SpecError([*problems, str(error)]) from None
     if flat:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pausejax.analysis.quantities import Metric, Variable
-from pausejax.parts import CATEGORIES, File, Parameter
+from pausejax.parts import CATEGORIES, File, Parameter, everything
 from pausejax.parts.extensions import Layer, digest_of
+from pausejax.study import vocabulary
 from pausejax.study.axes import Axis, Factor, Sampling, columns, factors
 from pausejax.study.simulation import Simulation
 from pausejax.study.vocabulary import Say, Vocabulary
@@ -29,6 +30,17 @@ class PolicySpec:
     axes: Mapping[str, Axis]
     zipped: tuple[tuple[str, ...], ...] = ()
     """Groups of parameters whose lists advance together."""
+
+
+def words_of(kind: "Kind", parts: Layer) -> Vocabulary:
+    """What the specs of a kind may say with some parts.
+
+    Raises:
+      PartError: two parts, or a part and the kind, mean unlike things by one name.
+    """
+    return vocabulary.make(
+        kind.study, kind.parameters, kind.for_policies, kind.policies, kind.categories, kind.unread, parts
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +74,12 @@ class Study:
     folder: Path
     """Where the relative paths of files start."""
 
+    def __reduce__(self) -> Any:
+        # Functions of users' files travel with their layer alone.
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        del fields["words"]
+        return _study, (fields,)
+
     @functools.cached_property
     def factors(self) -> dict[str, tuple[Factor, ...]]:
         """What multiplies to the points of each policy, by label: lists, zipped groups, and all ranges."""
@@ -78,7 +96,7 @@ class Study:
         found = {
             (category, name): digest_of(part)
             for category in (self.kind.policies, *self.kind.categories, "quantity")
-            for name, part in self.parts.of(category).items()
+            for name, part in everything().of(category).items()
         }
         return {place: digest for place, digest in found.items() if digest}
 
@@ -101,13 +119,17 @@ class Study:
             "mode": self.mode,
             "rounds": self.rounds,
             "eval_every": self.eval_every,
-            "use": sorted([source.digest for source in self.parts.sources] or outside),
+            "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
         }
         # Left out where it is off: what a study does not use changes no identity.
         for key in ("selection_gap", "stop_at_latency", "quantities"):
             if setting := getattr(self, key):
                 document[key] = setting
         return json.dumps(document, sort_keys=True)
+
+
+def _study(fields: dict[str, Any]) -> Study:
+    return Study(words=words_of(fields["kind"], fields["parts"]), **fields)
 
 
 def _identity(settings: str, seed: int) -> str:

@@ -191,7 +191,7 @@ def double():
     ("make", "message"),
     [
         (positional, "must return a linen or nnx module or a pair (init, apply), not function"),
-        (unbuildable, "can't be built: no depth"),
+        (unbuildable, "can't be built: RuntimeError: no depth"),
         (unknown_argument, "can't be built: "),
         (other_shape, "must return outputs (2, 3) for inputs (2, 4), returned (2, 4)"),
         (no_array, "must return outputs (2, 3) for inputs (2, 4), returned NoneType"),

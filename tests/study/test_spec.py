@@ -344,7 +344,7 @@ def test_the_written_spec_is_the_same_study():
     assert study.stop_at_latency == 4.0 and isinstance(study.stop_at_latency, float)
 
 
-@pytest.mark.parametrize(("place", "runs"), [(0, (1 + 1) * 4 * 20), (1, 2 * 64 * 2 * 5)])
+@pytest.mark.parametrize(("place", "runs"), [(0, (1 + 1) * 4 * 20), (1, 2 * 64 * 2 * 5), (2, 2)])
 def test_the_examples_in_the_manual_come_to_what_it_says(place, runs):
     page = (Path(__file__).resolve().parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
     examples = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)

@@ -1,0 +1,78 @@
+"""What a latency law and an availability process must keep to, checked when they are traced."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.network.availability import Availability
+from pausejax.network.law import Function, Law
+from pausejax.parts import Part, PartError
+
+
+def checked_law(law: Any, part: Part, num_clients: int) -> Law:
+    """The law, which raises an error in its part's name if what it returns has a wrong shape or type.
+
+    Args:
+      law: what the part has returned.
+      part: its part.
+      num_clients: K.
+
+    Raises:
+      PartError: it is no law; so do its functions.
+    """
+    if not isinstance(law, Law):
+        raise PartError(f"{part.where}: must return a pausejax.network.Law, not {type(law).__name__}")
+    expected = law.expectation
+
+    def checked(what: str, made: Any) -> jax.Array:
+        return _like(part, what, made, jnp.float32, num_clients)
+
+    def sample(key: jax.Array) -> jax.Array:
+        with part.blamed("sample"):
+            return checked("sample", law.sample(key))
+
+    def expectation(function: Function) -> jax.Array:
+        assert expected is not None
+        with part.blamed("expectation"):
+            return checked("expectation", expected(function))
+
+    return Law(sample, expectation if expected else None)
+
+
+def checked_availability(process: Any, part: Part, num_clients: int) -> Availability:
+    """The process, which raises an error in its part's name if what it returns is of a wrong shape or type.
+
+    Arguments and errors as for `checked_law`.
+    """
+    if not isinstance(process, Availability):
+        kind = type(process).__name__
+        raise PartError(f"{part.where}: must return a pausejax.network.Availability, not {kind}")
+
+    def init(key: jax.Array) -> Any:
+        with part.blamed("init"):
+            return jax.tree.map(jnp.asarray, process.init(key))
+
+    def step(key: jax.Array, state: Any, round: jax.Array) -> tuple[Any, jax.Array]:
+        with part.blamed("step"):
+            after, available = process.step(key, state, round)
+        if _types(after) != _types(state):
+            raise PartError(f"{part.where}: step returns another state than it was given, by shape or type")
+        return after, _like(part, "step", available, jnp.bool, num_clients)
+
+    return process._replace(init=init, step=step)
+
+
+def _like(part: Part, what: str, made: Any, dtype: Any, num_clients: int) -> jax.Array:
+    array = jnp.asarray(made)
+    if array.dtype != dtype or array.shape != (num_clients,):
+        raise PartError(
+            f"{part.where}: {what} returns {array.dtype.name} {list(array.shape)}; must be "
+            f"{jnp.dtype(dtype).name} [{num_clients}]"
+        )
+    return array
+
+
+def _types(state: Any) -> Any:
+    leaves, structure = jax.tree.flatten(state)
+    return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]

@@ -1,0 +1,115 @@
+"""docs/extending.md: its examples work as they stand there, and its table is true of every kind of part."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pausejax
+from pausejax import kinds, parts
+from pausejax.commands import main as cli
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+(CODE,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+TABLE = [
+    [cell.strip() for cell in row.split("|")[1:4]]
+    for row in TEXT.partition("## What to touch")[2].splitlines()
+    if row.startswith(("| a ", "| an "))
+]
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine.py"
+
+
+def test_every_kind_of_part_is_shown(written):
+    study = kinds.parse({"use": ["mine.py"], "policy": [{"name": "in_turn"}]})
+    shown = {part.category for part in study.parts.own()}
+    assert shown == {name for name in vars(parts) if name in dir(pausejax)} & parts.CATEGORIES.keys()
+    assert len(shown) == len(study.parts.own()) == 9
+
+
+def test_the_parts_play_together(written, tmp_path):
+    network = {
+        "num_clients": 4,
+        "clients_per_round": 2,
+        "latency": "uniform_speed",
+        "availability": "every_other",
+    }
+    learning = {"model": "small", "task": "absolute_error", "dataset": "waves", "partition": "neighbours"}
+    found = pausejax.simulate(
+        {"name": "in_turn", "stride": 2},
+        rounds=4,
+        eval_every=4,
+        use=["mine.py"],
+        quantities=["slowest_of_all"],
+        server_optimizer="fedlion",
+        server_learning_rate=0.05,
+        **network,
+        **learning,
+    )
+    assert found["test_mae"].shape == (1, 1) and np.isfinite(found["test_mae"]).all()
+    np.testing.assert_array_equal(found["selected"].values[0], [[1, 3], [0, 2]] * 2)
+    assert (found["slowest_of_all"] >= found["round_latency"]).all()
+
+
+def test_the_first_spec_is_the_example(tmp_path):
+    (spec,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    document = tomllib.loads(spec)
+    document["use"].remove("lab.models")
+    study = kinds.parse(document, folder=ROOT / "examples")
+    assert study.policies[0].axes["stickiness"] == (0.0, 0.5, 0.9)
+
+
+def test_the_table_covers_every_kind_of_part():
+    rows = {re.sub(r"^an? ", "", what): (outside, inside) for what, outside, inside in TABLE}
+    assert set(parts.CATEGORIES) <= set(rows)
+    for category in parts.CATEGORIES:
+        outside, inside = rows[category]
+        decorator = re.search(r"@pausejax\.([a-z_.]+)", outside).group(1)
+        home = pausejax if "." not in decorator else parts
+        assert getattr(home, decorator.split(".")[-1]) is getattr(parts, category)
+        patterns = re.findall(r"`(pausejax/[^`]+)`", inside)
+        files = {path for pattern in patterns for path in ROOT.glob(pattern)}
+        for part in parts.everything().of(category).values():
+            assert part.outside or Path(part.file) in files, (category, part.name, part.file)
+
+
+def test_no_row_of_the_table_names_more_than_two_files():
+    for what, outside, inside in TABLE:
+        named = re.findall(r"`(pausejax/[^`]+)`", inside)
+        assert len(named) <= 2 and all(list(ROOT.glob(name)) for name in named), what
+        assert outside
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_listing_is_aligned(monkeypatch, capsys, columns):
+    from rich.console import Console
+
+    from pausejax.commands import options
+
+    monkeypatch.setattr(options, "console", lambda: Console(highlight=False, width=columns))
+    assert cli.main(["parts"]) == cli.OK
+    shown = capsys.readouterr().out
+    assert all(len(line) <= columns for line in shown.splitlines())
+    for category in parts.CATEGORIES:
+        assert re.search(rf"^{category}: ", shown, re.MULTILINE), category
+    policies = shown.partition("latency: ")[0]
+    rows = re.findall(r"^    (\w+) +(\S+) +(traced|static) +(.*)$", policies, re.MULTILINE)
+    own = [p for part in parts.everything().of("policy").values() for p in part.parameters.values()]
+    assert [(name, kind) for name, _, kind, _ in rows] == [
+        (p.name, "traced" if p.traced else "static") for p in own
+    ]
+    starts = {
+        line.index(f" {kind} ")
+        for line in policies.splitlines()
+        for kind in ("traced", "static")
+        if f" {kind} " in line and line.startswith("    ")
+    }
+    assert len(starts) == 1

@@ -1,0 +1,291 @@
+"""Users' own files: what is executed, what an identity covers, what travels, and what a mistake says."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import chex
+import cloudpickle
+import numpy as np
+import pytest
+import xarray as xr
+
+import pausejax
+from pausejax import kinds, parts
+from pausejax.clients import round as rounds_of_clients
+from pausejax.commands import main as cli
+from pausejax.engine import chunk
+from pausejax.study.plan import make_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICY = """
+import jax.numpy as jnp
+import pausejax
+from pausejax.policies import cohort, memoryless
+{more}
+@pausejax.policy
+def first_ones(*, clients_per_round: int, start: int = {start}):
+    def select(key, state, view):
+        return cohort(start + jnp.arange(clients_per_round, dtype=jnp.int32), state.data_share)
+    return memoryless(select)
+"""
+SPEC = """
+mode = "bandit"
+rounds = 4
+use = {use}
+[network]
+num_clients = 6
+clients_per_round = 2
+[[policy]]
+name = "first_ones"
+"""
+
+
+def write(folder, start=0, *, more="", use='["mine.py"]', file="mine.py"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(POLICY.format(start=start, more=more))
+    (folder / "spec.toml").write_text(SPEC.format(use=use))
+    return folder / "spec.toml"
+
+
+def run(spec, out, *more):
+    return cli.main(["run", str(spec), "--out", str(out), "--quiet", "--no-report", *more])
+
+
+def first_of(out):
+    return pausejax.open(out)["selected"].values[0, 0].tolist()
+
+
+def identities(spec):
+    return make_plan(kinds.load(spec)).identities
+
+
+def test_a_changed_file_is_another_study_and_the_folder_says_which(tmp_path, capsys):
+    spec = write(tmp_path, 0)
+    before = identities(spec)
+    assert run(spec, tmp_path / "out") == cli.OK
+    assert (tmp_path / "out" / "used" / "mine.py").read_text() == (tmp_path / "mine.py").read_text()
+    # Of the same size and within the same second.
+    write(tmp_path, 3)
+    assert not set(identities(spec)) & set(before)
+    assert run(spec, tmp_path / "out") == cli.BAD_SPEC
+    assert "mine.py: its content has changed since" in capsys.readouterr().err
+    assert run(spec, tmp_path / "other") == cli.OK
+    assert (first_of(tmp_path / "out"), first_of(tmp_path / "other")) == ([0, 1], [3, 4])
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_what_a_file_imports_from_its_folder_belongs_to_it(tmp_path, capsys):
+    spec = write(tmp_path, "BEGIN", more="from helper import BEGIN")
+    (tmp_path / "helper.py").write_text("BEGIN = 1\n")
+    before = identities(spec)
+    assert run(spec, tmp_path / "out") == cli.OK and first_of(tmp_path / "out") == [1, 2]
+    assert (tmp_path / "out" / "used" / "helper.py").exists()
+    (tmp_path / "helper.py").write_text("BEGIN = 2\n")
+    assert not set(identities(spec)) & set(before)
+    assert run(spec, tmp_path / "out") == cli.BAD_SPEC
+    assert "helper.py: its content has changed since" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["lab.py", "lab/__init__.py", "lab/deep/models.py"])
+def test_modules_and_packages_beside_the_spec(tmp_path, file):
+    name = file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+    spec = write(tmp_path, 2, use=json.dumps([name]), file=file)
+    study = kinds.load(spec)
+    assert file in study.parts.sources[0].files
+    assert run(spec, tmp_path / "out") == cli.OK and first_of(tmp_path / "out") == [2, 3]
+
+
+def test_installed_packages_and_this_one_are_no_part_of_a_file(tmp_path, monkeypatch):
+    """Also where the spec's folder holds the environment and the package."""
+    installed = tmp_path / ".venv" / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "somebody_elses.py").write_text("VALUE = 1\n")
+    monkeypatch.syspath_prepend(str(installed))
+    spec = write(tmp_path, more="import somebody_elses")
+    assert set(kinds.load(spec).parts.sources[0].files) == {"mine.py"}
+    shown = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from pausejax import kinds; import sys\n"
+            f"study = kinds.parse({{'use': ['examples/fairness.py'], 'policy': [{{'name': 'pause'}}]}},"
+            f" folder=__import__('pathlib').Path({str(ROOT)!r}))\n"
+            "print(*study.parts.sources[0].files)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.split() == ["fairness.py"]
+
+
+def test_files_of_one_name_live_side_by_side(tmp_path):
+    specs = [write(tmp_path / name, start) for name, start in (("a", 0), ("b", 4))]
+    studies = [kinds.load(spec) for spec in specs]
+    for spec, folder, expected in zip(specs, "ab", ([0, 1], [4, 5]), strict=True):
+        assert run(spec, tmp_path / folder / "out") == cli.OK
+        assert first_of(tmp_path / folder / "out") == expected
+    made = [study.parts.get("policy", "first_ones").parameters["start"].default for study in studies]
+    assert made == [0, 4]
+    # In one study the copies must not hide one another.
+    write(tmp_path, 0, use='["a/mine.py", "b/own.py"]', file="spare.py")
+    (tmp_path / "b" / "own.py").write_text("import helper\n")
+    for name in "ab":
+        (tmp_path / name / "helper.py").write_text(f"NAME = '{name}'\n")
+    (tmp_path / "a" / "mine.py").write_text(POLICY.format(start=0, more="import helper"))
+    assert run(tmp_path / "spec.toml", tmp_path / "both") == cli.OK
+    copies = {path.read_text() for path in (tmp_path / "both" / "used").rglob("helper.py")}
+    assert copies == {"NAME = 'a'\n", "NAME = 'b'\n"}
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import pausejax\n\ndef broken(:\n", "use: mine.py: line 3: SyntaxError: "),
+        ("x = 1\nnowhere()\n", "use: mine.py: line 2: NameError: name 'nowhere' is not defined"),
+        ("import helper\n", "use: mine.py: helper.py: line 1: ZeroDivisionError: division by zero"),
+        ("from absent import x\n", "use: mine.py: line 1: ModuleNotFoundError: No module named 'absent'"),
+        ("raise ValueError('one\\ntwo')\n", "use: mine.py: line 1: one"),
+        ("import sys\nsys.exit('usage')\n", "use: mine.py: line 2: SystemExit: usage"),
+        (
+            "import pausejax\n@pausejax.policy\ndef pause(): ...\n",
+            "policy pause: the name is taken by",
+        ),
+    ],
+)
+def test_a_file_that_fails_is_one_line(tmp_path, capsys, code, message):
+    spec = write(tmp_path)
+    (tmp_path / "mine.py").write_text(code)
+    (tmp_path / "helper.py").write_text("1 / 0\n")
+    assert run(spec, tmp_path / "out") == cli.BAD_SPEC
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        ('["none.py"]', "use: none.py: there is no file"),
+        ('["nowhere"]', "use: nowhere: there is no such module"),
+        ('["json.py"]', "use: json.py: a module named json is in use already; give the file another name"),
+        ('"mine.py"', 'use = "mine.py": must be a list of files and modules'),
+    ],
+)
+def test_entries_that_lead_nowhere(tmp_path, capsys, use, message):
+    spec = write(tmp_path, use=use)
+    (tmp_path / "json.py").write_text("")
+    assert run(spec, tmp_path / "out", "--set", "policy=3") == cli.BAD_SPEC
+    assert message in capsys.readouterr().err
+
+
+def test_readers_of_a_result_execute_nothing(tmp_path, capsys):
+    fuse = "import pathlib; pathlib.Path(__file__).with_name('executed').touch()"
+    spec = write(tmp_path, more=fuse)
+    assert run(spec, tmp_path / "out") == cli.OK
+    (tmp_path / "executed").unlink()
+    for command in (["report", "--quiet"], ["export", "--format", "csv"]):
+        assert cli.main([command[0], str(tmp_path / "out"), *command[1:]]) == cli.OK
+    assert pausejax.open(tmp_path / "out")["start"].values.tolist() == [0]
+    assert not (tmp_path / "executed").exists()
+    for path in (tmp_path / "mine.py", tmp_path / "out" / "used" / "mine.py"):
+        path.unlink()
+    assert cli.main(["report", str(tmp_path / "out"), "--quiet"]) == cli.OK
+    assert first_of(tmp_path / "out") == [0, 1]
+
+
+def test_plan_and_parts_know_the_file(tmp_path, capsys, monkeypatch):
+    spec = write(tmp_path)
+    assert cli.main(["plan", str(spec)]) == cli.OK
+    assert "first_ones" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["parts", "policy", "--use", "mine.py"]) == cli.OK
+    shown = capsys.readouterr().out
+    assert "first_ones" in shown and "start" in shown
+
+
+def test_a_plan_travels_with_its_files(tmp_path):
+    """To a process that has none of them; its numbers and identities are the same there."""
+    spec = write(tmp_path, "BEGIN", more="from helper import BEGIN")
+    (tmp_path / "helper.py").write_text("BEGIN = 3\n")
+    plan = make_plan(kinds.load(spec))
+    pickled = tmp_path / "plan.pickle"
+    pickled.write_bytes(cloudpickle.dumps(plan))
+    for name in ("mine.py", "helper.py", "spec.toml"):
+        (tmp_path / name).unlink()
+    code = """
+    import pickle, sys, glob, tempfile
+    from pausejax.data.host import Sources
+    from pausejax.engine import local
+    data = open(sys.argv[1], "rb").read()
+    plan, again = pickle.loads(data), pickle.loads(data)
+    functions = [p.study.parts.get("policy", "first_ones").function for p in (plan, again)]
+    assert functions[0] is functions[1]
+    print(*plan.identities, *local.run(plan, Sources()).selected.values[0, 0])
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(pickled)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split() == [*plan.identities, "3", "4"]
+
+
+def test_an_extended_study_goes_on_after_a_kill_and_is_shared_out(tmp_path, monkeypatch):
+    spec = write(tmp_path)
+    many = ["--set", "seeds=3", "--lanes", "1"]
+    whole = tmp_path / "whole"
+    assert run(spec, whole, *many) == cli.OK
+
+    played, play = [], chunk.play
+
+    def dies(*arguments):
+        if played:
+            raise KeyboardInterrupt
+        played.append(1)
+        return play(*arguments)
+
+    monkeypatch.setattr(chunk, "play", dies)
+    assert run(spec, tmp_path / "out", *many) == cli.INTERRUPTED
+    monkeypatch.setattr(chunk, "play", play)
+    assert run(spec, tmp_path / "out", *many) == cli.OK
+    for shard in ("1/2", "2/2"):
+        assert run(spec, tmp_path / "shards", *many, "--shard", shard) == cli.OK
+    expected = pausejax.open(whole).load()
+    for out in ("out", "shards"):
+        xr.testing.assert_identical(expected, pausejax.open(tmp_path / out).load())
+
+
+def test_an_unchanged_file_compiles_nothing_anew(tmp_path, monkeypatch):
+    spec = write(tmp_path)
+    counted = chex.assert_max_traces(rounds_of_clients.play_round, n=1)
+    chex.clear_trace_counter()
+    from pausejax.clients import play
+
+    traces = []
+    original = play._play
+    monkeypatch.setattr(play, "_play", lambda *a: traces.append(1) or original(*a))
+    del counted
+    for out in ("a", "b"):
+        assert run(spec, tmp_path / out) == cli.OK
+    assert len(traces) == 1
+
+
+def test_a_notebooks_cell_may_be_run_again():
+    def made(value):
+        def noted(*, num_clients: int, depth: int = value):
+            """A policy."""
+
+        return noted
+
+    with parts.collecting() as layer:
+        parts.policy(made(1))
+        parts.policy(made(2))
+    assert layer.get("policy", "noted").parameters["depth"].default == 2
+    np.testing.assert_array_equal(sorted(layer.get("policy", "noted").reads), ["depth", "num_clients"])

@@ -1,0 +1,236 @@
+"""Parts that are wrong, from the command line: one line that names part and file, and never a traceback."""
+
+import pytest
+
+from pausejax.commands import main as cli
+
+HEAD = """
+import jax, jax.numpy as jnp, numpy as np, optax, pausejax
+from typing import Any
+from pausejax.data import Dataset
+from pausejax.federated import tasks
+from pausejax.network import Availability, Law
+from pausejax.policies import Cohort, Policy, cohort, memoryless
+"""
+POLICY = """
+@pausejax.policy
+def mine(*, num_clients: int, clients_per_round: int) -> Policy:
+    def select(key, state, view):
+        {body}
+    return memoryless(select)
+"""
+PLAYED = "return Cohort(jnp.asarray({members}, jnp.int32), jnp.asarray({weights}, jnp.float32))"
+
+LINES = HEAD.count("\n")
+
+
+def run(tmp_path, code, *, policy="mine", **settings):
+    """The exit code and what stands on standard error for a study that uses a file."""
+    (tmp_path / "mine.py").write_text(HEAD + code)
+    (tmp_path / "spec.toml").write_text(f'use = ["mine.py"]\n[[policy]]\nname = "{policy}"\n')
+    settings = {"mode": "bandit", "rounds": 3, "num_clients": 4, "clients_per_round": 2} | settings
+    given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    return cli.main(
+        ["run", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--quiet", "--no-report", *given]
+    )
+
+
+def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="policy", **settings):
+    assert run(tmp_path, code, **settings) == expected
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    place = f"{tmp_path / 'mine.py'}: {category} mine: "
+    assert place in line and message in line, line
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("@pausejax.policy\ndef mine(num_clients): ...", "num_clients: parameters are keyword-only"),
+        ("@pausejax.policy\ndef mine(*args): ...", "*args: parameters are keyword-only"),
+        (
+            "@pausejax.policy\ndef mine(*, sizes: list = []): ...",
+            "sizes: <class 'list'> = []: a parameter is",
+        ),
+        ("@pausejax.policy\ndef mine(*, x: Any = 1): ...", "x: typing.Any = 1: a parameter is a float, int"),
+        ("@pausejax.policy\ndef mine(*, x: int = 0.5): ...", "x: its default 0.5 is no int"),
+        (
+            "@pausejax.policy\ndef mine(*, x: float = pausejax.Parameter(2.0, high=1)): ...",
+            "x: its default 2.0 must be a finite number <= 1",
+        ),
+        ("@pausejax.policy\ndef mine(*, x: 'Nowhere' = 1): ...", "its signature can't be read"),
+        (
+            "@pausejax.policy\ndef mine(*, exploration: float = 0.5): ...",
+            "exploration: is a parameter of policy oort too, and they must agree: default 0.5 against 0.9",
+        ),
+        (
+            "@pausejax.policy\ndef mine(*, rounds: int = 7): ...",
+            "rounds: is a key of every study",
+        ),
+        (
+            "@pausejax.policy\ndef mine(*, unheard_of): ...",
+            "unheard_of: is no parameter of a spec and has no default",
+        ),
+        (
+            "@pausejax.policy\ndef mine():\n    raise OSError('no\\nsuch')",
+            "can't be built: OSError: no (line",
+        ),
+        (
+            "@pausejax.policy\ndef mine():\n    raise ValueError('odd')",
+            f"can't be built: odd (line {LINES + 3})",
+        ),
+        ("@pausejax.policy\ndef mine(): return 3", "must return a pausejax.policies.Policy, not int"),
+        (
+            "@pausejax.policy\ndef mine(): return memoryless(lambda key, state, view: 3)",
+            "select returns a int; must be a Cohort",
+        ),
+        (POLICY.format(body="return undefined"), "select: NameError: name 'undefined' is not defined (line"),
+        (POLICY.format(body="return view.latency if view.round > 1 else 2"), "select: TracerBool"),
+        (
+            POLICY.format(body=PLAYED.format(members=[0, 1, 2, 3, 0], weights=[0.2] * 5)),
+            "select returns members int32 [5]; must be int32 [n], n in 1..4",
+        ),
+        (
+            POLICY.format(body="return Cohort(jnp.zeros(2), jnp.ones(2))"),
+            "select returns members float32 [2]; must be int32 [n]",
+        ),
+    ],
+)
+def test_policies_before_compute(tmp_path, capsys, code, message):
+    refused(tmp_path, capsys, message, code)
+
+
+@pytest.mark.parametrize(
+    ("members", "weights", "message", "settings"),
+    [
+        ("[1, 1]", [0.5, 0.5], "round 1: client 1 is selected twice", {}),
+        (
+            "[0, jnp.where(view.round < 3, 1, 4)]",
+            [0.5, 0.5],
+            "round 3: client 4 is none of the clients 0",
+            {},
+        ),
+        ("[0, 1]", "[0.5, jnp.where(view.round < 2, 0.5, jnp.nan)]", "round 2: a weight is not finite", {}),
+        (
+            "[0, 3]",
+            [0.5, 0.5],
+            "round 1: client 0 is not available",
+            {"availability": "bernoulli", "availability_probability": 0.0},
+        ),
+    ],
+)
+def test_policies_when_they_have_been_played(tmp_path, capsys, members, weights, message, settings):
+    code = POLICY.format(body=PLAYED.format(members=members, weights=weights))
+    refused(tmp_path, capsys, message, code, cli.FAILED, **settings)
+
+
+@pytest.mark.parametrize(
+    ("category", "code", "message"),
+    [
+        ("latency", "def mine(): return 3", "must return a pausejax.network.Law, not int"),
+        ("latency", "def mine(): return Law(lambda key: jnp.ones(3))", "sample returns float32 [3]; must be"),
+        (
+            "latency",
+            "def mine(): return Law(lambda key: jnp.ones(4, int))",
+            "sample returns int32 [4]; must be",
+        ),
+        ("latency", "def mine(): return Law(lambda key: key + 1)", "sample: TypeError: "),
+        (
+            "latency",
+            "def mine(): return Law(lambda key: jnp.ones(4), lambda f: f(jnp.ones(4)).sum())",
+            "expectation returns float32 []; must be float32 [4]",
+        ),
+        (
+            "availability",
+            "def mine(): return None",
+            "must return a pausejax.network.Availability, not NoneType",
+        ),
+        (
+            "availability",
+            "def mine(): return Availability(lambda k: (), lambda k, s, r: (s, jnp.ones(4)))",
+            "step returns float32 [4]; must be bool [4]",
+        ),
+        (
+            "availability",
+            "def mine(): return Availability(lambda k: 0, lambda k, s, r: (1.5, jnp.ones(4, bool)))",
+            "step returns another state than it was given",
+        ),
+        ("quantity()", "def mine(seen): return seen.latency", "must return one number, not float32 [4]"),
+        ("quantity()", "def mine(seen): return 'much'", "must return one number, not str"),
+        ("quantity()", "def mine(seen): return seen.nothing", "fails: AttributeError: 'Seen' object has no"),
+        (
+            "quantity()",
+            "def mine(seen, *, x: int = 1): return x",
+            "x: a quantity has no parameters of its own",
+        ),
+    ],
+)
+def test_networks_and_quantities(tmp_path, capsys, category, code, message):
+    name = category.removesuffix("()")
+    settings = {"quantities": '["mine"]'} if name == "quantity" else {name: "mine"}
+    code = f"@pausejax.{category}\n{code}"
+    refused(tmp_path, capsys, message, code, category=name, policy="random", **settings)
+
+
+def test_a_latency_that_is_no_number_ends_the_study(tmp_path, capsys):
+    code = "@pausejax.latency\ndef mine(): return Law(lambda key: jnp.full(4, jnp.nan))"
+    message = "round 1: a latency is not finite"
+    refused(tmp_path, capsys, message, code, cli.FAILED, category="latency", policy="random", latency="mine")
+
+
+@pytest.mark.parametrize("name", ["reward", "learning_rate", "seed", "mean_latency", "gamma", "rounds"])
+def test_a_quantity_may_take_no_name_of_the_result(tmp_path, capsys, name):
+    code = f"@pausejax.quantity()\ndef {name}(seen): return 1.0"
+    assert run(tmp_path, code, policy="random", quantities=f'["{name}"]') == cli.BAD_SPEC
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"quantity {name}: the name stands for something else" in line
+
+
+SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) % 2"
+
+
+@pytest.mark.parametrize(
+    ("category", "code", "message"),
+    [
+        ("dataset", "def mine(): return 3", "must return a pausejax.data.Dataset, not int"),
+        ("dataset", "def mine(): return np.load('none.npy')", "can't be built: FileNotFoundError: "),
+        (
+            "dataset",
+            f"def mine(): return Dataset({SAMPLES})._replace(test_inputs=np.ones((9, 3)))",
+            "test_inputs must be like train_inputs",
+        ),
+        (
+            "dataset",
+            f"def mine(): return Dataset({SAMPLES}, preprocess=lambda x: x @ x)",
+            "its preprocess does not fit its inputs",
+        ),
+        (
+            "partition",
+            "def mine(labels, num_clients, seed): return labels[:3]",
+            "must return a Partition, or the",
+        ),
+        ("partition", "def mine(labels, num_clients, seed): return labels // 99", "must own a sample"),
+        ("partition", "def mine(labels, num_clients, seed): return labels", "owners must be in [0, 4)"),
+        ("partition", "def mine(labels): return labels", "fails: TypeError: mine() takes 1"),
+        ("server_optimizer", "def mine(): return 3", "must return an optax.GradientTransformation, not int"),
+        (
+            "server_optimizer",
+            "def mine(*, nobody): return optax.scale(-1.0)",
+            "nobody: is no parameter of a spec",
+        ),
+        (
+            "task",
+            "def mine(): return tasks.classification()._replace(metric_name='reward')",
+            "metric_name = 'reward': names something else",
+        ),
+        ("task", "def mine(): return tasks.nothing()", "can't be built: AttributeError: "),
+        (
+            "model",
+            "def mine(): return (lambda key: jnp.ones((1, 3)), lambda w, x: x.sum((1, 2, 3))[:, None] * w)",
+            "must return outputs (2, 10) for inputs (2, 8, 8, 1), returned (2, 3)",
+        ),
+    ],
+)
+def test_parts_that_learn(tmp_path, capsys, category, code, message):
+    settings = {"mode": "training", category: "mine", "train_samples": 200}
+    code = f"@pausejax.{category}\n{code}"
+    refused(tmp_path, capsys, message, code, category=category, policy="random", **settings)
