@@ -81,14 +81,20 @@ def simulate_into(
     number, count = settings.shard
     work = schedule.units(plan, found.settled, most=settings.most or most_runs(), at_least=count)
     work = schedule.unfinished(plan, schedule.share(work, number, count), found.identities)
-    damaged = list(found.damaged)
+    damaged, written = list(found.damaged), list(found.identities)
     if work:
         engine = Engine(plan, sources, device_memory=settings.device_memory, stopping=stopping)
         columns = layout.coordinates(plan)
         for chunk, arrays in play_into(folder, engine, work, settings, progress, damaged):
+            written += schedule.identities_of(plan, chunk.group, chunk.members)
             if tracker:
                 tracker.runs_finished(labelled(plan, columns, chunk, arrays))
     missing = store.consolidate(folder, plan)
+    if missing and (lost := len(set(written) - store.examine(folder, plan).identities)):
+        raise OSError(
+            f"{folder}: {lost} runs that were finished are no longer there; has the folder been moved or "
+            "cleared? The same command simulates them again"
+        )
     if tracker:
         # By another process, or by one that was killed before it could tell.
         tell(tracker, folder, () if missing else places(plan, found.identities))

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.quantities import Variable
-from pausejax.results import layout
+from pausejax.results import layout, manifest
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import Plan
@@ -43,10 +43,15 @@ def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterato
 
     # What a damaged store raises is its libraries' affair; whatever it is, the runs are not finished.
     try:
+        manifest.check_codecs(folder, name)
+        broken = manifest.damaged(folder, name)
         store = xr.open_zarr(folder.path(name), chunks=None)
+        if any(manifest.is_metadata(file) or file.partition("/")[0] in store.coords for file in broken):
+            raise ValueError("what describes the runs is damaged")
         identities = store["identity"].values.tolist()
         size = store["identity"].encoding["chunks"][0]
         absent = set(missing(folder, name, store, size))
+        absent |= {block_of(store, file) for file in broken}
     except Exception:
         yield name
         return
@@ -60,6 +65,18 @@ def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterato
             yield f"{name}, runs {first + 1} to {min(first + size, len(identities))}"
             continue
         yield source(rows, arrays)
+
+
+def block_of(store: xr.Dataset, file: str) -> int:
+    """The block of runs that a file of the store belongs to.
+
+    Raises:
+      ValueError: it is no file of an array over runs.
+    """
+    variable, _, chunk = file.partition("/")
+    if variable not in store.data_vars or store[variable].dims[:1] != ("run",):
+        raise ValueError(f"{file}: belongs to no run")
+    return int(chunk.partition(".")[0])
 
 
 def missing(folder: Folder, name: str, store: xr.Dataset, size: int) -> Iterator[int]:
@@ -109,6 +126,7 @@ def write(
             labelled.to_zarr(target, mode="w", zarr_format=2, encoding=encoding, write_empty_chunks=True)
         else:
             labelled.to_zarr(target, append_dim="run", write_empty_chunks=True)
+    manifest.seal(folder, name)
 
 
 def _block_runs(table: Mapping[str, Variable], names: set[str], lengths: dict[str, int]) -> int:

@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from pausejax.results import blocks, layout
+from pausejax.results import blocks, layout, manifest
 from pausejax.results.blocks import Source
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
@@ -35,6 +36,8 @@ PARTS = "parts"
 CHECKPOINTS = "checkpoints"
 _REPLACED = f".{RESULT}.replaced"
 _LOCK = ".lock"
+_PART = re.compile(r"[0-9a-f]{16}\.npz")
+_CHUNK = re.compile(r"[0-9a-f]{16}")
 
 
 class Progress(NamedTuple):
@@ -47,6 +50,8 @@ class Progress(NamedTuple):
     """Files that did not pass; their runs are not finished."""
     current: bool
     """Whether the result is there, whole, and of the very spec."""
+    merged: tuple[str, ...]
+    """Files under `parts/` that hold nothing but runs of this plan, or nothing that can be read."""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -131,12 +136,16 @@ def examine(folder: Folder, plan: Plan) -> Progress:
     parts: list[Source] = []
     settled: list[Source] = []
     damaged: list[str] = []
-    for name in folder.names(PARTS):
-        if name.endswith(".npz"):
-            try:
-                parts.append(_examine_part(folder, f"{PARTS}/{name}"))
-            except (ValueError, OSError):
-                damaged.append(f"{PARTS}/{name}")
+    merged: list[str] = []
+    known = set(plan.identities)
+    for name in filter(_PART.fullmatch, folder.names(PARTS)):
+        try:
+            parts.append(_examine_part(folder, f"{PARTS}/{name}"))
+            if known.issuperset(parts[-1].identities):
+                merged.append(f"{PARTS}/{name}")
+        except (ValueError, OSError):
+            damaged.append(f"{PARTS}/{name}")
+            merged.append(f"{PARTS}/{name}")
     whole = len(damaged)
     spec = ""
     if folder.exists(RESULT):
@@ -145,7 +154,11 @@ def examine(folder: Folder, plan: Plan) -> Progress:
         with contextlib.suppress(Exception):
             spec = xr.open_zarr(folder.path(RESULT), chunks=None).attrs["spec"]
     return Progress(
-        tuple(parts), tuple(settled), tuple(damaged), spec == layout.spec_text(plan) and len(damaged) == whole
+        tuple(parts),
+        tuple(settled),
+        tuple(damaged),
+        spec == layout.spec_text(plan) and len(damaged) == whole,
+        tuple(merged),
     )
 
 
@@ -191,9 +204,29 @@ def consolidate(folder: Folder, plan: Plan) -> int:
                 folder.move(partial, RESULT)
             finally:
                 folder.remove(partial)
-        for leftover in (_REPLACED, PARTS, CHECKPOINTS, *_partials(folder)):
+        for leftover in (_REPLACED, *_partials(folder)):
             folder.remove(leftover)
+        _remove_parts(folder, found)
     return 0
+
+
+def _remove_parts(folder: Folder, found: Progress) -> None:
+    """Removes the parts that have become the result, and the checkpoints of chunks that nobody plays.
+
+    What another study of this folder has finished meanwhile stays, and so does what is no file of a study.
+    """
+    for name in found.merged:
+        folder.remove(name)
+    for name in folder.names(PARTS):
+        if name.endswith(".partial"):
+            folder.remove(f"{PARTS}/{name}")
+    if not folder.names(PARTS):
+        folder.remove(PARTS)
+        for name in folder.names(CHECKPOINTS):
+            if _CHUNK.fullmatch(name):
+                folder.remove(f"{CHECKPOINTS}/{name}")
+    if not folder.names(CHECKPOINTS):
+        folder.remove(CHECKPOINTS)
 
 
 def _partials(folder: Folder) -> list[str]:
@@ -205,15 +238,27 @@ def read(directory: str | Path) -> xr.Dataset:
     """Opens the result in a study's folder; values are read when they are asked for.
 
     Raises:
-      FileNotFoundError: there is none, its study is unfinished, or a file of it is missing.
+      FileNotFoundError: there is none, or its study is unfinished.
+      ValueError: it is damaged; no value has been decoded.
     """
     folder = Folder(directory)
     if not folder.exists(RESULT):
         parts = len([name for name in folder.names(PARTS) if name.endswith(".npz")])
         held = f"an unfinished study ({parts} chunks of runs are done)" if parts else f"no result ({RESULT})"
         raise FileNotFoundError(f"{directory}: holds {held}; `pausejax run SPEC --out` finishes it")
-    result = xr.open_zarr(folder.path(RESULT))
-    size = result["identity"].encoding["chunks"][0]
-    if any(True for _ in blocks.missing(folder, RESULT, result, size)):
-        raise FileNotFoundError(f"{directory}: {RESULT} lacks files; `pausejax run` makes them again")
+    try:
+        # Nothing is decoded before its description is known to be sound; values carry checksums of their own.
+        manifest.check_codecs(folder, RESULT)
+        broken = manifest.damaged(folder, RESULT, manifest.described(folder, RESULT))
+        if broken:
+            raise ValueError(f"{broken[0]} and {len(broken) - 1} other files" if broken[1:] else broken[0])
+        result = xr.open_zarr(folder.path(RESULT))
+        size = result["identity"].encoding["chunks"][0]
+        if any(True for _ in blocks.missing(folder, RESULT, result, size)):
+            raise ValueError("files are missing")
+    except (KeyError, TypeError, ValueError, FileNotFoundError) as error:
+        raise ValueError(
+            f"{directory}: {RESULT} is damaged or no result of this release ({error}); "
+            "`pausejax run` with its spec makes it whole"
+        ) from None
     return result
