@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -159,3 +160,14 @@ def test_the_first_rounds_of_pause_visit_everyone_once(clock, selector, share):
 def test_pause_names_a_bad_parameter(changes, message):
     with pytest.raises(ValueError, match=message):
         pause(**parameters(**changes))
+
+
+def test_one_trace_serves_every_objective_of_a_clock():
+    @jax.jit
+    @chex.assert_max_traces(n=2)
+    def scores(objective):
+        terms = bandit.terms(jnp.arange(4), jnp.int32(9), jnp.full(4, 0.25), 2, objective)
+        return bandit.score(*terms, 2, **objective.weights)
+
+    for alpha, beta, clock in [(1.0, 2.0, "paper"), (3.0, 1.5, "paper"), (0.5, 2.0, "reference")]:
+        scores(bandit.Objective(alpha, beta, clock=clock))

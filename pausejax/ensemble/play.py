@@ -4,6 +4,7 @@ import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -107,7 +108,12 @@ def play(
 
     Returns:
       The next state, and each series of `record.summary`, [records_per_call, R].
+
+    Raises:
+      AssertionError: the runs' settings differ in length, or are no integers or floats (when traced).
     """
+    chex.assert_equal_shape([*hyper, seed_index])
+    chex.assert_type([*hyper, seed_index], [float, float, int, int, float, int])
     runs, common = PartitionSpec("runs"), PartitionSpec()
     return jax.shard_map(
         partial(_play, program),

@@ -1,5 +1,6 @@
 """Evaluation of many global models on one held-out test set, and of one model on its clients' data."""
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +13,12 @@ def evaluate(learning: Learning, test: HeldOut, weights: Weights) -> tuple[jax.A
     """The task's metric and mean loss of each run's model, float32 [R] each.
 
     `eval_lanes` models are evaluated side by side. A model whose loss is NaN has no metric: NaN.
+
+    Raises:
+      AssertionError: inputs, targets and `exists` are not in the same batches (when traced).
     """
+    chex.assert_equal_shape_prefix([test.inputs, test.targets, test.exists], 2)
+    chex.assert_type(test.exists, bool)
     count = jnp.sum(test.exists).astype(jnp.float32)
 
     def one_model(weights: Weights) -> tuple[jax.Array, jax.Array]:

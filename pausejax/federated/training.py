@@ -8,6 +8,7 @@ that run alone.
 
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,7 +101,14 @@ def train(
       rates: traced hyper-parameters by run.
       jobs: [J]; a run has a client once at most.
       keep_updates: also return every released update.
+
+    Raises:
+      AssertionError: shapes or types of jobs, partitions or models do not go together (when traced).
     """
+    chex.assert_rank([partition, jobs.client], 1)
+    chex.assert_equal_shape([jobs.run, jobs.client, jobs.weight, jobs.epsilon])
+    chex.assert_type([partition, jobs.run, jobs.client, jobs.weight, jobs.epsilon], [int] * 3 + [float] * 2)
+    chex.assert_tree_shape_prefix(weights, partition.shape)
     training = learning.training
     num_runs, num_jobs = partition.shape[0], jobs.run.shape[0]
     lanes = min(training.lanes, num_jobs)

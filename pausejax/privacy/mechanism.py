@@ -6,6 +6,7 @@ input (Mironov 2012). It has the right distribution for studying learning; do no
 
 from typing import Literal, get_args
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -51,6 +52,12 @@ def privatize(
 
     Returns:
       float32 [d].
+
+    Raises:
+      AssertionError: the update is no vector of floats (when traced).
+      ValueError: an unknown `clip`.
     """
+    chex.assert_rank(update, 1)
+    chex.assert_type(update, float)
     noise = jax.random.laplace(key, update.shape, jnp.float32)
     return clip_update(update, sensitivity, clip) + noise * (sensitivity / epsilon)

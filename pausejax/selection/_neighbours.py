@@ -126,13 +126,13 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
     candidates = jnp.minimum(laid_out, outsiders)
 
     num_others = m - num_firsts
-    active_weight = rounded(num_firsts.astype(jnp.float32) * outsiders)
-    passive_weight = rounded(num_others.astype(jnp.float32) * candidates)
+    active_weight = rounded(num_firsts.astype(jnp.float32) * outsiders.astype(jnp.float32))
+    passive_weight = rounded(num_others.astype(jnp.float32) * candidates.astype(jnp.float32))
     active = open_unit(bits[0]) * (active_weight + passive_weight) <= active_weight
     pick = scaled_bits(bits[1], jnp.where(active, num_firsts, num_others))
     other = pick + 1
-    other += other >= firsts[1]
-    other += other >= firsts[2]
+    other += (other >= firsts[1]).astype(jnp.int32)
+    other += (other >= firsts[2]).astype(jnp.int32)
     leaving = labels[jnp.where(active, firsts[pick], other)]
 
     drawn = scaled_bits(bits[2], jnp.where(active, outsiders, candidates))

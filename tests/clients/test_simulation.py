@@ -2,6 +2,7 @@
 
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -262,7 +263,7 @@ def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
             current = jax.tree.map(jnp.add, current, change)
             counts[members] += 1
         ours = jax.tree.map(lambda leaf, r=run: leaf[r : r + 1], state.params)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), ours, current)
+        chex.assert_trees_all_close(ours, current, rtol=1e-4, atol=1e-5)
 
 
 def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -190,7 +191,7 @@ def test_dummy_clients_batching_and_company_change_nothing(data):
     np.testing.assert_array_equal(alone.updates[0], crowd.updates[0])
     np.testing.assert_array_equal(alone.updates[1], crowd.updates[2])
     first = [jax.tree.map(lambda leaf: leaf[0], trained.update) for trained in (alone, crowd)]
-    jax.tree.map(np.testing.assert_array_equal, *first)
+    chex.assert_trees_all_equal(*first)
     wide = run_train(dataclasses.replace(training, lanes=7), data, jobs([0, 0], [2, 0]), keep_updates=True)
     np.testing.assert_allclose(alone.updates, wide.updates, rtol=1e-4, atol=1e-5)
 
@@ -201,7 +202,8 @@ def test_a_diverged_run_leaves_its_neighbours_alone(data):
     broken = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), initial_params())
     good, bad = run_train(training, data, job), run_train(training, data, job, params=broken)
     assert all(np.isnan(leaf[0]).any() for leaf in jax.tree.leaves(bad.update))
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[1]), good.update, bad.update)
+    second = [jax.tree.map(lambda leaf: leaf[1], trained.update) for trained in (good, bad)]
+    chex.assert_trees_all_equal(*second)
 
 
 def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):

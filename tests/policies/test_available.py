@@ -2,6 +2,7 @@
 
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,8 +56,7 @@ def test_a_mask_of_everyone_changes_no_bit(name, play):
     latency, surroundings, _ = world(1)
     without = play(build(name), latency, **surroundings)
     everyone = play(build(name), latency, available=np.ones((ROUNDS, K), bool), **surroundings)
-    for plain, masked in zip(jax.tree.leaves(without), jax.tree.leaves(everyone), strict=True):
-        np.testing.assert_array_equal(plain, masked)
+    chex.assert_trees_all_equal(without, everyone)
 
 
 @pytest.mark.parametrize("name", ["fastest", "cs_ucb", "random"])
