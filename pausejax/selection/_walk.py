@@ -94,7 +94,7 @@ def transition(
     )
     better = ~fixed.at_least(fixed.Fixed(*position.best_energy), fixed.Fixed(*worth[2:]))
     return Position(
-        position.step + inspected,
+        position.step + inspected.astype(jnp.int32),
         vertex,
         worth,
         jnp.where(better, vertex.labels, position.best_labels),
