@@ -36,11 +36,9 @@ def run(folder, name, tmp_path, **settings):
     arguments = ["run", str(folder / f"{name}.toml"), "--out", str(out), "--quiet", "--no-report", *given]
     assert cli.main(arguments) == cli.OK
     found = pausejax.open(out).load()
-    assert (
-        np.isfinite(found["reward"]).all() and not found["diverged_round"].any()
-        if "eval" in found.dims
-        else True
-    )
+    assert np.isfinite(found["reward"]).all()
+    if found.attrs["mode"] == "training":
+        assert not found["diverged_round"].any()
     return found
 
 
@@ -58,7 +56,6 @@ def test_a_policy_with_its_own_parameter(folder, tmp_path):
     found = run(folder, "sticky", tmp_path, rounds="40", mode="bandit", seeds="4")
     assert values(found.sel(run=found.policy == "sticky"), "stickiness") == [0.0, 0.5, 0.9]
     assert "stickiness" in json.loads(found.attrs["axes"])
-    np.testing.assert_array_equal(found["s"], found["stickiness"]) if "s" in found.coords else None
     stayed = {}
     for s in (0.0, 0.5, 0.9):
         members = found["selected"].values[(found.policy == "sticky") & (found.stickiness == s)]
@@ -91,14 +88,8 @@ def test_regression_has_its_own_metric(folder, tmp_path):
 
 
 def test_a_language_model(folder, tmp_path):
-    found = run(
-        folder,
-        "characters",
-        tmp_path,
-        **{"data.num_sequences": "300", "width": "16"},
-        rounds="10",
-        eval_every="5",
-    )
+    settings = {"data.num_sequences": "300", "width": "16", "rounds": "10", "eval_every": "5"}
+    found = run(folder, "characters", tmp_path, **settings)
     assert values(found, "num_sequences") == [300] and values(found, "width") == [16]
     assert (found["test_loss"].values[:, -1] < found["test_loss"].values[:, 0]).all()
 

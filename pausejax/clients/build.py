@@ -58,6 +58,8 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
         hyper = {name: jnp.float32(value) for name, value in traced_values(study, runs[0].values).items()}
         for build in (program.build, program.build_law, program.build_availability):
             build(hyper, files)
+    except SpecError:
+        raise
     except PartError as error:
         raise SpecError([str(error)]) from None
     except ValueError as error:

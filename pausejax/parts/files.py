@@ -31,9 +31,11 @@ def read_numbers(path: Path, columns: int) -> np.ndarray:
         raise ValueError(f"can't be read: {error}") from None
     if table.ndim != 2 or not len(table) or table.shape[1] != columns:
         raise ValueError(f"must have num_clients = {columns} columns, one each, has shape {table.shape}")
-    if not np.isfinite(table).all():
-        raise ValueError("must hold finite numbers alone")
-    return table.astype(np.float32)
+    with np.errstate(over="ignore"):
+        numbers = table.astype(np.float32)
+    if not np.isfinite(numbers).all():
+        raise ValueError("must hold numbers that are finite in float32")
+    return numbers
 
 
 def _npy(path: Path) -> np.ndarray:

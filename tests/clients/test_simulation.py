@@ -387,6 +387,24 @@ def test_a_policy_that_learns_from_clients_needs_training():
         pausejax.simulate("oort", mode="bandit")
 
 
+@pytest.mark.parametrize("stage", ["before_release", "after_release"])
+def test_a_model_that_no_update_reaches_stays_as_it_is(stage):
+    found = pausejax.simulate(
+        "oort",
+        seeds=2,
+        failure_probability=1.0,
+        failure_stage=stage,
+        **{**SMALL, "rounds": 6, "eval_every": 2},
+    )
+    for name in ("test_accuracy", "test_loss"):
+        values = found[name].values
+        np.testing.assert_array_equal(values, np.broadcast_to(values[:, :1], values.shape))
+    assert np.isnan(found["train_loss"]).all() and (found["failed_count"] == M).all()
+    assert (found["counts"].sum("client") == 6 * M).all()
+    spent = found["max_leakage"].values[:, -1]
+    assert (spent == 0).all() if stage == "before_release" else (spent > 0).all()
+
+
 def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(result):
     wild = pausejax.simulate(
         {"name": "fedavg", "private": False, "optimizer": "sgd"},
@@ -420,7 +438,9 @@ def test_traces_from_a_file(tmp_path):
     )
     known = trace.max(axis=1).astype(np.float32)
     assert np.isin(found["round_latency"].values, known).all()
-    with pytest.raises(pausejax.SpecError, match="must have num_clients = 6 columns"):
+    with pytest.raises(
+        pausejax.SpecError, match="^network.trace_file = .* must have 6 columns, one for each client"
+    ):
         pausejax.simulate(
             "random",
             mode="bandit",

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
 import pausejax
 from pausejax import kinds, parts
 from pausejax.commands import main as cli
+from pausejax.commands import options
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -90,14 +93,10 @@ def test_no_row_of_the_table_names_more_than_two_files():
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_listing_is_aligned(monkeypatch, capsys, columns):
-    from rich.console import Console
-
-    from pausejax.commands import options
-
     monkeypatch.setattr(options, "console", lambda: Console(highlight=False, width=columns))
     assert cli.main(["parts"]) == cli.OK
     shown = capsys.readouterr().out
-    assert all(len(line) <= columns for line in shown.splitlines())
+    assert all(cell_len(line) <= columns for line in shown.splitlines())
     for category in parts.CATEGORIES:
         assert re.search(rf"^{category}: ", shown, re.MULTILINE), category
     policies = shown.partition("latency: ")[0]

@@ -14,7 +14,7 @@ import xarray as xr
 
 import pausejax
 from pausejax import kinds, parts
-from pausejax.clients import round as rounds_of_clients
+from pausejax.clients import play
 from pausejax.commands import main as cli
 from pausejax.engine import chunk
 from pausejax.study.plan import make_plan
@@ -243,17 +243,17 @@ def test_an_extended_study_goes_on_after_a_kill_and_is_shared_out(tmp_path, monk
     whole = tmp_path / "whole"
     assert run(spec, whole, *many) == cli.OK
 
-    played, play = [], chunk.play
+    played, original = [], chunk.play
 
     def dies(*arguments):
         if played:
             raise KeyboardInterrupt
         played.append(1)
-        return play(*arguments)
+        return original(*arguments)
 
     monkeypatch.setattr(chunk, "play", dies)
     assert run(spec, tmp_path / "out", *many) == cli.INTERRUPTED
-    monkeypatch.setattr(chunk, "play", play)
+    monkeypatch.setattr(chunk, "play", original)
     assert run(spec, tmp_path / "out", *many) == cli.OK
     for shard in ("1/2", "2/2"):
         assert run(spec, tmp_path / "shards", *many, "--shard", shard) == cli.OK
@@ -264,17 +264,13 @@ def test_an_extended_study_goes_on_after_a_kill_and_is_shared_out(tmp_path, monk
 
 def test_an_unchanged_file_compiles_nothing_anew(tmp_path, monkeypatch):
     spec = write(tmp_path)
-    counted = chex.assert_max_traces(rounds_of_clients.play_round, n=1)
     chex.clear_trace_counter()
-    from pausejax.clients import play
-
-    traces = []
-    original = play._play
-    monkeypatch.setattr(play, "_play", lambda *a: traces.append(1) or original(*a))
-    del counted
+    monkeypatch.setattr(play, "_play", chex.assert_max_traces(play._play, n=1))
     for out in ("a", "b"):
         assert run(spec, tmp_path / out) == cli.OK
-    assert len(traces) == 1
+    write(tmp_path, 2)
+    with pytest.raises(AssertionError, match="traced > 1 times"):
+        run(spec, tmp_path / "c")
 
 
 def test_a_notebooks_cell_may_be_run_again():

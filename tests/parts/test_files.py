@@ -1,0 +1,103 @@
+"""Tables in users' files: what is read, and one line for what is none."""
+
+import os
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pausejax.parts.files import read_numbers
+
+TABLE = np.array([[1.0, 2.5], [3.0, -4.0]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,2.5\n3,-4\n",
+        "a,b\n1,2.5\n3,-4\n",
+        "# a comment\n1,2.5\n3,-4",
+        "client 0, client 1\n1 , 2.5\n\n3,-4\n",
+    ],
+)
+def test_text_with_and_without_a_heading(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    found = read_numbers(tmp_path / "t.csv", 2)
+    np.testing.assert_array_equal(found, TABLE)
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, bool])
+def test_arrays_of_any_number(tmp_path, dtype):
+    np.save(tmp_path / "t.npy", TABLE.astype(dtype))
+    np.testing.assert_array_equal(read_numbers(tmp_path / "t.npy", 2), TABLE.astype(dtype).astype(np.float32))
+
+
+def promising(path):
+    """A heading that promises far more than there is."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2)}
+        )
+        file.write(b"\0" * 64)
+
+
+def zipped(path):
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("a.npy", b"\0" * 32)
+
+
+def pickled(path):
+    np.save(path, np.array([["a", None]], object), allow_pickle=True)
+
+
+def cut(path):
+    np.save(path, TABLE)
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+@pytest.mark.parametrize("make", [promising, zipped, pickled, cut, os.mkfifo, os.mkdir])
+def test_what_is_no_array_is_one_line(tmp_path, make):
+    make(tmp_path / "t.npy")
+    with pytest.raises(ValueError) as raised:
+        read_numbers(tmp_path / "t.npy", 2)
+    assert str(raised.value).startswith("can't be read: ") and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must have 2 columns"),
+        ("a,b\n", "must have 2 columns"),
+        ("1,2,3\n", "must have 2 columns, one for each client, has shape (1, 3)"),
+        ("1,2\n3\n", "can't be read: "),
+        ("1,2\nx,3\n", "can't be read: "),
+        ("1,nan\n", "must hold numbers that are finite"),
+        ("a,b\n1,inf\n", "must hold numbers that are finite"),
+        ("1,1e300\n", "must hold numbers that are finite"),
+        ("\x00\x01", "must have 2 columns"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:loadtxt")
+def test_what_is_no_table_is_one_line(tmp_path, text, message):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError) as raised:
+        read_numbers(tmp_path / "t.csv", 2)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.binary(max_size=200), st.sampled_from([".npy", ".csv"]))
+@pytest.mark.filterwarnings("ignore:loadtxt")
+def test_no_content_is_more_than_one_line(tmp_path_factory, content, ending):
+    path = tmp_path_factory.mktemp("any") / f"t{ending}"
+    path.write_bytes((b"\x93NUMPY\x01\x00" if ending == ".npy" else b"") + content)
+    problem = ""
+    try:
+        found = read_numbers(path, 2)
+    except ValueError as error:
+        problem = str(error)
+    assert "\n" not in problem
+    assert problem or (found.ndim == 2 and np.isfinite(found).all())

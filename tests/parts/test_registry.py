@@ -1,0 +1,160 @@
+"""What a function's signature comes to as a part, and what two parts may share."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import jax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pausejax
+from pausejax import bandit, parts
+from pausejax.parts import File, Parameter, PartError
+
+NO_FILE = File("")
+
+
+def everything_allowed(
+    *,
+    num_clients: int,
+    real: float = 0.5,
+    whole: int = 3,
+    flag: bool = True,
+    word: str = "a",
+    choice: Literal["x", "y"] = "y",
+    table: File = NO_FILE,
+    array: jax.Array | float = 1.0,
+    bare=2,
+    bounded: float = Parameter(1, "help", low=0, high=2, high_open=True, symbol="β", aliases=("b",)),
+    noted: Annotated[float, Parameter(help="noted", low=0, section="network")] = 0.25,
+):
+    """Summary.
+
+    More.
+    """
+    return num_clients, bounded
+
+
+def test_annotations_and_defaults_say_kind_bounds_and_section():
+    part = parts.read("policy", everything_allowed)
+    found = part.parameters
+    assert part.given == ("num_clients",) and part.summary == "Summary."
+    kinds = {name: (p.kind, p.default) for name, p in found.items()}
+    assert kinds == {
+        "real": (float, 0.5),
+        "whole": (int, 3),
+        "flag": (bool, True),
+        "word": (str, "a"),
+        "choice": (str, "y"),
+        "table": (File, ""),
+        "array": (float, 1.0),
+        "bare": (int, 2),
+        "bounded": (float, 1.0),
+        "noted": (float, 0.25),
+    }
+    assert {name for name, p in found.items() if p.traced} == {"real", "array", "bounded", "noted"}
+    assert found["choice"].choices == ("x", "y") and found["noted"].section == "network"
+    assert found["bounded"].allowed() == "a finite number >= 0 and < 2"
+    assert found["bounded"].spellings == ("b", "β")
+    on_host = parts.read("dataset", everything_allowed).parameters
+    assert not any(p.traced for p in on_host.values())
+    assert part.build(num_clients=4, bounded=0.5, more=1) == (4, 0.5)
+
+
+def test_a_decorated_function_is_called_as_it_is():
+    with parts.collecting():
+        called = pausejax.policy(everything_allowed)
+    assert called(num_clients=3) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "message"),
+    [
+        (list, [], "a parameter is a float, int, bool, str, Literal of strings or File"),
+        (Any, None, "a parameter is"),
+        (float | str, 1.0, "a parameter is"),
+        (Literal[1, 2], 1, "a parameter is"),
+        (Literal["a"], "b", "its default 'b' must be one of a"),
+        (int, 1.0, "its default 1.0 is no int"),
+        (int, True, "its default True is no int"),
+        (bool, 1, "its default 1 is no bool"),
+        (float, float("nan"), "its default nan must be a finite number"),
+        (float, Parameter(3.0, low=5), "its default 3.0 must be a finite number >= 5"),
+        (float, Parameter(5.0, low=5, low_open=True), "its default 5.0 must be a finite number > 5"),
+    ],
+)
+def test_what_is_no_parameter_is_named(annotation, default, message):
+    def wrong(*, x=default): ...
+
+    wrong.__annotations__ = {"x": annotation}
+    with pytest.raises(PartError) as raised:
+        parts.read("policy", wrong)
+    line = str(raised.value)
+    assert line.startswith(f"{__file__}: policy wrong: x: ") and message in line and "\n" not in line
+
+
+def test_groups_are_their_fields():
+    @dataclasses.dataclass(frozen=True)
+    class Weights:
+        near: Annotated[float, Parameter(low=0)] = 1.0
+        mode: Literal["a", "b"] = "a"
+
+    def grouped(*, weights: Weights = Weights(), objective: bandit.Objective = bandit.Objective()):  # noqa: B008
+        return weights, objective
+
+    grouped.__annotations__ = {"weights": Weights, "objective": bandit.Objective}
+    part = parts.read("policy", grouped)
+    fields = {field.name for field in dataclasses.fields(bandit.Objective)}
+    assert set(part.parameters) == {"near", "mode"} | fields
+    weights, objective = part.build(near=0.5, privacy_weight=3.0)
+    assert (weights.near, weights.mode, objective.privacy_weight) == (0.5, "a", 3.0)
+
+
+def test_a_name_is_taken_once_in_a_kind_of_part():
+    def pause(*, num_clients): ...
+
+    with parts.collecting(), pytest.raises(PartError, match="policy pause: the name is taken by the one in"):
+        parts.policy(pause)
+    with parts.collecting() as layer:
+        parts.latency(pause)
+    assert layer.get("latency", "pause").function is pause
+    with pytest.raises(ValueError, match=r"policy: there is no 'pauze' \(did you mean 'pause'\?\)"):
+        parts.find("policy", "pauze")
+    with pytest.raises(ValueError, match="reduce = 'least': must be one of last, mean, total"):
+        pausejax.quantity(reduce="least")
+
+
+def test_sharing_a_name_means_agreeing_in_all_but_the_help():
+    one = Parameter(0.5, "one", low=0, name="x")
+    assert one.agrees_with(dataclasses.replace(one, help="two"))
+    for change in ({"default": 0.6}, {"low": 0.1}, {"section": "data"}, {"symbol": "x"}, {"traced": True}):
+        assert not one.agrees_with(dataclasses.replace(one, **change))
+
+
+@given(
+    low=st.floats(-1e3, 1e3, width=32),
+    width=st.floats(0.125, 1e3, width=32),
+    value=st.floats(-4e3, 4e3, width=32),
+    low_open=st.booleans(),
+    high_open=st.booleans(),
+)
+def test_bounds_are_what_they_say(low, width, value, low_open, high_open):
+    parameter = Parameter(0.0, low=low, high=low + width, low_open=low_open, high_open=high_open)
+    above = value > low if low_open else value >= low
+    below = value < low + width if high_open else value <= low + width
+    assert (parameter.problem(value) is None) == (above and below)
+
+
+@pytest.mark.parametrize("name", ["own", "given"])
+def test_bind_sorts_static_from_traced(name):
+    def made(*, num_clients: int, min_latency: float, own: float = 0.5, size: int = 2):
+        return num_clients, min_latency, own, size
+
+    part = parts.read("latency", made)
+    bound = parts.bind(part, {"num_clients": 4, "size": 3, "unread": 1}, ["min_latency"], complete=True)
+    assert bound.statics == (("num_clients", 4), ("size", 3)) and bound.traced == ("min_latency", "own")
+    assert bound.build(own=1.0, min_latency=2.0, other=3) == (4, 2.0, 1.0, 3)
+    assert hash(bound) == hash(parts.bind(part, {"num_clients": 4, "size": 3}, ["min_latency"]))
+    with pytest.raises(PartError, match="min_latency: is no parameter of a spec and has no default"):
+        parts.bind(part, {"num_clients": 4}, complete=True)
