@@ -7,9 +7,9 @@ from pausejax.analysis.quantities import Metric, Variable, series
 VARIABLES: dict[str, Variable] = {
     "mse": series("1", "mean squared error so far, MSE_t of the EFL-FG paper"),
     "best_expert_mse": series("1", "the same of the best single model so far"),
-    "regret": series("1", "cumulative regret, (10)"),
+    "regret": series("1", "cumulative regret, EFL-FG (10)"),
     "realized_regret": series("1", "the same with the losses incurred"),
-    "regret_bound": series("1", "bound (11) on the regret; EFL-FG only"),
+    "regret_bound": series("1", "bound on the regret, EFL-FG (11); of EFL-FG only"),
     "violations": series("1", "share of rounds so far that cost more than B"),
     "cost": series("1", "mean cost sent per round so far; largest model = 1"),
     "reports": Variable(("round",), "int32", -1, "1", "cumulative number of clients that reported"),
@@ -49,14 +49,14 @@ METRICS: dict[str, Metric] = {
         "last",
         False,
         "1",
-        "cumulative regret, (10)",
-        label="regret (10)",
-        heading="regret\n(10)",
+        "cumulative regret, EFL-FG (10)",
+        label="regret, EFL-FG (10)",
+        heading="regret,\nEFL-FG (10)",
         shown=".1f",
     ),
     "realized_regret": Metric("realized_regret", "last", False, "1", "cumulative regret of incurred losses"),
     "regret_bound": Metric(
-        "regret_bound", "last", None, "1", "bound (11) on the regret", heading="bound\n(11)", shown=".0f"
+        "regret_bound", "last", None, "1", "bound on the regret, EFL-FG (11)", heading="bound,\nEFL-FG (11)", shown=".0f"
     ),
     "violations": Metric(
         "violations",
