@@ -39,7 +39,7 @@ class EflFgPlan(NamedTuple):
 
 
 def _weigh(log_weight: jax.Array, graph: jax.Array) -> jax.Array:
-    """EFL-FG (5) for every vertex, [K, K, R]: w over its out-neighbourhood, summing to 1 however small w is."""
+    """EFL-FG (5) for every vertex, [K, K, R]: w over its out-neighbours, summing to 1 however small w is."""
     weight = jnp.where(graph, log_weight[None], -jnp.inf)
     weight = jnp.exp(weight - jnp.max(weight, axis=1, keepdims=True))
     return weight / jnp.sum(weight, axis=1, keepdims=True)

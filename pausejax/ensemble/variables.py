@@ -56,7 +56,13 @@ METRICS: dict[str, Metric] = {
     ),
     "realized_regret": Metric("realized_regret", "last", False, "1", "cumulative regret of incurred losses"),
     "regret_bound": Metric(
-        "regret_bound", "last", None, "1", "bound on the regret, EFL-FG (11)", heading="bound,\nEFL-FG (11)", shown=".0f"
+        "regret_bound",
+        "last",
+        None,
+        "1",
+        "bound on the regret, EFL-FG (11)",
+        heading="bound,\nEFL-FG (11)",
+        shown=".0f",
     ),
     "violations": Metric(
         "violations",
