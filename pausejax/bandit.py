@@ -76,12 +76,16 @@ class Objective:
         """Refuses what can't be an objective; traced numbers pass.
 
         Raises:
-          ValueError: a number is negative or NaN, or the clock is unknown.
+          ValueError: a number is NaN or out of its parameter's range (β > 1, as (8) has it), or the clock is
+            unknown.
         """
         for field in dataclasses.fields(self):
-            number = getattr(self, field.name)
-            if field.name != "clock" and not isinstance(number, jax.core.Tracer) and not number >= 0:
-                raise ValueError(f"{field.name}: {number}; allowed: 0 or more")
+            number, bound = getattr(self, field.name), get_args(field.type)[1]
+            if field.name == "clock" or isinstance(number, jax.core.Tracer):
+                continue
+            if not (number > bound.low if bound.low_open else number >= bound.low):
+                allowed = f"more than {bound.low}" if bound.low_open else f"{bound.low} or more"
+                raise ValueError(f"{field.name}: {number}; allowed: {allowed}")
         check_clock(self.clock)
 
 

@@ -152,6 +152,7 @@ def test_the_first_rounds_of_pause_visit_everyone_once(clock, selector, share):
         ({"clients_per_round": K + 1}, r"clients_per_round: 13 out of 12"),
         ({"clients_per_round": 0}, r"clients_per_round: 0 out of 12"),
         ({"privacy_weight": -1.0}, r"privacy_weight: -1.0; allowed: 0 or more"),
+        ({"generalization_exponent": 1.0}, r"generalization_exponent: 1.0; allowed: more than 1"),
         ({"generalization_weight": jnp.float32(jnp.nan)}, r"generalization_weight: nan"),
         ({"clock": "noon"}, r"clock: .*'noon'"),
         ({"selector": "guess"}, r"selector: .*'guess'.*exact, brute"),

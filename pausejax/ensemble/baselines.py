@@ -41,7 +41,7 @@ def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsembleP
 
 
 def all_experts(*, num_models: int, learning_rate: jax.Array) -> EnsemblePolicy:
-    """No budget: every model is sent, and exponential weights learn from all losses, (1) with (9a), q = 1.
+    """All models and no budget; exponential weights learn from all losses: EFL-FG (1), EFL-FG (9a), q = 1.
 
     Args:
       num_models: K.

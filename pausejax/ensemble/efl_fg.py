@@ -1,4 +1,4 @@
-"""EFL-FG: ensemble federated learning with a feedback graph (Algorithm 2)."""
+"""EFL-FG: ensemble federated learning with a feedback graph (EFL-FG Algorithm 2)."""
 
 from typing import NamedTuple
 
@@ -16,9 +16,9 @@ class EflFgState(NamedTuple):
     """ln w and ln u are minus the learning rate times these sums: at any round they are exact to float32."""
 
     model_loss: Sum
-    """[K, R], the sum of the importance-sampled losses (6)."""
+    """[K, R], the sum of the importance-sampled losses, EFL-FG (6)."""
     ensemble_loss: Sum
-    """[K, R], the same for the ensembles (8)."""
+    """[K, R], the same for the ensembles, EFL-FG (8)."""
     graph: jax.Array
     """bool [K, K, R], the last round's graph; all true before the first round."""
 
@@ -31,15 +31,15 @@ class EflFgPlan(NamedTuple):
     node: jax.Array
     """int32 [R], the drawn vertex I_t."""
     node_probability: jax.Array
-    """float32 [K, R], p of (4)."""
+    """float32 [K, R], p of EFL-FG (4)."""
     sent_probability: jax.Array
-    """float32 [K, R], q of (7)."""
+    """float32 [K, R], q of EFL-FG (7)."""
     ensembles: jax.Array
-    """float32 [K, K, R]; row k holds the weights of (5) when vertex k is drawn."""
+    """float32 [K, K, R]; row k holds the weights of EFL-FG (5) when vertex k is drawn."""
 
 
 def _weigh(log_weight: jax.Array, graph: jax.Array) -> jax.Array:
-    """(5) for every vertex, [K, K, R]: w over its out-neighbourhood, summing to 1 however small w is."""
+    """EFL-FG (5) for every vertex, [K, K, R]: w over its out-neighbours, summing to 1 however small w is."""
     weight = jnp.where(graph, log_weight[None], -jnp.inf)
     weight = jnp.exp(weight - jnp.max(weight, axis=1, keepdims=True))
     return weight / jnp.sum(weight, axis=1, keepdims=True)
@@ -98,7 +98,7 @@ def efl_fg(
         )
 
     def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-        """(32): the losses of all K ensembles, weighted by p."""
+        """EFL-FG (32): the losses of all K ensembles, weighted by p."""
         ensembles = choice.plan.ensembles
 
         def add_model(j: jax.Array, total: jax.Array) -> jax.Array:
@@ -110,7 +110,7 @@ def efl_fg(
         return jnp.sum(probability[:, None] * jnp.square(ensemble - targets[None]), axis=0)
 
     def regret_bound(choice: Choice, round_number: jax.Array, num_clients: jax.Array) -> jax.Array:
-        """The summands of (11), with its first term at round 1."""
+        """The summands of EFL-FG (11), with its first term at round 1."""
         plan: EflFgPlan = choice.plan
         inverse = jnp.sum(plan.ensembles / plan.sent_probability[None], axis=1)
         clients = jnp.square(num_clients.astype(jnp.float32))[None]

@@ -1,4 +1,4 @@
-"""The feedback graph (Algorithm 1) and its dominating set by greedy set cover.
+"""The feedback graph (EFL-FG Algorithm 1) and its dominating set by greedy set cover.
 
 Everything here works on many runs at once and has the run as the LAST axis: the graph of K models is a mask
 [K, K, R] whose entry [k, j] says that j is an out-neighbour of k. Elementwise work then fills whole vector
@@ -16,12 +16,12 @@ _MAX_LOG_RATIO = 50.0
 def feedback_graph(
     log_weight: jax.Array, previous: jax.Array, parameters: jax.Array, budget: jax.Array
 ) -> jax.Array:
-    """Greedy out-neighbourhoods, Algorithm 1, for every vertex and run.
+    """Greedy out-neighbourhoods, EFL-FG Algorithm 1, for every vertex and run.
 
-    Each starts as {k} and takes in, one at a time, the model of the largest weight over resulting cost, (3),
-    among those that keep the cost within the budget and the weight within that of the previous round's
-    neighbourhood, (2); both neighbourhoods are weighed with this round's weights, as the proof of Lemma 2
-    needs. Ties go to the lowest index.
+    Each starts as {k} and takes in, one at a time, the model of the largest weight over resulting cost,
+    EFL-FG (3), among those that keep the cost within the budget and the weight within that of the previous
+    round's neighbourhood, EFL-FG (2); both neighbourhoods are weighed with this round's weights, as the
+    proof of EFL-FG Lemma 2 needs. Ties go to the lowest index.
 
     Args:
       log_weight: float32 [K, R], ln w up to a constant per run.

@@ -44,7 +44,7 @@ def mse_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
 
 
 def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
-    """Cumulative regret (10); thin: the bound (11), where there is one. Both axes logarithmic."""
+    """Cumulative regret, EFL-FG (10); thin: the bound EFL-FG (11), where there is one. Log-log."""
     for curve in curves:
         rounds = curve.runs["round"].values
         draw_band(axes, rounds, np.maximum(curve.runs["regret"].values, 1e-3), curve)

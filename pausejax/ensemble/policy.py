@@ -50,7 +50,7 @@ class EnsemblePolicy(NamedTuple):
     update: Callable[[PolicyState, Choice, Feedback], PolicyState]
     expected_loss: Callable[[Choice, jax.Array, jax.Array], jax.Array]
     """(choice, predictions [K, n, R], targets [n, R]) to the ensemble's loss on each sample, [n, R], in
-    expectation over the policy's own draw of the round: the conditional expectation in (10)."""
+    expectation over the policy's own draw of the round: the conditional expectation in EFL-FG (10)."""
     regret_bound: Callable[[Choice, jax.Array, jax.Array], jax.Array] | None = None
     """(choice, round [], num_clients [R]) to this round's share of the bound against each model, [K, R]."""
     min_sent: int = 1

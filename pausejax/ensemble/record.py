@@ -35,11 +35,11 @@ class Record(NamedTuple):
     loss: Sum
     """[R], summed over clients too, as the three that follow."""
     expected_loss: Sum
-    """[R], the first sum of (10)."""
+    """[R], the first sum of EFL-FG (10)."""
     model_loss: Sum
-    """[K, R], the second sum of (10), for each model."""
+    """[K, R], the second sum of EFL-FG (10), for each model."""
     bound: Sum
-    """[K, R], (11) against each model."""
+    """[K, R], EFL-FG (11) against each model."""
     cost: Sum
     """[R], in units of the largest model."""
     violations: jax.Array

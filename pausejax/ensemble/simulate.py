@@ -67,8 +67,8 @@ def simulate(
 
     Returns:
       Arrays [R, T / record_every] for the rounds record_every, 2 record_every, ...: `mse` (running mean, as
-      in the paper), `best_expert_mse` (of the best model so far, in hindsight), `regret` (10),
-      `realized_regret` (the same with the losses incurred), `regret_bound` (11; efl_fg only),
+      in the paper), `best_expert_mse` (of the best model so far, in hindsight), `regret`, EFL-FG (10),
+      `realized_regret` (the same with the losses incurred), `regret_bound`, EFL-FG (11), of efl_fg only,
       `violations` (share of rounds over the budget), `cost` (mean sent per round, largest model = 1),
       `reports` (sum of |C_t|); and int32 [R, K] `sent_counts`.
 

@@ -17,7 +17,7 @@ from pausejax.selection.linkage import similarity_scheme
 
 @parts.policy
 def clustered_size(*, clients_per_round: int) -> Policy:
-    """Clusters by data size, Algorithm 1: the same scheme in every round."""
+    """Clusters by data size, Fraboni et al.'s Algorithm 1: the same scheme in every round."""
 
     def init(key: jax.Array, clients: Clients) -> jax.Array:
         return size_scheme(clients.data_share, clients_per_round)
@@ -39,7 +39,7 @@ class SimilarityState(NamedTuple):
 
 @parts.policy
 def clustered_similarity(*, num_clients: int, clients_per_round: int, num_parameters: int) -> Policy:
-    """Clusters by the angles between updates, Algorithm 2: a new scheme in every round.
+    """Clusters by the angles between updates, Fraboni et al.'s Algorithm 2: a new scheme in every round.
 
     The state holds one update per client and run.
 

@@ -44,7 +44,7 @@ def oort(
     ] = 0.25,
     pacer_window: Annotated[int, Parameter(help="Oort: rounds in a window of the pacer", low=1)] = 20,
 ) -> Policy:
-    """Exploits clients by utility and speed, and explores new ones at random: the paper's Algorithm 1.
+    """Exploits clients by utility and speed, and explores new ones at random: Lai et al.'s Algorithm 1.
 
     A client's statistical utility is |D_k| times the root of its mean squared loss, with |D_k| relative to
     the mean. Nothing is known of the speed of clients never seen, so these are explored uniformly. The

@@ -138,11 +138,12 @@ def _labelled(first: jax.Array, second: jax.Array, height: jax.Array) -> Tree:
 
 
 def similarity_scheme(angles: jax.Array, data_share: jax.Array, m: int) -> jax.Array:
-    """Keeps clusters of similar clients together in the rows of a scheme of clustered sampling, Algorithm 2.
+    """Keeps clusters of similar clients together in the rows of a scheme of clustered sampling.
 
-    A client with m·p_k >= 1 has ⌊m·p_k⌋ rows for itself; the authors' code is biased there. The rest goes
-    into Ward's tree over the angles, cut where a cluster would exceed the capacity of a row. The heaviest
-    clusters are the rows that are left; the clients of the others are poured into the space that remains.
+    Algorithm 2 of Fraboni, Vidal, Kameni and Lorenzi (2021). A client with m·p_k >= 1 has ⌊m·p_k⌋ rows for
+    itself; the authors' code is biased there. The rest goes into Ward's tree over the angles, cut where a
+    cluster would exceed the capacity of a row. The heaviest clusters are the rows that are left; the clients
+    of the others are poured into the space that remains, in another order than in the authors' code.
 
     Args:
       angles: float32 [K, K], symmetric, radians.

@@ -9,7 +9,7 @@ getcontext().prec = 50
 
 
 def feedback_graph(log_weight, previous, sizes, budget):
-    """Algorithm 1 for one run; rows are vertices. Weights are decimals of 50 digits and any exponent."""
+    """EFL-FG Algorithm 1 for one run; rows are vertices. Weights are decimals of 50 digits, any exponent."""
     count, sizes = len(sizes), [int(size) for size in sizes]
     weight = [Decimal(float(x)).exp() for x in log_weight]
     graph = np.zeros((count, count), bool)
@@ -45,7 +45,7 @@ def dominating_set(graph):
 
 
 class EflFg:
-    """Algorithm 2 for one run; the drawn node comes from outside."""
+    """EFL-FG Algorithm 2 for one run; the drawn node comes from outside."""
 
     def __init__(self, sizes, budget, learning_rate, exploration_rate):
         self.sizes, self.budget = np.asarray(sizes), budget
@@ -66,12 +66,12 @@ class EflFg:
         return self.graph, self.dominating, self.p, self.q
 
     def ensemble(self, k):
-        """The weights of (5) when vertex k is drawn."""
+        """The weights of EFL-FG (5) when vertex k is drawn."""
         w = np.where(self.graph[k], np.exp(self.log_w - self.log_w[self.graph[k]].max()), 0)
         return w / w.sum()
 
     def learn(self, node, predictions, targets):
-        """(6), (8), (9); predictions [n, K]. Returns the ensemble's summed loss."""
+        """EFL-FG (6), EFL-FG (8), EFL-FG (9); predictions [n, K]. Returns the ensemble's summed loss."""
         loss = ((predictions - targets[:, None]) ** 2).sum(axis=0)
         ensemble_loss = ((predictions @ self.ensemble(node) - targets) ** 2).sum()
         sent = self.graph[node]

@@ -1,4 +1,4 @@
-"""Algorithm 1 and the greedy set cover: the properties that the paper claims, and exact oracles."""
+"""EFL-FG Algorithm 1 and the greedy set cover: the properties that the paper claims, and exact oracles."""
 
 from decimal import Decimal
 
@@ -107,7 +107,7 @@ def test_unchanged_weights_rebuild_the_same_graph():
 
 
 def test_equally_heavy_model_may_take_a_place():
-    """Model 2 weighs as much as model 1, which it replaces, and is cheaper: (2) holds with equality."""
+    """Model 2 weighs as much as model 1, which it replaces, and is cheaper: EFL-FG (2) is tight."""
     sizes = np.array([5, 5, 4], np.int32)
     previous = np.eye(3, dtype=bool)[:, :, None]
     previous[0, 1] = True

@@ -121,12 +121,12 @@ def test_efl_fg_with_self_loops_alone_is_exp3():
 
 @pytest.mark.parametrize("name", ["efl_fg", "exp3"])
 def test_importance_sampled_losses_are_unbiased(name):
-    """(19a), (29a) exactly: the estimates' expectation over the draw, all nodes enumerated."""
+    """EFL-FG (19a), EFL-FG (29a) exactly: the estimates' mean over the draw, all nodes enumerated."""
     policy, _ = make(name)
     for choice, _ in itertools.islice(play(name, 20), 10, None):
         plan = choice.plan
-        loss = jax.random.uniform(jax.random.key(1), (K, R))
-        expected = np.zeros((K, R))
+        loss, ensemble_loss = jax.random.uniform(jax.random.key(1), (2, K, R))
+        expected, of_ensembles = np.zeros((2, K, R))
         for node in range(K):
             index = jnp.full(R, node, jnp.int32)
             if name == "efl_fg":
@@ -136,12 +136,17 @@ def test_importance_sampled_losses_are_unbiased(name):
                 drawn, probability = plan._replace(model=index), plan.probability[node]
                 sent = jnp.arange(K)[:, None] == index[None]
             feedback = Feedback(
-                jnp.where(sent, loss, 0.0), jnp.zeros(R), jnp.zeros((K, R)), jnp.ones(R, jnp.int32)
+                jnp.where(sent, loss, 0.0), ensemble_loss[node], jnp.zeros((K, R)), jnp.ones(R, jnp.int32)
             )
             after = policy.update(policy.init(), choice._replace(plan=drawn, sent=sent), feedback)
             estimate = after.model_loss.high if isinstance(after, EflFgState) else after.high
             expected += np.asarray(probability)[None] * np.asarray(estimate)
+            if name == "efl_fg":
+                of_ensembles += np.asarray(probability)[None] * np.asarray(after.ensemble_loss.high)
         np.testing.assert_allclose(expected, loss, rtol=1e-4)
+        if name == "efl_fg":
+            drawable = np.asarray(plan.node_probability) > 1e-30  # others are beyond float32
+            np.testing.assert_allclose(of_ensembles[drawable], ensemble_loss[drawable], rtol=1e-4)
 
 
 def test_efl_fg_expected_loss_is_the_sum_over_all_nodes():
