@@ -30,7 +30,7 @@ def read_numbers(path: Path, columns: int) -> np.ndarray:
     except (OSError, ValueError, TypeError, EOFError, MemoryError, SyntaxError) as error:
         raise ValueError(f"can't be read: {error}") from None
     if table.ndim != 2 or not len(table) or table.shape[1] != columns:
-        raise ValueError(f"must have num_clients = {columns} columns, one each, has shape {table.shape}")
+        raise ValueError(f"must have {columns} columns, one for each client, has shape {table.shape}")
     with np.errstate(over="ignore"):
         numbers = table.astype(np.float32)
     if not np.isfinite(numbers).all():
