@@ -123,7 +123,7 @@ def walk(
     def turn(carry: tuple[Position, jax.Array | None], bits: jax.Array) -> tuple[tuple, None]:
         position, trace = carry
         after = transition(problem, position, bits, propose, steps)
-        if traced:
+        if trace is not None:
             made = jnp.where(after.step > position.step, position.step, steps + 1)
             trace = trace.at[made].set(energy_of(problem, after), mode="drop")
         return (after, trace), None
