@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax.clients.learning import learning_of
+from pausejax.clients.parameters import learns
 from pausejax.clients.program import Files, Program
 from pausejax.clients.quantities import parts_of
 from pausejax.data.dataset import Dataset
@@ -30,7 +31,7 @@ def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
       SpecError: the data can't be shared out among so many clients, or a part refuses the rest.
     """
     study, static, runs = plan.study, group.static, plan.runs_of(group)
-    learning = _learning(plan, group, sources) if study.mode == "training" else None
+    learning = _learning(plan, group, sources) if learns(study.mode) else None
     known = {**static, "num_parameters": learning.num_parameters if learning else 0}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
 

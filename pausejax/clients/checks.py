@@ -1,5 +1,6 @@
 """What must fit together in a study of client selection."""
 
+from pausejax.clients.parameters import learns
 from pausejax.clients.variables import variables
 from pausejax.parts import File, PartError
 from pausejax.study.axes import points
@@ -11,7 +12,7 @@ from pausejax.study.vocabulary import Say
 
 def check(say: Say, study: Study) -> None:
     """Says what does not fit together; whatever is said of one policy is said once."""
-    if study.mode == "bandit":
+    if not learns(study.mode):
         _check_bandit(say, study)
     for clients, cohort in together(study, ("num_clients", "clients_per_round")):
         if cohort > clients:

@@ -9,7 +9,7 @@ import xarray as xr
 
 from pausejax import data, network, policies
 from pausejax.clients.checks import check
-from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY
+from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
 from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.clients.variables import metrics, objectives, ranking, variables
@@ -34,7 +34,7 @@ def labels(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[s
         "round": np.arange(1, study.rounds + 1, dtype=np.int32),
         "client": np.arange(arrays["counts"].shape[1], dtype=np.int32),
     }
-    if study.mode == "training":
+    if learns(study.mode):
         found["eval_round"] = ("eval", evaluated_rounds(study.rounds, study.eval_every))
     return found, arrays
 

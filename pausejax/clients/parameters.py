@@ -87,6 +87,12 @@ PARAMETERS: dict[str, Parameter] = table(
 )
 """By name, beside those of the parts."""
 
+
+def learns(mode: str) -> bool:
+    """Whether clients train in a mode; in the other one they are selected and timed alone."""
+    return mode == "training"
+
+
 LEARNING = frozenset(
     {name for name, p in PARAMETERS.items() if p.section in ("data", "training")}
     | {"private", "sensitivity", "clip", "batch_statistics"}

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pausejax.analysis.quantities import Variable
+from pausejax.clients.parameters import learns
 from pausejax.clients.program import Program
 from pausejax.clients.variables import LEARNING_VARIABLES
 from pausejax.parts import PartError
@@ -105,7 +106,7 @@ def finish(
     history["counts"] = np.stack(
         [np.bincount(run, minlength=num_clients + 1)[:num_clients] for run in members]
     )
-    absent = () if study.mode == "training" else (*LEARNING_VARIABLES, metric)
+    absent = () if learns(study.mode) else (*LEARNING_VARIABLES, metric)
     for name in (*absent, *(() if study.selection_gap else ("selection_gap",))):
         del history[name]
     return {name: np.asarray(array, table[name].dtype) for name, array in history.items()}

@@ -3,6 +3,7 @@
 import numpy as np
 
 from pausejax.analysis.quantities import Metric, Variable, series
+from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import metrics_of, variables_of
 from pausejax.federated.tasks import Task, build
 from pausejax.parts import PartError
@@ -153,7 +154,7 @@ def tasks_of(study: Study) -> list[Task]:
     Raises:
       PartError: one can't be built, or its metric has the name of another variable.
     """
-    if study.mode != "training":
+    if not learns(study.mode):
         return []
     values = {name: axis[0] for name, axis in study.axes.items() if isinstance(axis, tuple)}
     found = []
@@ -224,4 +225,4 @@ def objectives(study: Study) -> tuple[str, str, str]:
 
 def ranking(study: Study) -> str:
     """The metric by which a table of many settings picks the best."""
-    return objectives(study)[0] if study.mode == "training" else "mean_latency"
+    return objectives(study)[0] if learns(study.mode) else "mean_latency"

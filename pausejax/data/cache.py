@@ -2,12 +2,13 @@
 
 import hashlib
 import os
-import tempfile
 import warnings
 from pathlib import Path
 
 import numpy as np
 import platformdirs
+
+from pausejax.atomic import replacing
 
 _DIGEST = "sha256"
 
@@ -39,21 +40,10 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    except OSError as error:
-        warnings.warn(f"cannot write to the cache folder {path.parent}: {error}", stacklevel=2)
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with replacing(path) as partial, partial.open("wb") as file:
             np.savez(file, **arrays, **{_DIGEST: np.array(_digest(arrays))})  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
     except OSError as error:
         warnings.warn(f"cannot write the cached file {path}: {error}", stacklevel=2)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def _digest(arrays: dict[str, np.ndarray]) -> str:

@@ -2,10 +2,8 @@
 
 import contextlib
 import os
-from pathlib import Path
 
 import jax
-import platformdirs
 
 
 def set_up_jax(cores: int | None = None) -> None:
@@ -18,7 +16,6 @@ def set_up_jax(cores: int | None = None) -> None:
         with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
             jax.config.update("jax_num_cpu_devices", cores or len(os.sched_getaffinity(0)))
     if jax.config.values["jax_compilation_cache_dir"] is None:
-        folder = os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax")
-        jax.config.update("jax_compilation_cache_dir", str(Path(folder) / "compiled"))
+        jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "compiled"))
         # The small programs around the large ones too: a second start of a study compiles nothing.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -4,7 +4,7 @@ import contextlib
 import contextvars
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from pausejax.parts.parameter import Parameter
@@ -71,6 +71,12 @@ def everything() -> Parts:
     return _REGISTERED
 
 
+def nearest(key: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the nearest known name, or nothing."""
+    match = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
 def find(category: str, part: str | Part) -> Part:
     """A part as it is, or the registered one of a name.
 
@@ -81,9 +87,9 @@ def find(category: str, part: str | Part) -> Part:
         return part
     known = _COLLECTING.get().of(category)
     if part not in known:
-        near = difflib.get_close_matches(str(part), known, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"{category}: there is no {part!r}{hint}; known: {', '.join(known)}")
+        raise ValueError(
+            f"{category}: there is no {part!r}{nearest(str(part), known)}; known: {', '.join(known)}"
+        )
     return known[part]
 
 

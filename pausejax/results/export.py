@@ -10,6 +10,7 @@ import pyarrow.parquet
 import xarray as xr
 
 from pausejax.analysis.frames import curve_frames, runs_frame
+from pausejax.atomic import replacing
 
 FORMATS = ("parquet", "csv")
 
@@ -46,13 +47,8 @@ def export(
     frames = (
         curve_frames(result, variables) if curves or variables is not None else iter([runs_frame(result)])
     )
-    partial = path.with_name(path.name + ".partial")
-    try:
-        rows = _write(frames, partial, format)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return rows
+    with replacing(path) as partial:
+        return _write(frames, partial, format)
 
 
 def _write(frames: Iterator[pd.DataFrame], path: Path, format: str) -> int:

@@ -14,6 +14,8 @@ import fsspec
 import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
+from pausejax.atomic import replacing
+
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
@@ -67,17 +69,8 @@ class Folder:
             # An object store shows an object when all of it is there.
             self._files.pipe_file(path, content)
             return
-        partial = f"{path}.{uuid.uuid4().hex}.partial"
-        try:
-            with open(partial, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
-            raise
+        with replacing(Path(path)) as partial:
+            partial.write_bytes(content)
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
         """Reads what `write_arrays` wrote.

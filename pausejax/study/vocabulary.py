@@ -1,7 +1,6 @@
 """What the specs of a kind may say: its own parameters and those of every part that is registered."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, TypeAlias
 
@@ -144,9 +143,3 @@ def _disagreement(part: Part, parameter: Parameter, other: Parameter, where: str
         f"{part.file}: {part.category} {part.name}: {parameter.name}: is a parameter of {where} too, and "
         f"they must agree: {'; '.join(fields)}"
     )
-
-
-def nearest(key: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known key, or nothing."""
-    match = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""
