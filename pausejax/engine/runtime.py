@@ -5,6 +5,8 @@ import os
 
 import jax
 
+from pausejax.data.cache import cache_dir
+
 
 def set_up_jax(cores: int | None = None) -> None:
     """Spreads runs over CPU cores, and keeps compiled programs in the user's cache folder.
