@@ -21,7 +21,8 @@ def cache_dir() -> Path:
 def read(path: Path) -> dict[str, np.ndarray] | None:
     """The arrays that `write` stored, or None, with a warning if a file is there but damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: NumPy leaves a file open that it can't read.
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if str(arrays.pop(_DIGEST)) == _digest(arrays):
             return arrays

@@ -78,14 +78,14 @@ def _replace(
     def step(carry: tuple, _: None) -> tuple[tuple, tuple]:
         gone, pointer, missing, worst, total, rest = carry
         fill = missing > 0
-        pointer = pointer + fill
+        pointer = pointer + fill.astype(jnp.int32)
         at = jnp.where(fill, num_clients + jnp.minimum(pointer, last), jnp.minimum(gone, last))
         joins = fill & (place[at] >= gone)
         drops = ~fill & (place[at] <= pointer)
         change = jnp.where(joins, scores[at], jnp.where(drops, -scores[at], 0.0))
         worst = jnp.where(joins, jnp.abs(scores[at]), worst)
-        gone = gone + ~fill
-        missing = missing - joins + drops
+        gone = gone + (~fill).astype(jnp.int32)
+        missing = missing - joins.astype(jnp.int32) + drops.astype(jnp.int32)
         total, error = _two_sum(total, change)
         total, rest = _two_sum(total, rest + error)
         threshold = thresholds[jnp.minimum(gone, last)]

@@ -248,7 +248,7 @@ def test_the_best_set_ever_visited_is_returned(neighbours):
         assert got.value == pytest.approx(float(trace.max()), abs=1e-5)
         drift = np.abs(every[None, :] - np.asarray(trace)[:, None]).min(axis=1)
         assert drift.max() < 3e-6
-        kept += trace[-1] < trace.max() - 1e-3
+        kept += bool(trace[-1] < trace.max() - 1e-3)
         untraced, none = run(traced=False)
         assert none is None
         np.testing.assert_array_equal(untraced.members, got.members)
