@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import chex
@@ -180,6 +181,27 @@ def test_entries_that_lead_nowhere(tmp_path, capsys, use, message):
     (tmp_path / "json.py").write_text("")
     assert run(spec, tmp_path / "out", "--set", "policy=3") == cli.BAD_SPEC
     assert message in capsys.readouterr().err
+
+
+def test_parts_registered_in_the_process_count_beside_files(tmp_path):
+    """A notebook's, say: what such a part is stands in the identity too, and what is not used does not."""
+    spec = write(tmp_path)
+    document = tomllib.loads(spec.read_text())
+    policies = [{"name": "first_ones"}, {"name": "noted"}]
+
+    def identities(depth):
+        space = {"__name__": "notebook", "parts": parts}
+        code = f"@parts.policy\ndef noted(*, num_clients):\n    return {depth}\n"
+        exec(compile(code, "<cell>", "exec"), space)
+        study = kinds.parse({**document, "policy": policies}, folder=tmp_path)
+        return make_plan(study).identities
+
+    try:
+        one, other, again = identities(1), identities(2), identities(1)
+    finally:
+        del parts.everything()._own["policy", "noted"]
+    assert one == again and one[0] == other[0] and one[1] != other[1]
+    assert make_plan(kinds.load(spec)).identities == one[:1]
 
 
 def test_readers_of_a_result_execute_nothing(tmp_path, capsys):
