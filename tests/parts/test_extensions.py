@@ -143,6 +143,20 @@ def test_files_of_one_name_live_side_by_side(tmp_path):
     assert copies == {"NAME = 'a'\n", "NAME = 'b'\n"}
 
 
+def test_namesakes_of_two_files_are_a_mistake(tmp_path, capsys):
+    """Not so a helper that both files import."""
+    for name, start in (("a", 0), ("b", 4)):
+        write(tmp_path / name, start)
+    spec = write(tmp_path, use='["a/mine.py", "b/mine.py"]', file="spare.py")
+    assert run(spec, tmp_path / "out") == cli.BAD_SPEC
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"{tmp_path / 'b' / 'mine.py'}: policy first_ones: the name is taken by the one in" in line
+    for name in "ab":
+        (tmp_path / name / "mine.py").write_text("import shared\n")
+        (tmp_path / name / "shared.py").write_text(POLICY.format(start=2, more=""))
+    assert run(spec, tmp_path / "out") == cli.OK and first_of(tmp_path / "out") == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [
