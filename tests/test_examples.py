@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import pausejax
+from pausejax import analysis, kinds
 from pausejax.commands import main as cli
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -150,8 +151,7 @@ def test_quantities(folder, tmp_path):
     np.testing.assert_allclose(found["jain_index"], expected, rtol=1e-5)
     assert found["jain_index"].dims == ("run", "round") and found["waiting_time"].attrs["units"] == "s"
     assert found["waiting_time"].attrs["long_name"].startswith("Mean time that the members")
-    from pausejax import analysis
-
+    assert "jain_index_vs_rounds" in kinds.draw(found) and "waiting_time_vs_rounds" not in kinds.draw(found)
     finals = analysis.finals(found)
     np.testing.assert_allclose(finals["jain_index"], expected[:, -1], rtol=1e-5)
     np.testing.assert_allclose(finals["waiting_time"], found["waiting_time"].mean("round"), rtol=1e-5)

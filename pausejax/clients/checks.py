@@ -20,9 +20,19 @@ def check(say: Say, study: Study) -> None:
             break
     _check_files(say, study)
     try:
-        variables(study)
+        _check_names(study)
     except PartError as error:
         raise SpecError([str(error)]) from None
+
+
+def _check_names(study: Study) -> None:
+    """No part of one's own may call a parameter as a variable of the result is called."""
+    taken = variables(study).keys()
+    for category in (study.kind.policies, *study.kind.categories):
+        for part in study.parts.of(category).values():
+            for parameter in part.parameters.values() if part.outside else ():
+                for name in taken & {parameter.name, *parameter.spellings}:
+                    raise PartError(f"{part.where}: {name}: is a variable of every result")
 
 
 def _check_bandit(say: Say, study: Study) -> None:

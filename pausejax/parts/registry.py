@@ -5,6 +5,7 @@ import contextvars
 import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pausejax.parts.parameter import Parameter
@@ -46,7 +47,7 @@ class Parts:
           PartError: the name is another part's.
         """
         other = self.of(part.category).get(part.name)
-        if other and not _same_place(other.function, part.function):
+        if other and not _same_place(other, part):
             raise PartError(
                 f"{part.file}: {part.category} {part.name}: the name is taken by the one in {other.file}"
             )
@@ -104,8 +105,13 @@ def collecting() -> Iterator[Parts]:
         _COLLECTING.reset(token)
 
 
-def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+def _same_place(one: Part, other: Part) -> bool:
+    """Whether two parts are one: a cell that was run again, or a file that was executed again."""
+    functions = one.function, other.function
+    if len({(function.__module__, function.__qualname__) for function in functions}) > 1:
+        return False
+    files = {path for path in (Path(one.file), Path(other.file)) if path.is_file()}
+    return len({path.read_bytes() for path in files}) < 2
 
 
 def _register(category: str, function: Function, **notes: Any) -> Function:

@@ -10,6 +10,15 @@ Say: TypeAlias = Callable[[str, Any, str], None]
 """Reports a mistake: takes a key, its value, and what is allowed."""
 
 
+RESERVED = frozenset(
+    (
+        *("use", "quantities", "seeds", "zip", "sampling", "policy", "name", "label"),
+        *("run", "round", "eval", "slot", "client", "eval_round", "algorithm", "seed", "identity"),
+    )
+)
+"""What specs and results mean by themselves: keys that are no parameters, dimensions and coordinates."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
     """The keys and names that specs of one kind may use, and who reads what."""
@@ -92,11 +101,12 @@ def make(
                 other = own.get(name) or added.get(name)
                 if other and not other.agrees_with(parameter):
                     raise PartError(_disagreement(part, parameter, other, origin.get(name, "every study")))
-                if name in study:
-                    raise PartError(
-                        f"{part.file}: {part.category} {part.name}: {name}: is a key of every study"
-                    )
-                origin.setdefault(name, f"{part.category} {part.name}")
+                sections = {parameter.section for parameter in own.values()}
+                if name in study or name in RESERVED | sections:
+                    raise PartError(f"{part.where}: {name}: means something else in every study")
+                if parameter.section in RESERVED or parameter.section in study:
+                    raise PartError(f"{part.where}: {name}: {parameter.section!r} can't be a section")
+                origin.setdefault(name, part.where)
                 if name not in own:
                     added.setdefault(name, parameter)
             for name in part.reads - (own.keys() - for_policies):

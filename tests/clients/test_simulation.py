@@ -438,9 +438,7 @@ def test_traces_from_a_file(tmp_path):
     )
     known = trace.max(axis=1).astype(np.float32)
     assert np.isin(found["round_latency"].values, known).all()
-    with pytest.raises(
-        pausejax.SpecError, match=r"^network.trace_file = .* must have 6 columns, one for each client"
-    ):
+    with pytest.raises(pausejax.SpecError, match=r"^network\.trace_file = .* must have 6 columns"):
         pausejax.simulate(
             "random",
             mode="bandit",

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import chex
@@ -142,6 +143,20 @@ def test_files_of_one_name_live_side_by_side(tmp_path):
     assert copies == {"NAME = 'a'\n", "NAME = 'b'\n"}
 
 
+def test_namesakes_of_two_files_are_a_mistake(tmp_path, capsys):
+    """Not so a helper that both files import."""
+    for name, start in (("a", 0), ("b", 4)):
+        write(tmp_path / name, start)
+    spec = write(tmp_path, use='["a/mine.py", "b/mine.py"]', file="spare.py")
+    assert run(spec, tmp_path / "out") == cli.BAD_SPEC
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"{tmp_path / 'b' / 'mine.py'}: policy first_ones: the name is taken by the one in" in line
+    for name in "ab":
+        (tmp_path / name / "mine.py").write_text("import shared\n")
+        (tmp_path / name / "shared.py").write_text(POLICY.format(start=2, more=""))
+    assert run(spec, tmp_path / "out") == cli.OK and first_of(tmp_path / "out") == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -180,6 +195,27 @@ def test_entries_that_lead_nowhere(tmp_path, capsys, use, message):
     (tmp_path / "json.py").write_text("")
     assert run(spec, tmp_path / "out", "--set", "policy=3") == cli.BAD_SPEC
     assert message in capsys.readouterr().err
+
+
+def test_parts_registered_in_the_process_count_beside_files(tmp_path):
+    """A notebook's, say: what such a part is stands in the identity too, and what is not used does not."""
+    spec = write(tmp_path)
+    document = tomllib.loads(spec.read_text())
+    policies = [{"name": "first_ones"}, {"name": "noted"}]
+
+    def identities(depth):
+        space = {"__name__": "notebook", "parts": parts}
+        code = f"@parts.policy\ndef noted(*, num_clients):\n    return {depth}\n"
+        exec(compile(code, "<cell>", "exec"), space)
+        study = kinds.parse({**document, "policy": policies}, folder=tmp_path)
+        return make_plan(study).identities
+
+    try:
+        one, other, again = identities(1), identities(2), identities(1)
+    finally:
+        del parts.everything()._own["policy", "noted"]
+    assert one == again and one[0] == other[0] and one[1] != other[1]
+    assert make_plan(kinds.load(spec)).identities == one[:1]
 
 
 def test_readers_of_a_result_execute_nothing(tmp_path, capsys):

@@ -64,7 +64,7 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
         ),
         (
             "@pausejax.policy\ndef mine(*, rounds: int = 7): ...",
-            "rounds: is a key of every study",
+            "rounds: means something else in every study",
         ),
         (
             "@pausejax.policy\ndef mine(*, unheard_of): ...",
@@ -96,6 +96,31 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
     ],
 )
 def test_policies_before_compute(tmp_path, capsys, code, message):
+    refused(tmp_path, capsys, message, code)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *(
+            (name, "means something else in every study")
+            for name in ("policy", "seed", "zip", "reward", "use")
+        ),
+        ("regret", "is a variable of every result"),
+        ("test_accuracy", "is a variable of every result"),
+    ],
+)
+def test_a_parameter_may_take_no_name_of_spec_or_result(tmp_path, capsys, name, message):
+    code = f"@pausejax.policy\ndef mine(*, {name}: float = 0.5): ..."
+    refused(tmp_path, capsys, f"{name}: {message}", code)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [("symbol='γ'", "x: the symbol γ is taken"), ("section='policy'", "x: 'policy' can't be a section")],
+)
+def test_symbols_and_sections_that_are_taken(tmp_path, capsys, options, message):
+    code = f"@pausejax.policy\ndef mine(*, x: float = pausejax.Parameter(0.5, {options})): ..."
     refused(tmp_path, capsys, message, code)
 
 
