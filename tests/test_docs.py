@@ -1,5 +1,6 @@
 """Documentation that can go stale is checked against the code."""
 
+import pkgutil
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pausejax import kinds as spec
 from pausejax.study.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_parameter_table_is_up_to_date():
@@ -24,9 +26,23 @@ def test_every_ready_spec_is_valid(path):
     assert make_plan(spec.load(path)).runs
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_relative_link_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_module_and_file_that_a_page_names_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`@?(pausejax(?:\.\w+)+)", text):
+        assert pkgutil.resolve_name(name) is not None
+    for path in re.findall(r"(?<![\w/])(?:docs|examples|pausejax|scripts|sweeps|tests)/[\w/]+\.\w+", text):
+        assert (ROOT / path).is_file() or path == "sweeps/mine.toml", path
+
+
+def test_every_room_has_a_row():
+    page = (ROOT / "docs" / "rooms.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)(?:/|\.py)`", page))
+    rooms = {path.stem for path in (ROOT / "pausejax").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert {room for room in rooms if not room.startswith("__")} <= named

@@ -1,12 +1,11 @@
 """docs/equations.md leaves out no equation and names what exists; a number says whose paper it is from."""
 
 import ast
-import importlib
 import io
+import pkgutil
 import re
 import tokenize
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -74,25 +73,10 @@ def test_every_function_and_test_of_a_row_exists(row):
     tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", test)
     assert (functions and tests) or "not used" in function
     for name in functions:
-        assert callable(found(name))
+        assert callable(pkgutil.resolve_name(name))
     for path, name in tests:
         tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, name
-
-
-def found(name: str) -> Any:
-    """What a dotted name stands for: a module, a function in it, or a method of a class in it."""
-    module, *rest = name.split(".")
-    # The longest module: a package may show a function under the name of the module that holds it.
-    value = importlib.import_module(module)
-    while rest and importlib.util.find_spec(f"{module}.{rest[0]}"):
-        module = f"{module}.{rest.pop(0)}"
-        value = importlib.import_module(module)
-        if not hasattr(value, "__path__"):
-            break
-    for part in rest:
-        value = getattr(value, part)
-    return value
 
 
 @pytest.mark.parametrize(
