@@ -31,7 +31,7 @@ FLOORS = (
     ("regret",),
     ("selection",),
     ("bandit", "network", "privacy"),
-    ("devices", "rounding"),
+    ("devices", "rounding", "atomic"),
     ("parts", "version"),
 )
 """From the top; a room imports only from floors beneath its own."""
