@@ -64,11 +64,11 @@ def speed(document: dict, lanes: int, rounds: int) -> tuple[float, float]:
     engine, (unit,) = Engine(plan, Sources()), units(plan, (), most=lanes)
     engine.prepare([unit])
     program = engine.compiled(unit.group)
-    (chunk,) = cut(unit, (), program.width, program.padded)
+    (chunk,) = cut(unit, program.width, program.padded)
     took = []
     for _ in range(4):
         begun = clock()
-        engine.play_chunk(chunk, program)
+        engine.play(chunk)
         took.append(clock() - begun)
     megabytes = memory.program_memory(program.call) * min(len(jax.local_devices()), program.padded) / 1e6
     return rounds * lanes / min(took[1:]), megabytes

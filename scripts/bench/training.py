@@ -22,6 +22,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from pausejax.clients.play import initial_params
@@ -116,7 +117,8 @@ def play(plan, sources, repeats):
 def parts(engine, repeats):
     """Seconds (wall, CPU) of noise, aggregation and evaluation in one round of all runs; FLOPs; bytes."""
     plan = engine.plan
-    program, world, _ = engine.surroundings(plan.groups[0])
+    simulation = engine.simulation(plan.groups[0])
+    program, (world, _) = simulation.program, simulation.arguments(np.arange(len(plan.runs)))
     learning = program.learning
     training = learning.training
     params = initial_params(learning.model, world.seed)
