@@ -31,7 +31,7 @@ def sticky(
         coin, draw = jax.random.split(key)
         stays = state.last & (jax.random.uniform(coin, (num_clients,)) < stickiness)
         # The lowest numbers are taken: those who stay, then random ones, and never who is not available.
-        place = jax.random.uniform(draw, (num_clients,)) - stays
+        place = jax.random.uniform(draw, (num_clients,)) - stays.astype(jnp.float32)
         if view.available is not None:
             place = jnp.where(view.available, place, jnp.inf)
         first = jnp.argsort(place)[:clients_per_round].astype(jnp.int32)
