@@ -87,12 +87,13 @@ def test_pictures_and_table(result):
         f"{kind}_diabetes" for kind in ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
     }
     table = summary_table(result)
-    rows = [[str(cell) for cell in column.cells] for column in table.columns]
-    assert rows[0] == ["efl_fg, η = 0.05", "efl_fg, η = 0.2", rows[0][2]]
-    assert rows[0][2].startswith("thrifty")
-    assert rows[3][:2] == ["0.0 ± 0.0"] * 2 and rows[6][2] == "–"
+    cells = {column.header: [str(cell) for cell in column.cells] for column in table.columns}
+    *of_graph, thrifty = cells["policy"]
+    assert of_graph == ["efl_fg, η = 0.05", "efl_fg, η = 0.2"] and thrifty.startswith("thrifty")
+    assert cells["rounds over\nbudget, %"][:2] == ["0.0 ± 0.0"] * 2
+    assert cells["bound,\nEFL-FG (11)"][2] == "–"
     mean = 1e3 * finals(result)["mse"].values[4:].mean()
-    assert rows[1][2].startswith(f"{mean:.2f} ± ")
+    assert cells["MSE,\n10⁻³"][2].startswith(f"{mean:.2f} ± ")
 
 
 @pytest.mark.parametrize(
