@@ -19,13 +19,12 @@ from pausejax.clients.program import (
     AVAILABILITY,
     Hyper,
     Program,
-    Record,
     State,
     World,
     initial_key,
     policy_key,
 )
-from pausejax.clients.round import play_round
+from pausejax.clients.round import Record, play_round
 from pausejax.federated.modules import Model
 from pausejax.policies.base import Clients
 

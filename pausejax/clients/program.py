@@ -99,34 +99,6 @@ class State(NamedTuple):
     """int32 [R], the round in which a run's model ceased to be finite; 0: never."""
 
 
-class Record(NamedTuple):
-    """What one round leaves in the result, [R] each unless said."""
-
-    round_latency: jax.Array
-    reward: jax.Array
-    regret: jax.Array
-    pseudo_regret: jax.Array
-    regret_own_history: jax.Array
-    max_leakage: jax.Array
-    max_leakage_update: jax.Array
-    selection_gap: jax.Array
-    train_loss: jax.Array
-    test_metric: jax.Array
-    test_loss: jax.Array
-    diverged_round: jax.Array
-    """int32, as `State.diverged`."""
-    selected: jax.Array
-    """int32 [R, n], -1 pads."""
-    available_count: jax.Array | None = None
-    """int32, clients available in the round; None where it is always everyone."""
-    own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
-    """Quantities of the user's, by name."""
-    failed_count: jax.Array | None = None
-    """int32, selected clients that failed in mid-round; None where nobody can."""
-    fault: jax.Array | None = None
-    """int32, what is wrong with the cohort, as `policies.check.fault`; None for the package's policies."""
-
-
 # All randomness derives from a run's seed: what a purpose draws in a round never depends on another purpose.
 LATENCY, POLICY, CLIENT, AVAILABILITY, FAILURE = range(5)
 

@@ -1,7 +1,7 @@
 """One round of all runs of a group: select, train and privatize, aggregate, evaluate, update the policy."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +9,40 @@ import jax.numpy as jnp
 from pausejax import bandit, privacy
 from pausejax.clients.learning import evaluate, learn, local_loss
 from pausejax.clients.meeting import Met, meet_network, turn_out
-from pausejax.clients.program import Hyper, Program, Record, State, World, policy_key, round_key
+from pausejax.clients.program import Hyper, Program, State, World, policy_key, round_key
 from pausejax.clients.quantities import Seen
 from pausejax.clients.quantities import record as record_quantities
 from pausejax.clients.scoring import score_round
 from pausejax.policies.base import Cohort, Feedback, View
 from pausejax.policies.check import fault
+
+
+class Record(NamedTuple):
+    """What one round leaves in the result, [R] each unless said."""
+
+    round_latency: jax.Array
+    reward: jax.Array
+    regret: jax.Array
+    pseudo_regret: jax.Array
+    regret_own_history: jax.Array
+    max_leakage: jax.Array
+    max_leakage_update: jax.Array
+    selection_gap: jax.Array
+    train_loss: jax.Array
+    test_metric: jax.Array
+    test_loss: jax.Array
+    diverged_round: jax.Array
+    """int32, as `State.diverged`."""
+    selected: jax.Array
+    """int32 [R, n], -1 pads."""
+    available_count: jax.Array | None = None
+    """int32, clients available in the round; None where it is always everyone."""
+    own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
+    """Quantities of the user's, by name."""
+    failed_count: jax.Array | None = None
+    """int32, selected clients that failed in mid-round; None where nobody can."""
+    fault: jax.Array | None = None
+    """int32, what is wrong with the cohort, as `policies.check.fault`; None for the package's policies."""
 
 
 def play_round(
