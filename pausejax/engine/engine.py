@@ -213,7 +213,9 @@ class Engine:
             kept = checkpoints(chunk) if checkpoints else None
             try:
                 arrays = self.play(chunk, progress, kept)
-            except jax.errors.JaxRuntimeError as error:
+            except BaseException as error:
+                if kept:
+                    kept.close()
                 if not memory.is_out_of_memory(error) or compiled.width == 1:
                     raise
                 half = -(-compiled.width // 2)

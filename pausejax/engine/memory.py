@@ -56,6 +56,6 @@ def parts_that_fit(needed: int, fewer: int, ratio: float, limit: int) -> int:
     return max(math.ceil(1 / fitting), 2)
 
 
-def is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether the device ran out of memory, at compiling or at running."""
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -9,7 +9,9 @@ folder appear when it is whole.
 """
 
 import hashlib
+import os
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,20 +24,24 @@ from pausejax.study.simulation import Segment
 
 
 class Checkpoints:
-    """The checkpoints of one chunk."""
+    """The checkpoints of one chunk; of several processes that play it, the first one keeps it."""
 
     def __init__(self, folder: Folder, chunk: str, seconds: float) -> None:
         self._folder = folder
         self._place = f"{CHECKPOINTS}/{chunk}"
         self._seconds = seconds
         self._last_save = time.monotonic()
+        lease = folder.lease(f"{self._place}.lease")
+        self._keeps = lease is not None
+        """Otherwise another process keeps this chunk; this one plays it without keeping it."""
+        self._release = weakref.finalize(self, os.close, lease) if lease is not None else lambda: None
         self._saved_round = 0
         self.damaged = False
         """Whether a state was found that can't be trusted."""
 
     def due(self) -> bool:
         """Whether the interval has passed since the last one, or since the chunk began."""
-        return time.monotonic() - self._last_save >= self._seconds
+        return self._keeps and time.monotonic() - self._last_save >= self._seconds
 
     def save(self, state: Any, segments: list[Segment]) -> None:
         """Keeps the state after the last segment; segments that are on disk are not written again.
@@ -43,6 +49,8 @@ class Checkpoints:
         Raises:
           OSError: no space left, or the like.
         """
+        if not self._keeps:
+            return
         import orbax.checkpoint as ocp
 
         last = segments[-1].last_round
@@ -65,6 +73,8 @@ class Checkpoints:
         Args:
           target: shapes, types and shardings of the state of so many rows.
         """
+        if not self._keeps:
+            return None
         for name in self._folder.names(self._place):
             if name.startswith("state-") and not name.removeprefix("state-").isdecimal():
                 self._folder.remove(f"{self._place}/{name}")  # half written when its process was killed
@@ -91,7 +101,15 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Forgets the chunk: its runs are finished."""
-        self._folder.remove(self._place)
+        if self._keeps:
+            self._folder.remove(self._place)
+            self._folder.remove(f"{self._place}.lease")
+        self.close()
+
+    def close(self) -> None:
+        """Lets another process keep the chunk."""
+        self._keeps = False
+        self._release()
 
     def _states(self) -> list[int]:
         names = (name.partition("-") for name in self._folder.names(self._place))

@@ -118,12 +118,38 @@ class Folder:
         if not self.is_local:
             yield
             return
-        with open(self._inside(name), "wb") as file:
+        file = self._opened(name)
+        try:
             with contextlib.suppress(OSError, ImportError):
                 import fcntl
 
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(file)
+
+    def lease(self, name: str) -> int | None:
+        """A lock that is held until the descriptor is closed; None if somebody else holds it.
+
+        Where there are no locks everybody gets one.
+        """
+        os.makedirs(posixpath.dirname(self._inside(name)), exist_ok=True)
+        file = self._opened(name)
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        except (OSError, ImportError):
+            pass
+        return file
+
+    def _opened(self, name: str) -> int:
+        """A file to lock; never one elsewhere that a link points to, and never emptied."""
+        flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+        return os.open(self._inside(name), flags, 0o644)
 
     def _inside(self, name: str) -> str:
         return posixpath.join(self._root, name)

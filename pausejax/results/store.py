@@ -37,7 +37,7 @@ CHECKPOINTS = "checkpoints"
 _REPLACED = f".{RESULT}.replaced"
 _LOCK = ".lock"
 _PART = re.compile(r"[0-9a-f]{16}\.npz")
-_CHUNK = re.compile(r"[0-9a-f]{16}")
+_CHUNK = re.compile(r"[0-9a-f]{16}(\.lease)?")
 
 
 class Progress(NamedTuple):
@@ -103,9 +103,13 @@ def _check_format(folder: Folder) -> None:
     """Refuses the result of a release whose identities meant something else."""
     if folder.exists(RESULT):
         try:
+            sealed = folder.exists(f"{RESULT}/{manifest.NAME}")
+            if sealed and manifest.damaged(folder, RESULT, manifest.described(folder, RESULT)):
+                return  # that is said elsewhere
+            manifest.check_codecs(folder, RESULT)
             kept = xr.open_zarr(folder.path(RESULT), chunks=None).attrs.get("format")
         except Exception:
-            return  # damaged: that is said elsewhere
+            return
         if kept != FORMAT:
             raise SpecError(
                 [

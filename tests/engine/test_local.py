@@ -91,12 +91,14 @@ def test_a_damaged_checkpoint_is_left_for_an_older_one_or_none(tmp_path):
     segments = [Segment(1, 5, np.arange(2), {"round_latency": np.zeros((2, 5))})]
     kept.save(state, segments)
     later = [*segments, Segment(6, 10, np.arange(2), {"round_latency": np.ones((2, 5))})]
+    kept.close()
     place = tmp_path / "checkpoints" / "c"
     again = checkpoint.Checkpoints(folder, "c", 0.0)
     state_now, found = again.restore(shapes)
     assert [segment.first_round for segment in found] == [1]
     np.testing.assert_array_equal(state_now["x"], state["x"])
     again.save({"x": jax.numpy.arange(3.0) + 1}, later)
+    again.close()
     assert sorted(os.listdir(place)) == ["digest-10.npz", "rounds-1-5.npz", "rounds-6-10.npz", "state-10"]
     content = (place / "rounds-6-10.npz").read_bytes()
     (place / "rounds-6-10.npz").write_bytes(content[:-30])

@@ -61,3 +61,24 @@ def test_the_digest_sees_values_shapes_and_types():
     ones = np.ones((2, 3), np.float32)
     others = [ones * 2, ones.reshape(3, 2), ones.astype(np.float64)]
     assert len({digest_of({"x": array}) for array in (ones, *others)}) == 4
+
+
+def test_of_two_processes_that_play_a_chunk_one_keeps_it(kept):
+    folder, state = kept
+    first, second = (Checkpoints(Folder(folder), "c", 0.0) for _ in range(2))
+    assert first.due() and not second.due()
+    assert second.restore(lambda rows: state) is None and not second.damaged
+    second.save(state, [])
+    second.remove()
+    assert (folder / "checkpoints" / "c" / "state-5").is_dir()
+    first.remove()
+    assert not any((folder / "checkpoints").iterdir())
+
+
+def test_a_lock_follows_no_link_and_empties_no_file(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / ".lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic links"), Folder(tmp_path / "study").lock(".lock"):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"
