@@ -3,7 +3,7 @@
 import pytest
 import xarray as xr
 
-from .made_up import AXES, POLICIES, build
+from .made_up import AXES, POLICIES, build, store
 
 
 @pytest.fixture(params=["training", "bandit"])
@@ -20,8 +20,5 @@ def result():
 @pytest.fixture
 def stored(result, tmp_path):
     """The same result on disk, seven runs a chunk."""
-    chunked = result.copy()
-    for array in chunked.data_vars.values():
-        array.encoding["chunks"] = (7, *array.shape[1:])
-    chunked.to_zarr(tmp_path / "results.zarr", zarr_format=2, consolidated=True)
+    store(result, tmp_path, runs=7)
     return xr.open_zarr(tmp_path / "results.zarr")

@@ -9,6 +9,8 @@ from pausejax.analysis import blocks, frames
 from pausejax.commands import main as cli
 from pausejax.results.export import export
 
+from .made_up import store
+
 
 def test_one_row_per_run_with_every_parameter_and_metric(made):
     result, rows, _ = made
@@ -115,7 +117,7 @@ def test_failed_export_leaves_the_old_file(result, tmp_path):
 
 @pytest.fixture
 def folder(result, tmp_path):
-    result.to_zarr(tmp_path / "results.zarr", zarr_format=2, consolidated=True)
+    store(result, tmp_path)
     return tmp_path
 
 

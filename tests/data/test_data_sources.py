@@ -55,9 +55,7 @@ def test_digits_are_split_once_stratified_and_standardized():
 
 
 def test_unknown_name_lists_the_known_ones_and_the_nearest():
-    with pytest.raises(
-        ValueError, match=r"'minst' \(did you mean 'mnist'\?\); known: digits, mnist, .*cifar10"
-    ):
+    with pytest.raises(ValueError, match=r"'minst'; did you mean 'mnist'\?; known: digits, mnist, .*cifar10"):
         data.load("minst")
 
 

@@ -172,7 +172,7 @@ def test_conv_variant_is_a_switch_of_the_model(variant):
 @pytest.mark.parametrize(
     ("name", "shape", "options", "message"),
     [
-        ("cnn_cifra", (32, 32, 3), {}, r"did you mean 'cnn_cifar'\?\); known: linear, mlp"),
+        ("cnn_cifra", (32, 32, 3), {}, r"did you mean 'cnn_cifar'\?; known: linear, mlp"),
         ("cnn_cifar", (8, 8, 1), {}, r"model cnn_cifar: does not fit inputs of shape \(8, 8, 1\)"),
         ("cnn_cifar", (16, 16, 1), {}, r"does not fit inputs of shape \(16, 16, 1\)"),
     ],

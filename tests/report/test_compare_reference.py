@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from pausejax.results import store
+from ..analysis import made_up
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "compare_reference.py"
 ROUNDS = 40
@@ -47,8 +47,7 @@ def result(folder, policies, seeds, accuracy):
         },
         {"axes": json.dumps([]), "mode": "training"},
     )
-    whole = {name: {"chunks": variable.shape} for name, variable in dataset.variables.items()}
-    dataset.to_zarr(folder / store.RESULT, zarr_format=2, encoding=whole, write_empty_chunks=True)
+    made_up.store(dataset, folder)
     return str(folder)
 
 

@@ -16,6 +16,7 @@ from pausejax.report.heatmaps import heat_maps, table
 from pausejax.report.levels import MAX_LEVELS, levels_of, measures_of, shown, values_of
 from pausejax.report.pareto import trade_off
 
+from ..analysis.made_up import store
 from .made import build, sampled
 
 AXES = {"privacy_weight": "gamma", "generalization_weight": "alpha", "temperature_divisor": "kappa"}
@@ -211,7 +212,7 @@ def test_few_settings_are_drawn_as_lines_and_many_are_not(grid):
 
 
 def test_report_command_draws_many_settings(grid, tmp_path, capsys):
-    grid[0].to_zarr(tmp_path / "results.zarr", zarr_format=2, consolidated=True)
+    store(grid[0], tmp_path)
     assert cli.main(["report", str(tmp_path)]) == cli.OK
     assert "heatmap_max_leakage_annealed" in capsys.readouterr().out
     for picture in ("main_effects", "pareto", "heatmap_mean_latency_pause"):
