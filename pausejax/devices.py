@@ -1,5 +1,6 @@
 """How rows lie on the local devices: side by side along one axis, each device with its own share."""
 
+import collections
 from typing import Any
 
 import jax
@@ -8,6 +9,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 SPLIT, SHARED = PartitionSpec("runs"), PartitionSpec()
 """Along the rows, which come first; and the same on every device."""
+
+
+def local_devices() -> str:
+    """This process's devices in words, such as "2 × NVIDIA H100"."""
+    kinds = collections.Counter(device.device_kind for device in jax.local_devices())
+    return ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
 
 
 def runs_mesh(rows: int) -> Mesh:

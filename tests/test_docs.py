@@ -11,9 +11,13 @@ import pytest
 from pausejax import kinds as spec
 from pausejax.parts.extensions import ENTRY_POINTS
 from pausejax.study.plan import make_plan
+from pausejax.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def test_parameter_table_is_up_to_date():
@@ -47,3 +51,9 @@ def test_every_room_has_a_row():
     named = set(re.findall(r"`(\w+)(?:/|\.py)`", page))
     rooms = {path.stem for path in (ROOT / "pausejax").iterdir() if path.suffix == ".py" or path.is_dir()}
     assert {room for room in rooms if not room.startswith("__")} <= named
+
+
+def test_the_citation_and_the_changes_are_of_this_version():
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest and __version__.split(".dev")[0] == newest[1]

@@ -15,7 +15,7 @@ from pausejax.cluster import pool as workers
 from pausejax.cluster.pool import Lost, Member, Pool
 from pausejax.cluster.worker import Job, Report
 from pausejax.data.host import Sources
-from pausejax.engine import schedule
+from pausejax.engine import events, schedule
 from pausejax.engine.engine import Engine, Progress
 from pausejax.engine.local import Outcome, Settings, places, tell
 from pausejax.engine.schedule import Unit
@@ -182,6 +182,8 @@ class _Driver:
                     if task and task.unit:
                         self._report(task, self._rounds(task.unit))
                         self._finish(last)
+                        members = task.unit.group.members
+                        events.finished(self._plan.runs[members[0]].policy, len(task.unit.rows))
             if time.monotonic() - asked >= _SECONDS_BETWEEN_QUESTIONS:
                 asked = time.monotonic()
                 for member, played in pool.ask():

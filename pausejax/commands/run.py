@@ -67,6 +67,11 @@ def add_to(commands: Any) -> None:
         metavar="N",
         help="cores of a Ray worker (default: all of a node; beside a GPU: one)",
     )
+    parser.add_argument(
+        "--log",
+        choices=("text", "json", "bar"),
+        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
+    )
     parser.set_defaults(command=run)
 
 
@@ -80,9 +85,10 @@ def run(options: argparse.Namespace) -> None:
     simulate = _executor(options)
     plan = common.load_plan(options)
     from pausejax.data.host import Sources
+    from pausejax.devices import local_devices
     from pausejax.engine import tracking
     from pausejax.engine.local import Settings, simulate_into
-    from pausejax.engine.progress import progress_bar
+    from pausejax.engine.progress import default_form, reporting
     from pausejax.engine.runtime import set_up_jax
     from pausejax.engine.stopping import listening
     from pausejax.results import store
@@ -94,7 +100,9 @@ def run(options: argparse.Namespace) -> None:
     set_up_jax()
     settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard)
     begun = time.monotonic()
-    with listening() as stopping, progress_bar(plan, quiet=options.quiet) as progress:
+    form = None if options.quiet else options.log or default_form()
+    devices = "the workers of a Ray cluster" if simulate else local_devices()
+    with listening() as stopping, reporting(plan, form, devices) as progress:
         outcome = (simulate or simulate_into)(
             folder,
             plan,

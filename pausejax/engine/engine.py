@@ -1,6 +1,7 @@
 """The compiled programs of a plan on this machine's devices, one for each group, and what they play."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
@@ -10,7 +11,7 @@ import jax
 from pausejax.data.host import Sources
 from pausejax.devices import padded
 from pausejax.engine import chunk as playing
-from pausejax.engine import memory
+from pausejax.engine import events, memory
 from pausejax.engine.schedule import Chunk, Unit, cut
 from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.parts import PartError
@@ -184,7 +185,7 @@ class Engine:
 
     def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:
         """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
-        whole, parts = width, 1
+        whole, parts, begun = width, 1, time.monotonic()
         while True:
             used = float("inf")
             try:
@@ -194,6 +195,9 @@ class Engine:
                 if not memory.is_out_of_memory(error) or width == 1:
                     raise
             if used <= self._limit or width == 1:
+                policy, took = self.plan.runs_of(group)[0].policy, time.monotonic() - begun
+                told = f"compiled {policy} for {width} runs side by side in {took:.1f} s"
+                events.say("compiled", told, policy=policy, width=width, took=round(took, 3))
                 return Compiled(call, width, padded(width))
             if used < float("inf") and parts == 1 and width >= 4:
                 smaller = memory.program_memory(self.lower(group, width // 4).compile())

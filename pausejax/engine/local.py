@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.data.host import Sources
-from pausejax.engine import schedule
+from pausejax.engine import events, schedule
 from pausejax.engine.engine import Engine, Progress, most_runs
 from pausejax.engine.schedule import Chunk, Unit
 from pausejax.engine.stopping import NEVER, Stopping
@@ -64,7 +64,8 @@ def simulate_into(
       found: from `store.prepare`.
       sources: where data come from.
       settings: how.
-      progress: called with how many rounds × runs have been advanced.
+      progress: called with how many rounds × runs have been advanced; first with those that are not this
+        process's work, because they are finished or other shards'.
       tracker: told of every chunk that has been written, and in the end of the runs that were there before.
       stopping: whether the study is asked to stop; what is in flight is then kept.
 
@@ -77,10 +78,11 @@ def simulate_into(
     if tracker:
         tracker.start(layout.provenance(plan))
     already = sum(identity in found.identities for identity in plan.identities)
-    progress(already * max(plan.study.rounds, 1))
     number, count = settings.shard
     work = schedule.units(plan, found.settled, most=settings.most or most_runs(), at_least=count)
     work = schedule.unfinished(plan, schedule.share(work, number, count), found.identities)
+    left = sum(len(unit.rows) for unit in work)
+    progress((len(plan.runs) - left) * max(plan.study.rounds, 1))
     damaged, written = list(found.damaged), list(found.identities)
     if work:
         engine = Engine(plan, sources, device_memory=settings.device_memory, stopping=stopping)
@@ -137,6 +139,7 @@ def play_into(
             if current[0].damaged:
                 damaged.append(f"{store.CHECKPOINTS}/{schedule.name_of(plan, chunk)}")
             current[0].remove()
+        events.finished(plan.runs[chunk.group.members[0]].policy, len(chunk.members))
         yield chunk, arrays
 
 

@@ -1,12 +1,14 @@
-"""The progress bar of a study: runs, rounds × runs per second, time left."""
+"""How far a study is: a bar on a terminal, lines in a file, or nothing."""
 
 import contextlib
 from collections.abc import Iterator
+from typing import Literal, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from pausejax.engine import lines
 from pausejax.engine.engine import Progress as Callback
 from pausejax.study.study import Plan
 
@@ -17,12 +19,37 @@ class _Speed(ProgressColumn):
         return Text(f"{speed:,.0f} rounds/s" if speed else "compiling")
 
 
+Form = Literal["text", "json", "bar"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+
+def default_form() -> Form:
+    """A bar where stderr is a terminal, else lines of text."""
+    return "bar" if Console(stderr=True).is_terminal else "text"
+
+
 @contextlib.contextmanager
-def progress_bar(plan: Plan, *, quiet: bool) -> Iterator[Callback]:
-    """Yields the callback that moves the bar."""
-    if quiet:
+def reporting(plan: Plan, form: Form | None, devices: str) -> Iterator[Callback]:
+    """Tells on stderr how far a study is, and yields the callback that is to be told.
+
+    Args:
+      plan: the whole study.
+      form: None says nothing.
+      devices: what plays it, in words.
+    """
+    if form is None:
         yield lambda _: None
-        return
+    elif form == "bar":
+        with _bar(plan) as advance:
+            yield advance
+    else:
+        log = lines.Log(plan, devices, as_json=form == "json")
+        with lines.listening(log):
+            yield log
+
+
+@contextlib.contextmanager
+def _bar(plan: Plan) -> Iterator[Callback]:
     # An ensemble study may leave the rounds to its streams; it then counts runs alone.
     runs, rounds = len(plan.runs), plan.study.rounds or 1
     bar = Progress(

@@ -1,0 +1,210 @@
+"""What a study says while it runs: lines at their times, and numbers that add up."""
+
+import json
+import logging
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pausejax.engine import events, lines, progress
+from pausejax.kinds import parse
+from pausejax.study.plan import make_plan
+
+SPEC = """
+name = "a small study"
+mode = "bandit"
+rounds = 100
+seeds = 3
+[network]
+num_clients = 6
+clients_per_round = 2
+[[policy]]
+name = "pause"
+[[policy]]
+name = "random"
+"""
+STUDY = {
+    "mode": "bandit",
+    "rounds": 100,
+    "seeds": 3,
+    "network": {"num_clients": 6, "clients_per_round": 2},
+    "policy": [{"name": "pause"}, {"name": "random"}],
+}
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return make_plan(parse(STUDY))
+
+
+def logs(plan, as_json=False):
+    clock, written = Clock(), []
+    return lines.Log(plan, "1 × cpu", as_json=as_json, clock=clock, write=written.append), clock, written
+
+
+def chunk(log, runs, policy="pause"):
+    record = logging.LogRecord("pausejax", logging.INFO, "", 0, "%s", (f"finished {runs} runs",), None)
+    record.event, record.fields = "chunk", {"policy": policy, "runs": runs}
+    log.handle(record)
+
+
+def at(clock, log, second):
+    clock.now = 1000.0 + second
+    log.tick()
+
+
+def test_a_line_at_the_start_every_half_minute_at_every_chunk_and_at_the_end(plan):
+    log, clock, written = logs(plan)
+    assert re.fullmatch(r"\[0:00:00\] \S+ 6 runs in 2 groups, 100 rounds each, on 1 × cpu", written[0])
+    log(0)
+    for second in range(1, 61):
+        at(clock, log, second)
+    assert written[1:] == [
+        "[0:00:30] 0 of 6 runs finished, 0%, compiling",
+        "[0:01:00] 0 of 6 runs finished, 0%, compiling",
+    ]
+    clock.now = 1075.0
+    log(300)
+    chunk(log, 3)
+    at(clock, log, 89)
+    at(clock, log, 90)
+    # 300 rounds in the 30 s since the last line that found nothing played; 300 are left.
+    assert written[3:] == [
+        "[0:01:15] finished 3 runs",
+        "[0:01:30] 3 of 6 runs finished, 50%, 10 rounds/s, 0:00:30 left",
+    ]
+    log(300)
+    clock.now = 1100.0
+    chunk(log, 3)
+    log.end(True)
+    assert written[-1] == "[0:01:40] done after 0:01:40: 6 of 6 runs finished, 6 rounds/s"
+
+
+def test_json_has_the_same_as_fields(plan):
+    log, clock, written = logs(plan, as_json=True)
+    log(200)
+    log(100)
+    at(clock, log, 40)
+    chunk(log, 1)
+    log.end(False)
+    told = [json.loads(line) for line in written]
+    assert [line["event"] for line in told] == ["start", "found", "progress", "chunk", "end"]
+    start, found, middle, _, end = told
+    assert (start["runs"], start["groups"], start["rounds"], start["devices"]) == (6, 2, 100, "1 × cpu")
+    assert (found["runs"], found["left"]) == (2, 4)
+    # Of the 400 rounds × runs that are this process's; what was there before counts for no speed.
+    assert middle == {
+        "event": "progress",
+        "seconds": 40.0,
+        "finished": 0,
+        "runs": 4,
+        "part": 0.25,
+        "rounds_per_second": 2.5,
+        "seconds_left": 120.0,
+    }
+    assert (end["completed"], end["finished"], end["runs"]) == (False, 1, 4)
+
+
+def test_speed_is_that_of_the_last_minutes_and_a_standstill_has_no_time_left(plan):
+    log, clock, written = logs(plan, as_json=True)
+    log(0)
+    log(300)
+    for line in range(1, 13):
+        at(clock, log, 30.0 * line)
+    speeds = [json.loads(line)["rounds_per_second"] for line in written[1:]]
+    assert speeds[0] == 10.0 and speeds == sorted(speeds, reverse=True) and speeds[-1] == 0.0
+    last = json.loads(written[-1])
+    assert last["seconds_left"] is None and last["part"] == 0.5
+
+
+def test_more_than_everything_and_nothing_to_do_break_no_line(plan):
+    log, clock, written = logs(plan)
+    log(600)
+    at(clock, log, 31)
+    log(50)
+    at(clock, log, 62)
+    log.end(True)
+    assert "0 of 0 runs finished" in written[-1] and len(written) == 5
+
+
+def test_a_study_without_rounds_counts_runs_alone():
+    log, clock, written = logs(
+        make_plan(parse({"mode": "ensemble", "seeds": 2, "policy": [{"name": "efl_fg"}]}))
+    )
+    log(1)
+    log(5000)
+    at(clock, log, 50)
+    assert written[1].endswith("1 of 2 runs are there already, or other processes' work")
+    assert written[2] == "[0:00:50] 0 of 1 run finished, 100 rounds/s"
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(plan):
+    def full(line):
+        raise OSError(28, "No space left on device")
+
+    log = lines.Log(plan, "1 × cpu", write=full)
+    log(0)
+    log.end(True)
+
+
+def test_the_engine_is_heard_while_it_is_listened_to_and_no_longer(plan):
+    log, _, written = logs(plan)
+    before = (list(events.LOGGER.handlers), events.LOGGER.level)
+
+    def fail():
+        with lines.listening(log):
+            events.say("compiled", "compiled pause", policy="pause", took=1.0)
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        fail()
+    events.say("compiled", "compiled random")
+    assert [line.split("] ")[1] for line in written[1:2]] == ["compiled pause"]
+    assert "stopped after" in written[-1] and len(written) == 3
+    assert (list(events.LOGGER.handlers), events.LOGGER.level) == before
+
+
+def test_quiet_says_nothing(plan, capsys):
+    with progress.reporting(plan, None, "1 × cpu") as advance:
+        advance(600)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_on_request_and_text_where_there_is_no_terminal(plan, capsys):
+    assert progress.default_form() == "text"
+    with progress.reporting(plan, "bar", "1 × cpu") as advance:
+        advance(600)
+    assert "6/6 runs" in capsys.readouterr().err
+
+
+def test_the_command_writes_its_log_to_a_file(tmp_path):
+    (tmp_path / "spec.toml").write_text(SPEC)
+    arguments = ["run", "spec.toml", "--out", "out", "--no-report", "--lanes", "2"]
+    command = [sys.executable, "-m", "pausejax", *arguments]
+    with open(tmp_path / "log", "w") as log:
+        done = subprocess.run(
+            command, cwd=tmp_path, stderr=log, stdout=subprocess.PIPE, text=True, timeout=300
+        )
+    written = (tmp_path / "log").read_text().splitlines()
+    assert done.returncode == 0, written
+    assert "6 runs in 2 groups, 100 rounds each, on 2 × cpu" in written[0]
+    assert sum("finished 2 runs of pause" in line for line in written) == 1
+    assert sum("finished 1 run of" in line for line in written) == 2
+    assert sum("compiled" in line for line in written) == 2
+    assert "6 of 6 runs finished" in written[-1]
+    assert "6 runs in" in done.stdout
+    command += ["--set", "seeds=4", "--log", "json"]
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    told = [json.loads(line) for line in again.stderr.splitlines()]
+    assert sorted(line["event"] for line in told[2:-1]) == ["chunk", "chunk", "compiled", "compiled"]
+    assert [told[place]["event"] for place in (0, 1, -1)] == ["start", "found", "end"]
+    assert (told[1]["runs"], told[1]["left"], told[-1]["finished"]) == (6, 2, 2)

@@ -1,0 +1,81 @@
+"""What is shipped: a wheel with every room, its licence and its types, that runs without the checkout."""
+
+import email
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+import pausejax
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_SHIPPED = (".*", "build", "dist", "out", "*.egg-info", "__pycache__")
+
+
+def _can_build():
+    try:
+        return int(version("setuptools").split(".")[0]) >= 77
+    except PackageNotFoundError:
+        return False
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not _can_build(), reason="building needs setuptools>=77, of the extra test"),
+]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built of a copy: a build leaves folders behind, which the next one would ship."""
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*NOT_SHIPPED))
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
+    command += ["--wheel-dir", str(folder), str(folder / "source")]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_the_wheel_holds_every_room_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+    package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pausejax").rglob("*.py")}
+    assert {name for name in names if ".dist-info/" not in name} == package | {"pausejax/py.typed"}
+
+
+def test_the_wheel_says_who_made_it_under_which_licence(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        told = email.message_from_bytes(archive.read(name))
+        licence = archive.read(name.replace("METADATA", "licenses/LICENSE")).decode()
+        commands = archive.read(name.replace("METADATA", "entry_points.txt")).decode()
+    assert licence == (ROOT / "LICENSE").read_text(encoding="utf-8") and "Apache License" in licence
+    assert told["License-Expression"] == "Apache-2.0" and told["Author"] == "pausejax contributors"
+    assert told["Version"] == pausejax.__version__
+    assert told["Description-Content-Type"] == "text/markdown" and told.get_payload().startswith("# pausejax")
+    assert "pausejax = pausejax.commands.main:main" in commands
+
+
+def test_the_wheel_runs_without_the_checkout(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    (tmp_path / "spec.toml").write_text(
+        'mode = "bandit"\nrounds = 5\n[network]\nnum_clients = 4\nclients_per_round = 2\n'
+        '[[policy]]\nname = "pause"\n'
+    )
+    code = "import sys, pausejax; print(pausejax.__file__); from pausejax.commands.main import main; "
+    code += 'sys.exit(main(["run", "spec.toml", "--out", "out"]))'
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path / "installed"))
+    assert (tmp_path / "out" / "results.zarr").is_dir() and list((tmp_path / "out").glob("*.png"))
