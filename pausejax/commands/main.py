@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         errors.print(f"pausejax: the result is damaged ({error}); the same `pausejax run` makes it whole")
         return FAILED
     except Stopped as stop:
-        errors.print(f"pausejax: {stop}: what was in flight is kept; the same command goes on where it was")
+        errors.print(f"pausejax: {stop}: stopped; the same command goes on where it was")
         return stop.exit_code
     except KeyboardInterrupt:
         errors.print("pausejax: interrupted; the same command goes on where it was")

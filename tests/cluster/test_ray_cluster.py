@@ -319,7 +319,7 @@ def test_an_interrupted_driver_stops_its_workers(cluster, spec, tmp_path):
     wait_for(lambda: list((tmp_path / "out" / "parts").glob("*.npz")))
     driver.send_signal(signal.SIGINT)
     code, errors = end(driver)
-    assert code == 130 and errors == "pausejax: interrupted; the same command goes on where it was\n"
+    assert code == 130 and errors == "pausejax: SIGINT: stopped; the same command goes on where it was\n"
     wait_for(lambda: not cluster.workers(), 30)
 
 
