@@ -103,7 +103,8 @@ def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
         raise ValueError("dataset npz: needs data.data_file")
     names = ("x_train", "y_train", "x_test", "y_test")
     try:
-        with np.load(data_file, allow_pickle=False) as file:
+        # Opened here: NumPy leaves a file open that it can't read.
+        with open(data_file, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = {name: file[name] for name in (*names, "owner_train") if name in file.files}
     except (OSError, EOFError, ValueError, TypeError, RuntimeError, zipfile.BadZipFile) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,10 +110,17 @@ def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dic
     return arrays
 
 
+def _library() -> Any:
+    """TFDS, imported whole: a warning on its way that counts as an error would leave a part of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tensorflow_datasets as tfds
+    return tfds
+
+
 def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any:
     """A TFDS builder over a prepared copy, which is made first where that is possible."""
-    import tensorflow_datasets as tfds
-
+    tfds = _library()
     folder = Path(
         data_dir or os.environ.get("PAUSEJAX_DATA_DIR") or tfds.core.constants.DATA_DIR
     ).expanduser()

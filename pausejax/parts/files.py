@@ -52,7 +52,8 @@ def _npy(path: Path) -> np.ndarray:
     promised = math.prod(shape) * dtype.itemsize
     if promised > min(path.stat().st_size, _MAX_BYTES):
         raise ValueError(f"promises {promised} bytes and has {path.stat().st_size}")
-    return np.load(path, allow_pickle=False)
+    with path.open("rb") as file:
+        return np.load(file, allow_pickle=False)
 
 
 def _text(path: Path) -> np.ndarray:

@@ -65,9 +65,7 @@ def test_a_signal_keeps_what_is_in_flight(whole, tmp_path, number, code):
     process.send_signal(getattr(signal, number))
     errors = process.communicate(timeout=120)[1]
     assert process.returncode == code, errors
-    assert errors == (
-        f"pausejax: {number}: stopped; the same command goes on where it was\n"
-    )
+    assert errors == (f"pausejax: {number}: stopped; the same command goes on where it was\n")
     subprocess.run(command(spec, tmp_path), check=True)
     xr.testing.assert_identical(pausejax.open(tmp_path).load(), expected)
 
