@@ -9,8 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from pausejax import bandit, network, regret
@@ -68,22 +67,10 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     )
 
 
-def runs_mesh(runs: int) -> Mesh:
-    """A mesh with one axis, "runs", over the local devices, or fewer if there are fewer runs."""
-    devices = jax.local_devices()[: max(runs, 1)]
-    return Mesh(np.array(devices), ("runs",))
-
-
 def _of_world(split: Any, shared: Any) -> World:
     """One thing for every array of a world that has a row per run, another for what all runs share."""
     places: tuple[Any, ...] = (split, split, split, shared, shared, shared)
     return World(*places)
-
-
-def shardings(mesh: Mesh) -> tuple[World, NamedSharding]:
-    """How a world lies on the devices, and how everything lies that has runs first."""
-    split, shared = NamedSharding(mesh, P("runs")), NamedSharding(mesh, P())
-    return _of_world(split, shared), split
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
@@ -102,7 +89,7 @@ def play(
 
     Args:
       program: static.
-      mesh: static, from `runs_mesh`; its size divides R.
+      mesh: static, from `devices.runs_mesh`; its size divides R.
       world: see `World`.
       hyper: see `Hyper`.
       state: donated.

@@ -11,6 +11,7 @@ from pausejax import bandit, parts, privacy
 from pausejax.clients import play as simulation
 from pausejax.clients.meeting import turn_out
 from pausejax.clients.program import Program, World
+from pausejax.devices import SHARED, SPLIT, put, runs_mesh
 from pausejax.policies.base import Cohort
 
 K, M, ROUNDS, FLOOR, BUDGET = 6, 2, 40, 0.05, 40.0
@@ -61,14 +62,15 @@ def simulate(policy, availability="always", stage=None, *, probability=0.0, file
         test=None,
     )
     state = simulation.start(program, world, hyper)
-    mesh = simulation.runs_mesh(2)
-    whole, split = simulation.shardings(mesh)
+    mesh = runs_mesh(2)
+    own = put((world.seed, world.data_share, world.partition), mesh, SPLIT)
+    shared = put((world.files, world.data, world.test), mesh, SHARED)
     return simulation.play(
         program,
         mesh,
-        World(*map(jax.device_put, world, whole)),
-        jax.device_put(hyper, split),
-        jax.device_put(state, split),
+        World(*own, *shared),
+        put(hyper, mesh, SPLIT),
+        put(state, mesh, SPLIT),
         jnp.int32(1),
         jnp.int32(ROUNDS),
     )
