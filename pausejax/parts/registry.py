@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from pausejax.parts.parameter import Parameter
 from pausejax.parts.part import Part, PartError
@@ -174,15 +174,32 @@ def server_optimizer(function: Function) -> Function:
     return _register("server_optimizer", function)
 
 
+@overload
+def quantity(function: Function, /) -> Function: ...
+
+
+@overload
 def quantity(
     *, units: str = "1", reduce: str = "last", maximize: bool | None = None, label: str = ""
-) -> Callable[[Function], Function]:
+) -> Callable[[Function], Function]: ...
+
+
+def quantity(
+    function: Function | None = None,
+    /,
+    *,
+    units: str = "1",
+    reduce: str = "last",
+    maximize: bool | None = None,
+    label: str = "",
+) -> Function | Callable[[Function], Function]:
     """Registers a figure that is recorded in every round: what a run has `Seen` in, a float32 scalar out.
 
     It lands in the result as a variable over runs and rounds under the function's name, described by the
     first line of its docstring, and as a figure per run.
 
     Args:
+      function: where the decorator is used without arguments.
       units: of the values.
       reduce: what makes one figure of a run's rounds: "last", "mean" or "total".
       maximize: which way is better; None where neither is.
@@ -198,7 +215,7 @@ def quantity(
         notes = {"units": units, "reduce": reduce, "maximize": maximize, "label": label}
         return _register("quantity", function, **notes)
 
-    return register
+    return register if function is None else register(function)
 
 
 def ensemble_policy(function: Function) -> Function:
