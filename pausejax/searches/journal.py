@@ -21,7 +21,8 @@ SEARCH = "search.json"
 _JOURNAL = "journal"
 
 Reports = Mapping[int, np.ndarray]
-"""By number of the setting: its seeds' figures and simulated seconds, float64 [seeds, figures + 1]."""
+"""By number of the setting: at each rung that it has passed, its seeds' figures and simulated seconds so
+far, float64 [rungs, seeds, figures + 1]."""
 
 
 class Journal:

@@ -79,6 +79,7 @@ class Search:
         self._known: set[tuple[Any, ...]] = set()
         self._exhausted, self._in_a_row = False, 0
         self._histories: dict[int, list[tuple[int, Shown]]] = {}
+        self._figures: dict[int, np.ndarray] = {}
         self._seconds, self._rounds = 0.0, 0
         self.spent = 0
         """Rounds × runs of settings so far."""
@@ -124,7 +125,7 @@ class Search:
 
     def _fill(self) -> None:
         """Asks for settings and puts them into lanes, as long as there is room and budget."""
-        while not self._exhausted and self._there() < self._slots and self._affords(0):
+        while not self._exhausted and self._there() < self._slots and self._affords(newcomers=1):
             number, setting = self._sampler.ask()
             if setting.key in self._known:
                 self._sampler.tell(number, (), finished=False)
@@ -144,19 +145,19 @@ class Search:
         live = sum(len(lanes.trials) for lanes in self._lanes.values())
         return live + sum(map(len, self._waiting.values()))
 
-    def _affords(self, rung: int) -> bool:
-        """Whether one more setting can be brought from the rung before to a rung.
+    def _affords(self, *, newcomers: int = 0) -> bool:
+        """Whether the budget lasts until everybody, and so many besides, has come to its next rung.
 
         Until one has come to the end, the way of whoever is ahead to the last rung is not spent on others.
         """
         trials = [trial for lanes in self._lanes.values() for trial in lanes.trials]
         trials += [trial for waiting in self._waiting.values() for trial in waiting]
         owed = sum(max(self._rounds_to(trial.rung) - trial.rounds, 0) for trial in trials)
-        wanted = self._rounds_to(rung) - (self._rounds_to(rung - 1) if rung else 0)
+        owed += newcomers * self._rounds_to(0)
         if not any(one.why == "finished" for one in self.ended):
-            ahead = max([rung, *(trial.rung for trial in trials)])
-            wanted += self._rounds_to(len(self._goal.rungs) - 1) - self._rounds_to(ahead)
-        return self.spent + self._seeds * (owed + wanted) <= self._budget
+            ahead = max((trial.rung for trial in trials), default=0)
+            owed += self._rounds_to(len(self._goal.rungs) - 1) - self._rounds_to(ahead)
+        return self.spent + self._seeds * owed <= self._budget
 
     def _rounds_to(self, rung: int) -> int:
         """Rounds from the start to a rung; of a time, by what a round has taken on average."""
@@ -167,72 +168,83 @@ class Search:
         return self._step * math.ceil(rounds / self._step)
 
     def _reports(self, playing: list[Lanes]) -> dict[int, np.ndarray]:
-        """The figures of all who have come to their rung."""
+        """The figures of all who have come to a rung, or to several at once."""
         found, study, goal = {}, self._space.study, self._goal
         for lanes in playing:
             for trial in lanes.trials:
-                last = trial.rounds >= study.rounds
                 if not goal.by_latency and trial.rounds < goal.rungs[trial.rung]:
                     continue
                 arrays = lanes.arrays(trial)
                 elapsed = np.nanmax(arrays["elapsed"], axis=1)
-                if last or not goal.by_latency or elapsed.min() >= goal.rungs[trial.rung]:
-                    rung = goal.rungs[-1 if last else trial.rung]
-                    figures = figures_at(study, goal, arrays, rung)
-                    found[trial.number] = np.column_stack([figures, elapsed])
+                reached = elapsed.min() if goal.by_latency else trial.rounds
+                if trial.rounds >= study.rounds:
+                    reached = np.inf  # there is no more of it
+                rungs = [rung for rung in goal.rungs[trial.rung :] if rung <= reached]
+                if rungs:
+                    each = [np.column_stack([figures_at(study, goal, arrays, r), elapsed]) for r in rungs]
+                    found[trial.number] = np.stack(each)
         return found
 
     def _judge(
         self, playing: list[Lanes], reports: Reports, *, simulated: bool
     ) -> dict[tuple[str, ...], Arrays]:
         """Lets settings go on or end; returns the runs of those that ended, by identities."""
-        arrived: dict[int, list[tuple[Lanes, Trial, Shown]]] = {}
+        there = {trial.number: (lanes, trial) for lanes in playing for trial in lanes.trials}
+        before = {number: there[number][1].rung for number in reports}
+        for number, seen in reports.items():
+            self._rounds += there[number][1].rounds * self._seeds
+            self._seconds += float(seen[0, :, -1].sum())
+        ends: dict[int, str] = {}
+        moved: dict[int, tuple[int, int]] = {}
         top = len(self._goal.rungs) - 1
-        for lanes in playing:
-            for trial in lanes.trials:
-                if trial.number in reports:
-                    rung = top if trial.rounds >= self._space.study.rounds else trial.rung
-                    shown = self._goal.shown(reports[trial.number][:, :-1])
-                    self._histories.setdefault(trial.number, []).append((rung, shown))
-                    arrived.setdefault(rung, []).append((lanes, trial, shown))
-                    self._rounds += trial.rounds * self._seeds
-                    self._seconds += float(reports[trial.number][:, -1].sum())
-        ends: list[tuple[Lanes, Trial, str]] = []
-        for rung in sorted(arrived, reverse=True):
-            group = arrived[rung]
+        for rung in range(top + 1):
+            here = [
+                number
+                for number, seen in reports.items()
+                if number not in ends and there[number][1].rung == rung and rung < before[number] + len(seen)
+            ]
+            batch = [self._goal.shown(reports[number][rung - before[number]][:, :-1]) for number in here]
+            for number, shown in zip(here, batch, strict=True):
+                self._histories.setdefault(number, []).append((rung, shown))
+                self._figures[number] = reports[number][rung - before[number]][:, :-1]
             if rung == top:
-                ends += [(lanes, trial, "finished") for lanes, trial, _ in group]
+                ends |= dict.fromkeys(here, "finished")
                 continue
-            batch = [shown for _, _, shown in group]
-            passed = self._halving.go_on(rung, batch)
-            for place in order(batch):
-                lanes, trial, _ = group[place]
-                if not passed[place]:
-                    ends.append((lanes, trial, "stopped"))
-                elif not self._affords(rung + 1):
-                    ends.append((lanes, trial, "budget"))
+            # Where nobody has anything to show yet, nobody is stopped.
+            known = any(value == value for shown in batch for value in shown.values)
+            passed = self._halving.go_on(rung, batch) if known else [True] * len(batch)
+            for place, worth in enumerate(order(batch)):
+                if passed[worth]:
+                    there[here[worth]][1].rung = rung + 1
+                    moved[here[worth]] = (rung, -place)
                 else:
-                    trial.rung = rung + 1
-        leaving = {trial.number for _, trial, _ in ends}
-        staying = [
-            (lanes, trial) for lanes in playing for trial in lanes.trials if trial.number not in leaving
-        ]
-        if self.spent + len(staying) * self._seeds * self._step > self._budget:
-            ends += [(lanes, trial, "budget") for lanes, trial in staying]
+                    ends[here[worth]] = "stopped"
+        for number in ends:
+            self._end(*there[number], ends[number], simulated=simulated)
+        # The budget is for those who are farthest and best.
+        for number in sorted((number for number in moved if number not in ends), key=moved.__getitem__):
+            if self._affords():
+                break
+            ends[number] = "budget"
+            self._end(*there[number], "budget", simulated=simulated)
+        left = [number for number in there if number not in ends]
+        if self.spent + len(left) * self._seeds * self._step > self._budget:
+            for number in left:
+                ends[number] = "budget"
+                self._end(*there[number], "budget", simulated=simulated)
+        study = self._space.study
         return {
-            self._end(*one, reports, simulated=simulated): self.arrays.get(one[1].number, {}) for one in ends
+            plan_of(study, there[number][1].setting.runs(study)).identities: self.arrays.get(number, {})
+            for number in ends
         }
 
-    def _end(
-        self, lanes: Lanes, trial: Trial, why: str, reports: Reports, *, simulated: bool
-    ) -> tuple[str, ...]:
+    def _end(self, lanes: Lanes, trial: Trial, why: str, *, simulated: bool) -> None:
         history = tuple(self._histories.get(trial.number, ()))
         nothing = np.full((self._seeds, len(self._goal.figures)), np.nan)
-        figures = reports[trial.number][:, :-1] if trial.number in reports else nothing
+        figures = self._figures.get(trial.number, nothing)
         rounds = min(trial.rounds, self._space.study.rounds)
         self._sampler.tell(trial.number, history, finished=why == "finished")
         self.ended.append(Ended(trial.number, trial.setting, history, figures, rounds, self.spent, why))
         if simulated:
             self.arrays[trial.number] = lanes.arrays(trial)
         lanes.leave(trial)
-        return plan_of(self._space.study, trial.setting.runs(self._space.study)).identities
