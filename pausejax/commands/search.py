@@ -107,9 +107,10 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.engine.stopping import listening
     from pausejax.results.folder import Folder
     from pausejax.searches import find
+    from pausejax.searches.options import Options
 
     study = kinds.load(options.spec, options.set, options.use, searched=True)
-    asked = find.Options(
+    asked = Options(
         budget=options.budget,
         metrics=tuple(options.metric),
         maximize=options.maximize,

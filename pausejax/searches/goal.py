@@ -114,10 +114,8 @@ def goal_of(
     ways = []
     for option, name in [("--metric", n) for n in names] + [("--constraint", c.metric) for c in bounds]:
         if name not in known:
-            there = ", ".join(known)
-            problems.append(
-                f'{option} {name}: mode "{study.mode}" has none{nearest(name, known)}; it has {there}'
-            )
+            there = f'mode "{study.mode}" has no such figure{nearest(name, known)}'
+            problems.append(f"{option} {name}: {there} (it has {', '.join(known)})")
         elif option == "--metric":
             way = known[name].maximize if maximize is None or len(names) > 1 else maximize
             if way is None:
@@ -133,10 +131,10 @@ def goal_of(
 
 def _rungs(horizon: float, reduction: float, first: float | None, step: int) -> tuple[float, ...]:
     least = first if first is not None else max(horizon / reduction**3, step or 0.0)
-    if least > horizon:
-        raise SpecError([f"--first-rung {least:g}: must be at most the horizon, {horizon:g}"])
+    if not 1e-6 * horizon <= least <= horizon:
+        raise SpecError([f"--first-rung {least:g}: must be above 0, and at most the horizon, {horizon:g}"])
     found = [horizon]
-    while found[-1] / reduction >= least * (1 - 1e-9):
+    while reduction > 1 and found[-1] / reduction >= least * (1 - 1e-9):
         found.append(found[-1] / reduction)
     if step:
         found = [float(step * max(round(rung / step), 1)) for rung in found]

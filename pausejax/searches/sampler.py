@@ -1,7 +1,9 @@
 """Where settings come from: Optuna's samplers, by ask and tell."""
 
+import itertools
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pausejax.searches.halving import Shown
@@ -12,6 +14,7 @@ from pausejax.study.spec import SpecError
 SAMPLERS = ("tpe", "cmaes", "nsga2", "sobol", "random", "grid")
 _SEVERAL = ("tpe", "nsga2", "sobol", "random", "grid")
 """Those that know what to do with several objectives."""
+_MOST_POINTS = 100_000
 
 
 class Sampler:
@@ -37,6 +40,8 @@ class Sampler:
             warnings.simplefilter("ignore")  # Optuna warns of what is new in it
             made = _make(optuna, space, name, seed, _violation if constrained else None)
             self._study = optuna.create_study(directions=["maximize"] * objectives, sampler=made)
+            for point in _grid(space) if name == "grid" else ():
+                self._study.enqueue_trial(point)
         self._several = objectives > 1
         self._open: dict[int, Any] = {}
 
@@ -106,7 +111,7 @@ def _make(optuna: Any, space: Space, name: str, seed: int, constraints: Any) -> 
     if name == "random":
         return samplers.RandomSampler(seed=seed)
     if name == "grid":
-        return samplers.GridSampler(_grid(space), seed=seed)
+        return samplers.RandomSampler(seed=seed)  # it has nothing left to choose
     try:
         import cmaes  # noqa: F401
     except ImportError:
@@ -114,16 +119,23 @@ def _make(optuna: Any, space: Space, name: str, seed: int, constraints: Any) -> 
     return samplers.CmaEsSampler(seed=seed, independent_sampler=samplers.RandomSampler(seed=seed))
 
 
-def _grid(space: Space) -> dict[str, list[int]]:
-    """The lists of all policies; a range has no grid."""
-    found: dict[str, list[int]] = {}
-    if len(space.study.policies) > 1:
-        found["policy"] = list(range(len(space.study.policies)))
-    for dimensions in space.dimensions.values():
+def _grid(space: Space) -> Iterator[dict[str, int]]:
+    """Every point of the lists of each policy, the last list's values running fastest.
+
+    Raises:
+      SpecError: there is a range, or no end of them.
+    """
+    policies = space.study.policies
+    for place, policy in enumerate(policies):
+        dimensions = space.dimensions[policy.label]
         for dimension in dimensions:
             if isinstance(dimension.values, Range):
                 raise SpecError(
                     [f"--sampler grid: {dimension.names[0]} has a range; a grid is made of lists of values"]
                 )
-            found[dimension.key] = list(range(len(dimension.values)))
-    return found
+        counts = [len(d.values) for d in dimensions if not isinstance(d.values, Range)]
+        if math.prod(counts) > _MOST_POINTS:
+            raise SpecError([f"--sampler grid: {math.prod(counts):,} points; at most {_MOST_POINTS:,}"])
+        first = {"policy": place} if len(policies) > 1 else {}
+        for rows in itertools.product(*map(range, counts)):
+            yield first | dict(zip((d.key for d in dimensions), rows, strict=True))
