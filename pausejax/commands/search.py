@@ -151,14 +151,14 @@ def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: An
 
 def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
     from pausejax.report import save
-    from pausejax.searches import report
+    from pausejax.searches import pictures, table
 
     if not options.quiet:
         console = common.console()
-        console.print(report.table(found, compared))
-        console.print(report.summary(found), markup=False)
+        console.print(table.table(found, compared))
+        console.print(table.summary(found), markup=False)
     if not options.no_report:
-        paths = save(report.draw(found), Path(options.out))
+        paths = save(pictures.draw(found), Path(options.out))
         if not options.quiet:
             names = sorted({path.stem for path in paths})
             console.print(f"pictures in {options.out} (PNG and PDF): {', '.join(names)}", markup=False)

@@ -1,70 +1,18 @@
-"""What a search says in the end: a table, and pictures."""
+"""The pictures of a search: how it went, what each parameter did, the front."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from pausejax.analysis.choice import non_dominated
 from pausejax.report.curves import PALETTE, styled_context
-from pausejax.searches.confirm import Compared, changed
 from pausejax.searches.find import Found
 from pausejax.searches.search import Ended
 from pausejax.study.axes import Range
 
 _MARKS = {"finished": "o", "stopped": "x", "budget": "+"}
-
-
-def table(found: Found, compared: Sequence[Compared]) -> Table:
-    """The contenders on fresh seeds, with intervals and paired differences."""
-    seeds = len(compared[0].figures)
-    known = found.study.kind.metrics(found.study)
-    shown = Table(
-        title=f"on {seeds} fresh seeds, {_where(found)}: mean [95 % interval], and the first's lead by pairs",
-        title_justify="left",
-        caption=(
-            "On its own seeds a search picks the best of many, which flatters it; it has not seen these."
-        ),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    shown.add_column("setting", overflow="fold")
-    for name in found.goal.figures:
-        shown.add_column(name, justify="right")
-        shown.add_column("lead", justify="right")
-    for one in compared:
-        cells = []
-        for place, name in enumerate(found.goal.figures):
-            scale, form = known[name].scale, known[name].shown
-            cells.append(_interval(one.mean, one.low, one.high, place, scale, form))
-            cells.append(_interval(one.lead, one.lead_low, one.lead_high, place, scale, form))
-        shown.add_row(Text(f"{one.label}: {describe(one, compared, found)}"), *cells)
-    return shown
-
-
-def describe(one: Compared, compared: Sequence[Compared], found: Found) -> str:
-    """A setting by what the search chose of it."""
-    own = one.setting.values
-    parameters = found.study.words.parameters
-    parts = [
-        f"{parameters[name].symbol or name}={own[name]}" for name in changed(compared, found) if name in own
-    ]
-    return ", ".join([one.setting.policy, *parts])
-
-
-def summary(found: Found) -> str:
-    """One line on what was played."""
-    whys = [one.why for one in found.ended]
-    busy = found.spent / found.lane_rounds if found.lane_rounds else 1.0
-    return (
-        f"{len(whys)} settings, {whys.count('finished')} to the end; {found.spent:,} rounds × runs, "
-        f"{busy:.0%} of the lanes' time"
-    )
 
 
 def draw(found: Found) -> dict[str, Figure]:
@@ -75,17 +23,6 @@ def draw(found: Found) -> dict[str, Figure]:
     else:
         figures["search_front"] = _front(found)
     return figures
-
-
-def _where(found: Found) -> str:
-    at = found.goal.rungs[-1]
-    return f"at {at:g} s of simulated time" if found.goal.by_latency else f"after {at:g} rounds"
-
-
-def _interval(mean: Any, low: Any, high: Any, place: int, scale: float, form: str) -> str:
-    if np.isnan(mean[place]):
-        return "–"
-    return f"{scale * mean[place]:{form}} [{scale * low[place]:{form}}, {scale * high[place]:{form}}]"
 
 
 def _value(one: Ended, found: Found, place: int = 0) -> float:
