@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pausejax.version import __version__
 
 if TYPE_CHECKING:
-    from pausejax.api import open, simulate
+    from pausejax.api import open, search, simulate
     from pausejax.parts import (
         File,
         Parameter,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pausejax.study.spec import SpecError
 
 _HOME = {
-    "pausejax.api": ("open", "simulate"),
+    "pausejax.api": ("open", "search", "simulate"),
     "pausejax.study.spec": ("SpecError",),
     "pausejax.parts": (
         "File",
@@ -73,6 +73,7 @@ __all__ = [
     "partition",
     "policy",
     "quantity",
+    "search",
     "server_optimizer",
     "simulate",
     "task",

@@ -13,6 +13,9 @@ from pausejax.engine import local
 from pausejax.engine.engine import Progress
 from pausejax.engine.tracking import Tracker
 from pausejax.results import store
+from pausejax.searches import confirm, find
+from pausejax.searches.options import Options
+from pausejax.searches.table import Searched
 from pausejax.study.plan import make_plan
 
 
@@ -49,6 +52,86 @@ def simulate(
     Raises:
       SpecError: (a ValueError) for mistakes in the arguments, before any compute.
     """
+    document = _document(policies, seeds, rounds, eval_every, mode, parameters)
+    study = kinds.parse(document, source="simulate", flat=True)
+    return local.run(make_plan(study), Sources(data_dir), progress, tracker)
+
+
+def search(
+    policies: Sequence[str | Mapping[str, Any]] | str = "pause",
+    *,
+    budget: int,
+    metric: str | Sequence[str] = (),
+    maximize: bool | None = None,
+    constraints: Sequence[str] = (),
+    at_round: int | None = None,
+    at_latency: float | None = None,
+    sampler: str = "tpe",
+    sampler_seed: int = 0,
+    reduction: float = 3.0,
+    first_rung: float | None = None,
+    fresh_seeds: int = 20,
+    seeds: int | Sequence[int] = 1,
+    rounds: int = 200,
+    eval_every: int = 10,
+    mode: str = "training",
+    data_dir: str | Path | None = None,
+    **parameters: Any,
+) -> Searched:
+    """Finds the best settings of parameters that are lists or ranges; nothing is written to disk.
+
+    Args:
+      policies: as for `simulate`; of several, the best is sought too.
+      budget: rounds × runs that may be played, without those on fresh seeds.
+      metric: the figure per run that counts, by default the study's own; of several a front is sought.
+      maximize: which way is better, where the table of metrics does not say.
+      constraints: what the best must keep to, as "max_leakage<=50".
+      at_round: the round at which settings are compared; the last by default.
+      at_latency: instead, the simulated time, seconds.
+      sampler: "tpe", "cmaes", "nsga2", "sobol", "random" or "grid".
+      sampler_seed: of the sampler.
+      reduction: of the settings at a rung one in so many goes on; 1 stops nobody.
+      first_rung: in rounds or seconds.
+      fresh_seeds: on how many the best is played again, beside the second and the defaults.
+      seeds: of every setting in the search.
+      rounds: as for `simulate`.
+      eval_every: as for `simulate`; it must divide the round at which settings are compared.
+      mode: as for `simulate`.
+      data_dir: as for `simulate`.
+      **parameters: as for `simulate`: `search(budget=10**6, alpha={"log_uniform": [1, 1000]})`.
+
+    Raises:
+      SpecError: (a ValueError) for mistakes in the arguments, before any compute.
+    """
+    document = _document(policies, seeds, rounds, eval_every, mode, parameters)
+    study = kinds.parse(document, source="search", flat=True, searched=True)
+    names = (metric,) if isinstance(metric, str) else tuple(metric)
+    options = Options(
+        budget=budget,
+        metrics=names,
+        maximize=maximize,
+        constraints=tuple(constraints),
+        at_round=at_round,
+        at_latency=at_latency,
+        sampler=sampler,
+        sampler_seed=sampler_seed,
+        reduction=reduction,
+        first_rung=first_rung,
+    )
+    sources = Sources(data_dir)
+    found = find.search(study, options, sources)
+    confirmed = local.run(make_plan(confirm.confirmation(found, fresh_seeds)), sources)
+    return Searched(found, confirm.compare(found, confirmed), confirmed)
+
+
+def _document(
+    policies: Sequence[str | Mapping[str, Any]] | str,
+    seeds: Any,
+    rounds: int,
+    eval_every: int,
+    mode: str,
+    parameters: Mapping[str, Any],
+) -> dict[str, Any]:
     tables = [policies] if isinstance(policies, str | Mapping) else list(policies)
     document: dict[str, Any] = {
         "seeds": _plain(seeds),
@@ -58,9 +141,7 @@ def simulate(
         "policy": [{"name": table} if isinstance(table, str) else _plain(table) for table in tables],
     }
     # Which section a parameter belongs to, the parts of the study say.
-    document |= {key: _plain(value) for key, value in parameters.items()}
-    study = kinds.parse(document, source="simulate", flat=True)
-    return local.run(make_plan(study), Sources(data_dir), progress, tracker)
+    return document | {key: _plain(value) for key, value in parameters.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -15,20 +15,29 @@ KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """A spec without a `mode` is of the first."""
 
 
-def load(path: str | Path, overrides: Iterable[str] = (), use: Sequence[str] = ()) -> Study:
+def load(
+    path: str | Path, overrides: Iterable[str] = (), use: Sequence[str] = (), *, searched: bool = False
+) -> Study:
     """Reads and checks a spec file; executes the files that it uses.
 
     Args:
       path: a TOML file.
       overrides: `section.key=value` strings that replace or add keys; the value is TOML, or else a string.
       use: more files and modules with parts, beside those of the spec; relative to the spec's folder.
+      searched: as in `spec.parse`.
 
     Raises:
       SpecError: the file can't be read, is no TOML, or has mistakes.
     """
     document = spec.read(path)
     return spec.parse(
-        document, KINDS, source=str(path), overrides=overrides, use=use, folder=Path(path).parent
+        document,
+        KINDS,
+        source=str(path),
+        overrides=overrides,
+        use=use,
+        folder=Path(path).parent,
+        searched=searched,
     )
 
 

@@ -18,7 +18,7 @@ FLOORS = (
     ("commands",),
     ("api",),
     ("kinds",),
-    ("cluster",),
+    ("cluster", "searches"),
     ("engine",),
     ("results",),
     ("clients", "ensemble"),
@@ -38,6 +38,7 @@ FLOORS = (
 
 OTHER_MEANINGS = {
     ("study/axes.py", "random"),  # a way to sample ranges
+    ("searches/sampler.py", "random"),  # a sampler
     ("clients/parameters.py", "fedavg"),  # a server optimizer
     ("api.py", "pause"),  # what `simulate` plays if it is told nothing
 }

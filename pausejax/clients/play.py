@@ -93,7 +93,8 @@ def play(
       world: see `World`.
       hyper: see `Hyper`.
       state: donated.
-      first_round: int32 scalar, t >= 1.
+      first_round: int32, t >= 1: a scalar, or [R] for runs that are not in the same round. They must be a
+        multiple of `eval_every` rounds apart then: all are evaluated together.
       last_round: int32 scalar; it is always evaluated, as is every `eval_every`-th round.
 
     Returns:
@@ -104,7 +105,7 @@ def play(
     return jax.shard_map(
         functools.partial(_play, program),
         mesh=mesh,
-        in_specs=(_of_world(runs, shared), runs, runs, shared, shared),
+        in_specs=(_of_world(runs, shared), runs, runs, runs if first_round.ndim else shared, shared),
         out_specs=(runs, P(None, "runs")),
         check_vma=False,
     )(world, hyper, state, first_round, last_round)
@@ -118,10 +119,13 @@ def _play(
     first_round: jax.Array,
     last_round: jax.Array,
 ) -> tuple[State, Record]:
-    def step(state: State, round: jax.Array) -> tuple[State, Record]:
+    first = jnp.broadcast_to(first_round, world.seed.shape)
+
+    def step(state: State, ahead: jax.Array) -> tuple[State, Record]:
         played = functools.partial(play_round, program, world, hyper, last_round)
+        round = first + ahead
         record = jax.eval_shape(played, state, round)[1]
         idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), record)
-        return jax.lax.cond(round <= last_round, played, lambda state, _: (state, idle), state, round)
+        return jax.lax.cond(round[0] <= last_round, played, lambda state, _: (state, idle), state, round)
 
-    return jax.lax.scan(step, state, first_round + jnp.arange(program.rounds_per_call))
+    return jax.lax.scan(step, state, jnp.arange(program.rounds_per_call))

@@ -94,7 +94,7 @@ def finish(
     for name, variable in table.items():
         if "eval" in variable.dims and name in history:
             history[name] = history[name][:, evaluated - 1]
-    last = np.full(len(rows), study.rounds)
+    last = _last_played(segments, rows)
     if study.stop_at_latency:
         reached = history["elapsed"] >= study.stop_at_latency
         last = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1, last)
@@ -114,6 +114,15 @@ def finish(
 
 def _named(records: Arrays, metric: str) -> Arrays:
     return {metric if name == "test_metric" else name: part for name, part in records.items()}
+
+
+def _last_played(segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
+    """The last round that each of some distinct rows has played, int [n]."""
+    last = np.zeros(len(rows), int)
+    for segment in segments:
+        here, _ = _places(segment, rows)
+        last[here] = segment.last_round
+    return last
 
 
 def _history(

@@ -45,6 +45,15 @@ class Record(NamedTuple):
     """int32, what is wrong with the cohort, as `policies.check.fault`; None for the package's policies."""
 
 
+class _Sight(NamedTuple):
+    """What policies may look at in a round, one row per run."""
+
+    round: jax.Array
+    met: Met
+    params: Any
+    partition: jax.Array
+
+
 def play_round(
     program: Program,
     world: World,
@@ -61,26 +70,26 @@ def play_round(
       hyper: see `Hyper`.
       last_round: int32 scalar; it is always evaluated.
       state: before the round.
-      round: int32 scalar, t.
+      round: int32 [R], t of each run.
     """
     learning = program.learning
 
-    keys = jax.vmap(round_key, (0, None))(world.seed, round)
-    meet = functools.partial(meet_network, program, world.files, round)
-    met = jax.vmap(meet)(keys, hyper, state.availability)
+    keys = jax.vmap(round_key)(world.seed, round)
+    meet = functools.partial(meet_network, program, world.files)
+    met = jax.vmap(meet)(round, keys, hyper, state.availability)
 
-    def view_of(met: Met, params: Any, partition: jax.Array) -> View:
-        return View(round, met.latency, local_loss(learning, world, params, partition), met.available)
+    def view_of(sight: _Sight) -> View:
+        loss = local_loss(learning, world, sight.params, sight.partition)
+        return View(sight.round, sight.met.latency, loss, sight.met.available)
 
-    def select(
-        key: jax.Array, hyper: Hyper, policy_state: Any, met: Met, params: Any, partition: jax.Array
-    ) -> Cohort:
+    def select(key: jax.Array, hyper: Hyper, policy_state: Any, sight: _Sight) -> Cohort:
         policy = program.build(hyper, world.files)
-        cohort = policy.select(policy_key(program, key), policy_state, view_of(met, params, partition))
+        cohort = policy.select(policy_key(program, key), policy_state, view_of(sight))
         ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
         return jax.tree.map(lambda leaf: leaf[ascending], cohort)
 
-    cohort = jax.vmap(select)(keys, hyper, state.policy, met, state.params, world.partition)
+    sight = _Sight(round, met, state.params, world.partition)
+    cohort = jax.vmap(select)(keys, hyper, state.policy, sight)
     turnout = turn_out(program.failure_stage, cohort, met.fails)
     members, exists = cohort.members, cohort.members >= 0
     latency_reward = hyper["min_latency"][:, None] / met.latency
@@ -93,7 +102,8 @@ def play_round(
         params, optimizer, trained, finite = learn(program, world, hyper, state, keys, turnout.cohort)
         loss, loss_rms = (x.reshape(members.shape) for x in (trained.loss, trained.loss_rms))
         updates = trained.updates.reshape(*members.shape, trained.updates.shape[-1])
-        due = (round % program.eval_every == 0) | (round == last_round)
+        # All runs of a call are as far from their next evaluation.
+        due = (round[0] % program.eval_every == 0) | (round[0] == last_round)
         unknown = jnp.full(members.shape[0], jnp.nan)
         metric, test_loss = jax.lax.cond(
             due,
@@ -108,20 +118,17 @@ def play_round(
         updates = jnp.zeros((*members.shape, 0))
         metric = test_loss = jnp.full(members.shape[0], jnp.nan)
 
-    def learn_from(
-        hyper: Hyper, policy_state: Any, met: Met, params: Any, partition: jax.Array, feedback: Feedback
-    ) -> Any:
+    def learn_from(hyper: Hyper, policy_state: Any, sight: _Sight, feedback: Feedback) -> Any:
         policy = program.build(hyper, world.files)
-        return policy.update(policy_state, view_of(met, params, partition), feedback)
+        return policy.update(policy_state, view_of(sight), feedback)
 
     feedback = Feedback(
         turnout.counted, member_latency, member_reward, loss, loss_rms, updates, turnout.arrived
     )
-    policy = jax.vmap(learn_from)(hyper, state.policy, met, state.params, world.partition, feedback)
+    policy = jax.vmap(learn_from)(hyper, state.policy, sight, feedback)
 
     score = functools.partial(
         score_round,
-        round,
         clients_per_round=program.clients_per_round,
         selection_gap=program.selection_gap,
     )
@@ -129,6 +136,7 @@ def play_round(
     if met.fails is not None and program.failure_stage == "before_release":
         completes = ~met.fails
     genie, scored, gap = jax.vmap(score)(
+        round,
         program.objective(hyper),
         state.mean_reward,
         latency_reward,
@@ -147,8 +155,8 @@ def play_round(
     clip = learning.training.clip if learning else "vector"
     recorded = {}
     if program.quantities:
-        sights = Seen(
-            jnp.broadcast_to(round, members.shape[:1]),
+        what_was_seen = Seen(
+            round,
             members,
             cohort.weights,
             met.latency,
@@ -159,7 +167,7 @@ def play_round(
             loss,
             params.params if learning else None,
         )
-        recorded = jax.vmap(functools.partial(record_quantities, program.quantities))(sights, hyper)
+        recorded = jax.vmap(functools.partial(record_quantities, program.quantities))(what_was_seen, hyper)
     faulty = functools.partial(fault, program.num_clients)
     record = Record(
         round_latency=jnp.max(jnp.where(exists, member_latency, hyper["min_latency"][:, None]), axis=1),

@@ -1,7 +1,9 @@
 """One group of runs of client selection as the engine plays it."""
 
-from collections.abc import Sequence
-from typing import Any
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ import numpy as np
 from pausejax.clients import records
 from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
 from pausejax.clients.play import initial_params, play, start
-from pausejax.clients.program import Hyper, State, World
+from pausejax.clients.program import Hyper, Program, State, World
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
 from pausejax.federated import batches
@@ -38,23 +40,32 @@ class ClientSimulation:
         self.stop_at_latency = plan.study.stop_at_latency
         runs = plan.runs_of(group)
         seeds = sorted({run.seed for run in runs})
-        row_of = {seed: row for row, seed in enumerate(seeds)}
-        rows = np.array([row_of[run.seed] for run in runs], np.int32)
-        share, data, test = self._samples(seeds)
+        self._row_of = {seed: row for row, seed in enumerate(seeds)}
+        self._share, self._data, self._test = self._samples(seeds)
+        self._files = files_of(plan.study, group.static, sources)
+        self._traced = [name for name in runs[0].values if plan.study.words.parameters[name].traced]
+        self._on_device: tuple[int, Any] | None = None
+        self._fill([run.seed for run in runs], [run.values for run in runs])
+
+    def _fill(self, seeds: Sequence[int], values: Sequence[Mapping[str, Any]]) -> None:
+        rows = np.array([self._row_of[seed] for seed in seeds], np.int32)
         host: dict[str, Any] = {
-            "seed": np.array([run.seed for run in runs], np.uint32),
-            "data_share": share[rows],
+            "seed": np.array(seeds, np.uint32),
+            "data_share": self._share[rows],
             "partition": rows,
-            "files": files_of(plan.study, group.static, sources),
-            "data": data,
-            "test": test,
+            "files": self._files,
+            "data": self._data,
+            "test": self._test,
         }
         self.world = World(**host)
-        traced = [name for name in runs[0].values if plan.study.words.parameters[name].traced]
         self.hyper: dict[str, np.ndarray] = {
-            name: np.array([run.values[name] for run in runs], np.float32) for name in traced
+            name: np.array([own[name] for own in values], np.float32) for name in self._traced
         }
-        self._on_device: tuple[int, Any] | None = None
+
+    def with_runs(self, seeds: Sequence[int], values: Sequence[Mapping[str, Any]]) -> Self:
+        other = copy.copy(self)
+        other._fill(seeds, values)
+        return other
 
     def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, HeldOut | None]:
         """Data shares by seed, [P, K], and the data themselves, if anything is learned."""
@@ -111,10 +122,18 @@ class ClientSimulation:
         return shapes(state, runs_mesh(width), SPLIT)
 
     def lower(self, width: int) -> jax.stages.Lowered:
+        first_round = shapes(jax.ShapeDtypeStruct((), jnp.int32), runs_mesh(width), SHARED)
+        return self._lower(self.program, width, first_round)
+
+    def lower_by_row(self, width: int, rounds: int) -> jax.stages.Lowered:
+        first_round = shapes(jax.ShapeDtypeStruct((width,), jnp.int32), runs_mesh(width), SPLIT)
+        return self._lower(dataclasses.replace(self.program, rounds_per_call=rounds), width, first_round)
+
+    def _lower(self, program: Program, width: int, first_round: Any) -> jax.stages.Lowered:
         mesh = runs_mesh(width)
-        number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
-        arguments = self._argument_shapes(width)
-        return play.lower(self.program, mesh, *arguments, self.state_shapes(width), number, number)
+        last_round = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
+        arguments, state = self._argument_shapes(width), self.state_shapes(width)
+        return play.lower(program, mesh, *arguments, state, first_round, last_round)
 
     def start(self, rows: np.ndarray) -> State:
         world, hyper = self.arguments(rows)

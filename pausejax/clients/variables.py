@@ -192,7 +192,9 @@ def variables(study: Study) -> dict[str, Variable]:
 
 def metrics(study: Study) -> dict[str, Metric]:
     """Every figure per run of a study, by name."""
-    found = dict(METRICS)
+    absent = set() if learns(study.mode) else {*LEARNING_VARIABLES, "test_accuracy"}
+    absent |= set() if study.selection_gap else {"selection_gap"}
+    found = {name: metric for name, metric in METRICS.items() if metric.variable not in absent}
     own = {}
     for task in tasks_of(study):
         name = task.metric_name

@@ -166,14 +166,15 @@ def examine(folder: Folder, plan: Plan) -> Progress:
     )
 
 
-def write_part(folder: Folder, identities: Sequence[str], arrays: Arrays) -> None:
-    """Puts finished runs into the folder; a file that is there is there whole.
+def write_part(folder: Folder, identities: Sequence[str], arrays: Arrays) -> str:
+    """Puts finished runs into the folder, and returns the file's name; a file that is there is there whole.
 
     Raises:
       OSError: no space left, or the like; nothing is left behind then.
     """
-    name = hashlib.sha256("".join(identities).encode()).hexdigest()[:16]
-    folder.write_arrays(f"{PARTS}/{name}.npz", identity=np.array(identities), **arrays)
+    name = f"{PARTS}/{hashlib.sha256(''.join(identities).encode()).hexdigest()[:16]}.npz"
+    folder.write_arrays(name, identity=np.array(identities), **arrays)
+    return name
 
 
 def _examine_part(folder: Folder, name: str) -> Source:

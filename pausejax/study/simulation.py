@@ -1,7 +1,7 @@
 """What a kind of study hands to the engine: one group of runs as a compiled program sees it."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import jax
 import numpy as np
@@ -69,4 +69,17 @@ class Simulation(Protocol):
 
     def release(self) -> None:
         """Lets go of what lies on the devices; it is put there again when it is needed."""
+        ...
+
+
+@runtime_checkable
+class Refillable(Simulation, Protocol):
+    """One whose rows need not be in the same round, so that a row whose run has ended takes another run."""
+
+    def lower_by_row(self, width: int, rounds: int) -> jax.stages.Lowered:
+        """As `lower`, for calls of so many rounds; the first one that a call plays is int32 [rows]."""
+        ...
+
+    def with_runs(self, seeds: Sequence[int], values: Sequence[Mapping[str, Any]]) -> Self:
+        """The same group with other runs as its rows; their seeds it has had from the start."""
         ...

@@ -12,7 +12,7 @@ from typing import Any
 from pausejax.parts import File, PartError
 from pausejax.parts.extensions import UseError, digest_of_file, load
 from pausejax.study import checks
-from pausejax.study.axes import Axis
+from pausejax.study.axes import Axis, Sampling
 from pausejax.study.reader import Reader, show
 from pausejax.study.study import Kind, Study, words_of
 from pausejax.study.vocabulary import Vocabulary
@@ -52,6 +52,7 @@ def parse(
     use: Sequence[str] = (),
     folder: Path = Path(),
     flat: bool = False,
+    searched: bool = False,
 ) -> Study:
     """Checks a spec given as nested tables. Files of `use` are executed.
 
@@ -63,11 +64,15 @@ def parse(
       use: more files and modules with parts.
       folder: where the relative paths of files start.
       flat: parameters may stand outside their sections.
+      searched: ranges are for a search, which needs no [sampling]; where what is checked takes values, a few
+        points stand for each.
 
     Raises:
       SpecError: with one line per mistake, each naming the source, the key, the value and what is allowed.
     """
     document = dict(_copy(document))
+    if searched:
+        document.pop("sampling", None)
     problems: list[str] = []
     overrides = list(overrides)
     for override in overrides:
@@ -103,7 +108,7 @@ def parse(
             continue
         axes |= reader.axes(table, section, in_zip)
     policies = reader.policies(document.get("policy"), in_zip)
-    sampling = reader.sampling(document, axes, policies)
+    sampling = Sampling(2, "sobol", 0) if searched else reader.sampling(document, axes, policies)
     check_groups(reader.say, words, zipped, axes, policies)
     found = Study(
         kind=kind,

@@ -1,0 +1,203 @@
+"""`pausejax search`: the best settings of a spec for a budget of rounds."""
+
+import argparse
+import contextlib
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pausejax.commands import options as common
+
+_SECONDS = 30.0
+_SUFFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the command line."""
+    parser = commands.add_parser(
+        "search",
+        parents=[common.spec(), common.quiet()],
+        help="find the best settings of a spec's lists and ranges",
+        description=(
+            "Tries settings of a spec's lists and ranges side by side. At rungs the worse ones stop and make "
+            "room for others; the best is played again on fresh seeds. The same command goes on where it was."
+        ),
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", required=True, type=common.folder, help="where everything is kept"
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="the figure per run that counts (default: the study's own); twice or more for a front",
+    )
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--maximize", dest="maximize", action="store_true", default=None, help="more is better")
+    way.add_argument("--minimize", dest="maximize", action="store_false", default=None, help="less is better")
+    parser.add_argument(
+        "--constraint",
+        action="append",
+        default=[],
+        metavar="METRIC<=NUMBER",
+        help="what the best must keep to, on average; also >=; may be repeated",
+    )
+    parser.add_argument("--at-round", type=common.count, metavar="N", help="compare after N rounds")
+    parser.add_argument(
+        "--at-latency", type=common.seconds, metavar="SECONDS", help="compare at a simulated time"
+    )
+    parser.add_argument(
+        "--budget",
+        type=_rounds,
+        required=True,
+        metavar="ROUNDS",
+        help="rounds × runs to play, as 200000 or 2M",
+    )
+    parser.add_argument(
+        "--sampler", default="tpe", metavar="NAME", help="tpe (default), cmaes, nsga2, sobol, random, grid"
+    )
+    parser.add_argument(
+        "--sampler-seed", type=_seed, default=0, metavar="N", help="of the sampler (default 0)"
+    )
+    parser.add_argument(
+        "--reduction",
+        type=common.seconds,
+        default=3.0,
+        metavar="N",
+        help="of those at a rung one in N goes on (default 3); 1 stops nobody",
+    )
+    parser.add_argument(
+        "--first-rung", type=common.seconds, metavar="N", help="the first rung, in rounds or seconds"
+    )
+    parser.add_argument("--lanes", type=common.count, metavar="N", help="put at most N runs side by side")
+    parser.add_argument(
+        "--memory", type=common.gigabytes, metavar="GB", help="memory that a program may fill on each device"
+    )
+    parser.add_argument(
+        "--fresh-seeds",
+        type=common.count,
+        default=20,
+        metavar="N",
+        help="seeds on which the best, the second and the defaults are compared in the end (default 20)",
+    )
+    parser.add_argument("--no-report", action="store_true", help="draw nothing")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Searches, plays the best again on fresh seeds, prints and draws.
+
+    Raises:
+      SpecError: the spec or the options have mistakes, or the folder holds something else.
+      OSError: the folder is full, or the like.
+    """
+    from pausejax.study import spec
+
+    spec.read(options.spec)  # before the parts are loaded, which takes seconds
+    from pausejax import kinds
+    from pausejax.data.host import Sources
+    from pausejax.engine.runtime import set_up_jax
+    from pausejax.engine.stopping import listening
+    from pausejax.results.folder import Folder
+    from pausejax.searches import find
+    from pausejax.searches.options import Options
+
+    study = kinds.load(options.spec, options.set, options.use, searched=True)
+    asked = Options(
+        budget=options.budget,
+        metrics=tuple(options.metric),
+        maximize=options.maximize,
+        constraints=tuple(options.constraint),
+        at_round=options.at_round,
+        at_latency=options.at_latency,
+        sampler=options.sampler,
+        sampler_seed=options.sampler_seed,
+        reduction=options.reduction,
+        first_rung=options.first_rung,
+        most=options.lanes,
+        device_memory=options.memory,
+    )
+    set_up_jax()
+    sources, folder = Sources(options.data_dir), Folder(options.out)
+    with listening() as stopping, _telling(options) as progress:
+        found = find.search(study, asked, sources, folder, progress=progress, stopping=stopping)
+        compared = _confirm(found, options, sources, stopping)
+    _finish(found, compared, options)
+
+
+def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: Any) -> Any:
+    """The contenders on fresh seeds, as a study in a folder of its own."""
+    from pausejax.engine.local import Settings, simulate_into
+    from pausejax.results import store
+    from pausejax.results.folder import Folder
+    from pausejax.searches import confirm
+    from pausejax.study.plan import make_plan
+
+    where = f"{options.out.rstrip('/')}/confirmation"
+    plan = make_plan(confirm.confirmation(found, options.fresh_seeds))
+    folder = Folder(where)
+    settings = Settings(options.lanes, options.memory)
+    held = store.prepare(folder, plan)
+    simulate_into(folder, plan, held, sources, settings, progress=lambda _: None, stopping=stopping)
+    return confirm.compare(found, store.read(where).load())
+
+
+def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
+    from pausejax.report import save
+    from pausejax.searches import pictures, table
+
+    if not options.quiet:
+        console = common.console()
+        console.print(table.table(found, compared))
+        console.print(table.summary(found), markup=False)
+    if not options.no_report:
+        paths = save(pictures.draw(found), Path(options.out))
+        if not options.quiet:
+            names = sorted({path.stem for path in paths})
+            console.print(f"pictures in {options.out} (PNG and PDF): {', '.join(names)}", markup=False)
+
+
+@contextlib.contextmanager
+def _telling(options: argparse.Namespace) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, else a line every 30 s."""
+    screen = Console(stderr=True)
+    if options.quiet:
+        yield lambda _: None
+    elif screen.is_terminal:
+        columns = (TextColumn("{task.completed:,.0f} rounds"), BarColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=screen) as shown:
+            task = shown.add_task("", total=options.budget)
+            yield lambda rounds: shown.update(task, advance=rounds)
+    else:
+        spent, last = 0, time.monotonic()
+
+        def tell(rounds: int) -> None:
+            nonlocal spent, last
+            spent += rounds
+            if time.monotonic() - last >= _SECONDS:
+                last = time.monotonic()
+                print(f"{spent:,} of {options.budget:,} rounds", file=sys.stderr, flush=True)
+
+        print(f"search of {options.spec}: {options.budget:,} rounds", file=sys.stderr, flush=True)
+        yield tell
+
+
+def _rounds(text: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)", text)
+    count = round(float(found[1]) * _SUFFIX[found[2]]) if found and len(text) < 20 else 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: as 200000, 200k or 2M")
+    return count
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) > 2**32 - 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: an integer from 0 to 4294967295")
+    return int(text)

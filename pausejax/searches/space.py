@@ -1,0 +1,181 @@
+"""What a search chooses from: the ranges and lists of a spec, policy by policy."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from pausejax.study.axes import Range
+from pausejax.study.plan import drop_unread, program_key, read_by
+from pausejax.study.spec import SpecError
+from pausejax.study.study import PolicySpec, Run, Study
+from pausejax.study.zipped import kept
+
+MOST_PROGRAMS = 64
+
+
+class Dimension(NamedTuple):
+    """One choice of a sampler."""
+
+    key: str
+    """What the sampler calls it: the same for policies that share the choice."""
+    names: tuple[str, ...]
+    """The parameters that it sets."""
+    values: Range | tuple[tuple[Any, ...], ...]
+    """A range of one parameter, or rows of values, one for each name."""
+
+
+class Setting(NamedTuple):
+    """What a search tries: one policy with all its parameters."""
+
+    policy: str
+    """Its label."""
+    algorithm: str
+    values: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for settings that are the same."""
+        return self.policy, *self.values.items()
+
+    def runs(self, study: Study) -> list[Run]:
+        """One for each seed."""
+        return [Run(self.policy, self.algorithm, seed, self.values) for seed in study.seeds]
+
+
+Choose: TypeAlias = Callable[[str, Range | int], Any]
+"""Takes a key and a range, or the number of rows to choose from; returns a number, or a row's place."""
+
+
+class Space(NamedTuple):
+    """All that a study leaves open."""
+
+    study: Study
+    dimensions: Mapping[str, tuple[Dimension, ...]]
+    """By label of the policy."""
+    fixed: Mapping[str, Mapping[str, Any]]
+    """The values that are not open, by label."""
+
+    def setting(self, choose: Choose) -> Setting:
+        """One setting, choice by choice."""
+        policies = self.study.policies
+        place = choose("policy", len(policies)) if len(policies) > 1 else 0
+        policy = policies[place]
+        values = dict(self.fixed[policy.label])
+        for dimension in self.dimensions[policy.label]:
+            if isinstance(dimension.values, Range):
+                values[dimension.names[0]] = _rounded(choose(dimension.key, dimension.values))
+            else:
+                row = dimension.values[choose(dimension.key, len(dimension.values))]
+                values |= dict(zip(dimension.names, row, strict=True))
+        return self._read(policy, values)
+
+    def defaults(self) -> Setting:
+        """The first policy with what parameters are where a spec does not name them."""
+        policy = self.study.policies[0]
+        values = dict(self.fixed[policy.label])
+        for dimension in self.dimensions[policy.label]:
+            values |= {name: self.study.words.parameters[name].default for name in dimension.names}
+        return self._read(policy, values)
+
+    def programs(self) -> dict[tuple[Any, ...], list[Setting]]:
+        """Settings that together meet every value, by what their programs are made of.
+
+        Raises:
+          SpecError: there are more programs than anyone would wait for.
+        """
+        found: dict[tuple[Any, ...], list[Setting]] = {}
+        parameters = self.study.words.parameters
+        for place, policy in enumerate(self.study.policies):
+            dimensions = self.dimensions[policy.label]
+            static = [d for d in dimensions if not all(parameters[name].traced for name in d.names)]
+            count = math.prod(len(d.values) for d in static if not isinstance(d.values, Range))
+            if count > MOST_PROGRAMS:
+                raise SpecError(
+                    [
+                        f"policy {policy.label}: the lists of static parameters come to {count} programs, "
+                        f"each compiled by itself; at most {MOST_PROGRAMS}"
+                    ]
+                )
+            longest = max(
+                (2 if isinstance(d.values, Range) else len(d.values) for d in dimensions), default=1
+            )
+            rows = [range(len(d.values)) for d in static if not isinstance(d.values, Range)]
+            for chosen in itertools.product(*rows):
+                fixed = dict(zip((dimension.key for dimension in static), chosen, strict=True))
+                for step in range(longest):
+                    setting = self.setting(_Corner({"policy": place, **fixed}, step))
+                    found.setdefault(self.program(setting), []).append(setting)
+        return found
+
+    def program(self, setting: Setting) -> tuple[Any, ...]:
+        """What the compiled program of a setting is made of."""
+        return program_key(self.study, setting.algorithm, setting.values)
+
+    def _read(self, policy: PolicySpec, values: dict[str, Any]) -> Setting:
+        names = read_by(self.study, policy.algorithm)
+        point = {name: values[name] for name in names}
+        drop_unread(self.study, policy.algorithm, point)
+        return Setting(policy.label, policy.algorithm, point)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Corner:
+    """Chooses what is fixed; of all else one end of a range or the other, or one row after another."""
+
+    fixed: Mapping[str, int]
+    step: int
+
+    def __call__(self, key: str, given: Range | int, /) -> Any:
+        if isinstance(given, Range):
+            return (given.low, given.high)[self.step % 2]
+        return self.fixed.get(key, self.step % given)
+
+
+def _rounded(value: float) -> float:
+    """Six significant digits, so that a value read off a result can be typed into a spec."""
+    return value if isinstance(value, int) else float(f"{value:.6g}")
+
+
+def space_of(study: Study) -> Space:
+    """What a checked study leaves open.
+
+    Raises:
+      SpecError: nothing is open, or a static parameter has a range.
+    """
+    words = study.words
+    problems, dimensions, fixed = [], {}, {}
+    for policy in study.policies:
+        axes = {**study.axes, **policy.axes}
+        read = set(read_by(study, policy.algorithm))
+        groups = (*kept(study.zipped, policy.axes), *policy.zipped)
+        group_of = {name: group for group in groups for name in group}
+        found: dict[str, Dimension] = {}
+        for name, axis in axes.items():
+            own = f"{policy.label}: " if name in policy.axes else ""
+            if name not in read or (not isinstance(axis, Range) and len(axis) == 1):
+                continue
+            if isinstance(axis, Range):
+                if not words.parameters[name].traced:
+                    problems.append(
+                        f"{words.parameters[name].section}.{name}: every value is a program of its own; "
+                        "a search takes a list of values, not a range"
+                    )
+                found[name] = Dimension(f"{own}{name}", (name,), axis)
+            else:
+                names = group_of.get(name, (name,))
+                rows = tuple(dict.fromkeys(zip(*(axes[other] for other in names), strict=True)))
+                found.setdefault(names[0], Dimension(f"{own}{names[0]}", names, rows))
+        dimensions[policy.label] = tuple(found.values())
+        fixed[policy.label] = {name: axis[0] for name, axis in axes.items() if not isinstance(axis, Range)}
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    if len(study.policies) == 1 and not any(dimensions.values()):
+        raise SpecError(
+            [
+                "nothing to search: the spec has one policy, no list and no range; write e.g. "
+                "generalization_weight = {log_uniform = [1, 1000]}"
+            ]
+        )
+    return Space(study, dimensions, fixed)

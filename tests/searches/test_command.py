@@ -1,0 +1,113 @@
+"""`pausejax search` and `pausejax.search` as a user meets them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pausejax
+from pausejax.commands.main import main
+
+SPEC = """
+mode = "bandit"
+rounds = 50
+seeds = 2
+
+[network]
+num_clients = 6
+clients_per_round = 2
+
+[reward]
+generalization_weight = { log_uniform = [1, 1000] }
+
+[[policy]]
+name = "pause"
+"""
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "spec.toml").write_text(SPEC)
+    command = [sys.executable, "-m", "pausejax", "search", "spec.toml", "--out", "out", "--budget", "2k"]
+    command += ["--metric", "cumulative_pseudo_regret", "--lanes", "8", "--fresh-seeds", "4"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
+    return folder, command, done
+
+
+def test_the_command_says_what_it_found_and_leaves_it(searched):
+    folder, _, done = searched
+    assert "on 4 fresh seeds, after 50 rounds" in done.stdout
+    for label in ("best: pause", "second: pause", "default: pause"):
+        assert label in done.stdout
+    assert "2,000 rounds" in done.stderr
+    out = folder / "out"
+    assert {"search_history.png", "search_slices.pdf", "trials.json", "spec.toml"} <= {
+        path.name for path in out.iterdir()
+    }
+    trials = json.loads((out / "trials.json").read_text())
+    result = pausejax.open(out)
+    assert result.sizes["run"] == 2 * len(trials)
+    for trial in trials:
+        runs = result.isel(run=slice(2 * trial["number"], 2 * trial["number"] + 2))
+        assert (runs["generalization_weight"] == trial["values"]["generalization_weight"]).all()
+        assert (np.isfinite(runs["reward"].values).sum(axis=1) == trial["rounds"]).all()
+    confirmed = pausejax.open(out / "confirmation")
+    assert set(confirmed["policy"].values) == {"best", "second", "default"}
+    assert not set(confirmed["seed"].values) & set(result["seed"].values)
+
+
+def test_the_same_command_has_nothing_left_to_play(searched):
+    folder, command, done = searched
+    again = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
+    assert again.stdout == done.stdout
+
+
+def test_a_plain_run_does_not_go_on_in_the_folder_of_a_search(searched, capsys):
+    folder, _, _ = searched
+    plain = [str(folder / "spec.toml"), "--set", "reward.generalization_weight=5.0"]
+    assert main(["run", *plain, "--out", str(folder / "out"), "--quiet"]) == 2
+    assert "another spec" in capsys.readouterr().err
+
+
+def test_mistakes_have_one_line_and_code_2(tmp_path, capsys):
+    (tmp_path / "spec.toml").write_text(SPEC)
+    arguments = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--budget", "2k"]
+    for more, said in [
+        (["--metric", "test_accuracy"], 'mode "bandit" has no such figure'),
+        (["--sampler", "best"], "must be one of tpe"),
+        (["--set", "mode=ensemble"], ""),
+    ]:
+        assert main([*arguments, *more]) == 2
+        errors = capsys.readouterr().err
+        assert said in errors and "Traceback" not in errors
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments[:-1], "many"])
+    assert caught.value.code == 2
+    assert "no number of rounds" in capsys.readouterr().err
+
+
+def test_the_function_finds_what_the_command_finds(searched):
+    folder, _, _ = searched
+    found = pausejax.search(
+        "pause",
+        budget=2000,
+        metric="cumulative_pseudo_regret",
+        mode="bandit",
+        rounds=50,
+        seeds=2,
+        num_clients=6,
+        clients_per_round=2,
+        alpha={"log_uniform": [1, 1000]},
+        fresh_seeds=4,
+    )
+    assert found.best["policy"] == "pause"
+    assert 1 <= found.best["generalization_weight"] <= 1000
+    assert "best: pause" in repr(found)
+    assert set(found.draw()) == {"search_history", "search_slices"}
+    lead = found.compared[1]
+    np.testing.assert_allclose(
+        lead.lead, (found.compared[0].figures - lead.figures).mean(axis=0), rtol=1e-12
+    )

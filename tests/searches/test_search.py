@@ -1,0 +1,255 @@
+"""Searches through and through: their runs are a plain sweep's, and a killed one ends as it would have."""
+
+import numpy as np
+import pytest
+
+from pausejax import kinds
+from pausejax.data.host import Sources
+from pausejax.engine import local
+from pausejax.results.folder import Folder
+from pausejax.searches.find import search
+from pausejax.searches.options import Options
+from pausejax.study.plan import plan_of
+from pausejax.study.spec import SpecError
+
+BANDIT = {
+    "mode": "bandit",
+    "rounds": 75,
+    "seeds": 2,
+    "network": {"num_clients": 8, "clients_per_round": 2},
+    "reward": {"generalization_weight": {"log_uniform": [1, 1000]}, "privacy_weight": [1.0, 5.0, 25.0]},
+    "policy": [{"name": "pause"}],
+}
+TRAINING = {
+    "rounds": 30,
+    "eval_every": 5,
+    "seeds": 2,
+    "network": {"num_clients": 6, "clients_per_round": 2},
+    "data": {"train_samples": 120},
+    "training": {"model": "linear", "learning_rate": {"log_uniform": [0.001, 1.0]}, "max_steps": 2},
+    "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}],
+}
+REGRET = Options(budget=6000, metrics=("cumulative_pseudo_regret",), most=12)
+
+
+def found(document, options, folder=None, check=None):
+    study = kinds.parse(document, searched=True)
+
+    class Asked:
+        def check(self):
+            if check:
+                check()
+
+    return search(study, options, Sources(), folder, stopping=Asked())
+
+
+@pytest.fixture(scope="module")
+def regret():
+    return found(BANDIT, REGRET)
+
+
+def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(regret):
+    """Whoever its neighbours were, and whichever round they were in."""
+    plain = local.run(plan_of(regret.study, regret.plan.runs), Sources())
+    played = {one.number: one.rounds for one in regret.ended}
+    rounds = np.repeat([played[number] for number in sorted(played)], 2)
+    assert len(set(rounds)) > 1, "nobody was stopped"
+    for name, variable in plain.data_vars.items():
+        if variable.dims[:2] == ("run", "round"):
+            for run, last in enumerate(rounds):
+                np.testing.assert_array_equal(
+                    regret.result[name].values[run, :last], variable.values[run, :last], err_msg=name
+                )
+                beyond = regret.result[name].values[run, last:]
+                assert np.isnan(beyond).all() if beyond.dtype.kind == "f" else (beyond == -1).all()
+
+
+def test_a_run_of_a_search_that_learns_is_that_of_a_plain_sweep():
+    found_ = found(TRAINING, Options(budget=1500, most=8))
+    plain = local.run(plan_of(found_.study, found_.plan.runs), Sources())
+    played = {one.number: one.rounds for one in found_.ended}
+    rounds = np.repeat([played[number] for number in sorted(played)], 2)
+    assert {run.policy for run in found_.plan.runs} == {"pause", "sa_pause"}
+    for run, last in enumerate(rounds):
+        np.testing.assert_array_equal(
+            found_.result["selected"].values[run, :last], plain["selected"].values[run, :last]
+        )
+        np.testing.assert_allclose(
+            found_.result["train_loss"].values[run, :last], plain["train_loss"].values[run, :last], rtol=1e-4
+        )
+        evaluated = plain["eval_round"].values <= last
+        np.testing.assert_allclose(
+            found_.result["test_accuracy"].values[run, evaluated],
+            plain["test_accuracy"].values[run, evaluated],
+            atol=0.01,
+        )
+
+
+def test_figures_are_those_of_the_runs(regret):
+    """What decided is what the result says, at each rung."""
+    total = regret.result["pseudo_regret"].values.astype(np.float64)
+    for one in regret.ended:
+        rows = slice(2 * one.number, 2 * one.number + 2)
+        for rung, shown in one.history:
+            last = int(regret.goal.rungs[rung])
+            np.testing.assert_allclose(-shown.values[0], total[rows, :last].sum(axis=1).mean(), rtol=1e-5)
+
+
+def test_the_budget_is_kept_and_the_lanes_are_busy(regret):
+    assert regret.spent <= REGRET.budget
+    assert regret.spent == sum(2 * one.rounds for one in regret.ended)
+    assert regret.spent > 0.9 * REGRET.budget
+    assert regret.spent / regret.lane_rounds > 0.85
+    assert any(one.why == "finished" for one in regret.ended)
+
+
+def test_the_best_is_the_best_of_those_that_came_to_the_end(regret):
+    ends = [one for one in regret.ended if one.why == "finished"]
+    assert regret.best(1)[0].history[-1][1] == max(one.history[-1][1] for one in ends)
+
+
+class Kill(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("document", "options"),
+    [
+        (BANDIT, REGRET),
+        pytest.param(
+            BANDIT,
+            REGRET._replace(at_latency=4.0, sampler="random", first_rung=1.0),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            TRAINING,
+            Options(budget=900, most=8, constraints=("max_leakage<=60",)),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_killed_search_makes_the_same_choices(document, options, tmp_path):
+    whole = found(document, options, Folder(tmp_path / "whole"))
+    rng, farthest, steps, kills = np.random.default_rng(0), 0, 0, 0
+
+    def killed():
+        nonlocal farthest, steps, kills
+        steps += 1
+        if steps > farthest:
+            farthest = steps
+            if rng.random() < 0.3:
+                kills += 1
+                raise Kill
+
+    for _ in range(60):
+        steps = 0
+        try:
+            again = found(document, options, Folder(tmp_path / "again"), check=killed)
+            break
+        except Kill:
+            pass
+    else:
+        pytest.fail("never came to its end")
+    assert kills > 0
+    for one, other in zip(whole.ended, again.ended, strict=True):
+        assert one[:3] == other[:3] and one[4:] == other[4:]
+        np.testing.assert_array_equal(one.figures, other.figures)
+    a, b = ((tmp_path / name / "results.zarr") for name in ("whole", "again"))
+    files = sorted(path.relative_to(a) for path in a.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(b) for path in b.rglob("*") if path.is_file())
+    for file in files:
+        assert (a / file).read_bytes() == (b / file).read_bytes(), file
+
+
+def test_damage_to_the_journal_costs_only_time(tmp_path):
+    whole = found(BANDIT, REGRET, Folder(tmp_path))
+    (tmp_path / "journal" / "000002.json").write_text("{")
+    again = found(BANDIT, REGRET, Folder(tmp_path))
+    assert [one[:3] for one in again.ended] == [one[:3] for one in whole.ended]
+
+
+def test_a_grid_plays_every_setting_once():
+    document = {
+        **BANDIT,
+        "reward": {"generalization_weight": [1.0, 10.0], "privacy_weight": [1.0, 5.0]},
+        "policy": [{"name": "pause"}, {"name": "random"}],
+    }
+    played = found(document, REGRET._replace(sampler="grid", reduction=1.0, budget=10**6))
+    assert all(one.why == "finished" for one in played.ended)
+    settings = [one.setting.key for one in played.ended]
+    assert len(settings) == len(set(settings)) == 8
+
+
+def test_lists_that_are_zipped_go_together():
+    document = {
+        **BANDIT,
+        "zip": [["alpha", "gamma"]],
+        "reward": {"generalization_weight": [1.0, 10.0, 100.0], "privacy_weight": [2.0, 20.0, 200.0]},
+    }
+    played = found(document, REGRET._replace(budget=2000, sampler="random"))
+    for one in played.ended:
+        values = one.setting.values
+        assert values["privacy_weight"] == 2 * values["generalization_weight"]
+
+
+def test_several_objectives_leave_a_front():
+    played = found(
+        BANDIT, REGRET._replace(metrics=("cumulative_pseudo_regret", "max_leakage"), sampler="nsga2")
+    )
+    best = played.best(50)
+    values = np.array([one.history[-1][1].values for one in best])
+    front = [not any((other >= own).all() and (other > own).any() for other in values) for own in values]
+    assert front == sorted(front, reverse=True), "somebody who is beaten comes before somebody who is not"
+
+
+def test_constraints_are_kept_by_the_best():
+    played = found(BANDIT, REGRET._replace(constraints=("mean_latency>=0.2",)))
+    best = played.best(1)[0]
+    latency = played.result["elapsed"].values[2 * best.number : 2 * best.number + 2, -1] / 75
+    kept = [one for one in played.ended if one.why == "finished" and one.history[-1][1].violation == 0]
+    assert latency.mean() >= 0.2 or not kept
+
+
+BAD = [
+    ({}, {"metrics": ("test_accuracy",)}, 'mode "bandit" has no such figure'),
+    ({}, {"metrics": ("cumulative_pseudo_regrt",)}, "did you mean 'cumulative_pseudo_regret'"),
+    ({}, {"metrics": ("rounds_played",)}, "neither way is better"),
+    ({}, {"metrics": ("max_leakage", "max_leakage")}, "named twice"),
+    ({}, {"budget": 100}, "must be at least 150"),
+    ({}, {"sampler": "tpee"}, "must be one of tpe"),
+    ({}, {"sampler": "grid"}, "has a range"),
+    ({}, {"sampler": "cmaes", "metrics": ("max_leakage", "mean_latency")}, "takes one metric"),
+    ({}, {"reduction": 0.5}, "must be at least 1.1"),
+    ({}, {"constraints": ("max_leakage<50",)}, "must be METRIC<=NUMBER"),
+    ({}, {"constraints": ("max_leakge<=50",)}, "has no such figure"),
+    ({}, {"at_round": 80}, "must be at most rounds = 75"),
+    ({}, {"at_round": 10, "at_latency": 1.0}, "one of them, not both"),
+    ({}, {"first_rung": 100.0}, "at most the horizon"),
+    ({}, {"first_rung": 0.0}, "must be above 0"),
+    ({"stop_at_latency": 3.0}, {}, "not in a search"),
+    ({"reward": {}}, {}, "nothing to search"),
+    (
+        {"policy": [{"name": "sa_pause", "annealing_steps": {"int_uniform": [5, 50]}}]},
+        {},
+        "a search takes a list of values",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "options", "said"), BAD)
+def test_mistakes_are_said_in_one_line_before_anything_is_played(change, options, said, tmp_path):
+    with pytest.raises(SpecError) as caught:
+        found({**BANDIT, **change}, REGRET._replace(**options), Folder(tmp_path / "out"))
+    assert len(caught.value.problems) == 1
+    assert said in str(caught.value)
+    assert not (tmp_path / "out" / "journal").exists()
+
+
+def test_other_searches_and_studies_keep_their_folders(tmp_path):
+    found(BANDIT, REGRET._replace(budget=600), Folder(tmp_path / "a"))
+    with pytest.raises(SpecError, match="another search; it differs in options"):
+        found(BANDIT, REGRET._replace(budget=700), Folder(tmp_path / "a"))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "spec.toml").write_text("")
+    with pytest.raises(SpecError, match="a study that is no search"):
+        found(BANDIT, REGRET, Folder(tmp_path / "b"))
