@@ -64,11 +64,18 @@ def _flops_per_round(simulation: ClientSimulation) -> float:
     return trained + test.exists.size * per_sample / program.eval_every
 
 
-def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Any]:
-    """All pictures that a result of few settings has the data for, by file name."""
+def draw(result: xr.Dataset, grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
+    """The kind's own pictures, by file name, in the panels of a `report.grid.Grid`."""
     from pausejax.clients import pictures  # matplotlib is loaded for whoever draws
 
-    return pictures.draw(result, smoothing=smoothing)
+    return pictures.draw(result, grid, smoothing=smoothing)
+
+
+def unshown(result: xr.Dataset) -> list[str]:
+    """Who is not in some of these pictures, and why."""
+    from pausejax.clients import pictures
+
+    return pictures.unshown(result)
 
 
 def simulation(plan: Plan, group: Group, sources: Sources) -> ClientSimulation:
@@ -100,8 +107,10 @@ KIND = Kind(
     metrics=metrics,
     objectives=objectives,
     ranking=ranking,
+    apart=("dataset", "task"),
     labels=labels,
     simulation=simulation,
     seconds=seconds,
     draw=draw,
+    unshown=unshown,
 )

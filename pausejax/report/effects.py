@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pausejax.report.curves import DASHES, MARKERS, PALETTE, styled_context
 from pausejax.report.levels import (
     Levels,
     Measure,
@@ -22,6 +20,7 @@ from pausejax.report.levels import (
     spans_decades,
     values_of,
 )
+from pausejax.report.style import look, new_figure, styled_context, tidy
 
 _WIDTH, _HEIGHT = 1.12, 1.1
 # Width of a character of a tick label, as a share of the axis.
@@ -40,9 +39,8 @@ def main_effects(finals: xr.Dataset, measures: list[Measure]) -> Figure | None:
     rows, columns = len(measures), len(levels.axes)
     with styled_context():
         above = 0.3 * -(-len(policies) // 4) if len(policies) > 1 else 0.05
-        figure = Figure(figsize=(max(0.75 + _WIDTH * columns, 2.4), 0.45 + _HEIGHT * rows + above))
+        figure = new_figure(max(0.75 + _WIDTH * columns, 2.4), 0.6 + _HEIGHT * rows + above)
         figure.set_layout_engine("constrained", w_pad=0.03, h_pad=0.03)
-        FigureCanvasAgg(figure)
         grid = figure.subplots(rows, columns, sharey="row", squeeze=False)
         for row, measure in enumerate(measures):
             drawn = []
@@ -51,8 +49,7 @@ def main_effects(finals: xr.Dataset, measures: list[Measure]) -> Figure | None:
                 found = averaged(levels, measure, ("policy", axis))
                 drawn.append(_draw(panel, found, axis, values_of(levels, axis), policies))
                 _x_axis(panel, levels, axis, labelled=row == rows - 1)
-                panel.grid(alpha=0.3, linewidth=0.5)
-                panel.spines[["top", "right"]].set_visible(False)
+                tidy(panel)
             grid[row, 0].set_ylabel(textwrap.fill(measure.label, 14))
             _y_axis(grid[row, 0], measure, np.concatenate(drawn))
         if len(policies) > 1:
@@ -76,15 +73,9 @@ def _draw(panel: Axes, found: xr.Dataset, axis: str, values: list, policies: lis
         if not own.sizes["setting"]:
             continue
         x = own[axis].values if numeric else [values.index(value) for value in own[axis].values]
-        again, hue = divmod(place, len(PALETTE))
-        look: dict[str, Any] = {
-            "color": PALETTE[hue],
-            "linestyle": DASHES[again % len(DASHES)],
-            "linewidth": 1.1,
-        }
-        look |= {"marker": MARKERS[place % len(MARKERS)], "markersize": 2.5}
-        panel.plot(x, own["mean"].values, label=policy, **look)
-        panel.fill_between(x, own["low"], own["high"], color=PALETTE[hue], alpha=0.2, linewidth=0)
+        own_look = look(place)
+        panel.plot(x, own["mean"].values, label=policy, **own_look.on_line() | {"markevery": None})
+        panel.fill_between(x, own["low"], own["high"], color=own_look.colour, alpha=0.2, linewidth=0)
         drawn.append(own["mean"].values)
     return np.concatenate(drawn)
 
@@ -112,23 +103,16 @@ def _x_axis(panel: Axes, levels: Levels, axis: str, *, labelled: bool) -> None:
     ends = np.array([scaled[0] - margin, scaled[-1] + margin])
     panel.set_xlim(*(np.exp(ends) if scaled is not positions else ends))
     texts = [shown(value) for value in values]
-    kept = _spaced((scaled - scaled[0]) / (scaled[-1] - scaled[0]), texts)
-    panel.set_xticks(positions[kept], [texts[i] for i in kept] if labelled else [""] * len(kept))
+    # Every level has its tick and its number; those that would touch stand upright.
+    upright = _touch((scaled - scaled[0]) / (scaled[-1] - scaled[0]), texts)
+    panel.set_xticks(positions, texts if labelled else [""] * len(texts), rotation=90 if upright else 0)
     panel.set_xticks([], minor=True)
     panel.tick_params(labelsize=6.5)
     if labelled:
         panel.set_xlabel(name_of(axis, levels.runs))
 
 
-def _spaced(places: np.ndarray, texts: list[str]) -> list[int]:
-    """Both ends, and between them those whose labels touch no other."""
-
-    def apart(one: int, other: int) -> bool:
-        room = _CHARACTER * (1 + (len(texts[one]) + len(texts[other])) / 2)
-        return places[other] - places[one] >= room
-
-    kept, final = [0], len(places) - 1
-    for place in range(1, final):
-        if apart(kept[-1], place) and apart(place, final):
-            kept.append(place)
-    return [*kept, final]
+def _touch(places: np.ndarray, texts: list[str]) -> bool:
+    """Whether any label touches the next."""
+    lengths = np.array([len(text) for text in texts])
+    return bool((np.diff(places) < _CHARACTER * (1 + (lengths[1:] + lengths[:-1]) / 2)).any())

@@ -167,6 +167,8 @@ class Kind:
     """Metrics that a front weighs: upwards, across, and in colour."""
     ranking: Callable[[Study], str]
     """The metric by which a table of many settings picks the best."""
+    apart: tuple[str, ...]
+    """Parameters whose values are never mixed in one front or joined by one line."""
     labels: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Splits what runs left into coordinates and variables, and adds the index coordinates."""
     simulation: Callable[..., Simulation]
@@ -174,7 +176,9 @@ class Kind:
     seconds: Callable[..., float]
     """(plan, group, simulation, FLOP/s of the device) to a rough time for all rounds of the group's runs."""
     draw: Callable[..., dict[str, Any]]
-    """(result, smoothing=) to figures by file name, for a result of few settings."""
+    """(result, grid, smoothing=) to figures by file name; what the panels and lines are, the grid says."""
+    unshown: Callable[[Any], list[str]]
+    """Result to one line for each thing that its own pictures leave out, and why."""
 
     def __reduce__(self) -> Any:
         # A kind is a constant of its module; a copy in another process would be another kind.
