@@ -20,7 +20,7 @@ _SECONDS_PER_ROUND = 1e-5
 
 def check(say: Say, study: Study) -> None:
     """Says what does not fit together."""
-    for key in ("selection_gap", "stop_at_latency"):
+    for key in ("selection_gap", "expected_regret", "stop_at_latency"):
         if value := getattr(study, key):
             say(key, value, 'goes with client selection, not with mode = "ensemble"')
     if study.rounds % study.eval_every:

@@ -56,6 +56,7 @@ class Study:
     rounds: int
     eval_every: int
     selection_gap: bool
+    expected_regret: bool
     stop_at_latency: float
     seeds: tuple[int, ...]
     quantities: tuple[str, ...]
@@ -122,7 +123,7 @@ class Study:
             "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
         }
         # Left out where it is off: what a study does not use changes no identity.
-        for key in ("selection_gap", "stop_at_latency", "quantities"):
+        for key in ("selection_gap", "expected_regret", "stop_at_latency", "quantities"):
             if setting := getattr(self, key):
                 document[key] = setting
         return json.dumps(document, sort_keys=True)
