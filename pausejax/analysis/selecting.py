@@ -31,7 +31,7 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None) -> xr.Dataset:
         for value in wanted if isinstance(wanted, list | tuple | set | np.ndarray) else [wanted]:
             same = there & _equal(values, value)
             if not same.any():
-                known = dict.fromkeys(written(v) for v in values[there].tolist())
+                known = [written(v) for v in np.unique(values[there]).tolist()]
                 problem = f"where: {spelling} = {value}: no run has it{guess(str(value), known)}"
                 raise ValueError(f"{problem}; known: {some(known)}")
             chosen |= same

@@ -12,7 +12,7 @@ from pausejax.clients.checks import check
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
 from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.clients.variables import metrics, objectives, ranking, variables
+from pausejax.clients.variables import metrics, objectives, ranking, unrecorded, variables
 from pausejax.data.host import Sources
 from pausejax.federated import models, optimizers, servers, tasks
 from pausejax.federated.batches import num_steps, prepare
@@ -104,6 +104,7 @@ KIND = Kind(
     shape=lambda values: values.get("proximal_weight", 0.0) > 0,
     check=check,
     variables=variables,
+    unrecorded=unrecorded,
     metrics=metrics,
     objectives=objectives,
     ranking=ranking,

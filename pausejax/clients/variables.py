@@ -236,6 +236,18 @@ PROTECTED = {"coordinate": "per coordinate", "vector": "per update"}
 """What ε bounds the leakage of, by what is clipped."""
 
 
+def unrecorded(study: Study) -> frozenset[str]:
+    """Of these variables, what no run of a study leaves."""
+    measured = {task.metric_name for task in tasks_of(study)}
+    absent = {"test_accuracy"} - measured
+    absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)
+    absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
+    absent |= {"available_count"} if values_of(study, "availability") == ["always"] else set()
+    return frozenset(
+        absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
+    )
+
+
 def metrics(study: Study) -> dict[str, Metric]:
     """Every figure per run of a study, by name."""
     found = dict(METRICS)

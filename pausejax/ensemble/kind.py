@@ -80,6 +80,7 @@ KIND = Kind(
     shape=lambda values: (),
     check=check,
     variables=lambda study: VARIABLES,
+    unrecorded=lambda study: frozenset(),
     metrics=lambda study: METRICS,
     objectives=lambda study: ("mse", "cost", "violations"),
     ranking=lambda study: "mse",

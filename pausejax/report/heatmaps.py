@@ -18,7 +18,7 @@ from pausejax.report.levels import (
     shown,
     values_of,
 )
-from pausejax.report.style import new_figure, styled_context
+from pausejax.report.style import new_figure, styled_context, wrapped
 
 # Told apart under every common colour blindness, and in grey.
 COLOURS = "viridis"
@@ -53,6 +53,7 @@ def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
             for column in range(side):
                 panel = grid[row, column]
                 if column > row:
+                    panel.set(xticks=[], yticks=[])
                     panel.set_axis_off()
                     continue
                 _panel(panel, tables[row + 1, column], norm)
@@ -60,7 +61,8 @@ def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
                 _ticks(panel, levels, axes[column], "x", lowest)
                 _ticks(panel, levels, axes[row + 1], "y", leftmost)
         scale = ScalarMappable(norm, colormaps[COLOURS])
-        figure.colorbar(scale, ax=grid, label=measure.label, shrink=0.8, aspect=30, fraction=0.06)
+        label = wrapped(measure.label, int(11 * figure.get_figheight()))
+        figure.colorbar(scale, ax=grid, label=label, shrink=0.8, aspect=30, fraction=0.06)
         others = " and the other axes" if len(axes) > 2 else ""
         figure.suptitle(f"{policy}: mean over seeds{others}", fontsize=8)
         figure.align_labels()

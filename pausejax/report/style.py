@@ -13,8 +13,16 @@ from matplotlib.typing import LineStyleType
 
 # Okabe and Ito's colours, told apart under every common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
-# As many dashes as have no divisor in common with colours and markers: a pair comes back after 40 lines.
-DASHES: tuple[LineStyleType, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1)))
+# As many dashes as have no divisor in common with colours and markers: a pair comes back after 56 lines.
+DASHES: tuple[LineStyleType, ...] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.2)),
+    (0, (6, 1.5, 1, 1.5)),
+    (0, (2.5, 1)),
+    (0, (8, 1.5, 1, 1.2, 1, 1.5)),
+    (0, (2, 3)),
+)
 MARKERS = "osD^vP*X"
 
 # One column of a two-column paper, in inches.

@@ -77,6 +77,7 @@ def outline(plan: Plan) -> xr.Dataset:
     empty = {
         name: (("run", *variable.dims), np.full((len(plan.runs), *(0 for _ in variable.dims)), variable.fill))
         for name, variable in plan.study.kind.variables(plan.study).items()
+        if name not in plan.study.kind.unrecorded(plan.study)
     }
     columns = {name: ("run", column) for name, column in coordinates(plan).items()}
     return xr.Dataset({n: v for n, v in empty.items() if n not in columns}, columns, provenance(plan))

@@ -162,6 +162,8 @@ class Kind:
     """Says what does not fit together in a checked spec."""
     variables: Callable[[Study], Mapping[str, Variable]]
     """Of a result, by name."""
+    unrecorded: Callable[[Study], frozenset[str]]
+    """Of these, what no run of a study leaves."""
     metrics: Callable[[Study], Mapping[str, Metric]]
     """Figures per run, by name; in the order of tables and pictures."""
     objectives: Callable[[Study], tuple[str, str, str]]
