@@ -95,7 +95,7 @@ def test_a_study_records_it_and_the_rewards_played_agree():
     """Over rounds and seeds, realized reward less its expectation adds up martingale differences.
 
     Their sum over the root of the sum of their squares is standard normal in the limit; beyond 5.5 it is once
-    in 26 million. An expectation that were off by 0.012, a quarter of what (10) is off by, would be found.
+    in 26 million for each policy.
     """
     result = pausejax.simulate(
         ["pause", "random"],
