@@ -14,6 +14,9 @@ from pausejax.study.study import Kind, Study
 KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """A spec without a `mode` is of the first."""
 
+# A result of so many bytes is read once for all its pictures; of a larger one each reads what it needs.
+_LOADED = 1 << 29
+
 
 def load(path: str | Path, overrides: Iterable[str] = (), use: Sequence[str] = ()) -> Study:
     """Reads and checks a spec file; executes the files that it uses.
@@ -66,6 +69,8 @@ def draw(
     from pausejax.report import asked, grid, many  # matplotlib is loaded for whoever draws
 
     runs, wanted = asked.chosen(result, measures, where, by)
+    if runs.nbytes <= _LOADED:
+        runs = runs.load()
     panels = grid.arrange(runs, by)
     if wanted:
         return many.of_measures(runs, wanted, panels, smoothing)

@@ -145,7 +145,7 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
 def console() -> Console:
     """Wide enough for the tables where the output is no terminal."""
     found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=120)
+    return found if found.is_terminal else Console(highlight=False, width=140)
 
 
 def count(text: str) -> int:
