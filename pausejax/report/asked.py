@@ -81,7 +81,8 @@ def on_one_scale(runs: xr.Dataset, measure: Measure) -> str:
     differing = unlike(runs, measure.name)
     if not differing:
         return ""
-    return f"means something else for each {' and '.join(differing)}"
+    *others, last = differing
+    return f"means something else for each {', '.join(others)}{' and ' if others else ''}{last}"
 
 
 def ways_of(runs: xr.Dataset, measures: Sequence[Measure]) -> tuple[list[bool], str]:

@@ -93,10 +93,10 @@ def _panel(panel: Axes, means: np.ndarray, norm: Normalize) -> None:
 
 
 def _number(value: float) -> str:
-    """Three digits, in as few characters as they need."""
+    """Three digits."""
     if value and not 1e-3 <= abs(value) < 1e5:
         return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e")
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:.0f}" if value == 0 or abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def _ticks(panel: Axes, levels: Levels, axis: str, which: Literal["x", "y"], outer: bool) -> None:

@@ -77,10 +77,9 @@ def _unasked(runs: xr.Dataset) -> list[str]:
 
 
 def _fix(runs: xr.Dataset, wanted: Sequence[Measure]) -> str:
-    for measure in wanted:
-        for name, seen in unlike(runs, measure.name).items():
-            return f"; choose one: --where {_short(runs, name)}={written(seen[0])}"
-    return ""
+    differing = {n: seen[0] for measure in wanted for n, seen in unlike(runs, measure.name).items()}
+    chosen = ",".join(f"{_short(runs, name)}={written(value)}" for name, value in differing.items())
+    return f"; choose one: --where {chosen}" if chosen else ""
 
 
 def _example(runs: xr.Dataset) -> str:
