@@ -44,7 +44,7 @@ def simulate(
       tracker: told of every chunk of runs that has been finished; see `pausejax.engine.tracking`.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
-        `zip`, `selection_gap`, `stop_at_latency`, `use`.
+        `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.
 
     Returns:
       The data set that `pausejax run` writes: dims run, round, eval, slot, client.

@@ -14,6 +14,9 @@ from pausejax.study.study import Kind, Study
 KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """A spec without a `mode` is of the first."""
 
+# A result of so many bytes is read once for all its pictures; of a larger one each reads what it needs.
+_LOADED = 1 << 29
+
 
 def load(
     path: str | Path, overrides: Iterable[str] = (), use: Sequence[str] = (), *, searched: bool = False
@@ -50,16 +53,54 @@ def parse(document: Mapping[str, Any], **options: Any) -> Study:
     return spec.parse(document, KINDS, **options)
 
 
-def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Any]:
-    """All pictures that a result has the data for, by file name.
+def draw(
+    result: xr.Dataset,
+    *,
+    measures: Sequence[str] = (),
+    where: Mapping[str, Any] | None = None,
+    by: Sequence[str] = (),
+    smoothing: int = 1,
+) -> dict[str, Any]:
+    """All pictures that a result has the data for, as matplotlib figures by file name.
 
     Args:
       result: as `pausejax run` writes it.
+      measures: metrics, or variables with a value for each round or evaluation: draw these, as curves, heat
+        maps, main effects and (from two on: upwards, across, in colour) their front. By default the pictures
+        of the study's kind.
+      where: the runs to draw, as in `pausejax.analysis.select`: `{"gamma": 5, "policy": "pause"}`.
+      by: the axis whose values are lines, then those of columns and rows of panels, by name, alias or symbol.
       smoothing: window of the trailing mean over evaluations, in evaluations.
-    """
-    from pausejax.report import many  # matplotlib is loaded for whoever draws
 
-    if many.is_many(result):
-        return many.draw(result)
-    kind = next((kind for kind in KINDS if kind.name == result.attrs["kind"]), CLIENTS)
-    return kind.draw(result, smoothing=smoothing)
+    Raises:
+      ValueError: an unknown name, a value that no run has, or more panels than a picture has room for.
+    """
+    from pausejax.report import asked, grid, many  # matplotlib is loaded for whoever draws
+
+    runs, wanted = asked.chosen(result, measures, where, by)
+    if runs.nbytes <= _LOADED:
+        runs = runs.load()
+    panels = grid.arrange(runs, by)
+    if wanted:
+        return many.of_measures(runs, wanted, panels, smoothing)
+    drawn = {} if panels is None else _kind_of(runs).draw(runs, panels, smoothing=smoothing)
+    return drawn | (many.draw(runs) if grid.is_many(runs) else {})
+
+
+def left_out(
+    result: xr.Dataset,
+    *,
+    measures: Sequence[str] = (),
+    where: Mapping[str, Any] | None = None,
+    by: Sequence[str] = (),
+) -> list[str]:
+    """What `draw` with the same arguments leaves out, why, and how to ask for it: one line each."""
+    from pausejax.report import asked, unshown
+
+    lines = unshown.left_out(result, measures=measures, where=where, by=by)
+    runs, wanted = asked.chosen(result, measures, where, by)
+    return lines if wanted else [*_kind_of(runs).unshown(runs), *lines]
+
+
+def _kind_of(result: xr.Dataset) -> Kind:
+    return next((kind for kind in KINDS if kind.name == result.attrs["kind"]), CLIENTS)

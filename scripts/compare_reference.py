@@ -18,7 +18,9 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 import pausejax
-from pausejax.report.curves import Curve, draw_band, figure, styled
+from pausejax.report.curves import Curve, draw_series, figure
+from pausejax.report.grid import Grid, Panel
+from pausejax.report.series import Samples, summarized
 from pausejax.report.statistics import (
     Line,
     accuracy_at,
@@ -181,20 +183,21 @@ def interval(samples: np.ndarray, sign: str = "") -> str:
 
 def draw(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], path: Path) -> None:
     """Our seed means with bands, the reference's runs dotted, against simulated time."""
-    curves = styled([Line(label, label, runs) for label, runs in found.items()])
+    lines = tuple(Line(label, label, runs) for label, runs in found.items())
 
     def plot(axes: Axes, curves: list[Curve]) -> None:
         for curve in curves:
             values = 100 * curve.runs["test_accuracy"].values
-            draw_band(axes, *on_common_clock(evaluation_times(curve.runs), values), curve)
+            clock = on_common_clock(evaluation_times(curve.runs), values)
+            draw_series(axes, summarized(curve.label, Samples(*clock, curve.runs["seed"].values)), curve.look)
             theirs = logged.get(name_in_reference(curve.runs))
             if theirs is not None:
-                axes.plot(theirs["elapsed"], 100 * theirs["test_accuracy"], ":", color=curve.colour)
+                axes.plot(theirs["elapsed"], 100 * theirs["test_accuracy"], ":", color=curve.look.colour)
         axes.plot([], [], ":", color="grey", label="the paper's code, one seed")
         axes.set(xlabel="simulated time (s)", ylabel="test accuracy (%)")
         axes.set_xlim(left=0)
 
-    figure(plot, curves).savefig(path, dpi=110)
+    figure(plot, Grid((Panel("", lines),), 1)).savefig(path, dpi=300)
 
 
 def main() -> None:

@@ -18,13 +18,10 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
 from pausejax import bandit, network, selection
+from pausejax.report import style
 from pausejax.selection import chain
 
 SETTINGS = {
@@ -204,24 +201,30 @@ def search(seeds=8):
 
 
 def draw(exact, simulated, divisors, largest, path):
-    figure, panels = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True, constrained_layout=True)
+    """Three panels side by side; dots: simulated chains."""
     titles = ("the inspected set, (20)", "the best set seen", "the last uphill set (as printed)")
-    for index, divisor in enumerate(divisors):
-        label = "sign as printed" if divisor == 0 else f"κ = {divisor:g}"
-        for panel, series in zip(panels, (exact.current, exact.best, exact.last_uphill), strict=True):
-            panel.semilogx(
-                exact.steps + 1, series[index], label=label, color=f"C{index}", ls="--" if index % 2 else "-"
-            )
-        if divisor in simulated:
-            at = np.unique(np.geomspace(1, SIMULATED_STEPS + 1, 12).astype(int)) - 1
-            for panel, series in zip(panels, simulated[divisor], strict=False):
-                panel.plot(at + 1, series[at], "o", ms=3, color=f"C{index}")
-    for panel, title in zip(panels, titles, strict=True):
-        panel.set(title=title, xlabel="j", ylim=(0, 1.02))
-        panel.grid(alpha=0.3)
-    panels[0].set_ylabel("probability of being optimal")
-    panels[0].legend(fontsize=8, title=f"C / d* = {largest:.2f}")
-    figure.savefig(path, dpi=110)
+    with style.styled_context():
+        figure = style.new_figure(style.WIDE[0], 2.9)
+        panels = figure.subplots(1, 3, sharey=True)
+        for place, divisor in enumerate(divisors):
+            look = style.look(place)
+            label = "sign as printed" if divisor == 0 else f"κ = {divisor:g}"
+            line = {"color": look.colour, "linestyle": look.dash, "linewidth": 1.2}
+            for panel, series in zip(panels, (exact.current, exact.best, exact.last_uphill), strict=True):
+                panel.semilogx(exact.steps + 1, series[place], label=label, **line)
+            if divisor in simulated:
+                at = np.unique(np.geomspace(1, SIMULATED_STEPS + 1, 12).astype(int)) - 1
+                for panel, series in zip(panels, simulated[divisor], strict=False):
+                    panel.plot(at + 1, series[at], look.marker, ms=3, color=look.colour)
+        for panel, title in zip(panels, titles, strict=True):
+            panel.set(title=title, xlabel="step j of annealing", ylim=(0, 1.02))
+            style.tidy(panel)
+        panels[0].set_ylabel("probability of being optimal")
+        handles, labels = panels[0].get_legend_handles_labels()
+        title = f"C over Hajek's critical depth: {largest:.2f}, the largest κ that converges"
+        where = {"loc": "outside upper center", "ncols": len(labels), "frameon": False}
+        figure.legend(handles, labels, title=title, title_fontsize=7, handlelength=2.6, **where)
+        figure.savefig(path, dpi=300)
 
 
 def main():

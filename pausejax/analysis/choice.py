@@ -1,6 +1,7 @@
 """The best setting by one metric, and the settings that no other beats on several."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import direction
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import objectives_in
+from pausejax.analysis.selecting import refuse_unlike, select
 from pausejax.analysis.settings import full_names, group
 
 _BLOCK = 256
@@ -22,6 +24,7 @@ def best(
     *,
     over: str | Sequence[str] = "seed",
     per: str | Sequence[str] = (),
+    where: Mapping[str, Any] | None = None,
     maximize: bool | None = None,
     method: Method = "t",
     level: float = 0.95,
@@ -35,6 +38,7 @@ def best(
       metric: a name out of `metrics_of(result)`.
       over: what is averaged, as in `mean_ci`.
       per: "policy" or axes: the best setting for each of their values.
+      where: the runs to choose from, as in `select`.
       maximize: which way is better; by default what the table of metrics says.
       method: of the interval.
       level: of the interval.
@@ -43,14 +47,17 @@ def best(
       As `mean_ci`: one setting (no dimension) without `per`, else one for each group.
 
     Raises:
-      ValueError: an unknown metric, axis or direction, or no setting with a value.
+      ValueError: an unknown metric, axis or direction, no setting with a value, or settings that this metric
+        can't compare: cumulative regrets under unlike rewards, accuracies on unlike data.
     """
+    result = finals(select(result, where), [metric])
     sign = 1 if direction(result, metric, maximize) else -1
     means = mean_ci(result, metric, over=over, method=method, level=level)
     groups = full_names(result, per, "per")
     for name in groups:
         if name not in means.coords:
             raise ValueError(f"per = {name!r}: has been averaged over")
+    refuse_unlike(result, metric, result[metric].values, groups)
     score = np.where(np.isnan(means["mean"].values), -np.inf, sign * means["mean"].values)
     if not np.isfinite(means["mean"].values).any():
         raise ValueError(f"metric {metric!r}: no setting has a value")
@@ -68,6 +75,7 @@ def pareto(
     metrics: Sequence[str] | Mapping[str, bool] | None = None,
     *,
     over: str | Sequence[str] = "seed",
+    where: Mapping[str, Any] | None = None,
     method: Method = "t",
     level: float = 0.95,
 ) -> xr.Dataset:
@@ -80,6 +88,7 @@ def pareto(
       metrics: names out of `metrics_of(result)`, or a table of names that says whether more is better. By
         default accuracy, latency and leakage; in mode "bandit" latency, imbalance and leakage.
       over: what is averaged, as in `mean_ci`.
+      where: the runs to choose from, as in `select`.
       method: of the intervals.
       level: of the intervals.
 
@@ -87,8 +96,9 @@ def pareto(
       Data set over `setting` and `metric`, as `mean_ci`, sorted by the first metric, the best first.
 
     Raises:
-      ValueError: an unknown metric or direction, or none at all.
+      ValueError: an unknown metric or direction, none at all, or settings that one of them can't compare.
     """
+    result = select(result, where)
     if metrics is None:
         metrics = objectives_in(result)
     given = dict(metrics) if isinstance(metrics, Mapping) else dict.fromkeys(metrics)
@@ -96,6 +106,8 @@ def pareto(
         raise ValueError("metrics: none given; name at least one")
     maximize = [direction(result, name, way) for name, way in given.items()]
     whole = finals(result, list(given))
+    for name in given:
+        refuse_unlike(whole, name, whole[name].values, ask="")
     parts = [mean_ci(whole, name, over=over, method=method, level=level) for name in given]
     joined = xr.concat(parts, xr.IndexVariable("metric", list(given)), combine_attrs="drop_conflicts")
     joined = joined.transpose("setting", "metric").assign_coords(maximize=("metric", maximize))

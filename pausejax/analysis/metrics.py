@@ -90,6 +90,28 @@ REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 """What makes one figure of a run's values, [runs, n], NaN after its last round -> [runs]."""
 
 
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """The mean of what is there so far; NaN where there is nothing."""
+    present = ~np.isnan(values)
+    summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
+    return np.where(present, summed / np.maximum(np.cumsum(present, axis=1), 1), np.nan)
+
+
+def _running_share(gap: np.ndarray) -> np.ndarray:
+    return _running_mean(np.where(np.isfinite(gap), gap <= _EXACT, np.nan))
+
+
+RUNNING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "last": lambda values: values,
+    "total": lambda values: np.cumsum(values, axis=1, dtype=np.float64),
+    "mean": _running_mean,
+    "mean_latency": lambda elapsed: elapsed / np.arange(1, elapsed.shape[1] + 1),
+    "mean_gap": lambda gap: _running_mean(np.where(np.isfinite(gap), gap, np.nan)),
+    "exact_share": _running_share,
+}
+"""The same figure after every round, [runs, n] -> [runs, n], for those that have one."""
+
+
 def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
     """The metrics that a result has the data for, by name."""
     table = metrics_in(result)

@@ -45,6 +45,10 @@ class Metric(NamedTuple):
     """How the table writes it."""
     share: bool = False
     """Of something whole, so that a logarithmic scale would mislead."""
+    scaled_by: tuple[str, ...] = ()
+    """Parameters that change what it measures: across their values it can't be compared."""
+    if_negative: str = ""
+    """Why it may be below zero where a reader would not expect it; the table says so where it is."""
 
 
 def series(units: str, meaning: str) -> Variable:
@@ -57,6 +61,7 @@ def described(
     objectives: tuple[str, ...],
     ranking: str,
     parameters: Mapping[str, tuple[tuple[str, ...], str]],
+    apart: tuple[str, ...] = ("dataset",),
 ) -> dict[str, str]:
     """The attributes of a result by which it is read.
 
@@ -65,18 +70,21 @@ def described(
       objectives: the metrics that a front weighs.
       ranking: the metric by which a table of many settings picks the best.
       parameters: aliases and symbol of every parameter.
+      apart: the parameters whose values are never mixed in one front or joined by one line.
     """
     return {
         "metrics": json.dumps({name: metric._asdict() for name, metric in metrics.items()}),
         "objectives": json.dumps(objectives),
         "ranking": ranking,
         "parameters": json.dumps(parameters),
+        "apart": json.dumps(apart),
     }
 
 
 def metrics_in(result: xr.Dataset) -> dict[str, Metric]:
     """The table of metrics that a result carries."""
-    return {name: Metric(**fields) for name, fields in _attribute(result, "metrics", {}).items()}
+    found = {name: Metric(**fields) for name, fields in _attribute(result, "metrics", {}).items()}
+    return {name: metric._replace(scaled_by=tuple(metric.scaled_by)) for name, metric in found.items()}
 
 
 def objectives_in(result: xr.Dataset) -> tuple[str, ...]:
@@ -88,6 +96,11 @@ def parameters_in(result: xr.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """Aliases and symbol of every parameter of the study."""
     found = _attribute(result, "parameters", {})
     return {name: (tuple(aliases), symbol) for name, (aliases, symbol) in found.items()}
+
+
+def apart_in(result: xr.Dataset) -> tuple[str, ...]:
+    """The parameters whose values are never mixed in one front or joined by one line."""
+    return tuple(_attribute(result, "apart", ["dataset"]))
 
 
 def _attribute(result: xr.Dataset, name: str, default: Any) -> Any:

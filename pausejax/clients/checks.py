@@ -1,5 +1,6 @@
 """What must fit together in a study of client selection."""
 
+from pausejax.clients.expected_regret import MOST_SETS, count_sets
 from pausejax.clients.parameters import learns
 from pausejax.clients.variables import variables
 from pausejax.parts import File, PartError
@@ -18,6 +19,8 @@ def check(say: Say, study: Study) -> None:
         if cohort > clients:
             say("network.clients_per_round", cohort, f"must be <= network.num_clients = {clients}")
             break
+    if study.expected_regret:
+        _check_expected_regret(say, study)
     _check_files(say, study)
     try:
         _check_names(study)
@@ -33,6 +36,22 @@ def _check_names(study: Study) -> None:
             for parameter in part.parameters.values() if part.outside else ():
                 for name in taken & {parameter.name, *parameter.spellings}:
                     raise PartError(f"{part.where}: {name}: is a variable of every result")
+
+
+def _check_expected_regret(say: Say, study: Study) -> None:
+    for clients, cohort in together(study, ("num_clients", "clients_per_round")):
+        if count_sets(clients, cohort) > MOST_SETS:
+            say(
+                "expected_regret",
+                True,
+                f"lists all cohorts, at most {MOST_SETS:,}; K = {clients} and m = {cohort} have "
+                f"{count_sets(clients, cohort):.3g}",
+            )
+            break
+    alone = {"availability": "always", "failure_probability": 0.0}
+    for name, only in alone.items():
+        if any(value != only for value in values_of(study, name)):
+            say("expected_regret", True, f"knows networks with {name} = {only!r} only")
 
 
 def _check_bandit(say: Say, study: Study) -> None:

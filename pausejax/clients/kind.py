@@ -12,7 +12,7 @@ from pausejax.clients.checks import check
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
 from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.clients.variables import metrics, objectives, ranking, variables
+from pausejax.clients.variables import metrics, objectives, ranking, unrecorded, variables
 from pausejax.data.host import Sources
 from pausejax.federated import models, optimizers, servers, tasks
 from pausejax.federated.batches import num_steps, prepare
@@ -64,11 +64,18 @@ def _flops_per_round(simulation: ClientSimulation) -> float:
     return trained + test.exists.size * per_sample / program.eval_every
 
 
-def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Any]:
-    """All pictures that a result of few settings has the data for, by file name."""
+def draw(result: xr.Dataset, grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
+    """The kind's own pictures, by file name, in the panels of a `report.grid.Grid`."""
     from pausejax.clients import pictures  # matplotlib is loaded for whoever draws
 
-    return pictures.draw(result, smoothing=smoothing)
+    return pictures.draw(result, grid, smoothing=smoothing)
+
+
+def unshown(result: xr.Dataset) -> list[str]:
+    """Who is not in some of these pictures, and why."""
+    from pausejax.clients import pictures
+
+    return pictures.unshown(result)
 
 
 def simulation(plan: Plan, group: Group, sources: Sources) -> ClientSimulation:
@@ -97,11 +104,14 @@ KIND = Kind(
     shape=lambda values: values.get("proximal_weight", 0.0) > 0,
     check=check,
     variables=variables,
+    unrecorded=unrecorded,
     metrics=metrics,
     objectives=objectives,
     ranking=ranking,
+    apart=("dataset", "task"),
     labels=labels,
     simulation=simulation,
     seconds=seconds,
     draw=draw,
+    unshown=unshown,
 )

@@ -14,6 +14,9 @@ STUDY: dict[str, Parameter] = table(
             "mode": Parameter("training", "what is simulated", choices=("training", "bandit", "ensemble")),
             "name": Parameter("", "title of the study"),
             "selection_gap": Parameter(False, "record what (14) loses against its maximum"),
+            "expected_regret": Parameter(
+                False, "record the regret against the largest expected reward; small networks only"
+            ),
             "stop_at_latency": Parameter(0.0, "end a run at this simulated time, seconds; 0: never", low=0),
         }
     }

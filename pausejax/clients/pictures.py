@@ -1,7 +1,7 @@
-"""The pictures of client selection: one line per policy and axis value, seed mean with its 95 % band."""
+"""The pictures of client selection: lines and panels as a grid says, seed means with their 95 % bands."""
 
 import functools
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -9,130 +9,163 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pausejax.analysis import metrics_of
-from pausejax.analysis.quantities import Metric, objectives_in
+from pausejax.analysis.quantities import objectives_in
+from pausejax.analysis.selecting import some
 from pausejax.clients import reward_picture
 from pausejax.clients.bound import regret_bound_of
-from pausejax.clients.variables import METRICS
-from pausejax.report.curves import Curve, draw_band, draw_points, figure, styled
-from pausejax.report.statistics import evaluation_times, learned, lines, on_common_clock, smooth
+from pausejax.clients.variables import METRICS, PROTECTED
+from pausejax.report.curves import (
+    Curve,
+    Plot,
+    draw_points,
+    draw_series,
+    figure,
+    measure_plot,
+    pair,
+)
+from pausejax.report.grid import Grid, Panel
+from pausejax.report.growth import growth
+from pausejax.report.levels import Measure, measure_of
+from pausejax.report.series import Clock, samples_of, series_of, summarized
+from pausejax.report.statistics import lines, smooth
+
+_CLOCKS: tuple[Clock, ...] = ("latency", "rounds")
 
 
-def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
+def draw(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> dict[str, Figure]:
     """All pictures that a result has the data for, by file name.
 
     Args:
       result: as `pausejax run` writes it.
+      grid: who is in which panel and line.
       smoothing: window of the trailing mean over evaluations, in evaluations.
     """
-    curves = styled([line._replace(runs=line.runs.load()) for line in lines(result)])
-    plots: dict[str, Callable[[Axes, list[Curve]], None]] = {
-        "leakage_vs_rounds": leakage_vs_rounds,
-        "leakage_vs_latency": leakage_vs_latency,
+    alone = len(grid.panels) == 1
+    plots: dict[str, Plot] = {}
+    for clock in _CLOCKS:
+        plots[f"leakage_vs_{clock}"] = functools.partial(_leakage, clock=clock)
+    plots |= {
+        "pseudo_regret_vs_rounds": functools.partial(pseudo_regret_vs_rounds, alone=alone),
         "regret_vs_rounds": regret_vs_rounds,
-        "pseudo_regret_vs_rounds": pseudo_regret_vs_rounds,
-        "selection_counts": selection_counts,
     }
+    if "expected_regret" in result:
+        plots["expected_regret_vs_rounds"] = expected_regret_vs_rounds
     if "selection_gap" in result:
         plots["selection_gap"] = selection_gap
     measured = objectives_in(result)[0]
     if measured in result and result[measured].dims[1:] == ("eval",):
-        shown = metrics_of(result)[measured]
-        for clock, plot in (("latency", learned_vs_latency), ("rounds", learned_vs_rounds)):
+        measure = measure_of(measured, metrics_of(result)[measured])
+        for clock in _CLOCKS:
             name = f"{measured.removeprefix('test_')}_vs_{clock}"
-            plots[name] = functools.partial(plot, name=measured, metric=shown, smoothing=smoothing)
+            plots[name] = measure_plot(measure, clock, smoothing)
     for name, metric in metrics_of(result).items():
         # A study's own quantities; what is built in has pictures of its own.
         if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
-            plots[f"{name}_vs_rounds"] = functools.partial(quantity_vs_rounds, metric=metric)
-    drawn = {name: figure(plot, curves) for name, plot in plots.items()}
+            plots[f"{name}_vs_rounds"] = measure_plot(measure_of(name, metric)._replace(running="last"))
+    drawn = {name: figure(plot, grid) for name, plot in plots.items()}
+    if alone:
+        drawn["leakage"] = leakage(grid)
+        drawn["selection_counts"] = selection_counts(grid)
     return drawn | reward_picture.draw(result)
 
 
-def learned_vs_latency(
-    axes: Axes, curves: list[Curve], name: str, metric: Metric, smoothing: int = 1
-) -> None:
-    """What was learned against simulated time, as the paper's Figs. 2, 4, 6 and 8."""
-    for curve in curves:
-        runs = learned(curve.runs)
-        if runs.sizes["eval"]:
-            values = smooth(runs[name].values, smoothing)
-            grid, samples = on_common_clock(evaluation_times(runs), values)
-            draw_band(axes, grid, metric.scale * samples, curve)
-    axes.set(xlabel="simulated time (s)", ylabel=metric.label)
-    axes.set_xlim(left=0)
+def unshown(result: xr.Dataset) -> list[str]:
+    """Who is not in some of these pictures, and why."""
+    private, selecting = set(), set()
+    whole = lines(result)
+    for line in whole:
+        private |= {line.policy} if _is_private(line.runs) else set()
+        selecting |= {line.policy} if _selects_m(line.runs) else set()
+    policies = dict.fromkeys(line.policy for line in whole)
+    clear, large = ([p for p in policies if p not in kept] for kept in (private, selecting))
+    found = []
+    if clear:
+        found.append(f"not in the pictures of leakage, since nothing bounds it: {some(clear)}")
+    if large:
+        found.append(
+            "not in the pictures of regret and of participations, since rounds have more than "
+            f"clients_per_round clients: {some(large)}"
+        )
+    return found
 
 
-def learned_vs_rounds(axes: Axes, curves: list[Curve], name: str, metric: Metric, smoothing: int = 1) -> None:
-    """What was learned against rounds."""
-    for curve in curves:
-        runs = learned(curve.runs)
-        values = smooth(runs[name].values, smoothing)
-        draw_band(axes, runs["eval_round"].values, metric.scale * values, curve)
-    axes.set(xlabel="round", ylabel=metric.label)
-    axes.set_xlim(left=0)
+def _measure(runs: xr.Dataset, name: str) -> Measure:
+    return measure_of(name, metrics_of(runs)[name])
 
 
-def quantity_vs_rounds(axes: Axes, curves: list[Curve], metric: Metric) -> None:
-    """A quantity of the study's own in every round."""
-    for curve in curves:
-        draw_band(axes, curve.runs["round"].values, metric.scale * curve.runs[metric.variable].values, curve)
-    axes.set(xlabel="round", ylabel=metric.label)
-    axes.set_xlim(left=0)
-
-
-def leakage_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
-    """Largest leakage of any client against rounds, as the paper's Fig. 3."""
-    for curve in filter(_is_private, curves):
-        draw_band(axes, curve.runs["round"].values, curve.runs["max_leakage"].values, curve)
-    axes.set(xlabel="round", ylabel="maximum leakage")
-    axes.set_xlim(left=0)
+def _leakage(axes: Axes, curves: list[Curve], clock: Clock) -> None:
+    """Largest leakage of any client: against rounds the paper's Fig. 3, against time its Figs. 5, 7 and 9."""
+    if not curves:
+        return
+    private = [curve for curve in curves if _is_private(curve.runs)]
+    measure_plot(_measure(curves[0].runs, "max_leakage"), clock)(axes, private)
+    budgets = np.unique([curve.runs["privacy_budget"].values.max() for curve in private])
+    highest = axes.get_ylim()[1]
+    if len(budgets) == 1 and highest > budgets[0] / 2:
+        name = f"budget ε̄ = {budgets[0]:g} {_protected(curves[0].runs)}"
+        axes.axhline(budgets[0], color="black", linestyle=":", linewidth=0.8, label=name)
     axes.set_ylim(bottom=0)
 
 
-def leakage_vs_latency(axes: Axes, curves: list[Curve]) -> None:
-    """Largest leakage of any client against simulated time, as the paper's Figs. 5, 7 and 9."""
-    for curve in filter(_is_private, curves):
-        grid, samples = on_common_clock(curve.runs["elapsed"].values, curve.runs["max_leakage"].values)
-        draw_band(axes, grid, samples, curve)
-    axes.set(xlabel="simulated time (s)", ylabel="maximum leakage")
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+def _protected(runs: xr.Dataset) -> str:
+    """What ε̄ is a budget for, as far as it is one thing."""
+    clips = set(np.unique(runs["clip"].values).tolist()) - {""} if "clip" in runs.coords else {"vector"}
+    return PROTECTED[clips.pop()] if len(clips) == 1 else ""
+
+
+def leakage(grid: Grid) -> Figure:
+    """The same against rounds and against time, side by side: faster rounds are more rounds in equal time."""
+    return pair(
+        [functools.partial(_leakage, clock="rounds"), functools.partial(_leakage, clock="latency")],
+        ["after as many rounds", "in as much time"],
+        grid,
+    )
 
 
 def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
     """Cumulative realized regret (15); policies that take more than m clients are left out."""
-    for curve in filter(_selects_m, curves):
-        regret = np.cumsum(curve.runs["regret"].values, axis=1, dtype=np.float64)
-        draw_band(axes, curve.runs["round"].values, regret, curve)
-    axes.set(xlabel="round", ylabel="cumulative regret")
+    for curve in _selecting(curves):
+        measure = _measure(curve.runs, "cumulative_regret")
+        draw_series(axes, series_of(curve.runs, measure, label=curve.label), curve.look)
+    axes.set(xlabel="round", ylabel="cumulative realized regret")
     axes.set_yscale("symlog", linthresh=10)
     axes.set_xlim(left=0)
 
 
-def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
-    """Cumulative pseudo-regret, where it ends lowest with a fit a + b log n; on top, the bound (17)."""
-    shown = list(filter(_selects_m, curves))
-    last = [np.nansum(curve.runs["pseudo_regret"].values, axis=1).mean() for curve in shown]
-    for curve, total in zip(shown, last, strict=True):
-        rounds = curve.runs["round"].values
-        regret = np.cumsum(curve.runs["pseudo_regret"].values, axis=1, dtype=np.float64)
-        draw_band(axes, rounds, regret, curve)
-        mean = regret.mean(axis=0)
-        # The rounds that every run has played.
-        shared = rounds[np.isfinite(mean)]
-        late = (rounds >= rounds[-1] / 10) & np.isfinite(mean) if shared.size else rounds < 0
-        if late.sum() >= 10 and total == min(last):
-            slope, level = np.polyfit(np.log(rounds[late]), mean[late], 1)
-            fit = level + slope * np.log(rounds[late])
-            axes.plot(rounds[late][fit > 0], fit[fit > 0], ":", color="black", linewidth=0.8)
-    axes.plot([], [], ":", color="black", linewidth=0.8, label="fit a + b log n")
+def expected_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
+    """Cumulative regret against the largest expected reward."""
+    for curve in _selecting(curves):
+        measure = _measure(curve.runs, "cumulative_expected_regret")
+        draw_series(axes, series_of(curve.runs, measure, label=curve.label), curve.look)
+    axes.set(xlabel="round", ylabel="cumulative expected regret", yscale="log")
+    axes.set_xlim(left=0)
+
+
+def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve], alone: bool = True) -> None:
+    """Cumulative pseudo-regret; alone: the law of growth of the lowest, and on top the bound (17)."""
+    found: list[tuple[Curve, Any]] = []
+    for curve in _selecting(curves):
+        measure = _measure(curve.runs, "cumulative_pseudo_regret")
+        series = series_of(curve.runs, measure, label=curve.label)
+        draw_series(axes, series, curve.look)
+        found.append((curve, series))
     axes.set(xlabel="round n", ylabel="cumulative pseudo-regret", xscale="log", yscale="log")
     axes.set_ylim(bottom=0.1)
+    if not alone or not found:
+        return
+    _, lowest = min(found, key=lambda one: np.nanmax(one[1].mean, initial=0))
+    if law := growth(lowest.x, lowest.mean):
+        look: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 1.4, "zorder": 5}
+        shown = law.fitted > 0
+        axes.plot(law.rounds[shown], law.fitted[shown], label=f"last decade: {law.law}", **look)
     # Many decades lie between the regret and the bound, so the bound has a strip of its own.
     strip = axes.inset_axes((0.0, 1.04, 1.0, 0.13), sharex=axes)
-    for curve in shown:
-        strip.plot(curve.runs["round"].values, regret_bound_of(curve.runs), color=curve.colour, linewidth=0.8)
-    strip.set(yscale="log", ylabel="(17)")
+    for curve, series in found:
+        strip.plot(series.x, regret_bound_of(curve.runs), color="0.3", linewidth=0.8)
+    strip.set(yscale="log")
+    strip.annotate(
+        "Theorem 3's bound", (0.98, 0.12), xycoords="axes fraction", ha="right", va="bottom", fontsize=6.5
+    )
     strip.tick_params(labelbottom=False)
     strip.minorticks_off()
 
@@ -140,29 +173,47 @@ def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
 def selection_gap(axes: Axes, curves: list[Curve]) -> None:
     """What each cohort loses in (14) against the exact maximum, as a mean over the last 20 rounds."""
     for curve in curves:
-        gap = curve.runs["selection_gap"].values
-        explored = np.isfinite(gap).all(axis=0)
-        rounds = curve.runs["round"].values[explored]
-        draw_band(axes, rounds, smooth(gap[:, explored], 20), curve)
-    axes.set(xlabel="round", ylabel="gap to the maximum of (14)")
+        measure = Measure("selection_gap", "", variable="selection_gap")
+        samples = samples_of(curve.runs, measure)
+        explored = np.isfinite(samples.values).all(axis=0)
+        gap = samples._replace(x=samples.x[explored], values=smooth(samples.values[:, explored], 20))
+        draw_series(axes, summarized(curve.label, gap), curve.look)
+    axes.set(xlabel="round", ylabel="what the cohort loses in the policy's objective (14)")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
 
 
-def selection_counts(axes: Axes, curves: list[Curve]) -> None:
-    """How often each client took part; policies that take everybody are left out."""
-    for curve in filter(_selects_m, curves):
+def selection_counts(grid: Grid) -> Figure:
+    """How often each client took part, a panel for each line; those that take everybody are left out."""
+    kept = [line for panel in grid.panels for line in panel.lines if _selects_m(line.runs)]
+    panels = tuple(Panel(line.label, (line,)) for line in kept)
+    columns = min(len(panels), 4)
+    return (
+        figure(_counts, Grid(panels, max(columns, 1)), each_its_own=True) if panels else figure(_counts, grid)
+    )
+
+
+def _counts(axes: Axes, curves: list[Curve]) -> None:
+    """The dotted line is an equal share."""
+    for curve in curves:
         counts = curve.runs["counts"].values
         clients = np.flatnonzero((counts >= 0).all(axis=0))
+        if not clients.size:
+            continue
         draw_points(axes, clients, counts[:, clients], curve)
+        axes.axhline(counts[:, clients].mean(), color="black", linestyle=":", linewidth=0.8)
     axes.set(xlabel="client, fastest to slowest", ylabel="rounds taken part in")
     axes.set_ylim(bottom=0)
 
 
-def _is_private(curve: Curve) -> bool:
-    return not np.isinf(curve.runs["max_leakage"].values).any()
+def _selecting(curves: list[Curve]) -> list[Curve]:
+    return [curve for curve in curves if _selects_m(curve.runs)]
 
 
-def _selects_m(curve: Curve) -> bool:
-    sizes = (curve.runs["selected"].values >= 0).sum(axis=2)
-    return bool((sizes <= curve.runs["clients_per_round"].values[:, None]).all())
+def _is_private(runs: xr.Dataset) -> bool:
+    return not np.isinf(runs["max_leakage"].values).any()
+
+
+def _selects_m(runs: xr.Dataset) -> bool:
+    sizes = (runs["selected"].values >= 0).sum(axis=2)
+    return bool((sizes <= runs["clients_per_round"].values[:, None]).all())

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from pausejax.analysis.quantities import Variable
-from pausejax.clients.parameters import learns
 from pausejax.clients.program import Program
-from pausejax.clients.variables import LEARNING_VARIABLES
+from pausejax.clients.variables import unrecorded
 from pausejax.parts import PartError
 from pausejax.policies.check import refuse_faults
 from pausejax.study.simulation import Arrays, Segment
@@ -106,8 +105,7 @@ def finish(
     history["counts"] = np.stack(
         [np.bincount(run, minlength=num_clients + 1)[:num_clients] for run in members]
     )
-    absent = () if learns(study.mode) else (*LEARNING_VARIABLES, metric)
-    for name in (*absent, *(() if study.selection_gap else ("selection_gap",))):
+    for name in history.keys() & unrecorded(study):
         del history[name]
     return {name: np.asarray(array, table[name].dtype) for name, array in history.items()}
 

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pausejax import bandit
-from pausejax.report.curves import Curve, figure, styled
+from pausejax.report.curves import Curve, figure
+from pausejax.report.grid import Grid, Panel
 from pausejax.report.statistics import Line
 
 
@@ -20,10 +21,8 @@ def draw(result: xr.Dataset) -> dict[str, Figure]:
         return {}
     exponents = result["generalization_exponent"].values
     values = np.unique(exponents[np.isfinite(exponents)])
-    curves = styled(
-        [Line(f"β = {beta:g}", "", result.isel(run=np.flatnonzero(exponents == beta))) for beta in values]
-    )
-    return {"generalization_reward": figure(generalization_reward, curves)}
+    lines = [Line(f"β = {beta:g}", "", result.isel(run=np.flatnonzero(exponents == beta))) for beta in values]
+    return {"generalization_reward": figure(generalization_reward, Grid((Panel("", tuple(lines)),), 1))}
 
 
 def generalization_reward(axes: Axes, curves: list[Curve]) -> None:
@@ -39,5 +38,5 @@ def generalization_reward(axes: Axes, curves: list[Curve]) -> None:
             int(runs["clients_per_round"]),
             float(runs["generalization_exponent"]),
         )
-        axes.plot(share, np.asarray(reward), color=curve.colour, linestyle=curve.dash, label=curve.label)
+        axes.plot(share, np.asarray(reward), label=curve.label, **curve.look.on_line())
     axes.set(xlabel="share of the rounds, $T_k(t)/t$", ylabel="generalization reward $g_k(t)$")

@@ -2,14 +2,15 @@
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax.clients import records
+from pausejax.clients import expected_regret, records
 from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
 from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.program import Hyper, Program, State, World
@@ -17,6 +18,7 @@ from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
 from pausejax.federated import batches
 from pausejax.federated.batches import HeldOut, TrainingData
+from pausejax.parts import PartError
 from pausejax.policies.base import Clients, View
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.study import Group, Plan
@@ -45,7 +47,10 @@ class ClientSimulation:
         self._files = files_of(plan.study, group.static, sources)
         self._traced = [name for name in runs[0].values if plan.study.words.parameters[name].traced]
         self._on_device: tuple[int, Any] | None = None
+        self._tables: dict[bytes, np.ndarray] = {}
         self._fill([run.seed for run in runs], [run.values for run in runs])
+        if self._study.expected_regret and runs:
+            self._cdf({name: jnp.float32(values[0]) for name, values in self.hyper.items()})
 
     def _fill(self, seeds: Sequence[int], values: Sequence[Mapping[str, Any]]) -> None:
         rows = np.array([self._row_of[seed] for seed in seeds], np.int32)
@@ -152,7 +157,50 @@ class ClientSimulation:
     def finish(self, segments: Sequence[Segment], rows: np.ndarray) -> Arrays:
         learning = self.program.learning
         metric = learning.task.metric_name if learning else "test_accuracy"
-        return records.finish(self._study, segments, rows, self.program.num_clients, metric)
+        arrays = records.finish(self._study, segments, rows, self.program.num_clients, metric)
+        if self._study.expected_regret:
+            arrays["expected_regret"] = self._expected_regret(rows, arrays)
+        return arrays
+
+    def _expected_regret(self, rows: np.ndarray, arrays: Arrays) -> np.ndarray:
+        """What the runs have lost against the largest expected reward, float32 [n, rounds]."""
+        program, found = self.program, np.full(arrays["elapsed"].shape, np.nan, np.float32)
+        for place, row in enumerate(rows):
+            hyper = {name: jnp.float32(values[row]) for name, values in self.hyper.items()}
+            played = int((~np.isnan(arrays["elapsed"][place])).sum())
+            speed_of = functools.partial(
+                expected_regret.expected_speed, self._cdf(hyper), float(hyper["min_latency"])
+            )
+            found[place, :played] = expected_regret.regrets(
+                arrays["selected"][place, :played],
+                table=self._speeds(speed_of),
+                speed_of=speed_of,
+                data_share=np.asarray(self.world.data_share)[row],
+                clients_per_round=program.clients_per_round,
+                objective=program.objective(hyper),
+            )
+        return found
+
+    def _cdf(self, hyper: Hyper) -> expected_regret.Cdf:
+        """The distribution functions of one run's latencies.
+
+        Raises:
+          PartError: the law brings none.
+        """
+        law = self.program.build_law(hyper, self.world.files)
+        if law.cdf is None:
+            part = self.program.law.part
+            raise PartError(f"{part.where}: expected_regret needs a law with a cdf, of independent clients")
+        return jax.jit(law.cdf)
+
+    def _speeds(self, speed_of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """The table of all cohorts under one law; runs that differ in other things share it."""
+        sets = expected_regret.cohorts(self.program.num_clients, self.program.clients_per_round)
+        # Laws that agree on sets of every speed are the same.
+        key = speed_of(sets[:: max(len(sets) // 64, 1)]).tobytes()
+        if key not in self._tables:
+            self._tables[key] = speed_of(sets)
+        return self._tables[key]
 
     def slots(self) -> int:
         """The most clients that a round of a run trains."""

@@ -16,6 +16,7 @@ VARIABLES: dict[str, Variable] = {
     "reward": series("1", "reward r(S_t, t), (9)"),
     "regret": series("1", "realized regret of the round, (15)"),
     "pseudo_regret": series("1", "regret of the round in expectation, by (10)"),
+    "expected_regret": series("1", "regret of the round against the largest expected reward (9)"),
     "regret_own_history": series("1", "regret of the round against a genie that plays its own trajectory"),
     "max_leakage": series("1", "largest scheduled leakage of any client so far"),
     "max_leakage_update": series("1", "the same for the whole update vector"),
@@ -53,6 +54,10 @@ _COORDINATES = (
     "identity",
 )
 
+_LEARNED = ("dataset", "task")
+_REWARD = ("generalization_weight", "generalization_exponent", "privacy_weight", "budget_decay")
+"""What the reward (9) is made with: regrets and gaps of unlike rewards are no amounts of one thing."""
+
 METRICS: dict[str, Metric] = {
     "test_accuracy": Metric(
         "test_accuracy",
@@ -66,9 +71,14 @@ METRICS: dict[str, Metric] = {
         scale=100,
         shown=".1f",
         share=True,
+        scaled_by=_LEARNED,
     ),
-    "test_loss": Metric("test_loss", "last", False, "nat", "final test loss", learned=True),
-    "train_loss": Metric("train_loss", "last", False, "nat", "local loss in the last round", learned=True),
+    "test_loss": Metric(
+        "test_loss", "last", False, "nat", "final test loss", learned=True, scaled_by=_LEARNED
+    ),
+    "train_loss": Metric(
+        "train_loss", "last", False, "nat", "local loss in the last round", learned=True, scaled_by=_LEARNED
+    ),
     "elapsed": Metric(
         "elapsed",
         "last",
@@ -88,7 +98,7 @@ METRICS: dict[str, Metric] = {
         False,
         "1",
         "largest scheduled leakage of any client",
-        label="maximum leakage",
+        label="maximum leakage ε",
         heading="maximum\nleakage",
         shown=".1f",
     ),
@@ -101,19 +111,50 @@ METRICS: dict[str, Metric] = {
         heading="… of the\nupdate",
         shown=".2e",
     ),
-    "cumulative_reward": Metric("reward", "total", True, "1", "sum of the rewards (9)"),
+    "cumulative_reward": Metric("reward", "total", True, "1", "sum of the rewards (9)", scaled_by=_REWARD),
+    "cumulative_pseudo_regret": Metric(
+        "pseudo_regret",
+        "total",
+        False,
+        "1",
+        "cumulative pseudo-regret: what the genie (10) has over the cohorts in expectation",
+        label="cumulative pseudo-regret",
+        heading="pseudo-\nregret",
+        shown=".1f",
+        scaled_by=_REWARD,
+    ),
     "cumulative_regret": Metric(
         "regret",
         "total",
         False,
         "1",
         "cumulative realized regret (15)",
-        heading="cumulative\nregret",
+        heading="realized\nregret",
         shown=".1f",
+        scaled_by=_REWARD,
+        if_negative=(
+            "the genie (10) maximizes the smallest of the expected rewards, but a round pays the smallest of "
+            "the rewards themselves, so another cohort may earn more"
+        ),
     ),
-    "cumulative_pseudo_regret": Metric("pseudo_regret", "total", False, "1", "cumulative pseudo-regret"),
+    "cumulative_expected_regret": Metric(
+        "expected_regret",
+        "total",
+        False,
+        "1",
+        "cumulative regret against the cohort with the largest expected reward (9)",
+        label="cumulative expected regret",
+        heading="expected\nregret",
+        shown=".1f",
+        scaled_by=_REWARD,
+    ),
     "cumulative_regret_own_history": Metric(
-        "regret_own_history", "total", False, "1", "cumulative regret against a genie's own trajectory"
+        "regret_own_history",
+        "total",
+        False,
+        "1",
+        "cumulative regret against a genie's own trajectory",
+        scaled_by=_REWARD,
     ),
     "participation_imbalance": Metric(
         "counts",
@@ -131,6 +172,7 @@ METRICS: dict[str, Metric] = {
         "mean loss in (14) once everybody was explored",
         heading="mean gap\nin (14)",
         shown=".3f",
+        scaled_by=_REWARD,
     ),
     "exact_share": Metric(
         "selection_gap",
@@ -190,11 +232,30 @@ def variables(study: Study) -> dict[str, Variable]:
     return found | variables_of(study, _taken(study) | found.keys())
 
 
+PROTECTED = {"coordinate": "per coordinate", "vector": "per update"}
+"""What ε bounds the leakage of, by what is clipped."""
+
+
+def unrecorded(study: Study) -> frozenset[str]:
+    """Of these variables, what no run of a study leaves."""
+    measured = {task.metric_name for task in tasks_of(study)}
+    absent = {"test_accuracy"} - measured
+    absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)
+    absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
+    absent |= {"available_count"} if values_of(study, "availability") == ["always"] else set()
+    return frozenset(
+        absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
+    )
+
+
 def metrics(study: Study) -> dict[str, Metric]:
     """Every figure per run of a study, by name."""
-    absent = set() if learns(study.mode) else {*LEARNING_VARIABLES, "test_accuracy"}
-    absent |= set() if study.selection_gap else {"selection_gap"}
+    absent = unrecorded(study)
     found = {name: metric for name, metric in METRICS.items() if metric.variable not in absent}
+    clips = values_of(study, "clip") if learns(study.mode) else ["vector"]
+    if len(set(clips)) == 1:
+        leakage = found["max_leakage"]
+        found["max_leakage"] = leakage._replace(label=f"{leakage.label} ({PROTECTED[clips[0]]})")
     own = {}
     for task in tasks_of(study):
         name = task.metric_name
@@ -211,6 +272,7 @@ def metrics(study: Study) -> dict[str, Metric]:
                 learned=True,
                 label=label,
                 heading=f"final\n{name.removeprefix('test_')}",
+                scaled_by=_LEARNED,
             )
         )
         own[name] = own[name]._replace(units=task.unit, meaning=f"final {task.meaning}")

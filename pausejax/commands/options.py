@@ -3,12 +3,15 @@
 import argparse
 import math
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from pausejax.study.study import Plan
 
 
@@ -53,7 +56,7 @@ def quiet() -> argparse.ArgumentParser:
 
 
 def drawing() -> argparse.ArgumentParser:
-    """--smooth."""
+    """--smooth, --measure, --where, --by."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--smooth",
@@ -61,6 +64,28 @@ def drawing() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="draw accuracy as the mean of the last N evaluations (default 1: as measured)",
+    )
+    parser.add_argument(
+        "--measure",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="draw these measures or variables: curves, heat maps and, from two on, their front",
+    )
+    parser.add_argument(
+        "--where",
+        type=conditions,
+        default={},
+        metavar="KEY=VALUE,…",
+        help="draw these runs alone, e.g. gamma=5,policy=pause; a key given twice has both values",
+    )
+    parser.add_argument(
+        "--by",
+        type=_names,
+        default=(),
+        metavar="LINE,PANEL,…",
+        help="the axis whose values are lines, then those that are columns and rows of panels",
     )
     return parser
 
@@ -80,10 +105,47 @@ def load_plan(options: argparse.Namespace) -> "Plan":
     return make_plan(kinds.load(options.spec, options.set, options.use))
 
 
+def conditions(text: str) -> dict[str, list[str]]:
+    """KEY=VALUE, any number of them; a value may have commas where no key follows."""
+    found: dict[str, list[str]] = {}
+    for part in re.split(r",(?=[^,=]+=)", text):
+        key, equals, value = part.partition("=")
+        if not (equals and key.strip() and value.strip()):
+            raise argparse.ArgumentTypeError(f"{part!r} is no condition: KEY=VALUE")
+        found.setdefault(key.strip(), []).append(value.strip())
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of names: NAME,NAME")
+    return names
+
+
+def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
+    """Sees to it that what is to be drawn can be drawn of a result, or will be of its outline.
+
+    Raises:
+      SpecError: an unknown measure, axis or value.
+    """
+    from pausejax.report import asked
+    from pausejax.study.spec import SpecError
+
+    try:
+        asked.chosen(result, **_asked(options))
+    except ValueError as mistake:
+        raise SpecError([f"--{mistake}"]) from None
+
+
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    return {"measures": options.measure, "where": options.where, "by": options.by}
+
+
 def console() -> Console:
     """Wide enough for the tables where the output is no terminal."""
     found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=120)
+    return found if found.is_terminal else Console(highlight=False, width=140)
 
 
 def count(text: str) -> int:
@@ -139,7 +201,13 @@ def draw(directory: str, options: argparse.Namespace) -> None:
     from pausejax.report import save
     from pausejax.results import store
 
-    paths = save(kinds.draw(store.read(directory), smoothing=options.smooth), Path(directory))
-    if not options.quiet:
-        names = sorted({path.stem for path in paths})
-        console().print(f"pictures in {directory} (PNG and PDF): {', '.join(names)}", markup=False)
+    result = store.read(directory)
+    check_asked(result, options)
+    paths = save(kinds.draw(result, smoothing=options.smooth, **_asked(options)), Path(directory))
+    if options.quiet:
+        return
+    names = ", ".join(sorted({path.stem for path in paths}))
+    out = console()
+    out.print(f"pictures in {directory} (PNG and PDF): {names or 'none'}", markup=False)
+    for line in kinds.left_out(result, **_asked(options)):
+        out.print(line, markup=False)

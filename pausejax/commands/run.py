@@ -84,6 +84,10 @@ def run(options: argparse.Namespace) -> None:
     """
     simulate = _executor(options)
     plan = common.load_plan(options)
+    if options.measure or options.where or options.by:
+        from pausejax.results import layout
+
+        common.check_asked(layout.outline(plan), options)
     from pausejax.data.host import Sources
     from pausejax.devices import local_devices
     from pausejax.engine import tracking

@@ -20,7 +20,7 @@ _SECONDS_PER_ROUND = 1e-5
 
 def check(say: Say, study: Study) -> None:
     """Says what does not fit together."""
-    for key in ("selection_gap", "stop_at_latency"):
+    for key in ("selection_gap", "expected_regret", "stop_at_latency"):
         if value := getattr(study, key):
             say(key, value, 'goes with client selection, not with mode = "ensemble"')
     if study.rounds % study.eval_every:
@@ -50,11 +50,18 @@ def seconds(plan: Plan, group: Group, simulation: EnsembleSimulation, peak: floa
     return len(group.members) * simulation.rounds * _SECONDS_PER_ROUND
 
 
-def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Any]:
-    """All pictures that a result of few settings has the data for, by file name."""
+def draw(result: xr.Dataset, grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
+    """The kind's own pictures, by file name, in the panels of a `report.grid.Grid`."""
     from pausejax.ensemble import pictures  # matplotlib is loaded for whoever draws
 
-    return pictures.draw(result, smoothing=smoothing)
+    return pictures.draw(result, grid, smoothing=smoothing)
+
+
+def unshown(result: xr.Dataset) -> list[str]:
+    """Who is not in some of these pictures, and why."""
+    from pausejax.ensemble import pictures
+
+    return pictures.unshown(result)
 
 
 def simulation(plan: Plan, group: Group, sources: Sources) -> EnsembleSimulation:
@@ -73,11 +80,14 @@ KIND = Kind(
     shape=lambda values: (),
     check=check,
     variables=lambda study: VARIABLES,
+    unrecorded=lambda study: frozenset(),
     metrics=lambda study: METRICS,
     objectives=lambda study: ("mse", "cost", "violations"),
     ranking=lambda study: "mse",
+    apart=("dataset",),
     labels=labels,
     simulation=simulation,
     seconds=seconds,
     draw=draw,
+    unshown=unshown,
 )

@@ -13,6 +13,7 @@ STUDY: dict[str, Parameter] = table(
             "mode": Parameter("ensemble", "what is simulated", choices=("training", "bandit", "ensemble")),
             "name": Parameter("", "title of the study"),
             "selection_gap": Parameter(False, "goes with client selection"),
+            "expected_regret": Parameter(False, "goes with client selection"),
             "stop_at_latency": Parameter(0.0, "goes with client selection", low=0),
         }
     }

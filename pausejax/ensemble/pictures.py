@@ -1,44 +1,75 @@
-"""Pictures of studies with mode "ensemble": one picture of each kind per data set."""
+"""Pictures of studies with mode "ensemble": a panel for each data set, and each data set on its own."""
 
-import json
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pausejax.report.curves import Curve, draw_band, draw_points, figure, styled
-from pausejax.report.statistics import band, lines
+from pausejax.analysis import metrics_of
+from pausejax.analysis.quantities import apart_in
+from pausejax.analysis.settings import axes_of
+from pausejax.report.curves import Curve, Plot, draw_points, draw_series, figure
+from pausejax.report.grid import Grid, Panel
+from pausejax.report.levels import Measure, measure_of
+from pausejax.report.series import Series, samples_of, series_of, summarized
+from pausejax.report.statistics import Line
 
 
-def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Figure]:
+def draw(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> dict[str, Figure]:
     """All pictures, by file name; there is nothing to smooth."""
-    plots: dict[str, Callable[[Axes, list[Curve]], None]] = {
+    plots: dict[str, Plot] = {
         "mse_vs_rounds": mse_vs_rounds,
         "regret_vs_rounds": regret_vs_rounds,
         "models_sent": models_sent,
     }
-    figures = {}
+    grid = _played(grid)
+    figures: dict[str, Figure] = {}
     for dataset in dict.fromkeys(result["dataset"].values.tolist()):
-        curves = styled(lines(_only(result, dataset)))
-        for name, plot in plots.items():
-            figures[f"{name}_{dataset}"] = figure(plot, curves)
+        own = _only(grid, dataset)
+        figures |= {f"{name}_{dataset}": figure(plot, own) for name, plot in plots.items()}
+    if any(name in axes_of(result) for name in apart_in(result)):
+        del plots["models_sent"]  # too wide for a panel
+        figures |= {name: figure(plot, grid) for name, plot in plots.items()}
     return figures
 
 
-def _only(result: xr.Dataset, dataset: str) -> xr.Dataset:
-    """The runs on one data set, up to its last round, with labels that do not name it."""
-    runs = result.isel(run=np.flatnonzero(result["dataset"].values == dataset)).load()
-    axes = [name for name in json.loads(result.attrs["axes"]) if name != "dataset"]
-    last = int(runs["rounds_played"].max())
-    return runs.sel(round=runs["round"] <= last).assign_attrs(axes=json.dumps(axes))
+def unshown(result: xr.Dataset) -> list[str]:
+    """Nothing is left out."""
+    return []
+
+
+def _played(grid: Grid) -> Grid:
+    """Every panel up to the last round that it knows: streams differ in length."""
+
+    def cut(line: Line) -> Line:
+        runs = line.runs.load()
+        return line._replace(runs=runs.sel(round=runs["round"] <= int(runs["rounds_played"].max())))
+
+    panels = tuple(Panel(panel.title, tuple(map(cut, panel.lines))) for panel in grid.panels)
+    return grid._replace(panels=panels)
+
+
+def _only(grid: Grid, dataset: str) -> Grid:
+    """The panels of one data set."""
+    own = tuple(
+        panel._replace(title=panel.title if len(grid.panels) > 1 else "")
+        for panel in grid.panels
+        if set(panel.lines[0].runs["dataset"].values.tolist()) == {dataset}
+    )
+    return grid._replace(panels=own, columns=min(grid.columns, len(own)))
+
+
+def _measure(runs: xr.Dataset, name: str) -> Measure:
+    return measure_of(name, metrics_of(runs)[name])
 
 
 def mse_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
     """Mean squared error so far against rounds, as the EFL-FG paper's Fig. 1."""
     for curve in curves:
-        draw_band(axes, curve.runs["round"].values, 1e3 * curve.runs["mse"].values, curve)
+        series = series_of(curve.runs, _measure(curve.runs, "mse"), label=curve.label)
+        draw_series(axes, series, curve.look)
     axes.set(xlabel="round", ylabel="MSE (10⁻³)", yscale="log")
     axes.set_xlim(left=0)
 
@@ -46,11 +77,18 @@ def mse_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
 def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
     """Cumulative regret, EFL-FG (10); thin: the bound EFL-FG (11), where there is one. Log-log."""
     for curve in curves:
-        rounds = curve.runs["round"].values
-        draw_band(axes, rounds, np.maximum(curve.runs["regret"].values, 1e-3), curve)
-        bound = curve.runs["regret_bound"].values
-        if np.isfinite(bound).all():
-            axes.plot(rounds, band(bound).mean, color=curve.colour, linestyle=curve.dash, linewidth=0.6)
+        runs = curve.runs
+        samples = samples_of(runs, _measure(runs, "regret"))
+        drawn = samples._replace(values=np.maximum(samples.values, 1e-3))
+        draw_series(axes, summarized(curve.label, drawn), curve.look)
+        bound: Series = series_of(runs, _measure(runs, "regret_bound"))
+        if np.isfinite(bound.mean).all():
+            thin: dict[str, Any] = {
+                "color": curve.look.colour,
+                "linestyle": curve.look.dash,
+                "linewidth": 0.6,
+            }
+            axes.plot(bound.x, bound.mean, **thin)
     axes.set(xlabel="round", ylabel="cumulative regret (thin: bound)", xscale="log", yscale="log")
 
 

@@ -22,7 +22,7 @@ VARIABLES: dict[str, Variable] = {
 }
 COORDINATES = ("rounds_played", "learning_rate", "exploration_rate")
 
-METRICS: dict[str, Metric] = {
+_METRICS: dict[str, Metric] = {
     "mse": Metric(
         "mse",
         "last",
@@ -87,3 +87,6 @@ METRICS: dict[str, Metric] = {
         shown=".2f",
     ),
 }
+
+METRICS = {name: metric._replace(scaled_by=("dataset",)) for name, metric in _METRICS.items()}
+"""Errors, and the costs that are shares of a data set's largest model, are each data set's own."""

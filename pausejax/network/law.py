@@ -13,7 +13,7 @@ Function = Callable[[jax.Array], jax.Array]
 
 
 class Law(NamedTuple):
-    """How long one round takes each client, in seconds; both members are pure and jittable.
+    """How long one round takes each client, in seconds; all members are pure and jittable.
 
     A law is a deterministic transform of draws that depend on its key alone, so that runs which differ in a
     parameter of the law still meet the same network (common random numbers).
@@ -24,6 +24,9 @@ class Law(NamedTuple):
     expectation: Callable[[Function], jax.Array] | None = None
     """f -> E[f(τ_k)], float32 [K], for a function f of latencies [..., K] by element; None: it is taken as
     the mean over 16,384 draws whose keys never change, off by 1 % of f(τ)'s standard deviation or so."""
+    cdf: Callable[[jax.Array], jax.Array] | None = None
+    """Latencies x [n, 1], seconds -> P(τ_k <= x), float32 [n, K], of clients whose draws are independent;
+    None where it is not known, or they are not. Only the expected regret asks for it."""
 
 
 def floored(law: Law, min_latency: jax.Array | float) -> Law:
@@ -31,7 +34,9 @@ def floored(law: Law, min_latency: jax.Array | float) -> Law:
 
     An expectation that the law brings along is taken as it is.
     """
-    return law._replace(sample=lambda key: jnp.maximum(min_latency, law.sample(key)))
+    unfloored = law.cdf
+    cdf = None if unfloored is None else lambda x: jnp.where(x < min_latency, 0.0, unfloored(x))
+    return law._replace(sample=lambda key: jnp.maximum(min_latency, law.sample(key)), cdf=cdf)
 
 
 def expected_latency(law: Law) -> jax.Array:

@@ -87,7 +87,10 @@ def two_speed(
         at_floor = jax.scipy.stats.norm.cdf(start[0]) * function(jnp.broadcast_to(floor, mean.shape))
         return above + rounded(at_floor)
 
-    return Law(sample, expectation)
+    def cdf(latency: jax.Array) -> jax.Array:
+        return jax.scipy.stats.norm.cdf((latency - mean[None]) / jnp.maximum(deviation, 1e-6))
+
+    return Law(sample, expectation, cdf)
 
 
 @parts.latency
@@ -116,7 +119,12 @@ def lognormal(
         value = function(jnp.maximum(floor, floor + rounded((mean - floor)[None] * factor)))
         return tree_sum(rounded(weights * _REACH * value * _normal_density(draw)))
 
-    return Law(sample, expectation)
+    def cdf(latency: jax.Array) -> jax.Array:
+        excess = jnp.maximum(latency - floor, 0) / jnp.maximum(mean - floor, 1e-9)[None]
+        log_factor = jnp.log(excess) + deviation**2 / 2
+        return jax.scipy.stats.norm.cdf(log_factor / jnp.maximum(deviation, 1e-6))
+
+    return Law(sample, expectation, cdf)
 
 
 @parts.latency
@@ -141,7 +149,10 @@ def shifted_exponential(
         density = 2 * root * jnp.exp(-(root**2))
         return tree_sum(rounded(weights * jnp.sqrt(10.0) * value * density))
 
-    return Law(sample, expectation)
+    def cdf(latency: jax.Array) -> jax.Array:
+        return -jnp.expm1(-jnp.maximum(latency - floor, 0) / jnp.maximum(excess, 1e-9)[None])
+
+    return Law(sample, expectation, cdf)
 
 
 @parts.latency

@@ -1,33 +1,21 @@
-"""What every picture with lines is made of: looks, bands, points, and how figures are saved."""
+"""Pictures of curves: one panel or small multiples with shared axes and one legend."""
 
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pausejax.report.statistics import (
-    Line,
-    band,
-)
-
-# Okabe and Ito's colours, told apart under every common colour blindness and in grey by their order.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
-DASHES = ("-", "--", ":", "-.")
-MARKERS = "osD^vP*X"
+from pausejax.report.grid import Grid, words_for
+from pausejax.report.levels import Measure, columns_for, spans_decades
+from pausejax.report.series import CLOCKS, Clock, Samples, Series, samples_of, summarized
+from pausejax.report.style import SIZE, WIDE, Look, look, new_figure, styled_context, tidy, wrapped
 
 _POINTS = 2000
-
-# One column of a two-column paper, in inches.
-_SIZE = (3.5, 2.7)
-# Both columns, with the legend beside the picture: for more lines than a column has room for.
-_WIDE = (7.0, 3.2)
-_STYLE: dict[Any, Any] = {"font.size": 8, "axes.labelsize": 8.5, "legend.fontsize": 7, "pdf.fonttype": 42}
+# Of one among several panels, in inches.
+_PANEL = (1.9, 1.6)
 
 
 class Curve(NamedTuple):
@@ -35,84 +23,173 @@ class Curve(NamedTuple):
 
     label: str
     runs: xr.Dataset
-    colour: str
-    dash: str
-    marker: str
+    look: Look
 
 
-def save(figures: dict[str, Figure], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
-    """Writes each figure in each format; returns the paths."""
-    paths = []
-    for name, figure in figures.items():
-        for suffix in formats:
-            path = directory / f"{name}.{suffix}"
-            figure.savefig(path, dpi=300, metadata={"CreationDate": None} if suffix == "pdf" else None)
-            paths.append(path)
-    return paths
+Plot = Callable[[Axes, list[Curve]], None]
+"""Draws the lines of one panel and labels its axes."""
 
 
-def styled_context() -> contextlib.AbstractContextManager[None]:
-    """The fonts of every picture."""
-    import matplotlib
+def figure(plot: Plot, grid: Grid, *, each_its_own: bool = False) -> Figure:
+    """A picture of a grid; of several panels the axes are shared and the legend is one.
 
-    return matplotlib.rc_context(_STYLE)
-
-
-def figure(plot: Callable[[Axes, list[Curve]], None], curves: list[Curve]) -> Figure:
-    """One picture, with the legend above it."""
+    Args:
+      plot: draws the lines of one panel.
+      grid: the panels.
+      each_its_own: every panel has a scale of its own upwards, and its title says whose it is.
+    """
+    several = len(grid.panels) > 1
+    looks = _looks(grid)
+    rows = -(-len(grid.panels) // grid.columns)
     with styled_context():
-        many = len(curves) > 6
-        figure = Figure(figsize=_WIDE if many else _SIZE, layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        plot(axes, curves)
-        axes.grid(alpha=0.3, linewidth=0.5)
-        axes.spines[["top", "right"]].set_visible(False)
-        _, labels = axes.get_legend_handles_labels()
-        if labels:
-            columns = 1 if many or len(labels) == 1 else 2
-            place: Literal["outside right upper", "outside upper center"]
-            place = "outside right upper" if many else "outside upper center"
-            figure.legend(loc=place, ncols=columns, frameon=False, handlelength=1.6)
-        return figure
+        if several:
+            width, height = 0.5 + _PANEL[0] * grid.columns, 0.75 + _PANEL[1] * rows
+            width = max(width, SIZE[0])
+        else:
+            width, height = WIDE if len(looks) > 6 else SIZE
+        drawn = new_figure(width, height)
+        table = drawn.subplots(
+            rows, grid.columns, squeeze=False, sharex=several, sharey=several and not each_its_own
+        )
+        for axes, panel in zip(table.flat, grid.panels, strict=False):
+            plot(axes, [Curve(line.label, line.runs, looks[line.label]) for line in panel.lines])
+            tidy(axes)
+            if several:
+                axes.set_title(wrapped(panel.title, 34), fontsize=7)
+        if several:
+            _one_scale(table.flat[:1] if not each_its_own else table.flat[: len(grid.panels)])
+            _one_label(drawn, table, len(grid.panels))
+        if not (several and each_its_own):
+            others = words_for(grid.averaged, grid.panels[0].lines[0].runs)
+            title = f"mean over seeds and {others}" if others else ""
+            legend(drawn, beside=len(looks) > 6 and not several, title=title)
+        return drawn
 
 
-def styled(whole: list[Line]) -> list[Curve]:
-    """A colour of its own for each line, the dash changing where the colours begin anew."""
-    curves: list[Curve] = []
-    for position, line in enumerate(whole):
-        again, hue = divmod(position, len(PALETTE))
-        look = PALETTE[hue], DASHES[again % len(DASHES)], MARKERS[position % len(MARKERS)]
-        curves.append(Curve(line.label, line.runs, *look))
-    return curves
+def pair(plots: Sequence[Plot], titles: Sequence[str], grid: Grid) -> Figure:
+    """Several pictures of the lines of one panel, side by side over one axis upwards."""
+    looks = _looks(grid)
+    with styled_context():
+        drawn = new_figure(WIDE[0], SIZE[1] + 0.15 * len(looks) / 3)
+        table = drawn.subplots(1, len(plots), squeeze=False, sharey=True)
+        for axes, plot, title in zip(table.flat, plots, titles, strict=True):
+            plot(axes, [Curve(line.label, line.runs, looks[line.label]) for line in grid.panels[0].lines])
+            tidy(axes)
+            axes.set_title(title)
+        for axes in table.flat[1:]:
+            axes.set_ylabel("")
+        legend(drawn, beside=False)
+        return drawn
 
 
-def draw_band(axes: Axes, x: np.ndarray, samples: np.ndarray, curve: Curve) -> None:
-    """Draws the seed mean of samples [runs, n] with its 95 % band, at no more points than an eye can tell."""
-    if not x.size:
+def _looks(grid: Grid) -> dict[str, Look]:
+    """A look for each line, the same in all panels."""
+    labels = dict.fromkeys(line.label for panel in grid.panels for line in panel.lines)
+    return {label: look(place) for place, label in enumerate(labels)}
+
+
+def _one_scale(whole: Iterable[Axes]) -> None:
+    """Room for the lines of all panels that share an axis; an end that a panel has fixed stays."""
+    for axes in whole:
+        (left, _), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+        free_x, free_y = axes.get_autoscalex_on(), axes.get_autoscaley_on()
+        axes.autoscale()
+        if not free_x:
+            axes.set_xlim(left=left)
+        if not free_y:
+            axes.set_ylim(bottom=bottom)
+
+
+def _one_label(drawn: Figure, table: np.ndarray, panels: int) -> None:
+    """The labels of all axes once; numbers below the lowest panel of each column; no empty places."""
+    first: Axes = table[0, 0]
+    drawn.supxlabel(first.get_xlabel(), fontsize=8.5)
+    drawn.supylabel(first.get_ylabel(), fontsize=8.5)
+    columns = table.shape[1]
+    for place, axes in enumerate(table.flat):
+        axes.set(xlabel="", ylabel="")
+        if place >= panels:
+            axes.remove()
+        elif place + columns >= panels:
+            axes.tick_params(labelbottom=True)
+
+
+def legend(drawn: Figure, *, beside: bool, title: str = "") -> None:
+    """The lines of all panels, each once: above, or beside them."""
+    handles: dict[str, Any] = {}
+    for axes in drawn.axes:
+        handles |= {n: h for h, n in zip(*axes.get_legend_handles_labels(), strict=True) if n not in handles}
+    if not handles:
         return
-    if x.size > _POINTS:
-        even = np.linspace(0, x.size - 1, _POINTS // 2)
-        early = np.geomspace(1, x.size, _POINTS // 2) - 1
+    place: Literal["outside right upper", "outside upper center"]
+    place = "outside right upper" if beside else "outside upper center"
+    columns = 1 if beside else columns_for(list(handles), drawn.get_figwidth() - 0.3)
+    look: Any = {"frameon": False, "handlelength": 2.6, "title": title, "title_fontsize": 7}
+    drawn.legend(list(handles.values()), list(handles), loc=place, ncols=columns, **look)
+
+
+def draw_series(axes: Axes, series: Series, look: Look) -> None:
+    """Draws a curve with its band, at no more points than an eye can tell."""
+    if not series.x.size:
+        return
+    kept: Any = slice(None)
+    if series.x.size > _POINTS:
+        even = np.linspace(0, series.x.size - 1, _POINTS // 2)
+        early = np.geomspace(1, series.x.size, _POINTS // 2) - 1
         kept = np.unique(np.concatenate([even, early]).astype(int))
-        x, samples = x[kept], samples[:, kept]
-    mean, half_width = band(samples)
-    axes.plot(x, mean, label=curve.label, linewidth=1.2, color=curve.colour, linestyle=curve.dash)
-    if np.isfinite(half_width).any():
-        low, high = mean - half_width, mean + half_width
-        axes.fill_between(x, low, high, color=curve.colour, alpha=0.2, linewidth=0)
+    x, low, high = series.x[kept], series.low[kept], series.high[kept]
+    axes.plot(x, series.mean[kept], label=series.label, **look.on_line())
+    if np.isfinite(high).any():
+        axes.fill_between(x, low, high, color=look.colour, alpha=0.2, linewidth=0)
 
 
-def draw_points(axes: Axes, x: Sequence[int] | np.ndarray, samples: np.ndarray, curve: Curve) -> None:
-    """Draws the seed mean of samples [runs, n] as points with their 95 % intervals."""
-    mean, half_width = band(samples)
+def measure_plot(measure: Measure, clock: Clock = "rounds", smoothing: int = 1, **settings: Any) -> Plot:
+    """A picture of any measure with a curve.
+
+    Args:
+      measure: what goes upwards.
+      clock: what goes across.
+      smoothing: see `samples_of`.
+      **settings: of the axes, such as `yscale`.
+    """
+
+    def plot(axes: Axes, curves: list[Curve]) -> None:
+        for curve in curves:
+            samples = samples_of(curve.runs, measure, clock, smoothing)
+            # An infinite leakage is no number to draw.
+            if np.isfinite(samples.values).any() and not np.isinf(samples.values).any():
+                draw_series(axes, summarized(curve.label, samples), curve.look)
+        axes.set(xlabel=CLOCKS[clock], ylabel=wrapped(measure.label, 40), **settings)
+        if "xscale" not in settings:
+            axes.set_xlim(left=0)
+
+    return plot
+
+
+def scale_for(values: np.ndarray) -> dict[str, Any]:
+    """The scale of an axis that shows some final values: logarithmic over decades, below zero too."""
+    finite = values[np.isfinite(values)]
+    if spans_decades(finite):
+        return {"yscale": "log"}
+    reach = np.abs(finite[finite != 0])
+    if reach.size and (finite < 0).any() and reach.max() / reach.min() >= 100:
+        return {"yscale": "symlog"}
+    return {}
+
+
+def draw_points(
+    axes: Axes, x: Sequence[int] | np.ndarray, samples: np.ndarray, curve: Curve, shift: float = 0.0
+) -> None:
+    """Draws the mean of samples [runs, n] as points with their 95 % intervals, moved sideways by a shift."""
+    whole = Samples(np.asarray(x), samples, curve.runs["seed"].values)
+    found = summarized(curve.label, whole)
     axes.errorbar(
-        x,
-        mean,
-        yerr=np.nan_to_num(half_width),
-        color=curve.colour,
+        found.x + shift,
+        found.mean,
+        yerr=np.nan_to_num(found.high - found.mean),
+        color=curve.look.colour,
         linestyle="none",
-        marker=curve.marker,
+        marker=curve.look.marker,
         markersize=2.5,
         elinewidth=0.7,
         label=curve.label,

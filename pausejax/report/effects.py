@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pausejax.report.curves import DASHES, MARKERS, PALETTE, styled_context
 from pausejax.report.levels import (
     Levels,
     Measure,
@@ -22,10 +20,11 @@ from pausejax.report.levels import (
     spans_decades,
     values_of,
 )
+from pausejax.report.style import look, new_figure, styled_context, tidy
 
-_WIDTH, _HEIGHT = 1.12, 1.1
-# Width of a character of a tick label, as a share of the axis.
-_CHARACTER = 0.06
+# Inches: of a panel, and what a tick label takes up: a character along it, and across when it stands upright.
+_WIDTH, _WIDEST, _HEIGHT = 1.12, 2.6, 1.1
+_CHARACTER, _LINE = 0.06, 0.12
 
 
 def main_effects(finals: xr.Dataset, measures: list[Measure]) -> Figure | None:
@@ -40,10 +39,10 @@ def main_effects(finals: xr.Dataset, measures: list[Measure]) -> Figure | None:
     rows, columns = len(measures), len(levels.axes)
     with styled_context():
         above = 0.3 * -(-len(policies) // 4) if len(policies) > 1 else 0.05
-        figure = Figure(figsize=(max(0.75 + _WIDTH * columns, 2.4), 0.45 + _HEIGHT * rows + above))
+        widths = [_width(_places(levels, axis)[1]) for axis in levels.axes]
+        figure = new_figure(max(0.75 + sum(widths), 2.4), 0.6 + _HEIGHT * rows + above)
         figure.set_layout_engine("constrained", w_pad=0.03, h_pad=0.03)
-        FigureCanvasAgg(figure)
-        grid = figure.subplots(rows, columns, sharey="row", squeeze=False)
+        grid = figure.subplots(rows, columns, sharey="row", squeeze=False, width_ratios=widths)
         for row, measure in enumerate(measures):
             drawn = []
             for column, axis in enumerate(levels.axes):
@@ -51,8 +50,7 @@ def main_effects(finals: xr.Dataset, measures: list[Measure]) -> Figure | None:
                 found = averaged(levels, measure, ("policy", axis))
                 drawn.append(_draw(panel, found, axis, values_of(levels, axis), policies))
                 _x_axis(panel, levels, axis, labelled=row == rows - 1)
-                panel.grid(alpha=0.3, linewidth=0.5)
-                panel.spines[["top", "right"]].set_visible(False)
+                tidy(panel)
             grid[row, 0].set_ylabel(textwrap.fill(measure.label, 14))
             _y_axis(grid[row, 0], measure, np.concatenate(drawn))
         if len(policies) > 1:
@@ -76,15 +74,9 @@ def _draw(panel: Axes, found: xr.Dataset, axis: str, values: list, policies: lis
         if not own.sizes["setting"]:
             continue
         x = own[axis].values if numeric else [values.index(value) for value in own[axis].values]
-        again, hue = divmod(place, len(PALETTE))
-        look: dict[str, Any] = {
-            "color": PALETTE[hue],
-            "linestyle": DASHES[again % len(DASHES)],
-            "linewidth": 1.1,
-        }
-        look |= {"marker": MARKERS[place % len(MARKERS)], "markersize": 2.5}
-        panel.plot(x, own["mean"].values, label=policy, **look)
-        panel.fill_between(x, own["low"], own["high"], color=PALETTE[hue], alpha=0.2, linewidth=0)
+        own_look = look(place)
+        panel.plot(x, own["mean"].values, label=policy, **own_look.on_line() | {"markevery": None})
+        panel.fill_between(x, own["low"], own["high"], color=own_look.colour, alpha=0.2, linewidth=0)
         drawn.append(own["mean"].values)
     return np.concatenate(drawn)
 
@@ -100,35 +92,47 @@ def _y_axis(panel: Axes, measure: Measure, means: np.ndarray) -> None:
         panel.set_ylim(max(least, low - reach), min(most, high + reach))
 
 
-def _x_axis(panel: Axes, levels: Levels, axis: str, *, labelled: bool) -> None:
+def _places(levels: Levels, axis: str) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Where the levels of an axis lie, the same as shares of the axis, and whether it is logarithmic."""
     values = values_of(levels, axis)
     numeric = not isinstance(values[0], str | bool)
     positions = np.array(values if numeric else range(len(values)), float)
-    scaled = positions
-    if numeric and spans_decades(positions):
+    logarithmic = numeric and spans_decades(positions)
+    scaled = np.log(positions) if logarithmic else positions
+    # A margin of 8 % at either end.
+    return positions, (scaled - scaled[0]) / (scaled[-1] - scaled[0]) / 1.16, logarithmic
+
+
+def _width(shares: np.ndarray) -> float:
+    """Room for every level's number, upright ones next to each other at the least; inches."""
+    return float(np.clip(_LINE / np.diff(shares).min() + 0.1, _WIDTH, _WIDEST))
+
+
+def _x_axis(panel: Axes, levels: Levels, axis: str, *, labelled: bool) -> None:
+    positions, shares, logarithmic = _places(levels, axis)
+    if logarithmic:
         panel.set_xscale("log")
-        scaled = np.log(positions)
+    scaled = np.log(positions) if logarithmic else positions
     margin = 0.08 * (scaled[-1] - scaled[0])
     ends = np.array([scaled[0] - margin, scaled[-1] + margin])
-    panel.set_xlim(*(np.exp(ends) if scaled is not positions else ends))
-    texts = [shown(value) for value in values]
-    kept = _spaced((scaled - scaled[0]) / (scaled[-1] - scaled[0]), texts)
-    panel.set_xticks(positions[kept], [texts[i] for i in kept] if labelled else [""] * len(kept))
+    panel.set_xlim(*(np.exp(ends) if logarithmic else ends))
+    texts, inches = [shown(value) for value in values_of(levels, axis)], shares * _width(shares)
+    lengths = np.array([len(text) for text in texts])
+    # Numbers that would touch stand upright; beyond the widest panel those in between are left out.
+    upright = bool((np.diff(inches) < _CHARACTER * (1 + (lengths[1:] + lengths[:-1]) / 2)).any())
+    kept = _spaced(inches) if upright else list(range(len(texts)))
+    names = [texts[place] if place in kept else "" for place in range(len(texts))]
+    panel.set_xticks(positions, names if labelled else [""] * len(names), rotation=90 if upright else 0)
     panel.set_xticks([], minor=True)
     panel.tick_params(labelsize=6.5)
     if labelled:
         panel.set_xlabel(name_of(axis, levels.runs))
 
 
-def _spaced(places: np.ndarray, texts: list[str]) -> list[int]:
-    """Both ends, and between them those whose labels touch no other."""
-
-    def apart(one: int, other: int) -> bool:
-        room = _CHARACTER * (1 + (len(texts[one]) + len(texts[other])) / 2)
-        return places[other] - places[one] >= room
-
-    kept, final = [0], len(places) - 1
+def _spaced(inches: np.ndarray) -> list[int]:
+    """Both ends, and between them those upright numbers that touch no other."""
+    kept, final = [0], len(inches) - 1
     for place in range(1, final):
-        if apart(kept[-1], place) and apart(place, final):
+        if inches[place] - inches[kept[-1]] >= 0.9 * _LINE and inches[final] - inches[place] >= 0.9 * _LINE:
             kept.append(place)
     return [*kept, final]

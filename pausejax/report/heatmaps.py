@@ -5,12 +5,10 @@ from typing import Literal
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from pausejax.report.curves import styled_context
 from pausejax.report.levels import (
     Levels,
     Measure,
@@ -20,10 +18,13 @@ from pausejax.report.levels import (
     shown,
     values_of,
 )
+from pausejax.report.style import new_figure, styled_context, wrapped
 
 # Told apart under every common colour blindness, and in grey.
 COLOURS = "viridis"
 _MISSING = "0.85"
+# Inches: room for a number of four characters, and for panels with few levels.
+_CELL = (0.34, 0.25)
 _PANEL = 1.15
 
 
@@ -41,15 +42,18 @@ def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
     values = np.concatenate([t.ravel() for t in tables.values()])
     norm = colour_scale(measure, values)
     side = len(axes) - 1
+    widths = [max(_PANEL, _CELL[0] * len(values_of(levels, axis))) for axis in axes[:-1]]
+    heights = [max(_PANEL, _CELL[1] * len(values_of(levels, axis))) for axis in axes[1:]]
     with styled_context():
-        figure = Figure(figsize=(1.3 + _PANEL * side + (1.0 if side == 1 else 0), 0.75 + _PANEL * side))
+        figure = new_figure(1.3 + sum(widths) + (1.0 if side == 1 else 0), 0.75 + sum(heights))
         figure.set_layout_engine("constrained", w_pad=0.03, h_pad=0.03)
-        FigureCanvasAgg(figure)
-        grid = figure.subplots(side, side, squeeze=False)
+        shapes = {"width_ratios": widths, "height_ratios": heights}
+        grid = figure.subplots(side, side, squeeze=False, gridspec_kw=shapes)
         for row in range(side):
             for column in range(side):
                 panel = grid[row, column]
                 if column > row:
+                    panel.set(xticks=[], yticks=[])
                     panel.set_axis_off()
                     continue
                 _panel(panel, tables[row + 1, column], norm)
@@ -57,8 +61,10 @@ def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
                 _ticks(panel, levels, axes[column], "x", lowest)
                 _ticks(panel, levels, axes[row + 1], "y", leftmost)
         scale = ScalarMappable(norm, colormaps[COLOURS])
-        figure.colorbar(scale, ax=grid, label=measure.label, shrink=0.8, aspect=30, fraction=0.06)
-        figure.suptitle(f"{policy}: mean over seeds and the other axes", fontsize=8)
+        label = wrapped(measure.label, int(11 * figure.get_figheight()))
+        figure.colorbar(scale, ax=grid, label=label, shrink=0.8, aspect=30, fraction=0.06)
+        others = " and the other axes" if len(axes) > 2 else ""
+        figure.suptitle(f"{policy}: mean over seeds{others}", fontsize=8)
         figure.align_labels()
         return figure
 
@@ -78,6 +84,19 @@ def _panel(panel: Axes, means: np.ndarray, norm: Normalize) -> None:
     panel.set_facecolor(_MISSING)
     panel.pcolormesh(np.ma.masked_invalid(means), cmap=COLOURS, norm=norm, edgecolors="white", linewidth=0.4)
     panel.spines[:].set_visible(False)
+    for (row, column), mean in np.ndenumerate(means):
+        if np.isfinite(mean):
+            red, green, blue, _ = colormaps[COLOURS](norm(mean))
+            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+            ink, place = "white" if dark else "black", (column + 0.5, row + 0.5)
+            panel.text(*place, _number(mean), color=ink, ha="center", va="center", fontsize=5.5)
+
+
+def _number(value: float) -> str:
+    """Three digits."""
+    if value and not 1e-3 <= abs(value) < 1e5:
+        return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{value:.0f}" if value == 0 or abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def _ticks(panel: Axes, levels: Levels, axis: str, which: Literal["x", "y"], outer: bool) -> None:

@@ -8,6 +8,7 @@ import xarray as xr
 from matplotlib.colors import LogNorm, Normalize
 
 from pausejax.analysis import finals, mean_ci, metrics_of
+from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import applies, axes_of, symbols
 
 MAX_LEVELS = 8
@@ -24,6 +25,12 @@ class Measure(NamedTuple):
     scale: float = 1
     share: bool = False
     """Of something whole, so that a logarithmic scale would mislead."""
+    variable: str = ""
+    """What it is made of."""
+    running: str = "last"
+    """How its curve is made of the variable, one of `metrics.RUNNING`; of others there is no curve."""
+    learned: bool = False
+    """Whether it has no meaning for a model that ceased to be finite."""
 
 
 class Levels(NamedTuple):
@@ -35,13 +42,17 @@ class Levels(NamedTuple):
     """Axes with two levels or more."""
 
 
+def measure_of(name: str, metric: Metric) -> Measure:
+    """A metric as pictures show it."""
+    unit = "" if metric.units == "1" else f" ({metric.units})"
+    label = metric.label or f"{metric.meaning}{unit}"
+    curve = (metric.variable, metric.reduce, metric.learned)
+    return Measure(name, label, metric.scale, metric.share, *curve)
+
+
 def measures_of(result: xr.Dataset) -> list[Measure]:
-    """What a result has the data for, with some value that is finite."""
-    shown = [
-        Measure(name, metric.label, metric.scale, metric.share)
-        for name, metric in metrics_of(result).items()
-        if metric.label
-    ]
+    """What pictures show unasked and a result has the data for, with some value that is finite."""
+    shown = [measure_of(name, metric) for name, metric in metrics_of(result).items() if metric.label]
     found = finals(result, [measure.name for measure in shown])
     return [measure for measure in shown if np.isfinite(found[measure.name].values).any()]
 
@@ -137,4 +148,4 @@ def colour_scale(measure: Measure, values: np.ndarray) -> Normalize:
 def columns_for(labels: Sequence[str], width: float) -> int:
     """How many columns of a legend fit into so many inches."""
     longest = max(map(len, labels), default=0)
-    return max(1, min(len(labels), 4, int(width / (0.45 + 0.06 * longest))))
+    return max(1, min(len(labels), 4, int(width / (0.5 + 0.06 * longest))))

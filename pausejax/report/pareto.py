@@ -6,14 +6,13 @@ import numpy as np
 import xarray as xr
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from pausejax.analysis import mean_ci, metrics_of, non_dominated
-from pausejax.report.curves import MARKERS, styled_context
 from pausejax.report.levels import Measure, colour_scale, columns_for, is_logarithmic
+from pausejax.report.style import MARKERS, look, new_figure, styled_context, tidy, wrapped
 
 _COLOURS = colormaps["viridis"]
 _UNBOUNDED = "0.6"
@@ -22,18 +21,18 @@ _PLAIN: dict[str, Any] = {"s": 8, "linewidth": 0}
 _SIZE = (4.6, 3.2)
 
 
-def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure) -> Figure | None:
+def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure | None) -> Figure | None:
     """Seed means of two measures, coloured by a third; None where no setting has both.
 
     Outlined: on the Pareto front of all three. Line: the front of the two that are drawn.
 
     Args:
-      finals: of a result.
-      across: the less, the better.
+      finals: of a result, on one data set.
+      across: whichever way is better.
       up: whichever way is better.
-      colour: whichever way is better; grey where it is infinite.
+      colour: whichever way is better, grey where it is infinite; None: policies are told by colours.
     """
-    measures = (across, up, colour)
+    measures = (across, up) if colour is None else (across, up, colour)
     means = [mean_ci(finals, measure.name) for measure in measures]
     values = np.stack([found["mean"].values for found in means], axis=1)
     there = np.isfinite(values[:, :2]).all(axis=1)
@@ -45,45 +44,49 @@ def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure)
     # An infinite leakage is the worst there is, and still to be weighed against the others.
     front, drawn_front = non_dominated(values, ways), non_dominated(values[:, :2], ways[:2])
     values = values * [measure.scale for measure in measures]
-    norm = colour_scale(colour, values[:, 2])
     with styled_context():
-        figure = Figure(figsize=_SIZE, layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(*_SIZE)
         axes = figure.add_subplot()
-        axes.set(xlabel=across.label, ylabel=up.label)
+        axes.set(xlabel=wrapped(across.label, 50), ylabel=wrapped(up.label, 40))
+        norm = colour_scale(colour, values[:, 2]) if colour else None
         _points(axes, values, policy, front, norm)
         steps = np.unique(values[drawn_front, :2], axis=0)
         if len(steps) > 1:
-            look: dict[str, Any] = {"color": "0.3", "linewidth": 0.8, "drawstyle": "steps-post", "zorder": 1}
-            axes.plot(steps[:, 0], steps[:, 1], label="front of the two axes", **look)
+            drawstyle = "steps-pre" if ways[0] else "steps-post"
+            line: dict[str, Any] = {"color": "0.3", "linewidth": 0.8, "drawstyle": drawstyle, "zorder": 1}
+            axes.plot(steps[:, 0], steps[:, 1], label="front of the two axes" if colour else "front", **line)
         for column, scale in ((0, axes.set_xscale), (1, axes.set_yscale)):
             if is_logarithmic(measures[column], values[:, column]):
                 scale("log")
-        axes.grid(alpha=0.3, linewidth=0.5)
-        axes.spines[["top", "right"]].set_visible(False)
-        if np.isfinite(values[:, 2]).any():
-            figure.colorbar(ScalarMappable(norm, _COLOURS), ax=axes, label=colour.label, aspect=30)
+        tidy(axes)
+        if colour and np.isfinite(values[:, 2]).any():
+            scale_of_colours = ScalarMappable(norm, _COLOURS)
+            figure.colorbar(scale_of_colours, ax=axes, label=wrapped(colour.label, 45), aspect=30)
         _, labels = axes.get_legend_handles_labels()
         columns = min(columns_for(labels, _SIZE[0]), 2)
         figure.legend(loc="outside upper center", ncols=columns, frameon=False, handlelength=1.6)
         return figure
 
 
-def _points(axes: Axes, values: np.ndarray, policy: np.ndarray, front: np.ndarray, norm: Normalize) -> None:
+def _points(
+    axes: Axes, values: np.ndarray, policy: np.ndarray, front: np.ndarray, norm: Normalize | None
+) -> None:
     """Settings that something beats first, so that the front lies on top; a marker for each policy."""
-    bounded = np.isfinite(values[:, 2])
+    bounded = np.isfinite(values).all(axis=1)
     policies = list(dict.fromkeys(policy.tolist()))
     for place, name in enumerate(policies):
-        marker = MARKERS[place % len(MARKERS)]
+        marker, own = MARKERS[place % len(MARKERS)], look(place).colour
         if len(policies) > 1:
-            axes.scatter([], [], marker=marker, color="0.4", s=14, label=name)
-        for chosen, look in ((~front, _PLAIN), (front, _OUTLINED)):
+            axes.scatter([], [], marker=marker, color=own if norm is None else "0.4", s=14, label=name)
+        for chosen, drawn in ((~front, _PLAIN), (front, _OUTLINED)):
             for finite in (True, False):
                 mine = chosen & (policy == name) & (bounded == finite)
-                tint = _COLOURS(norm(values[mine, 2])) if finite else _UNBOUNDED
-                x, y, _ = values[mine].T
-                axes.scatter(x, y, c=tint, marker=marker, zorder=3 if look is _OUTLINED else 2, **look)
-    of_all = f"on the front of all three: {front.sum()} of {len(front)}"
+                tint: Any = _UNBOUNDED if norm else own
+                if norm and finite:
+                    tint = _COLOURS(norm(values[mine, 2]))
+                x, y = values[mine, :2].T
+                axes.scatter(x, y, c=tint, marker=marker, zorder=3 if drawn is _OUTLINED else 2, **drawn)
+    of_all = f"on the front{' of all three' if norm else ''}: {front.sum()} of {len(front)}"
     axes.scatter([], [], marker="o", facecolor="white", label=of_all, **_OUTLINED)
     if not bounded.all():
         axes.scatter([], [], color=_UNBOUNDED, s=12, label="unbounded")

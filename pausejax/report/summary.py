@@ -27,16 +27,30 @@ def summary_table(result: xr.Dataset) -> Table:
     rows = lines(whole)
     seeds = len(np.unique(result["seed"].values))
     title = f"mean ± 95 % interval over {seeds} {'seed' if seeds == 1 else 'seeds'}"
-    caption = None
+    notes = []
     if len(rows) > MAX_ROWS:
-        kept = _best(rows, rank_by, maximize=bool(known[rank_by].maximize))
-        caption = (
-            f"the best {len(kept)} of {len(rows)} settings by {known[rank_by].meaning}; "
+        kept = _best(rows, known[rank_by], rank_by)
+        each = (
+            " within each group that can be compared"
+            if len({_scale(row, known[rank_by]) for row in rows}) > 1
+            else ""
+        )
+        notes.append(
+            f"the best {len(kept)} of {len(rows)} settings by {known[rank_by].meaning}{each}; "
             "for all of them: pausejax export DIR, or pausejax.analysis"
         )
         rows = kept
+    for name, metric in columns.items():
+        if metric.if_negative and any(
+            np.nanmean(row.runs[name].values) < 0 for row in rows if _seen(row, name)
+        ):
+            notes.append(f"{metric.heading.replace(chr(10), ' ')} may be negative: {metric.if_negative}")
     table = Table(
-        title=title, title_justify="left", caption=caption, caption_justify="left", box=box.SIMPLE_HEAD
+        title=title,
+        title_justify="left",
+        caption="\n".join(notes) or None,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
     )
     table.add_column("policy", overflow="fold")
     for column in columns.values():
@@ -47,17 +61,38 @@ def summary_table(result: xr.Dataset) -> Table:
     return table
 
 
-def _best(rows: list[Line], metric: str, *, maximize: bool) -> list[Line]:
-    """The best rows and the best of each policy, the best first; rows without a value come last."""
+def _seen(row: Line, name: str) -> bool:
+    return bool(np.isfinite(row.runs[name].values).any())
+
+
+def _scale(row: Line, metric: Metric) -> tuple[str, ...]:
+    """What of a setting the metric's scale depends on: only settings that agree in it are ranked."""
+    return tuple(str(row.runs[name].values[0]) for name in metric.scaled_by if name in row.runs.coords)
+
+
+def _best(rows: list[Line], metric: Metric, name: str) -> list[Line]:
+    """The best rows and the best of each policy, the best first; rows without a value come last.
+
+    Where the metric compares some rows alone (errors on one data set), these are the best of each such group.
+    """
 
     def merit(row: Line) -> float:
-        values = row.runs[metric].values
+        values = row.runs[name].values
         values = values[~np.isnan(values)]
-        return -np.inf if not values.size else float(values.mean()) * (1 if maximize else -1)
+        return -np.inf if not values.size else float(values.mean()) * (1 if metric.maximize else -1)
 
-    ranked = sorted(rows, key=merit, reverse=True)
-    first_of = {row.policy: row.label for row in reversed(ranked)}
-    return [row for place, row in enumerate(ranked) if place < _SHOWN or first_of[row.policy] == row.label]
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for row in rows:
+        groups.setdefault(_scale(row, metric), []).append(row)
+    kept = []
+    for group in groups.values():
+        ranked = sorted(group, key=merit, reverse=True)
+        first_of = {row.policy: row.label for row in reversed(ranked)}
+        shown = max(_SHOWN // len(groups), 1)
+        kept += [
+            row for place, row in enumerate(ranked) if place < shown or first_of[row.policy] == row.label
+        ]
+    return kept
 
 
 def _measured(values: np.ndarray, metric: Metric) -> str:

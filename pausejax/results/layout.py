@@ -72,6 +72,17 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
     return found
 
 
+def outline(plan: Plan) -> xr.Dataset:
+    """What the result of a plan will look like, without a number in it: what may be asked of it is known."""
+    empty = {
+        name: (("run", *variable.dims), np.full((len(plan.runs), *(0 for _ in variable.dims)), variable.fill))
+        for name, variable in plan.study.kind.variables(plan.study).items()
+        if name not in plan.study.kind.unrecorded(plan.study)
+    }
+    columns = {name: ("run", column) for name, column in coordinates(plan).items()}
+    return xr.Dataset({n: v for n, v in empty.items() if n not in columns}, columns, provenance(plan))
+
+
 def label(
     plan: Plan, columns: Mapping[str, np.ndarray], rows: slice | list[int], arrays: Arrays
 ) -> xr.Dataset:
@@ -135,6 +146,7 @@ def provenance(plan: Plan) -> dict[str, Any]:
             study.kind.objectives(study),
             study.kind.ranking(study),
             parameters,
+            study.kind.apart,
         ),
     }
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pausejax.analysis.choice import non_dominated
-from pausejax.report.curves import PALETTE, styled_context
+from pausejax.report.style import PALETTE, styled_context
 from pausejax.searches.find import Found
 from pausejax.searches.search import Ended
 from pausejax.study.axes import Range

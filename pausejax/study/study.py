@@ -56,6 +56,7 @@ class Study:
     rounds: int
     eval_every: int
     selection_gap: bool
+    expected_regret: bool
     stop_at_latency: float
     seeds: tuple[int, ...]
     quantities: tuple[str, ...]
@@ -122,7 +123,7 @@ class Study:
             "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
         }
         # Left out where it is off: what a study does not use changes no identity.
-        for key in ("selection_gap", "stop_at_latency", "quantities"):
+        for key in ("selection_gap", "expected_regret", "stop_at_latency", "quantities"):
             if setting := getattr(self, key):
                 document[key] = setting
         return json.dumps(document, sort_keys=True)
@@ -161,12 +162,16 @@ class Kind:
     """Says what does not fit together in a checked spec."""
     variables: Callable[[Study], Mapping[str, Variable]]
     """Of a result, by name."""
+    unrecorded: Callable[[Study], frozenset[str]]
+    """Of these, what no run of a study leaves."""
     metrics: Callable[[Study], Mapping[str, Metric]]
     """Figures per run, by name; in the order of tables and pictures."""
     objectives: Callable[[Study], tuple[str, str, str]]
     """Metrics that a front weighs: upwards, across, and in colour."""
     ranking: Callable[[Study], str]
     """The metric by which a table of many settings picks the best."""
+    apart: tuple[str, ...]
+    """Parameters whose values are never mixed in one front or joined by one line."""
     labels: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Splits what runs left into coordinates and variables, and adds the index coordinates."""
     simulation: Callable[..., Simulation]
@@ -174,7 +179,9 @@ class Kind:
     seconds: Callable[..., float]
     """(plan, group, simulation, FLOP/s of the device) to a rough time for all rounds of the group's runs."""
     draw: Callable[..., dict[str, Any]]
-    """(result, smoothing=) to figures by file name, for a result of few settings."""
+    """(result, grid, smoothing=) to figures by file name; what the panels and lines are, the grid says."""
+    unshown: Callable[[Any], list[str]]
+    """Result to one line for each thing that its own pictures leave out, and why."""
 
     def __reduce__(self) -> Any:
         # A kind is a constant of its module; a copy in another process would be another kind.

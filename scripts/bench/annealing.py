@@ -18,13 +18,10 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
 from pausejax import bandit, selection
+from pausejax.report import style
 
 WEIGHTS = {"generalization_weight": 100.0, "privacy_weight": 5.0}
 DIVISOR = 30.0
@@ -155,31 +152,37 @@ def slopes(rows):
 
 
 def draw(rows, brute_rows, fit, path):
-    figure, (cost, size) = plt.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
-    for column, label in (
-        ("vanilla_selection_seconds", f"Vanilla-SA, {rows[0]['steps']} steps"),
-        ("tailored_selection_seconds", f"Algorithm 2, {rows[0]['steps']} steps"),
-        ("tailored_setup_seconds", "set-up of Algorithm 2 (sorting)"),
-        ("exact_seconds", "exact (best_set)"),
-    ):
-        points = [(row["clients"], row[column]) for row in rows]
-        slope = f", slope {fit[column]:.2f}" if column in fit else ""
-        cost.loglog(*zip(*points, strict=True), "o-", label=label + slope)
-    points = [(row["clients"], row["brute_seconds"]) for row in brute_rows]
-    cost.loglog(*zip(*points, strict=True), "kx-", label="brute force, m = 5")
-    cost.set(xlabel="clients K (m = K / 20)", ylabel="CPU seconds per selection")
-    for column, label, style in (
-        ("vanilla_neighbours", "Vanilla-SA", "o-"),
-        ("tailored_neighbours_best_set", "Algorithm 2 at the best set", "x--"),
-        ("tailored_neighbours_random_set", "Algorithm 2 at random sets", "o-"),
-    ):
-        points = [(row["clients"], row[column]) for row in rows]
-        size.loglog(*zip(*points, strict=True), style, label=f"{label}, slope {fit.get(column, np.nan):.2f}")
-    size.set(xlabel="clients K (m = K / 20)", ylabel="neighbours of a set")
-    for axes in (cost, size):
-        axes.legend(fontsize=8)
-        axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
+    """Cost and neighbours against K, log-log; slopes in the legends, which lie outside the data."""
+
+    def points(rows, column):
+        return list(zip(*((row["clients"], row[column]) for row in rows), strict=True))
+
+    with style.styled_context():
+        figure = style.new_figure(style.WIDE[0], 4.0)
+        panels = figure.subplots(1, 2)
+        costs = {
+            "vanilla_selection_seconds": f"Vanilla-SA, {rows[0]['steps']} steps",
+            "tailored_selection_seconds": f"Algorithm 2, {rows[0]['steps']} steps",
+            "tailored_setup_seconds": "set-up of Algorithm 2 (sorting)",
+            "exact_seconds": "exact (best_set)",
+        }
+        sizes = {
+            "vanilla_neighbours": "Vanilla-SA",
+            "tailored_neighbours_best_set": "Algorithm 2 at the best set",
+            "tailored_neighbours_random_set": "Algorithm 2 at random sets",
+        }
+        for panel, columns in zip(panels, (costs, sizes), strict=True):
+            for place, (column, label) in enumerate(columns.items()):
+                slope = f", slope {fit[column]:.2f}" if column in fit else ""
+                look = style.look(place).on_line() | {"markevery": None}
+                panel.loglog(*points(rows, column), label=label + slope, **look)
+        last = style.look(len(costs)).on_line() | {"markevery": None}
+        panels[0].loglog(*points(brute_rows, "brute_seconds"), label="brute force, m = 5", **last)
+        for panel, label in zip(panels, ("CPU seconds per selection", "neighbours of a set"), strict=True):
+            panel.set(xlabel="clients K (m = K / 20)", ylabel=label)
+            panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, handlelength=2.6)
+            style.tidy(panel)
+        figure.savefig(path, dpi=300)
 
 
 def write_csv(path, rows):

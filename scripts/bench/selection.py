@@ -18,15 +18,12 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 from pausejax import bandit, network, regret
 from pausejax.policies.base import Clients, Feedback, View
 from pausejax.policies.pause import pause
+from pausejax.report import style
 from pausejax.selection import best_set, brute_force
 
 MIN_LATENCY = 0.05
@@ -187,29 +184,28 @@ def slopes(rows):
 
 
 def draw(rows, fitted, path):
-    figure, axes = plt.subplots(figsize=(6.4, 5.2), layout="constrained")
+    """Cost against K, log-log."""
     labels = {
         "best_set": f"best_set, slope {fitted['best_set_exponent_from_1000']:.2f} from K = 1000",
         "brute_force": f"brute_force, ×{fitted['brute_force_factor_per_client_from_24']:.2f} per client",
     }
-    for (name, label), marker in zip(labels.items(), "os", strict=True):
-        chosen = [row for row in rows if row["selector"] == name]
-        axes.loglog(
-            [r["clients"] for r in chosen], [r["cpu_seconds"] for r in chosen], marker + "-", label=label
+    with style.styled_context():
+        figure = style.new_figure(5.0, 3.8)
+        axes = figure.add_subplot()
+        for place, (name, label) in enumerate(labels.items()):
+            chosen = [row for row in rows if row["selector"] == name]
+            sizes, seconds = ([row[key] for row in chosen] for key in ("clients", "cpu_seconds"))
+            axes.loglog(sizes, seconds, label=label, **style.look(place).on_line() | {"markevery": None})
+        sizes = sorted(REFERENCE)
+        label = "the paper's own code: brute force at (30, 5), annealing at (300, 15), (1000, 50)"
+        paper = [REFERENCE[size][1] for size in sizes]
+        axes.loglog([k for k, _ in sizes], paper, "x", color="black", markersize=6, label=label)
+        axes.set(
+            xlabel="clients K", ylabel="CPU seconds per selection", title="One selection by (14), m = K / 6"
         )
-    sizes = sorted(REFERENCE)
-    axes.loglog(
-        [k for k, _ in sizes],
-        [REFERENCE[size][1] for size in sizes],
-        "x",
-        color="black",
-        markersize=8,
-        label="the paper's own code: brute force at (30, 5), annealing at (300, 15), (1000, 50)",
-    )
-    axes.set(xlabel="clients K", ylabel="CPU seconds per selection", title="One selection by (14), m = K / 6")
-    axes.grid(True, which="major", alpha=0.3)
-    figure.legend(loc="outside lower center")
-    figure.savefig(path, dpi=150)
+        style.tidy(axes)
+        figure.legend(loc="outside lower center", frameon=False, handlelength=2.6)
+        figure.savefig(path, dpi=300)
 
 
 def write_csv(rows, path):

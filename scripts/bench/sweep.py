@@ -90,20 +90,22 @@ def lanes(out: Path | None, most: int) -> None:
 
 
 def draw(path: Path, sizes: list[int], curves: dict[str, list[tuple[float, float]]]) -> None:
-    from matplotlib.figure import Figure
+    from pausejax.report import style
 
-    figure = Figure(figsize=(7.0, 2.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for (name, points), colour, dash in zip(
-        curves.items(), ("#0072B2", "#D55E00"), ("-", "--"), strict=False
-    ):
-        left.plot(sizes, [s for s, _ in points], dash, marker="o", markersize=3, color=colour, label=name)
-        right.plot(sizes, [m for _, m in points], dash, marker="o", markersize=3, color=colour, label=name)
     unit = "CPU s" if jax.default_backend() == "cpu" else "s"
-    left.set(xlabel="runs side by side", ylabel=f"rounds × runs per {unit}", xscale="log", yscale="log")
-    right.set(xlabel="runs side by side", ylabel="program's memory (MB)", xscale="log", yscale="log")
-    left.legend(frameon=False, fontsize=7)
-    figure.savefig(path, dpi=160)
+    with style.styled_context():
+        figure = style.new_figure(style.WIDE[0], 2.8)
+        left, right = figure.subplots(1, 2)
+        for place, (name, points) in enumerate(curves.items()):
+            look = style.look(place).on_line() | {"markevery": None}
+            left.plot(sizes, [speed for speed, _ in points], label=name, **look)
+            right.plot(sizes, [memory for _, memory in points], **look)
+        labels = (f"rounds × runs per {unit}", "program's memory (MB)")
+        for axes, label in zip((left, right), labels, strict=True):
+            axes.set(xlabel="runs side by side", ylabel=label, xscale="log", yscale="log")
+            style.tidy(axes)
+        figure.legend(loc="outside upper center", ncols=len(curves), frameon=False, handlelength=2.6)
+        figure.savefig(path, dpi=300)
     print(f"drawn: {path}")
 
 

@@ -17,6 +17,21 @@ from pausejax.results.store import RESULT
 
 ANNEALING = everything().get("policy", sa_pause.__name__).parameters
 
+FIXED = {
+    "num_clients": 5,
+    "clients_per_round": 2,
+    "privacy_budget": 40.0,
+    "latency": "two_speed",
+    "min_latency": 0.05,
+    "fast_latency": 0.2,
+    "slow_latency": 0.7,
+    "slow_range": 0.2,
+    "latency_deviation": 0.05,
+    "generalization_weight": 1.0,
+    "privacy_weight": 1.0,
+}
+"""Parameters that every run of a study has."""
+
 ROUNDS, EVALUATED, CLIENTS = 12, np.array([4, 8, 12]), 5
 
 
@@ -65,6 +80,7 @@ def build(policies, seeds, axes, mode="training", random_seed=0):
         "round": np.arange(1, ROUNDS + 1, dtype=np.int32),
         "client": np.arange(CLIENTS, dtype=np.int32),
     }
+    coords |= {name: ("run", np.full(runs, value)) for name, value in FIXED.items() if name not in axes}
     missing = {"annealing_steps": -1}
     for axis, alias in axes.items():
         column = ("run", np.array([row.get(axis, missing.get(axis, np.nan)) for row in rows]))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pausejax.clients.variables import METRICS as CLIENTS
-from pausejax.report import many
+from pausejax.report import grid
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analysis.md").read_text(encoding="utf-8")
 
@@ -33,5 +33,5 @@ def test_examples_give_what_the_page_says(names):
 
 
 def test_numbers_in_the_text_are_the_codes(names):
-    assert f"Up to {many.MAX_LINES} settings" in PAGE
+    assert f"Up to {grid.MAX_LINES} settings" in PAGE
     assert names["analysis"].metrics_of(names["result"]).keys() <= CLIENTS.keys()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import bandit, network, parts, policies
+from pausejax import bandit, kinds, network, parts, policies
 from pausejax.clients import play as simulation
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
@@ -325,12 +325,25 @@ def test_selection_gap_is_what_enumeration_finds():
 def test_every_picture_has_its_lines(result):
     figures = draw(result, smoothing=2)
     legends = {
-        name: [text.get_text() for text in figure.legends[0].get_texts()] for name, figure in figures.items()
+        name: [text.get_text() for text in figure.legends[0].get_texts()]
+        for name, figure in figures.items()
+        if figure.legends
     }
     everybody = ["pause", "random", "fastest", "fedavg", "fedavg_no_privacy"]
     assert legends["accuracy_vs_latency"] == legends["accuracy_vs_rounds"] == everybody
-    assert legends["leakage_vs_rounds"] == legends["leakage_vs_latency"] == everybody[:-1]
-    assert legends["regret_vs_rounds"] == legends["selection_counts"] == everybody[:3]
+    limit = f"budget ε̄ = {float(result['privacy_budget'][0]):g} per coordinate"
+    for picture in ("leakage", "leakage_vs_rounds", "leakage_vs_latency"):
+        assert [name for name in legends[picture] if name != limit] == everybody[:-1]
+    across = [axes.get_xlabel() for axes in figures["leakage"].axes]
+    assert across == ["round", "simulated time (s)"]
+    assert figures["leakage"].axes[0].get_ylabel() == "maximum leakage ε (per coordinate)"
+    assert legends["regret_vs_rounds"] == legends["pseudo_regret_vs_rounds"] == everybody[:3]
+    assert [axes.get_title() for axes in figures["selection_counts"].axes] == everybody[:3]
+    assert kinds.left_out(result)[:2] == [
+        "not in the pictures of leakage, since nothing bounds it: fedavg_no_privacy",
+        "not in the pictures of regret and of participations, since rounds have more than clients_per_round "
+        "clients: fedavg, fedavg_no_privacy",
+    ]
     accuracy = figures["accuracy_vs_rounds"].axes[0].lines[0].get_ydata()
     expected = runs_of(result, "pause")["test_accuracy"].values.mean(axis=0)
     np.testing.assert_allclose(accuracy[0], 100 * expected[0], rtol=1e-6)

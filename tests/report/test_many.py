@@ -10,6 +10,7 @@ from matplotlib.text import Text
 from pausejax import analysis
 from pausejax.commands import main as cli
 from pausejax.kinds import draw
+from pausejax.report import grid as grids
 from pausejax.report import many, save, summary_table
 from pausejax.report.effects import main_effects
 from pausejax.report.heatmaps import heat_maps, table
@@ -205,10 +206,10 @@ def test_one_axis_has_no_heat_map_and_none_no_effects():
 
 def test_few_settings_are_drawn_as_lines_and_many_are_not(grid):
     result, _, _ = grid
-    assert many.is_many(result)
+    assert grids.is_many(result)
     assert "pareto" in draw(result)
     few = result.isel(run=np.flatnonzero((result["policy"] == "annealed").values))
-    assert not many.is_many(few)
+    assert not grids.is_many(few)
 
 
 def test_report_command_draws_many_settings(grid, tmp_path, capsys):
@@ -242,23 +243,6 @@ def test_summary_counts_the_runs_that_a_divergence_leaves():
 
 def test_lines_of_runs_that_stopped_early_end_where_the_first_does(tmp_path):
     result, _, last = build({"pause": {}}, 5, {})
-    result = result.assign_coords(
-        clients_per_round=("run", np.full(5, 2)),
-        num_clients=("run", np.full(5, 5)),
-        latency=("run", np.full(5, "two_speed")),
-        generalization_weight=("run", np.full(5, 1.0)),
-        privacy_weight=("run", np.full(5, 1.0)),
-        **{
-            name: ("run", np.full(5, value))
-            for name, value in (
-                ("min_latency", 0.05),
-                ("fast_latency", 0.2),
-                ("slow_latency", 0.7),
-                ("slow_range", 0.2),
-                ("latency_deviation", 0.05),
-            )
-        },
-    )
     assert len(set(last)) > 1
     drawn = draw(result)
     (line,) = drawn["leakage_vs_rounds"].axes[0].get_lines()

@@ -89,8 +89,7 @@ def test_mistakes_have_one_line_and_code_2(tmp_path, capsys):
     assert "no number of rounds" in capsys.readouterr().err
 
 
-def test_the_function_finds_what_the_command_finds(searched):
-    folder, _, _ = searched
+def test_the_function_finds_what_the_command_finds():
     found = pausejax.search(
         "pause",
         budget=2000,

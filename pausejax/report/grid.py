@@ -1,0 +1,194 @@
+"""Which runs go into which panel and line: pictures of few settings, and small multiples of many."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis.quantities import apart_in
+from pausejax.analysis.selecting import full_name
+from pausejax.analysis.settings import applies, axes_of, group, label, runs_table, symbols
+from pausejax.report.levels import levels_of, name_of, shown
+from pausejax.report.statistics import Line, lines
+
+# More lines than this, and nobody can tell them apart.
+MAX_LINES = 16
+# More panels than this, and nobody can read them.
+MAX_PANELS = 24
+_IN_A_ROW = 4
+# The line and the panels' columns and rows.
+_SHOWN_AXES = 3
+
+
+class Panel(NamedTuple):
+    """The lines of one pair of axes."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+class Grid(NamedTuple):
+    """Small multiples, row by row; one panel is an ordinary picture."""
+
+    panels: tuple[Panel, ...]
+    columns: int
+    averaged: tuple[str, ...] = ()
+    """Axes that lines are averaged over."""
+
+
+def is_many(result: xr.Dataset) -> bool:
+    """Whether a result has more settings (of one data set) than a picture has room for lines."""
+    table = runs_table(result).drop(columns="seed")
+    separate = [name for name in apart_in(result) if name in table]
+    whole = table.iloc[group(table, list(table.columns))[1]]
+    return bool(np.bincount(group(whole, separate)[0]).max(initial=0) > MAX_LINES)
+
+
+def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
+    """The panels and lines of a result; None where there are too many settings and nobody says which.
+
+    Data sets have panels of their own. Of few settings each is a line. Of many, a grid over at most three
+    axes is made: lines are the policies, or else the axis with the most values; the rest are panels.
+
+    Args:
+      result: whose runs are to be drawn.
+      by: which axis lines are, then those of columns and rows, by name, alias or symbol. Policies and data
+        sets that are not named become panels; lines are averaged over other axes that are not named.
+
+    Raises:
+      ValueError: `by` names what is no axis, or makes too many lines or panels.
+    """
+    apart = [name for name in apart_in(result) if name in axes_of(result)]
+    if by:
+        return _by_axes(result, _checked(result, by, apart), apart)
+    if not is_many(result):
+        return _by_setting(result, apart)
+    levels = levels_of(result).runs
+    sizes = {name: len(_values(levels, name)) for name in factors(result) if name not in apart}
+    if len(sizes) > _SHOWN_AXES:
+        return None
+    widest = sorted(sizes, key=lambda name: -sizes[name])
+    line = "policy" if "policy" in sizes else widest[0]
+    rest = [name for name in widest if name != line]
+    panels = np.prod([sizes[name] for name in rest] + [len(_values(levels, name)) for name in apart])
+    if sizes[line] > MAX_LINES or panels > MAX_PANELS:
+        return None
+    return _by_axes(result, [line, *rest], apart)
+
+
+def factors(result: xr.Dataset) -> list[str]:
+    """What varies: policies, where there are several, and the axes with two values or more."""
+    several = len(np.unique(result["policy"].values)) > 1
+    return [*(["policy"] if several else []), *levels_of(result).axes]
+
+
+def _checked(result: xr.Dataset, by: Sequence[str], apart: Sequence[str]) -> list[str]:
+    names = [full_name(result, name, "by") for name in by]
+    for spelling, name in zip(by, names, strict=True):
+        if name not in ("policy", *axes_of(result)):
+            known = ", ".join(["policy", *axes_of(result)])
+            raise ValueError(f"by: {spelling}: is the same in all runs or no axis; axes: {known}")
+        if names.count(name) > 1:
+            raise ValueError(f"by: {spelling}: is named twice")
+    if names[0] in apart:
+        raise ValueError(f"by: {by[0]}: is never drawn in one panel; name the lines' axis first")
+    return names
+
+
+def _by_setting(result: xr.Dataset, apart: Sequence[str]) -> Grid:
+    """A line for each setting."""
+    panels = []
+    axes = [name for name in json.loads(result.attrs["axes"]) if name not in apart]
+    for title, runs in split(result, apart):
+        panels.append(Panel(title, tuple(lines(runs.assign_attrs(axes=json.dumps(axes))))))
+    return Grid(tuple(panels), min(len(panels), _IN_A_ROW))
+
+
+def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Dataset]]:
+    """The runs for each combination of some coordinates' values, and what to call them."""
+    if not names:
+        return [("", result)]
+    table = runs_table(result)[list(names)]
+    codes, first = group(table, list(names))
+    titles = [", ".join(map(str, row)) for row in table.iloc[first].to_numpy().tolist()]
+    return [(title, result.isel(run=np.flatnonzero(codes == place))) for place, title in enumerate(titles)]
+
+
+def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid:
+    """Lines by the first axis, panels by the others and by what must not share a panel."""
+    line, *rest = names
+    varying = factors(result)
+    rest += [name for name in ("policy", *apart) if name in varying and name not in names]
+    runs = levels_of(result).runs
+    levels = {name: _values(runs, name) for name in (line, *rest)}
+    if len(levels[line]) > MAX_LINES:
+        raise ValueError(f"by: {line}: {len(levels[line])} lines; at most {MAX_LINES}: choose some, where")
+    panels: dict[bytes, Panel] = {}
+    for values in itertools.product(*(levels[name] for name in rest)):
+        kept = np.ones(runs.sizes["run"], bool)
+        own: dict[str, Any] = {}
+        for name, value in zip(rest, values, strict=True):
+            column = runs[name].values
+            same = column == value
+            own |= {name: value} if (kept & same).any() else {}
+            # What a policy does not have, it need not match: it is in every panel.
+            kept &= same | ~_applies(column)
+        drawn = _lines(runs, kept, line, levels[line], [n for n in varying if n not in rest])
+        if drawn:
+            panels.setdefault(kept.tobytes(), Panel(_title(runs, own), drawn))
+    if len(panels) > MAX_PANELS:
+        raise ValueError(f"by: {len(panels)} panels; at most {MAX_PANELS}: choose some, where")
+    complete = len(rest) == 2 and len(panels) == np.prod([len(levels[name]) for name in rest])
+    if complete:
+        # The first axis runs along the rows of panels.
+        rows = len(levels[rest[1]])
+        ordered = [p for row in range(rows) for p in list(panels.values())[row::rows]]
+        columns = len(levels[rest[0]])
+    else:
+        ordered, columns = list(panels.values()), min(len(panels), _IN_A_ROW)
+    averaged = tuple(n for n in varying if n not in (line, *rest))
+    return Grid(tuple(ordered), columns, averaged)
+
+
+def _lines(
+    runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any], varying: Sequence[str]
+) -> tuple[Line, ...]:
+    """The lines of a panel; policies that lack the axis of the lines have one each, by their name."""
+    column, policy = runs[line].values, runs["policy"].values
+    written = symbols(runs)
+    found = []
+    for value in values:
+        mine = np.flatnonzero(kept & (column == value))
+        if mine.size:
+            name = str(value) if line == "policy" else f"{written.get(line, line)} = {shown(value)}"
+            found.append(Line(name, str(policy[mine[0]]), runs.isel(run=mine)))
+    for name in dict.fromkeys(policy[kept & ~_applies(column)].tolist()):
+        mine = np.flatnonzero(kept & ~_applies(column) & (policy == name))
+        found.append(Line(str(name), str(name), runs.isel(run=mine)))
+    return tuple(found)
+
+
+def _title(runs: xr.Dataset, own: dict[str, Any]) -> str:
+    """What the runs of a panel have in common."""
+    plain = [str(own[name]) for name in own if name == "policy" or name in apart_in(runs)]
+    swept = {n: shown(v) for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
+    return ", ".join([*plain, *([label(swept, symbols(runs))] if swept else [])])
+
+
+def _values(runs: xr.Dataset, name: str) -> list[Any]:
+    """The levels of an axis, ascending; policies in the order of the study."""
+    column = runs[name].values
+    values = list(dict.fromkeys(column[_applies(column)].tolist()))
+    return values if name == "policy" or column.dtype.kind not in "iuf" else sorted(values)
+
+
+def _applies(column: np.ndarray) -> np.ndarray:
+    return np.array([applies(value) for value in column.tolist()], bool)
+
+
+def words_for(names: Sequence[str], result: xr.Dataset) -> str:
+    """Axes as pictures write them, in one line."""
+    return ", ".join(name_of(name, result) for name in names)

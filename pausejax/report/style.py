@@ -1,0 +1,97 @@
+"""One look for every picture: colours, dashes and markers that a grey print and every eye tells apart."""
+
+import contextlib
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.typing import LineStyleType
+
+# Okabe and Ito's colours, told apart under every common colour blindness.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+# As many dashes as have no divisor in common with colours and markers: a pair comes back after 56 lines.
+DASHES: tuple[LineStyleType, ...] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.2)),
+    (0, (6, 1.5, 1, 1.5)),
+    (0, (2.5, 1)),
+    (0, (8, 1.5, 1, 1.2, 1, 1.5)),
+    (0, (2, 3)),
+)
+MARKERS = "osD^vP*X"
+
+# One column of a two-column paper, in inches.
+SIZE = (3.5, 2.7)
+# Both columns, with the legend beside the picture: for more lines than a column has room for.
+WIDE = (7.0, 3.2)
+_STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.labelsize": 8.5,
+    "axes.titlesize": 8,
+    "legend.fontsize": 7,
+    "pdf.fonttype": 42,
+}
+
+
+class Look(NamedTuple):
+    """How a line is told from the others."""
+
+    colour: str
+    dash: LineStyleType
+    marker: str
+    place: int = 0
+    """Among the lines: the markers of two lines do not lie on one another."""
+
+    def on_line(self) -> dict[str, Any]:
+        """For `Axes.plot` of many points: a marker here and there."""
+        start = 0.02 + 0.035 * (self.place % 5)
+        marks = {"marker": self.marker, "markevery": (start, 0.18), "markersize": 3, "markeredgewidth": 0}
+        return {"color": self.colour, "linestyle": self.dash, "linewidth": 1.2, **marks}
+
+
+def look(place: int) -> Look:
+    """The look of the line at a place, from 0."""
+    return Look(
+        PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)], place
+    )
+
+
+def styled_context() -> contextlib.AbstractContextManager[None]:
+    """The fonts of every picture."""
+    import matplotlib
+
+    return matplotlib.rc_context(_STYLE)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure in inches; to be made within `styled_context`."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(axes: Axes) -> None:
+    """A light grid and no frame above and at the right."""
+    axes.grid(alpha=0.3, linewidth=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def wrapped(text: str, width: int) -> str:
+    """A label in lines of so many characters."""
+    return textwrap.fill(text, width)
+
+
+def save(figures: dict[str, Figure], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
+    """Writes each figure in each format; returns the paths."""
+    paths = []
+    for name, figure in figures.items():
+        for suffix in formats:
+            path = directory / f"{name}.{suffix}"
+            figure.savefig(path, dpi=300, metadata={"CreationDate": None} if suffix == "pdf" else None)
+            paths.append(path)
+    return paths

@@ -1,0 +1,93 @@
+"""What the pictures of a result do not show, and how to ask for it: one line each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis import finals, metrics_of
+from pausejax.analysis.quantities import parameters_in
+from pausejax.analysis.selecting import some, unlike, written
+from pausejax.report import asked
+from pausejax.report.grid import arrange, factors, is_many, words_for
+from pausejax.report.levels import Measure, levels_of, measures_of
+from pausejax.report.series import has_curve
+
+
+def left_out(
+    result: xr.Dataset,
+    *,
+    measures: Sequence[str] = (),
+    where: Mapping[str, Any] | None = None,
+    by: Sequence[str] = (),
+) -> list[str]:
+    """One line for each thing that a picture of a result leaves out, with the way to ask for it.
+
+    Args:
+      result: as `pausejax run` writes it.
+      measures: as for `pausejax.kinds.draw`.
+      where: the same.
+      by: the same.
+    """
+    runs, wanted = asked.chosen(result, measures, where, by)
+    lines = _curves(runs, by)
+    if not wanted:
+        return [*lines, *_unasked(runs)]
+    for measure in wanted:
+        if not np.isfinite(finals(runs, [measure.name])[measure.name].values).any():
+            lines.append(f"{measure.name}: no run has a finite value")
+        elif not has_curve(runs, measure):
+            lines.append(f"{measure.name}: is one figure for a run and has no curve")
+    if len(wanted) > 1 and (why := asked.ways_of(runs, wanted[:3])[1]):
+        lines.append(f"no front: {why}{_fix(runs, wanted)}")
+    if len(wanted) > 3:
+        lines.append(f"the front weighs the first three measures, not {some(m.name for m in wanted[3:])}")
+    return lines
+
+
+def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
+    grid = arrange(runs, by)
+    if grid is None:
+        varying = [_short(runs, name) for name in factors(runs)]
+        return [
+            f"no curves: too much varies for one grid of panels ({', '.join(varying)}); name the axes of "
+            f"lines and panels, the others are averaged: --by {','.join(varying[:2])}, or fix some: "
+            f"--where {_example(runs)}"
+        ]
+    if grid.averaged:
+        averaged = words_for(grid.averaged, runs)
+        return [f"curves are means over {averaged} too: fix them by --where, or add them to --by"]
+    return []
+
+
+def _unasked(runs: xr.Dataset) -> list[str]:
+    table = metrics_of(runs)
+    shown = {measure.name for measure in measures_of(runs)}
+    others = [name for name in table if name not in shown and table[name].reduce != "itself"]
+    lines = [f"more can be drawn by --measure NAME: {some(others, 20)}"] if others else []
+    if is_many(runs):
+        for measure in measures_of(runs):
+            if why := asked.on_one_scale(runs, measure):
+                lines.append(
+                    f"{measure.name}: no heat maps or main effects: it {why}{_fix(runs, [measure])}; "
+                    f"all the same: --measure {measure.name}"
+                )
+    return lines
+
+
+def _fix(runs: xr.Dataset, wanted: Sequence[Measure]) -> str:
+    differing = {n: seen[0] for measure in wanted for n, seen in unlike(runs, measure.name).items()}
+    chosen = ",".join(f"{_short(runs, name)}={written(value)}" for name, value in differing.items())
+    return f"; choose one: --where {chosen}" if chosen else ""
+
+
+def _example(runs: xr.Dataset) -> str:
+    name = next(name for name in factors(runs) if name != "policy")
+    return f"{_short(runs, name)}={written(levels_of(runs).runs[name].values[0].item())}"
+
+
+def _short(runs: xr.Dataset, name: str) -> str:
+    """A parameter as one types it."""
+    aliases, _ = parameters_in(runs).get(name, ((), ""))
+    return aliases[0] if aliases else name

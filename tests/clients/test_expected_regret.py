@@ -1,0 +1,168 @@
+"""Regret against the largest expected reward: against quadrature, enumeration, and the rewards played."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import pausejax
+from pausejax import bandit, kinds, network
+from pausejax.clients import expected_regret
+from pausejax.parts import PartError
+from pausejax.study.spec import SpecError
+
+K, M, FLOOR = 7, 3, 0.05
+LAWS = {
+    "two_speed": functools.partial(network.two_speed, latency_deviation=0.05),
+    "narrow": functools.partial(network.two_speed, latency_deviation=0.002),
+    "lognormal": functools.partial(network.lognormal, latency_deviation=0.4),
+    "shifted_exponential": network.shifted_exponential,
+}
+
+
+def law_named(name, num_clients=K):
+    return network.floored(LAWS[name](num_clients=num_clients, min_latency=FLOOR), FLOOR)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_distribution_functions_are_those_of_the_draws(name):
+    """Kolmogorov's statistic of 4,000 draws above the floor; a false alarm once in a million."""
+    law = law_named(name)
+    draws = np.asarray(jax.vmap(law.sample)(jax.random.split(jax.random.key(0), 4000)), np.float64)
+    for client in range(K):
+        at = np.sort(draws[:, client])
+        below = np.asarray(law.cdf(jnp.asarray(at, jnp.float32)[:, None]), np.float64)[:, client]
+        above = at > FLOOR * 1.0001
+        empirical = np.arange(1, len(at) + 1) / len(at)
+        gap = np.abs(below - empirical)[above].max(initial=0)
+        assert stats.kstwobign.sf(gap * np.sqrt(len(at))) > 1e-6 / 28
+    assert (np.asarray(law.cdf(jnp.full((1, 1), 0.9 * FLOOR))) == 0).all()
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_expected_speed_is_that_of_adaptive_quadrature(name):
+    law = law_named(name)
+    sets = np.array([[0, 1, 2], [0, 3, 6], [4, 5, 6], [2, -1, -1]])
+    cdf = jax.jit(law.cdf)
+    found = expected_regret.expected_speed(cdf, FLOOR, sets)
+    for members, ours in zip(sets, found, strict=True):
+        kept = members[members >= 0]
+
+        def below(u, kept=kept):
+            return float(np.prod(np.asarray(cdf(jnp.full((1, 1), FLOOR / u)))[0, kept], dtype=np.float64))
+
+        ends = np.linspace(1e-4, 1, 60)
+        pieces = [integrate.quad(below, a, b, limit=80)[0] for a, b in itertools.pairwise(ends)]
+        assert ours == pytest.approx(sum(pieces) + below(1e-4) * 1e-4, abs=1e-5)
+    mu = np.asarray(network.expected_reward(law, FLOOR))
+    alone = expected_regret.expected_speed(cdf, FLOOR, np.arange(K)[:, None])
+    np.testing.assert_allclose(alone, mu, atol=2e-5)
+    # The smallest of the rewards is less than the smallest of their expectations: (10) is an upper bound.
+    assert (found[:3] <= mu[sets[:3]].min(axis=1) + 1e-5).all()
+
+
+@pytest.mark.parametrize("time", ["paper", "reference"])
+def test_regret_is_what_enumeration_finds(time):
+    rng = np.random.default_rng(0)
+    law, share = law_named("two_speed"), rng.dirichlet(np.full(K, 4.0)).astype(np.float32)
+    objective = bandit.Objective(generalization_weight=20.0, privacy_weight=3.0, clock=time)
+    selected = np.sort(rng.permuted(np.tile(np.arange(K), (40, 1)), axis=1)[:, :M], axis=1)
+    selected[7, 1:], selected[9] = -1, -1
+    speed_of = functools.partial(expected_regret.expected_speed, jax.jit(law.cdf), FLOOR)
+    sets = expected_regret.cohorts(K, M)
+    table = speed_of(sets)
+    found = expected_regret.regrets(
+        selected, table=table, speed_of=speed_of, data_share=share, clients_per_round=M, objective=objective
+    )
+    counts = np.zeros(K)
+    for t, members in enumerate(selected, 1):
+        now = t - 1 if time == "paper" else t
+        lag = M * share.astype(np.float64) - (counts / now if now else 0)
+        term = 20 * np.abs(lag) ** 2 * np.sign(lag) + 3 * np.exp(-0.04 * counts)
+        kept = members[members >= 0]
+        best = max(speed + term[list(s)].mean() for s, speed in zip(sets, table, strict=True))
+        played = speed_of(kept[None])[0] + term[kept].mean() if kept.size else 0.0
+        assert found[t - 1] == pytest.approx(best - played, abs=2e-5)
+        counts[kept] += 1
+    assert (np.delete(found, [7, 9]) >= 0).all()
+
+
+def test_a_study_records_it_and_the_rewards_played_agree():
+    """Over rounds and seeds, realized reward less its expectation adds up martingale differences.
+
+    Their sum over the root of the sum of their squares is standard normal in the limit; beyond 5.5 it is once
+    in 26 million for each policy.
+    """
+    result = pausejax.simulate(
+        ["pause", "random"],
+        mode="bandit",
+        rounds=300,
+        seeds=16,
+        num_clients=K,
+        clients_per_round=M,
+        expected_regret=True,
+    )
+    regret = result["expected_regret"].values
+    assert regret.dtype == np.float32 and (regret >= 0).all()
+    law = law_named("two_speed")
+    speed_of = functools.partial(expected_regret.expected_speed, jax.jit(law.cdf), FLOOR)
+    share = np.full(K, 1 / K)
+    for policy in ("pause", "random"):
+        surprise = []
+        own = result.isel(run=np.flatnonzero((result["policy"] == policy).values))
+        for run in range(own.sizes["run"]):
+            members = own["selected"].values[run]
+            distinct, place = np.unique(members, axis=0, return_inverse=True)
+            speed, counts = speed_of(distinct)[place.reshape(-1)], np.zeros(K)
+            for t, cohort in enumerate(members, 1):
+                lag = M * share - (counts / (t - 1) if t > 1 else 0)
+                term = 100 * np.abs(lag) ** 2 * np.sign(lag) + 5 * np.exp(-0.04 * counts)
+                surprise.append(own["reward"].values[run, t - 1] - speed[t - 1] - term[cohort].mean())
+                counts[cohort] += 1
+        assert len(surprise) == 4800
+        assert abs(np.sum(surprise)) < 5.5 * np.sqrt(np.sum(np.square(surprise)))
+    total = pausejax.analysis.finals(result, ["cumulative_expected_regret", "cumulative_pseudo_regret"])
+    by_policy = total.groupby("policy").mean()
+    learned, blind = (
+        float(by_policy["cumulative_expected_regret"].sel(policy=p)) for p in ("pause", "random")
+    )
+    assert 0 < learned < blind
+    assert "expected_regret_vs_rounds" in kinds.draw(result)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"num_clients": 300, "clients_per_round": 15},
+            "expected_regret = true: lists all cohorts, at most 200,000",
+        ),
+        (
+            {"availability": "bernoulli", "availability_probability": 0.5},
+            "knows networks with availability = 'always'",
+        ),
+        ({"failure_probability": 0.1}, "knows networks with failure_probability = 0.0 only"),
+    ],
+)
+def test_where_it_is_not_sound_it_is_refused(options, message):
+    with pytest.raises(SpecError, match=message):
+        pausejax.simulate("random", mode="bandit", rounds=5, expected_regret=True, **options)
+
+
+def test_a_law_without_a_distribution_function_is_refused(tmp_path):
+    np.save(tmp_path / "trace.npy", np.full((4, 6), 0.3, np.float32))
+    with pytest.raises(PartError, match="expected_regret needs a law with a cdf, of independent clients"):
+        pausejax.simulate(
+            "random",
+            mode="bandit",
+            rounds=5,
+            num_clients=6,
+            clients_per_round=2,
+            latency="trace",
+            trace_file=str(tmp_path / "trace.npy"),
+            expected_regret=True,
+        )

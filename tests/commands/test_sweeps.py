@@ -1,0 +1,80 @@
+"""Every spec of `sweeps/` runs, very small, and draws the pictures that its header names."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pausejax
+from pausejax.commands import main as cli
+from pausejax.ensemble import regression_data
+
+SWEEPS = Path(__file__).resolve().parents[2] / "sweeps"
+SPECS = sorted(SWEEPS.rglob("*.toml"))
+PICTURE = re.compile(
+    r"\b(?:\w+_vs_(?:rounds|latency)(?:_\w+)?|heatmap_\w+|main_effects|pareto|selection_gap|selection_counts"
+    r"|generalization_reward)\b"
+)
+# The others are dear: training, many compiled programs, large networks.
+FAST = {"efl_fg_table1", "sampled"}
+TRAINING = (
+    *("data.dataset=digits", "data.train_samples=0", "data.concentration=3.0", "training.model=linear"),
+    *("eval_every=2", "max_steps=1", "persist_optimizer=false"),
+    *("network.num_clients=30", "network.clients_per_round=5", "annealing_steps=20"),
+)
+OF_SPEC = {
+    "annealing_gap": ("rounds=30",),  # K / m rounds go by before everybody was seen
+    "hyperparameters": ("annealing_steps=5",),
+    "quickstart": ("eval_every=2", "max_steps=1", "training.model=linear"),
+    "efl_fg": ("eval_every=2", "network.num_clients=30"),
+    "efl_fg_table1": ("network.num_clients=30",),
+    "sampled": ("sampling.n=20",),
+}
+
+
+def comment(spec):
+    """The comment at the top of a spec, on one line."""
+    lines = spec.read_text(encoding="utf-8").splitlines()
+    end = next(place for place, line in enumerate(lines) if not line.startswith("#"))
+    return " ".join(line.removeprefix("#").strip() for line in lines[:end])
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Files like those of UCI, of few made-up rows."""
+    folder = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    for table in regression_data._TABLES.values():
+        columns = table.header.split(",")
+        rows = rng.normal(size=(240, len(columns))).round(4).astype(str)
+        text = "\n".join([table.header, *(",".join(row) for row in rows)])
+        (folder / table.file).write_text(text + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [pytest.param(spec, id=spec.stem, marks=() if spec.stem in FAST else pytest.mark.slow) for spec in SPECS],
+)
+def test_each_spec_draws_what_its_header_names(spec, tmp_path, tables):
+    named = set(PICTURE.findall(comment(spec)))
+    assert named, f"{spec.name}: the comment at its top names no picture"
+    overrides = ["rounds=4", "seeds=2", *(TRAINING if spec.parent.name == "paper" else ())]
+    overrides += OF_SPEC.get(spec.stem, ())
+    settings = [text for override in overrides for text in ("--set", override)]
+    arguments = ["run", str(spec), "--out", str(tmp_path), "--data-dir", str(tables), "--quiet"]
+    assert cli.main([*arguments, *settings]) == cli.OK
+    drawn = {path.stem for path in tmp_path.glob("*.png")}
+    assert named <= drawn, (named - drawn, drawn)
+    for name in named:
+        assert (tmp_path / f"{name}.png").read_bytes()[1:4] == b"PNG"
+        assert (tmp_path / f"{name}.pdf").read_bytes()[:4] == b"%PDF"
+    if spec.stem == "efl_fg_table1":
+        kinds = ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
+        each = {f"{kind}_{name}" for kind in kinds for name in ("bias", "ccpp", "energy")}
+        # Data sets are panels, and no front mixes them.
+        assert drawn == {"mse_vs_rounds", "regret_vs_rounds"} | each
+    result = pausejax.open(tmp_path)
+    if "test_accuracy" in result:
+        assert np.isfinite(result["test_accuracy"].values).all()
