@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
@@ -10,6 +10,9 @@ from pausejax.clients.kind import KIND as CLIENTS
 from pausejax.ensemble.kind import KIND as ENSEMBLE
 from pausejax.study import spec
 from pausejax.study.study import Kind, Study
+
+if TYPE_CHECKING:
+    from pausejax.report.figure import Pictures
 
 KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """A spec without a `mode` is of the first."""
@@ -41,16 +44,17 @@ def parse(document: Mapping[str, Any], **options: Any) -> Study:
     return spec.parse(document, KINDS, **options)
 
 
-def draw(result: xr.Dataset, *, smoothing: int = 1) -> dict[str, Any]:
-    """All pictures that a result has the data for, by file name.
+def draw(result: xr.Dataset, *, smoothing: int = 1) -> "Pictures":
+    """All pictures that a result has the data for, by file name; a notebook displays them.
 
     Args:
       result: as `pausejax run` writes it.
       smoothing: window of the trailing mean over evaluations, in evaluations.
     """
     from pausejax.report import many  # matplotlib is loaded for whoever draws
+    from pausejax.report.figure import Pictures
 
     if many.is_many(result):
-        return many.draw(result)
+        return Pictures(many.draw(result))
     kind = next((kind for kind in KINDS if kind.name == result.attrs["kind"]), CLIENTS)
-    return kind.draw(result, smoothing=smoothing)
+    return Pictures(kind.draw(result, smoothing=smoothing))

@@ -10,6 +10,7 @@ from pausejax.analysis.means import mean_ci, paired_difference
 from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import Metric, Variable
+from pausejax.analysis.selecting import select
 
 __all__ = [
     "Metric",
@@ -21,5 +22,6 @@ __all__ = [
     "non_dominated",
     "paired_difference",
     "pareto",
+    "select",
     "to_dataframe",
 ]

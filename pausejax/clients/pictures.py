@@ -6,7 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pausejax.analysis import metrics_of
 from pausejax.analysis.quantities import Metric, objectives_in
@@ -14,6 +13,7 @@ from pausejax.clients import reward_picture
 from pausejax.clients.bound import regret_bound_of
 from pausejax.clients.variables import METRICS
 from pausejax.report.curves import Curve, draw_band, draw_points, figure, styled
+from pausejax.report.figure import Figure
 from pausejax.report.statistics import evaluation_times, learned, lines, on_common_clock, smooth
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pausejax.report.curves import Curve, draw_band, draw_points, figure, styled
+from pausejax.report.figure import Figure
 from pausejax.report.statistics import band, lines
 
 

@@ -1,7 +1,7 @@
 """What every picture with lines is made of: looks, bands, points, and how figures are saved."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
+from pausejax.report.figure import Figure
 from pausejax.report.statistics import (
     Line,
     band,
@@ -40,7 +40,7 @@ class Curve(NamedTuple):
     marker: str
 
 
-def save(figures: dict[str, Figure], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
+def save(figures: Mapping[str, Any], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
     """Writes each figure in each format; returns the paths."""
     paths = []
     for name, figure in figures.items():

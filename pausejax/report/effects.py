@@ -7,9 +7,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from pausejax.report.curves import DASHES, MARKERS, PALETTE, styled_context
+from pausejax.report.figure import Figure
 from pausejax.report.levels import (
     Levels,
     Measure,

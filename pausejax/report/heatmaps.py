@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
 from pausejax.report.curves import styled_context
+from pausejax.report.figure import Figure
 from pausejax.report.levels import (
     Levels,
     Measure,

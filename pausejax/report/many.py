@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 
 from pausejax.analysis import finals
 from pausejax.analysis.quantities import objectives_in
 from pausejax.analysis.settings import group, runs_table
 from pausejax.report.effects import main_effects
+from pausejax.report.figure import Figure
 from pausejax.report.heatmaps import heat_maps
 from pausejax.report.levels import levels_of, measures_of
 from pausejax.report.pareto import trade_off

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
 from pausejax.analysis import mean_ci, metrics_of, non_dominated
 from pausejax.report.curves import MARKERS, styled_context
+from pausejax.report.figure import Figure
 from pausejax.report.levels import Measure, colour_scale, columns_for, is_logarithmic
 
 _COLOURS = colormaps["viridis"]

@@ -24,7 +24,7 @@ def test_examples_give_what_the_page_says(names):
     assert set(names["mean"].dims) == {"setting"} and names["mean"].sizes["setting"] == 8
     assert names["by_gamma"].sizes["setting"] == 6
     assert set(names["curves"]["mean"].dims) == {"setting", "round"}
-    assert names["gain"]["gamma"].values.tolist() == [1.0, 5.0] and (names["gain"]["mean"] > 0).all()
+    assert names["gain"]["privacy_weight"].values.tolist() == [1.0, 5.0] and (names["gain"]["mean"] > 0).all()
     assert names["cold"].sizes["setting"] == 2
     assert sorted(names["of_each"]["policy"].values) == ["pause", "random", "sa_pause"]
     assert str(names["fastest"]["policy"].values) != "random" and names["front"].sizes["setting"] >= 1

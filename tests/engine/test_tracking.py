@@ -67,7 +67,7 @@ def test_every_run_arrives_with_its_values_and_figures(result, address):
         assert logged.data.tags["pausejax.policy"] == str(own["policy"].values)
         assert logged.data.tags["pausejax.study"] == "tracked"
         assert int(logged.data.params["seed"]) == int(own["seed"])
-        assert float(logged.data.params["privacy_weight"]) == float(own["gamma"])
+        assert float(logged.data.params["privacy_weight"]) == float(own["privacy_weight"])
         assert "gamma" not in logged.data.params and "temperature_divisor" not in logged.data.params
         for name in ("elapsed", "max_leakage", "cumulative_regret", "participation_imbalance"):
             assert logged.data.metrics[name] == pytest.approx(float(own[name]))

@@ -1,0 +1,157 @@
+"""Runs by what they are: policy, seed and parameters, by name or symbol."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis.quantities import parameters_in
+from pausejax.analysis.settings import applies
+
+# Coordinates may have been through float32, which keeps seven digits.
+_TOLERANCE = 1e-6
+_KNOWN = 12
+
+
+def select(result: xr.Dataset, **wanted: Any) -> xr.Dataset:
+    """The runs that have some values: `select(result, policy="pause", gamma=5.0)`.
+
+    A policy that lacks a parameter is not asked for it: `select(result, kappa=30.0)` keeps the rivals that
+    anneal nothing. To leave them out, name the policies.
+
+    Args:
+      result: a result, or its `finals`.
+      **wanted: by the name of a coordinate of `run` (policy, algorithm, seed, identity, any parameter), or by
+        a parameter's alias or symbol (`gamma`, `γ`): a value, several in a list, or a `slice(low, high)` with
+        both ends included. Numbers agree to six digits.
+
+    Returns:
+      The same data set with these runs alone, in their order.
+
+    Raises:
+      ValueError: an unknown name, or a value that none of the runs has which the rest leaves; says what there
+        is and what is nearest.
+    """
+    if "run" not in result.dims:
+        raise ValueError("result: has no dimension run, so there is nothing to select from")
+    conditions = [_condition(result, key, value) for key, value in wanted.items()]
+    chosen = _meeting(conditions, result.sizes["run"])
+    for condition in conditions:
+        for value, hit in zip(condition.values, condition.hits, strict=True):
+            if not (hit & chosen).any():
+                others = [other for other in conditions if other is not condition]
+                left = _meeting(others, len(chosen))
+                said = ", ".join(f"{other.key} = {_listed(other.values)}" for other in others)
+                raise ValueError(
+                    f"{condition.key} = {_shown(value)}: no run with {said} has it"
+                    f"{_instead(result[condition.name].values[left], value)}"
+                )
+    return result.isel(run=np.flatnonzero(chosen))
+
+
+class _Condition(NamedTuple):
+    key: str
+    name: str
+    values: Sequence[Any]
+    hits: list[np.ndarray]
+    """For each value which runs have it, bool [runs]."""
+    lacking: np.ndarray
+    """Which runs are of a policy without the parameter, bool [runs]."""
+
+
+def _condition(result: xr.Dataset, key: str, value: Any) -> _Condition:
+    name = _full_name(result, key)
+    column = result[name].values
+    lacking = np.zeros(len(column), bool)
+    if name in parameters_in(result):
+        lacking = np.asarray([not applies(one) for one in column.tolist()], bool)
+    values = _several(value, key)
+    hits = [_hit(column, one, key) & ~lacking for one in values]
+    for one, hit in zip(values, hits, strict=True):
+        if not hit.any():
+            raise ValueError(f"{key} = {_shown(one)}: no run has it{_instead(column, one)}")
+    return _Condition(key, name, values, hits, lacking)
+
+
+def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
+    """Which runs meet all of some conditions, bool [runs]."""
+    chosen = np.ones(runs, bool)
+    for condition in conditions:
+        chosen &= np.any(condition.hits, axis=0) | condition.lacking
+    return chosen
+
+
+def _full_name(result: xr.Dataset, key: str) -> str:
+    known = [str(name) for name, coord in result.coords.items() if coord.dims == ("run",)]
+    spellings = {
+        spelling: name
+        for name, (aliases, symbol) in parameters_in(result).items()
+        for spelling in (*aliases, symbol)
+        if name in known and spelling
+    }
+    name = spellings.get(key, key)
+    if name not in known:
+        match = difflib.get_close_matches(key, [*known, *spellings], n=1, cutoff=0.5)
+        meant = f"; did you mean {match[0]!r}?" if match else ""
+        raise ValueError(f"{key!r}: is no label of this result's runs{meant} known: {', '.join(known)}")
+    return name
+
+
+def _several(value: Any, key: str) -> Sequence[Any]:
+    if isinstance(value, str | bytes | slice) or not isinstance(value, Iterable):
+        return [value]
+    values = value.tolist() if isinstance(value, np.ndarray) else list(value)
+    values = values if isinstance(values, list) else [values]
+    if not values:
+        raise ValueError(f"{key} = []: name at least one value")
+    return values
+
+
+def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
+    """Which runs have a value, bool [runs]."""
+    words = column.dtype.kind not in "biuf"
+    if isinstance(value, slice):
+        if words or value.step is not None:
+            raise ValueError(f"{key} = {_shown(value)}: a range is slice(low, high), of numbers")
+        low, high = (end if end is not None else np.nan for end in (value.start, value.stop))
+        reach = _TOLERANCE * np.abs(column)
+        return ~(column < low - reach) & ~(column > high + reach) & ~np.isnan(column)
+    if words or isinstance(value, str):
+        return np.asarray([item == value for item in column.tolist()], bool)
+    try:
+        return np.isclose(column, value, rtol=_TOLERANCE, atol=0)
+    except TypeError:
+        return np.zeros(len(column), bool)
+
+
+def _instead(column: np.ndarray, value: Any) -> str:
+    """What there is in place of a value, the nearest first."""
+    there = [one for one in dict.fromkeys(column.tolist()) if applies(one)]
+    if not there:
+        return "; these runs lack it"
+    numbers = all(isinstance(one, int | float) for one in there)
+    near: list[Any] = []
+    if numbers:
+        there.sort()
+        if isinstance(value, int | float):
+            near = [min(there, key=lambda one: abs(one - value))]
+    else:
+        by_lower = {str(one).lower(): one for one in there}
+        close = difflib.get_close_matches(str(value).lower(), list(by_lower), n=1, cutoff=0.5)
+        near = [by_lower[name] for name in close]
+    meant = f"; did you mean {_shown(near[0])}?" if near else ";"
+    rest = ", …" if len(there) > _KNOWN else ""
+    return f"{meant} known: {', '.join(_shown(one) for one in there[:_KNOWN])}{rest}"
+
+
+def _listed(values: Sequence[Any]) -> str:
+    shown = [_shown(value) for value in values]
+    return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, slice):
+        return f"slice({value.start}, {value.stop}{'' if value.step is None else f', {value.step}'})"
+    return f"{value:.7g}" if isinstance(value, float) else repr(value)
