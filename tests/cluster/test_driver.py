@@ -192,9 +192,7 @@ def test_what_the_workers_engines_say_is_in_the_drivers_log(tmp_path, monkeypatc
     assert "worker 1: compiled pause for 2 runs side by side" in said[1].getMessage()
     assert said[1].fields["took"] > 0
     finished = [record for record in caplog.records if record.event == "chunk"]
-    assert (
-        sum(record.fields["runs"] for record in finished) == 2 * 8
-    )  # twice: by worker and driver
+    assert sum(record.fields["runs"] for record in finished) == 2 * 8  # twice: by worker and driver
 
 
 def test_a_unit_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, monkeypatch):
