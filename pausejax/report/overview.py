@@ -2,6 +2,7 @@
 
 import functools
 import html
+import io
 from typing import NamedTuple
 
 import numpy as np
@@ -58,13 +59,16 @@ class Overview:
         return figure(lambda axes, curves: _draw(axes, curves, shown), styled(chosen))
 
     def __repr__(self) -> str:
-        console = Console(width=_COLUMNS, color_system=None, highlight=False)
-        with console.capture() as written:
-            console.print(self._title, markup=False)
-            console.print(self._with_curves())
-            for line in diverged_runs(self.result):
-                console.print(line, markup=False)
-        return "\n".join(line.rstrip() for line in written.get().splitlines()).rstrip()
+        written = io.StringIO()
+        # In a notebook rich would show it at once.
+        console = Console(
+            file=written, width=_COLUMNS, color_system=None, highlight=False, force_jupyter=False
+        )
+        console.print(self._title, markup=False)
+        console.print(self._with_curves())
+        for line in diverged_runs(self.result):
+            console.print(line, markup=False)
+        return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{_escaped(column.header)}</th>" for column in self.table.columns)
