@@ -80,9 +80,6 @@ def test_the_command_chooses_among_some_and_for_each(folder, capsys):
     _, lines, _ = run(capsys, folder, "--metric", "elapsed", "--per", "policy")
     winners = sorted(line.split(":")[0] for line in lines if line.startswith("  best of"))
     assert winners == ["  best of 2", "  best of 8"]
-        "  best of 2",
-        "  best of 8",
-    ]
     assert sum("the only setting: uniform" in line for line in lines) == 1
 
 
