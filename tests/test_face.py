@@ -54,6 +54,7 @@ def test_pictures_show_themselves(result):
 
 def test_pictures_of_many_settings_show_themselves_too():
     many = pausejax.simulate("pause", **STUDY | {"alpha": [float(n) for n in range(1, 10)], "rounds": 4})
+    assert "drawn: the first 8 of these 18 rows" in pausejax.overview(many)._repr_html_()
     assert all(hasattr(picture, "_repr_png_") for picture in kinds.draw(many).values())
 
 

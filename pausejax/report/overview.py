@@ -75,6 +75,8 @@ class Overview:
         cells = zip(*(column.cells for column in self.table.columns), strict=True)
         body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in cells)
         below = [*filter(None, [self.table.caption]), *diverged_runs(self.result)]
+        if self._shown and len(self._rows) > _LINES:
+            below.append(f"drawn: the first {_LINES} of these {len(self._rows)} rows")
         told = "".join(f"<p>{_escaped(line)}</p>" for line in below)
         drawn = image(self.picture, self._shown.label) if self.picture and self._shown else ""
         return (
