@@ -1,7 +1,7 @@
 """Client selection for federated learning under latency, privacy and generalization pressure.
 
-The face of the library: `simulate` and `open`, the decorators that register parts of one's own, and the
-modules that stand alone. Everything is loaded on first use.
+The face of the library: `simulate`, `open`, `select`, `overview` and `save`, the decorators that register
+parts of one's own, and the modules that stand alone. Everything is loaded on first use.
 """
 
 import importlib
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pausejax.version import __version__
 
 if TYPE_CHECKING:
-    from pausejax.api import open, search, simulate
+    from pausejax.analysis import select
+    from pausejax.api import open, overview, save, search, simulate
     from pausejax.parts import (
         File,
         Parameter,
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from pausejax.study.spec import SpecError
 
 _HOME = {
-    "pausejax.api": ("open", "search", "simulate"),
+    "pausejax.analysis": ("select",),
+    "pausejax.api": ("open", "overview", "save", "search", "simulate"),
     "pausejax.study.spec": ("SpecError",),
     "pausejax.parts": (
         "File",
@@ -70,10 +72,13 @@ __all__ = [
     "latency",
     "model",
     "open",
+    "overview",
     "partition",
     "policy",
     "quantity",
+    "save",
     "search",
+    "select",
     "server_optimizer",
     "simulate",
     "task",

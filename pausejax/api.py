@@ -1,22 +1,27 @@
-"""The library's face: a study as one function call, and results as labelled data sets."""
+"""The library's face: a study as one function call, and results as labelled data sets, kept and opened."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from pausejax import kinds
 from pausejax.data.host import Sources
+from pausejax.devices import local_devices
 from pausejax.engine import local
 from pausejax.engine.engine import Progress
+from pausejax.engine.progress import default_form, reporting
 from pausejax.engine.tracking import Tracker
-from pausejax.results import store
+from pausejax.results import saving, store
 from pausejax.searches import confirm, find
 from pausejax.searches.options import Options
 from pausejax.searches.table import Searched
 from pausejax.study.plan import make_plan
+
+if TYPE_CHECKING:
+    from pausejax.report.overview import Overview
 
 
 def simulate(
@@ -27,7 +32,7 @@ def simulate(
     eval_every: int = 10,
     mode: str = "training",
     data_dir: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool = False,
     tracker: Tracker | None = None,
     **parameters: Any,
 ) -> xr.Dataset:
@@ -40,7 +45,9 @@ def simulate(
       eval_every: rounds between evaluations on the test set.
       mode: "training", or "bandit" for selection and latency alone.
       data_dir: folder of prepared data sets; the embedded ones need none.
-      progress: called after each segment with the number of rounds × runs it has advanced.
+      progress: True shows on stderr how far the study is, as `pausejax run` does: a bar on a terminal or
+        in a notebook, else a line every 30 s. Or a function, called after each segment with the number of
+        rounds × runs that it has advanced.
       tracker: told of every chunk of runs that has been finished; see `pausejax.engine.tracking`.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
@@ -53,8 +60,13 @@ def simulate(
       SpecError: (a ValueError) for mistakes in the arguments, before any compute.
     """
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
-    study = kinds.parse(document, source="simulate", flat=True)
-    return local.run(make_plan(study), Sources(data_dir), progress, tracker)
+    plan = make_plan(kinds.parse(document, source="simulate", flat=True))
+    if not isinstance(progress, bool):
+        return local.run(plan, Sources(data_dir), progress, tracker)
+    form = default_form() if progress else None
+    with reporting(plan, form, local_devices() if progress else "") as told:
+        told(0)  # nothing was there before
+        return local.run(plan, Sources(data_dir), told, tracker)
 
 
 def search(
@@ -160,3 +172,32 @@ def open(directory: str | Path) -> xr.Dataset:
       FileNotFoundError: there is none.
     """
     return store.read(directory)
+
+
+def overview(result: xr.Dataset | str | Path) -> "Overview":
+    """A result at a glance: printed, or as a notebook's cell, a table of means with intervals and curves.
+
+    Args:
+      result: from `simulate`, `open` or `select`, or a folder that `pausejax run` wrote.
+    """
+    from pausejax.report.overview import Overview  # matplotlib is loaded for whoever looks
+
+    return Overview(open(result) if isinstance(result, str | Path) else result)
+
+
+def save(result: xr.Dataset, directory: str | Path) -> None:
+    """Writes a result into a folder as `pausejax run` would have left it: spec, checksums and all.
+
+    `pausejax.open`, `pausejax report` and `pausejax export` read it, and `pausejax run` of the same spec
+    finds these runs finished; of a selection it simulates the rest. Copies of files with parts of one's own
+    are not in a result; the first `pausejax run` puts them there.
+
+    Args:
+      result: from `simulate`, `open`, or `select` of either.
+      directory: a folder or a URL; if it holds a result, all of its runs must be among these.
+
+    Raises:
+      ValueError: it is no whole result, or the folder holds other runs; nothing was written.
+      OSError: the folder can't be written to.
+    """
+    saving.save(result, directory)

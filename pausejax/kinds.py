@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
@@ -10,6 +10,9 @@ from pausejax.clients.kind import KIND as CLIENTS
 from pausejax.ensemble.kind import KIND as ENSEMBLE
 from pausejax.study import spec
 from pausejax.study.study import Kind, Study
+
+if TYPE_CHECKING:
+    from pausejax.report.figure import Pictures
 
 KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """A spec without a `mode` is of the first."""
@@ -60,8 +63,8 @@ def draw(
     where: Mapping[str, Any] | None = None,
     by: Sequence[str] = (),
     smoothing: int = 1,
-) -> dict[str, Any]:
-    """All pictures that a result has the data for, as matplotlib figures by file name.
+) -> "Pictures":
+    """All pictures that a result has the data for, as figures by file name; a notebook displays them.
 
     Args:
       result: as `pausejax run` writes it.
@@ -76,15 +79,16 @@ def draw(
       ValueError: an unknown name, a value that no run has, or more panels than a picture has room for.
     """
     from pausejax.report import asked, grid, many  # matplotlib is loaded for whoever draws
+    from pausejax.report.figure import Pictures
 
     runs, wanted = asked.chosen(result, measures, where, by)
     if runs.nbytes <= _LOADED:
         runs = runs.load()
     panels = grid.arrange(runs, by)
     if wanted:
-        return many.of_measures(runs, wanted, panels, smoothing)
+        return Pictures(many.of_measures(runs, wanted, panels, smoothing))
     drawn = {} if panels is None else _kind_of(runs).draw(runs, panels, smoothing=smoothing)
-    return drawn | (many.draw(runs) if grid.is_many(runs) else {})
+    return Pictures(drawn | (many.draw(runs) if grid.is_many(runs) else {}))
 
 
 def left_out(

@@ -3,10 +3,22 @@
 
 install_pausejax() {
   local extras="$1" minor
-  [[ -x .venv/bin/python ]] || "${PYTHON:-python3}" -m venv .venv
+  [[ -x .venv/bin/python ]] || {
+    echo "making .venv" >&2
+    "${PYTHON:-python3}" -m venv .venv
+  }
   minor=$(.venv/bin/python -c 'import sys; print(sys.version_info.minor)')
   local constraints="constraints-py3$minor.txt"
   # A Python that has no file of exact versions gets the newest ones that the project allows.
   [[ -f $constraints ]] || constraints=/dev/null
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".$extras" --constraint "$constraints"
+  echo "installing pausejax$extras into .venv; the first time takes some minutes" >&2
+  # The build back end lies in .venv too, so that a second time asks no package index for anything.
+  pip_install 'setuptools>=77' --constraint "$constraints"
+  pip_install --no-build-isolation --editable ".$extras" --constraint "$constraints"
+}
+
+# pip's own account without the lines on what is there already, on stderr.
+pip_install() {
+  .venv/bin/python -m pip install --disable-pip-version-check "$@" |
+    sed -u '/^Requirement already satisfied/d' >&2
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv, installs pausejax, runs the quickstart study, and says where the pictures are.
-# Usage: scripts/quickstart.sh [--cuda] [--out DIR]
-#   --cuda     install JAX's CUDA build (a machine with an NVIDIA GPU)
+# Usage: scripts/quickstart.sh [--cuda|--cuda12] [--out DIR]
+#   --cuda     install JAX's CUDA 13 build (a machine with an NVIDIA GPU); --cuda12: for older drivers
 #   --out DIR  where the result goes (default out/quickstart)
 set -euo pipefail
 caller=$PWD
@@ -10,8 +10,9 @@ extras="" out="$PWD/out/quickstart"
 while (($#)); do
   case "$1" in
     --cuda) extras="[cuda]" ;;
+    --cuda12) extras="[cuda12]" ;;
     --out) out="$(cd "$caller" && realpath -m "${2:?--out needs a folder}")"; shift ;;
-    *) echo "usage: scripts/quickstart.sh [--cuda] [--out DIR]" >&2; exit 2 ;;
+    *) echo "usage: scripts/quickstart.sh [--cuda|--cuda12] [--out DIR]" >&2; exit 2 ;;
   esac
   shift
 done

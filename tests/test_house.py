@@ -123,6 +123,27 @@ def test_reading_results_loads_no_training(module):
     assert found.stdout.split() == []
 
 
+HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlflow", "wandb", "tensorboardX"}
+"""Libraries that only what needs them loads: checkpoints, prepared data, digits, clusters, trackers."""
+
+
+@pytest.mark.parametrize(
+    ("code", "later"),
+    [
+        ("import pausejax", {"jax", "numpy", "xarray", "matplotlib"}),
+        ("from pausejax.commands.main import _parser; _parser()", {"jax", "xarray", "matplotlib"}),
+        ("import pausejax; pausejax.simulate", {"matplotlib"}),
+        ("import pausejax.commands.run, pausejax.engine.local, pausejax.results.store", {"matplotlib"}),
+        ("import pausejax.report, pausejax.clients.pictures", set()),
+    ],
+)
+def test_libraries_are_loaded_where_they_are_used(code, later):
+    """Nor are those of `later`, which a later step needs."""
+    code += "; import sys; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not (HEAVY | later) & set(found.stdout.split())
+
+
 def test_only_the_kinds_know_their_modes():
     asked = [
         f"{module}:{node.lineno}"

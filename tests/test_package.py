@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -41,6 +42,31 @@ def wheel(tmp_path_factory):
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = folder.glob("*.whl")
     return path
+
+
+def test_the_set_up_scripts_need_no_package_index_the_second_time(tmp_path):
+    """A copy of the checkout whose .venv has all libraries, as the first time leaves it."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*NOT_SHIPPED, "tests", "docs"))
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(checkout / ".venv")], check=True)
+    (packages,) = (checkout / ".venv").glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    script = 'set -euo pipefail; source scripts/environment.sh; install_pausejax "[ray,wandb]"'
+    nowhere = {
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_RETRIES": "0",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | nowhere
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=checkout, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "" and "installing pausejax[ray,wandb] into .venv" in done.stderr
+    assert "Requirement already satisfied" not in done.stderr and "Downloading" not in done.stderr
+    where = [str(checkout / ".venv/bin/python"), "-c", "import pausejax; print(pausejax.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(checkout / "pausejax/__init__.py")
 
 
 def test_the_wheel_holds_every_room_and_nothing_else(wheel):

@@ -11,10 +11,12 @@ from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import Metric, Variable
 from pausejax.analysis.selecting import select
+from pausejax.analysis.verdict import Verdict, verdict
 
 __all__ = [
     "Metric",
     "Variable",
+    "Verdict",
     "best",
     "finals",
     "mean_ci",
@@ -24,4 +26,5 @@ __all__ = [
     "pareto",
     "select",
     "to_dataframe",
+    "verdict",
 ]

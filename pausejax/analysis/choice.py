@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pausejax.analysis.comparing import refuse_unlike
 from pausejax.analysis.intervals import Method
 from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import direction
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import objectives_in
-from pausejax.analysis.selecting import refuse_unlike, select
+from pausejax.analysis.selecting import select
 from pausejax.analysis.settings import full_names, group
 
 _BLOCK = 256

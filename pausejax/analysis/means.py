@@ -48,7 +48,7 @@ def mean_ci(
 
     Returns:
       Data set over `setting` (and the array's other dims): `mean`, `low`, `high`, `count` (values in the
-      mean) and `left_out` (NaN ones); coordinates policy, axes, their symbols, and a label.
+      mean) and `left_out` (NaN ones); coordinates policy, axes, and a label.
 
     Raises:
       ValueError: an unknown metric, axis or method.

@@ -1,44 +1,182 @@
-"""Choosing runs by what they were played with, and what can be compared among them."""
+"""Runs by what they are: policy, seed and parameters, by name or symbol."""
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis.quantities import metrics_in, parameters_in
-from pausejax.analysis.settings import applies, symbols
+from pausejax.analysis.quantities import parameters_in
+from pausejax.analysis.settings import applies
+
+# Coordinates may have been through float32, which keeps seven digits.
+_TOLERANCE = 1e-6
+_KNOWN = 12
 
 
-def select(result: xr.Dataset, where: Mapping[str, Any] | None) -> xr.Dataset:
-    """The runs with given values; what a policy does not have, it need not match.
+def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **wanted: Any) -> xr.Dataset:
+    """The runs that have some values: `select(result, policy="pause", gamma=5.0)`.
+
+    A policy that lacks a parameter is not asked for it: `select(result, kappa=30.0)` keeps the rivals that
+    anneal nothing. To leave them out, name the policies.
 
     Args:
       result: a result, or its `finals`.
-      where: policy, seed or parameters, by name, alias or symbol, each with a value or a list of them. Text
-        stands for the number or truth value that it spells.
+      where: the same as `wanted`, as a table; text stands for the number or truth value that it spells.
+      **wanted: by the name of a coordinate of `run` (policy, algorithm, seed, identity, any parameter), or by
+        a parameter's alias or symbol (`gamma`, `γ`): a value, several in a list, or a `slice(low, high)` with
+        both ends included. Numbers agree to six digits.
+
+    Returns:
+      The same data set with these runs alone, in their order.
 
     Raises:
-      ValueError: an unknown name, a value that no run has, or no run with all of them.
+      ValueError: an unknown name, or a value that none of the runs has which the rest leaves; says what there
+        is and what is nearest.
     """
-    kept = np.ones(result.sizes["run"], bool)
-    for spelling, wanted in (where or {}).items():
-        name = full_name(result, spelling, "where")
-        values = result[name].values
-        there = np.array([name == "seed" or applies(value) for value in values.tolist()], bool)
-        chosen = np.zeros(len(values), bool)
-        for value in wanted if isinstance(wanted, list | tuple | set | np.ndarray) else [wanted]:
-            same = there & _equal(values, value)
-            if not same.any():
-                known = [written(v) for v in np.unique(values[there]).tolist()]
-                problem = f"where: {spelling} = {value}: no run has it{guess(str(value), known)}"
-                raise ValueError(f"{problem}; known: {some(known)}")
-            chosen |= same
-        kept &= chosen | ~there
-    if not kept.any():
-        raise ValueError("where: no run has all of these values")
-    return result if kept.all() else result.isel(run=np.flatnonzero(kept))
+    if "run" not in result.dims:
+        raise ValueError("result: has no dimension run, so there is nothing to select from")
+    conditions = [_condition(result, key, value) for key, value in wanted.items()]
+    for key, value in (where or {}).items():
+        try:
+            conditions.append(_condition(result, key, value, spelled=True))
+        except ValueError as mistake:
+            raise ValueError(f"where: {mistake}") from None
+    chosen = _meeting(conditions, result.sizes["run"])
+    for condition in conditions:
+        for value, hit in zip(condition.values, condition.hits, strict=True):
+            if not (hit & chosen).any():
+                others = [other for other in conditions if other is not condition]
+                left = _meeting(others, len(chosen))
+                said = ", ".join(f"{other.key} = {_listed(other.values)}" for other in others)
+                raise ValueError(
+                    f"{condition.key} = {_shown(value)}: no run with {said} has it"
+                    f"{_instead(result[condition.name].values[left], value)}"
+                )
+    return result.isel(run=np.flatnonzero(chosen))
+
+
+class _Condition(NamedTuple):
+    key: str
+    name: str
+    values: Sequence[Any]
+    hits: list[np.ndarray]
+    """For each value which runs have it, bool [runs]."""
+    lacking: np.ndarray
+    """Which runs are of a policy without the parameter, bool [runs]."""
+
+
+def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = False) -> _Condition:
+    name = label_of(result, key)
+    column = result[name].values
+    if spelled:
+        value = [_meant(column, one) for one in _several(value, key)]
+    lacking = np.zeros(len(column), bool)
+    if name in parameters_in(result):
+        lacking = np.asarray([not applies(one) for one in column.tolist()], bool)
+    values = _several(value, key)
+    hits = [_hit(column, one, key) & ~lacking for one in values]
+    for one, hit in zip(values, hits, strict=True):
+        if not hit.any():
+            raise ValueError(f"{key} = {_shown(one)}: no run has it{_instead(column, one)}")
+    return _Condition(key, name, values, hits, lacking)
+
+
+def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
+    """Which runs meet all of some conditions, bool [runs]."""
+    chosen = np.ones(runs, bool)
+    for condition in conditions:
+        chosen &= np.any(condition.hits, axis=0) | condition.lacking
+    return chosen
+
+
+def label_of(result: xr.Dataset, key: str) -> str:
+    """The full name of a coordinate of `run`, by name, alias or symbol."""
+    known = [str(name) for name, coord in result.coords.items() if coord.dims == ("run",)]
+    spellings = {
+        spelling: name
+        for name, (aliases, symbol) in parameters_in(result).items()
+        for spelling in (*aliases, symbol)
+        if name in known and spelling
+    }
+    name = spellings.get(key, key)
+    if name not in known:
+        match = difflib.get_close_matches(key, [*known, *spellings], n=1, cutoff=0.5)
+        meant = f"; did you mean {match[0]!r}?" if match else ""
+        raise ValueError(f"{key!r}: is no label of this result's runs{meant} known: {', '.join(known)}")
+    return name
+
+
+def _several(value: Any, key: str) -> Sequence[Any]:
+    if isinstance(value, str | bytes | slice) or not isinstance(value, Iterable):
+        return [value]
+    values = value.tolist() if isinstance(value, np.ndarray) else list(value)
+    values = values if isinstance(values, list) else [values]
+    if not values:
+        raise ValueError(f"{key} = []: name at least one value")
+    return values
+
+
+def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
+    """Which runs have a value, bool [runs]."""
+    words = column.dtype.kind not in "biuf"
+    if isinstance(value, slice):
+        if words or value.step is not None:
+            raise ValueError(f"{key} = {_shown(value)}: a range is slice(low, high), of numbers")
+        low, high = (end if end is not None else np.nan for end in (value.start, value.stop))
+        reach = _TOLERANCE * np.abs(column)
+        return ~(column < low - reach) & ~(column > high + reach) & ~np.isnan(column)
+    if words or isinstance(value, str):
+        return np.asarray([item == value for item in column.tolist()], bool)
+    try:
+        return np.isclose(column, value, rtol=_TOLERANCE, atol=0)
+    except TypeError:
+        return np.zeros(len(column), bool)
+
+
+def _meant(column: np.ndarray, value: Any) -> Any:
+    """What text stands for among some values."""
+    if not isinstance(value, str):
+        return value
+    if column.dtype.kind == "b":
+        return {"true": True, "false": False}.get(value.lower(), value)
+    if column.dtype.kind in "iuf":
+        with contextlib.suppress(ValueError):
+            return float(value)
+    return value
+
+
+def _instead(column: np.ndarray, value: Any) -> str:
+    """What there is in place of a value, the nearest first."""
+    there = [one for one in dict.fromkeys(column.tolist()) if applies(one)]
+    if not there:
+        return "; these runs lack it"
+    numbers = all(isinstance(one, int | float) for one in there)
+    near: list[Any] = []
+    if numbers:
+        there.sort()
+        if isinstance(value, int | float):
+            near = [min(there, key=lambda one: abs(one - value))]
+    else:
+        by_lower = {str(one).lower(): one for one in there}
+        close = difflib.get_close_matches(str(value).lower(), list(by_lower), n=1, cutoff=0.5)
+        near = [by_lower[name] for name in close]
+    meant = f"; did you mean {_shown(near[0])}?" if near else ";"
+    rest = ", …" if len(there) > _KNOWN else ""
+    return f"{meant} known: {', '.join(_shown(one) for one in there[:_KNOWN])}{rest}"
+
+
+def _listed(values: Sequence[Any]) -> str:
+    shown = [_shown(value) for value in values]
+    return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, slice):
+        return f"slice({value.start}, {value.stop}{'' if value.step is None else f', {value.step}'})"
+    return f"{value:.7g}" if isinstance(value, float) else repr(value)
 
 
 def full_name(result: xr.Dataset, spelling: str, argument: str) -> str:
@@ -64,53 +202,6 @@ def full_name(result: xr.Dataset, spelling: str, argument: str) -> str:
     return names[spelling]
 
 
-def refuse_unlike(
-    result: xr.Dataset, metric: str, values: np.ndarray, groups: Sequence[str] = (), ask: str = "per"
-) -> None:
-    """Sees to it that figures can be compared: that nothing which their scale depends on differs.
-
-    Args:
-      result: a result, or its `finals`.
-      metric: a name out of `metrics_of(result)`.
-      values: float [run], of the metric; runs without a value do not count.
-      groups: coordinates; figures are compared within each of their values alone.
-      ask: the argument by which the caller asks for groups; "" if there is none.
-
-    Raises:
-      ValueError: something differs.
-    """
-    for name, seen in unlike(result, metric, values, groups).items():
-        shown = ", ".join(written(value) for value in seen)
-        short = symbols(result).get(name, name)
-        raise ValueError(
-            f"{metric}: means something else for each {short}, which is {shown} here: choose one, "
-            f"where={{{name!r}: {seen[0]!r}}}" + (f", or compare within each, {ask}={name!r}" if ask else "")
-        )
-
-
-def unlike(
-    result: xr.Dataset, metric: str, values: np.ndarray | None = None, groups: Sequence[str] = ()
-) -> dict[str, list[Any]]:
-    """What a metric's scale depends on and differs among runs of one group, with its values."""
-    found: dict[str, list[Any]] = {}
-    known = metrics_in(result).get(metric)
-    there = np.ones(result.sizes["run"], bool) if values is None else ~np.isnan(values)
-    owner = np.zeros(len(there), int)
-    for group in groups:
-        levels = np.unique(result[group].values, return_inverse=True)[1]
-        owner = np.unique(owner * (levels.max(initial=0) + 1) + levels, return_inverse=True)[1]
-    for name in known.scaled_by if known else ():
-        if name not in result.coords:
-            continue
-        column = result[name].values
-        mine = there & np.array([applies(value) for value in column.tolist()], bool)
-        for one in np.unique(owner):
-            seen = np.unique(column[mine & (owner == one)]).tolist()
-            if len(seen) > 1:
-                found[name] = seen
-    return found
-
-
 def written(value: Any) -> str:
     """A value as messages spell it."""
     if isinstance(value, bool):
@@ -122,21 +213,6 @@ def some(values: Iterable[str], most: int = 12) -> str:
     """A list in words, its end cut off where it is long."""
     listed = list(values)
     return ", ".join(listed[:most]) + (f", … ({len(listed)} in all)" if len(listed) > most else "")
-
-
-def _equal(values: np.ndarray, wanted: Any) -> np.ndarray:
-    """Which values are the wanted one; numbers as float32 holds them."""
-    if values.dtype.kind == "b":
-        truth = {"true": True, "false": False}.get(str(wanted).lower())
-        return values == truth if truth is not None else np.zeros(len(values), bool)
-    if values.dtype.kind in "iuf":
-        try:
-            number = float(wanted)
-        except (TypeError, ValueError):
-            return np.zeros(len(values), bool)
-        rounded = values.astype(np.float32) if values.dtype.kind == "f" else values
-        return rounded == (np.float32(number) if values.dtype.kind == "f" else number)
-    return values.astype(str) == str(wanted)
 
 
 def guess(wrong: str, known: Iterable[str]) -> str:

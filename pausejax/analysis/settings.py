@@ -75,14 +75,13 @@ def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndar
 
 
 def coordinates(table: pd.DataFrame, result: xr.Dataset) -> dict[str, tuple[str, np.ndarray]]:
-    """Coordinates of the dimension `setting`: the keys, the axes under their aliases too, and a label."""
-    parameters, written = parameters_in(result), symbols(result)
+    """Coordinates of the dimension `setting`: the keys and a label."""
+    written = symbols(result)
     found: dict[str, tuple[str, np.ndarray]] = {}
     for name in table.columns:
         column = table[name].to_numpy()
         if column.dtype.kind not in "biuf":
             column = column.astype(str)
-        aliases = parameters[name][0] if name in parameters else ()
-        found |= dict.fromkeys((name, *aliases), ("setting", column))
+        found[name] = ("setting", column)
     labels = [label(row, written) for row in table.to_dict("records")]
     return {**found, "label": ("setting", np.array(labels, dtype=str))}

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pausejax.analysis import metrics_of
 from pausejax.analysis.quantities import objectives_in
@@ -23,6 +22,7 @@ from pausejax.report.curves import (
     measure_plot,
     pair,
 )
+from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.growth import growth
 from pausejax.report.levels import Measure, measure_of

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pausejax import bandit
 from pausejax.report.curves import Curve, figure
+from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.statistics import Line
 

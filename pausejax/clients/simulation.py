@@ -40,6 +40,8 @@ class ClientSimulation:
         self.program = build_program(plan, group, sources)
         self.rounds, self.rounds_per_call = plan.study.rounds, self.program.rounds_per_call
         self.stop_at_latency = plan.study.stop_at_latency
+        learning = self.program.learning
+        self.placement = f"up to {learning.training.lanes} clients trained at a time" if learning else ""
         runs = plan.runs_of(group)
         seeds = sorted({run.seed for run in runs})
         self._row_of = {seed: row for row, seed in enumerate(seeds)}

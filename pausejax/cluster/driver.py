@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pausejax.cluster import pool as workers
 from pausejax.cluster.pool import Lost, Member, Pool
-from pausejax.cluster.worker import Job, Report
+from pausejax.cluster.worker import Job, Report, Said
 from pausejax.data.host import Sources
 from pausejax.engine import events, schedule
 from pausejax.engine.engine import Engine, Progress
@@ -182,13 +182,15 @@ class _Driver:
                     if task and task.unit:
                         self._report(task, self._rounds(task.unit))
                         self._finish(last)
+                        _repeat(last.said)
                         members = task.unit.group.members
                         events.finished(self._plan.runs[members[0]].policy, len(task.unit.rows))
             if time.monotonic() - asked >= _SECONDS_BETWEEN_QUESTIONS:
                 asked = time.monotonic()
-                for member, played in pool.ask():
+                for member, news in pool.ask():
+                    _repeat(news.said)
                     if member.task.unit:
-                        self._report(member.task, played)
+                        self._report(member.task, news.played)
         return last
 
     def _hand_over(self, member: Member, waiting: list[Task]) -> None:
@@ -220,6 +222,12 @@ class _Driver:
             what = f"policy {self._plan.runs[first].policy} (runs {first + 1} to {last + 1} of the study)"
         lost_workers = f"{task.attempts} workers in a row were lost at it"
         raise ChildProcessError(f"{what}: {lost_workers}; the last: {lost.reason}")
+
+
+def _repeat(said: Sequence[Said]) -> None:
+    """What a worker's engine has said, for the study's log."""
+    for one in said:
+        events.say(one.event, one.sentence, **one.fields)
 
 
 def _value(answer: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pausejax.cluster.worker import Slot, Worker
+from pausejax.cluster.worker import News, Slot, Worker
 
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_WITHOUT_A_NODE = 300.0
@@ -189,17 +189,17 @@ class Pool:
             answers.append((member, answer))
         return answers
 
-    def ask(self) -> list[tuple[Member, int]]:
+    def ask(self) -> list[tuple[Member, News]]:
         """How far the working ones are, from those whose answer has come; never waits."""
         found = []
         for member in self.working():
             if member.question is None:
-                member.question = member.actor.played.remote()
+                member.question = member.actor.news.remote()
             elif self._ray.wait([member.question], timeout=0)[0]:
-                played = self._get(member.question)
+                news = self._get(member.question)
                 member.question = None
-                if not isinstance(played, Lost):
-                    found.append((member, played))
+                if not isinstance(news, Lost):
+                    found.append((member, news))
         return found
 
     def _get(self, reference: Any) -> Any:

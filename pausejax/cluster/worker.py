@@ -1,5 +1,8 @@
 """What runs in a Ray actor: one engine on its own devices, which writes finished chunks into the folder."""
 
+import collections
+import contextlib
+import logging
 import os
 import socket
 import time
@@ -12,6 +15,7 @@ import xarray as xr
 from pausejax.data.host import Sources
 from pausejax.engine import memory, schedule
 from pausejax.engine.engine import Engine, most_runs
+from pausejax.engine.events import LOGGER
 from pausejax.engine.local import Settings, labelled, play_into
 from pausejax.engine.runtime import set_up_jax
 from pausejax.engine.schedule import Unit
@@ -23,6 +27,7 @@ from pausejax.study.study import Plan
 T = TypeVar("T")
 
 _SECONDS_TO_SEE_THE_FOLDER = 10
+_MOST_SAID = 1000
 
 
 class Slot(NamedTuple):
@@ -50,18 +55,61 @@ class Job(NamedTuple):
     """Whether the driver wants to see finished runs, for a tracker."""
 
 
+class Said(NamedTuple):
+    """What an engine has said, as `events.say` takes it."""
+
+    event: str
+    sentence: str
+    fields: Mapping[str, Any]
+
+
 class Report(NamedTuple):
     """What a worker answers when it is done with a unit."""
 
     told: tuple[tuple[tuple[int, ...], xr.Dataset], ...]
     """Places in the plan's runs and their labelled result, if the driver wants to see them."""
+    said: tuple[Said, ...] = ()
+    """What its engine has said since it was last asked."""
+
+
+class News(NamedTuple):
+    """How far a worker is."""
+
+    played: int
+    """Rounds × runs of the latest unit, those that were finished before the study began left out."""
+    said: tuple[Said, ...] = ()
+    """What its engine has said since it was last asked."""
+
+
+class _Ear(logging.Handler):
+    """Keeps what the engine says for the driver's log; which runs are finished the driver knows by itself."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.INFO)
+        self._name = name
+        self._heard: collections.deque[Said] = collections.deque(maxlen=_MOST_SAID)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        event, fields = getattr(record, "event", ""), getattr(record, "fields", {})
+        # In a driver's own process it would hear the driver repeat it.
+        if event and event != "chunk" and "worker" not in fields:
+            sentence = f"{self._name}: {record.getMessage()}"
+            self._heard.append(Said(event, sentence, {**fields, "worker": self._name}))
+
+    def heard(self) -> tuple[Said, ...]:
+        """What has been said since this was last asked."""
+        found = []
+        with contextlib.suppress(IndexError):
+            while True:
+                found.append(self._heard.popleft())
+        return tuple(found)
 
 
 class Worker:
     """Simulates units one after the other; each group's program is compiled once in its life.
 
     Mistakes of the user's and what the disk refuses come back as values: they end the study, whereas an
-    exception counts against the worker. `played` is asked for while `simulate` runs in another thread.
+    exception counts against the worker. `news` is asked for while `simulate` runs in another thread.
     """
 
     def __init__(self, plan: Plan, held: Mapping[Hashable, Any], job: Job, slot: Slot) -> None:
@@ -72,9 +120,12 @@ class Worker:
         self._folder = Folder(job.location)
         self._engine: Engine | None = None
         self._played = 0
+        self._ear = _Ear(f"{socket.gethostname()}, worker {slot.number + 1}")
 
     def begin(self) -> int | Exception:
         """Sets JAX up, makes sure that the folder is the driver's, and says how many runs go side by side."""
+        LOGGER.addHandler(self._ear)
+        LOGGER.setLevel(logging.INFO)
         if self._job.cache_dir:
             os.environ["PAUSEJAX_CACHE_DIR"] = self._job.cache_dir
         if not self._slot.gpus:
@@ -114,11 +165,11 @@ class Worker:
             if self._job.tell:
                 members = tuple(chunk.group.members[row] for row in chunk.members)
                 told.append((members, labelled(plan, columns, chunk, arrays)))
-        return Report(tuple(told))
+        return Report(tuple(told), self._ear.heard())
 
-    def played(self) -> int:
-        """Rounds × runs of the latest unit, those that were finished before the study began left out."""
-        return self._played
+    def news(self) -> News:
+        """How far it is, and what its engine has said meanwhile."""
+        return News(self._played, self._ear.heard())
 
     def consolidate(self) -> int | Exception:
         """Puts the result together, labelled with what it was played on; how many runs are missing."""

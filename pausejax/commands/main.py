@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from pausejax.commands import data, export, parts, plan, report, run, search
+from pausejax.commands import best, data, export, parts, plan, report, run, search
 from pausejax.version import __version__
 
 OK, FAILED, BAD_SPEC, INTERRUPTED = 0, 1, 2, 130
@@ -19,6 +19,7 @@ its shapes is one lane of one compiled program.
   pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws
   pausejax search SPEC --out out/s --budget 2M       finds the best settings of lists and ranges
   pausejax report out/q --smooth 10                  draws again
+  pausejax best out/q                                the best setting, and whether it is
   pausejax data mnist --partition shards             fetches a data set and draws it
   pausejax parts                                     policies, models, data sets …, your own too
   pausejax export out/q --format csv                 one row per run, for other tools
@@ -68,6 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pausejax {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (run, plan, search, report, export, data, parts):
+    for command in (run, plan, search, report, best, export, data, parts):
         command.add_to(commands)
     return parser

@@ -23,7 +23,9 @@ def add_to(commands: Any) -> None:
         "--out", metavar="DIR", required=True, type=common.folder, help="where the result and the pictures go"
     )
     parser.add_argument("--no-report", action="store_true", help="draw nothing")
-    parser.add_argument("--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow")
+    parser.add_argument(
+        "--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow, tensorboard or wandb"
+    )
     parser.add_argument(
         "--shard",
         type=common.shard,

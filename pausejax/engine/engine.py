@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import jax
 
 from pausejax.data.host import Sources
-from pausejax.devices import padded
+from pausejax.devices import padded, runs_mesh
 from pausejax.engine import chunk as playing
 from pausejax.engine import events, memory
 from pausejax.engine.schedule import Chunk, Unit, cut
@@ -95,6 +95,8 @@ class Engine:
         widths = {unit.group.number: (unit.group, unit.width) for unit in work}
         new = {key: pair for key, pair in widths.items() if key not in self._compiled}
         lowered = {key: self.lower(group, width) for key, (group, width) in new.items()}
+        for group, width in new.values():
+            self._tell_placement(group, width)
         for key, (group, width) in new.items():
             self._compiled[key] = self._threads.submit(self._compile, group, lowered[key], width)
 
@@ -181,6 +183,21 @@ class Engine:
             progress,
             checkpoints,
             self._stopping,
+        )
+
+    def _tell_placement(self, group: Group, width: int) -> None:
+        policy, placement = self.plan.runs_of(group)[0].policy, self.simulation(group).placement
+        count = runs_mesh(width).size
+        told = f"{policy}: {len(group.members):,} runs, up to {width:,} side by side"
+        told += f" over {count} devices" if count > 1 else " on one device"
+        events.say(
+            "group",
+            f"{told}, {placement}" if placement else told,
+            policy=policy,
+            runs=len(group.members),
+            width=width,
+            devices=count,
+            placement=placement or None,
         )
 
     def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:

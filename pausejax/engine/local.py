@@ -164,6 +164,7 @@ def run(
     work = schedule.units(plan, (), most=most_runs())
     for chunk, arrays in Engine(plan, sources).simulate(work, progress=progress or (lambda _: None)):
         parts.append(([chunk.group.members[row] for row in chunk.members], arrays))
+        events.finished(plan.runs[chunk.group.members[0]].policy, len(chunk.members))
         if tracker:
             tracker.runs_finished(labelled(plan, columns, chunk, arrays))
     if tracker:

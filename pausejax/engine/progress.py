@@ -1,6 +1,7 @@
-"""How far a study is: a bar on a terminal, lines in a file, or nothing."""
+"""How far a study is: a bar on a terminal or in a notebook, lines in a file, or nothing."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Literal, get_args
 
@@ -22,10 +23,13 @@ class _Speed(ProgressColumn):
 Form = Literal["text", "json", "bar"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
+_SECONDS_BETWEEN_FRAMES = 0.3
+
 
 def default_form() -> Form:
-    """A bar where stderr is a terminal, else lines of text."""
-    return "bar" if Console(stderr=True).is_terminal else "text"
+    """A bar where stderr is a terminal or in a notebook, else lines of text."""
+    console = Console(stderr=True)
+    return "bar" if console.is_terminal or console.is_jupyter else "text"
 
 
 @contextlib.contextmanager
@@ -39,6 +43,9 @@ def reporting(plan: Plan, form: Form | None, devices: str) -> Iterator[Callback]
     """
     if form is None:
         yield lambda _: None
+    elif form == "bar" and Console(stderr=True).is_jupyter:
+        with _cell(plan) as advance:
+            yield advance
     elif form == "bar":
         with _bar(plan) as advance:
             yield advance
@@ -68,3 +75,34 @@ def _bar(plan: Plan) -> Iterator[Callback]:
             bar.update(task, advance=rounds_times_runs, runs_done=done // rounds)
 
         yield advance
+
+
+@contextlib.contextmanager
+def _cell(plan: Plan) -> Iterator[Callback]:
+    """A bar in the output of a notebook's cell; rich's own needs widgets there."""
+    from IPython.display import HTML, display
+
+    runs, rounds = len(plan.runs), plan.study.rounds or 1
+    begun = drawn = time.monotonic()
+    done = 0
+
+    def shown() -> HTML:
+        took = time.monotonic() - begun
+        pace = f"{done / took:,.0f} rounds/s" if done and took else "compiling"
+        part = min(done / (runs * rounds), 1.0)
+        bar = f'<progress value="{part:.3f}" max="1" style="width:20em"></progress>'
+        return HTML(f"<div>{done // rounds}/{runs} runs {bar} {part:.0%}, {pace}, {took:.0f} s</div>")
+
+    handle = display(shown(), display_id=True)
+
+    def advance(rounds_times_runs: int) -> None:
+        nonlocal done, drawn
+        done += rounds_times_runs
+        if time.monotonic() - drawn >= _SECONDS_BETWEEN_FRAMES:
+            drawn = time.monotonic()
+            handle.update(shown())
+
+    try:
+        yield advance
+    finally:
+        handle.update(shown())

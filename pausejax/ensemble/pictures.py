@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pausejax.analysis import metrics_of
 from pausejax.analysis.quantities import apart_in
 from pausejax.analysis.settings import axes_of
 from pausejax.report.curves import Curve, Plot, draw_points, draw_series, figure
+from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.levels import Measure, measure_of
 from pausejax.report.series import Series, samples_of, series_of, summarized

@@ -27,6 +27,7 @@ class EnsembleSimulation:
     """Runs of one policy on one pool; as `study.simulation.Simulation`."""
 
     stop_at_latency = 0.0
+    placement = ""
 
     def __init__(self, plan: Plan, group: Group, sources: Sources) -> None:
         """Reads the data and fits the pool.

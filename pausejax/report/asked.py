@@ -7,9 +7,10 @@ from typing import Any
 import xarray as xr
 
 from pausejax.analysis import metrics_of
+from pausejax.analysis.comparing import unlike
 from pausejax.analysis.metrics import direction
 from pausejax.analysis.quantities import Metric, metrics_in
-from pausejax.analysis.selecting import guess, select, unlike
+from pausejax.analysis.selecting import guess, select
 from pausejax.report.grid import arrange
 from pausejax.report.levels import Measure, measure_of
 

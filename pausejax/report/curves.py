@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, words_for
 from pausejax.report.levels import Measure, columns_for, spans_decades
 from pausejax.report.series import CLOCKS, Clock, Samples, Series, samples_of, summarized

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from pausejax.report.figure import Figure
 from pausejax.report.levels import (
     Levels,
     Measure,

@@ -7,8 +7,8 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
+from pausejax.report.figure import Figure
 from pausejax.report.levels import (
     Levels,
     Measure,

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 
 from pausejax.analysis import finals
 from pausejax.analysis.quantities import apart_in, objectives_in
@@ -13,6 +12,7 @@ from pausejax.analysis.settings import axes_of
 from pausejax.report.asked import on_one_scale, ways_of
 from pausejax.report.curves import figure, measure_plot, scale_for
 from pausejax.report.effects import main_effects
+from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, split
 from pausejax.report.heatmaps import heat_maps
 from pausejax.report.levels import Measure, levels_of, measures_of

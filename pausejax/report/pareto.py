@@ -8,9 +8,9 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
 from pausejax.analysis import mean_ci, metrics_of, non_dominated
+from pausejax.report.figure import Figure
 from pausejax.report.levels import Measure, colour_scale, columns_for, is_logarithmic
 from pausejax.report.style import MARKERS, look, new_figure, styled_context, tidy, wrapped
 

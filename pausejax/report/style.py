@@ -2,14 +2,15 @@
 
 import contextlib
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.typing import LineStyleType
+
+from pausejax.report.figure import Figure
 
 # Okabe and Ito's colours, told apart under every common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
@@ -86,7 +87,7 @@ def wrapped(text: str, width: int) -> str:
     return textwrap.fill(text, width)
 
 
-def save(figures: dict[str, Figure], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
+def save(figures: Mapping[str, Any], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
     """Writes each figure in each format; returns the paths."""
     paths = []
     for name, figure in figures.items():

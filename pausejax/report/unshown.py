@@ -7,8 +7,9 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import finals, metrics_of
+from pausejax.analysis.comparing import unlike
 from pausejax.analysis.quantities import parameters_in
-from pausejax.analysis.selecting import some, unlike, written
+from pausejax.analysis.selecting import some, written
 from pausejax.report import asked
 from pausejax.report.grid import arrange, factors, is_many, words_for
 from pausejax.report.levels import Measure, levels_of, measures_of

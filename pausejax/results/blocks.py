@@ -1,6 +1,6 @@
 """The result's blocks of runs: each is read, checked and written by itself, however many there are."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -94,9 +94,49 @@ def write(
     folder: Folder, name: str, plan: Plan, identities: Sequence[str], sources: Sequence[Source]
 ) -> None:
     """Writes finished runs into a new Zarr store, in the order of their identities."""
-    table, columns = plan.study.kind.variables(plan.study), layout.coordinates(plan)
+    table = plan.study.kind.variables(plan.study)
     lengths = layout.sizes(table, (source.shapes for source in sources))
     names = {variable for source in sources for variable in source.shapes}
+    largest = max(4 * int(np.prod([lengths[dim] for dim in table[name].dims])) for name in names)
+    size = runs_per_block(largest)
+    write_store(folder, name, _labelled(plan, identities, sources, lengths, names, size), size)
+
+
+def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: int) -> None:
+    """Writes a new Zarr store and seals it.
+
+    Args:
+      folder: of the study.
+      name: of the store in it.
+      parts: labelled runs, `size` in each but the last.
+      size: runs per chunk of the store.
+    """
+    target, first = folder.path(name), True
+    for part in parts:
+        if first:
+            encoding = {key: _encoding(part[key], size) for key in part.variables}
+            part.to_zarr(target, mode="w", zarr_format=2, encoding=encoding, write_empty_chunks=True)
+        else:
+            part.to_zarr(target, append_dim="run", write_empty_chunks=True)
+        first = False
+    manifest.seal(folder, name)
+
+
+def runs_per_block(largest: int) -> int:
+    """Runs per chunk of a store: some megabytes of the variable with the most bytes per run."""
+    return int(np.clip(_BLOCK_BYTES // max(largest, 1), 1, _BLOCK_RUNS))
+
+
+def _labelled(
+    plan: Plan,
+    identities: Sequence[str],
+    sources: Sequence[Source],
+    lengths: dict[str, int],
+    names: set[str],
+    size: int,
+) -> Iterator[xr.Dataset]:
+    """The runs of a plan, labelled, `size` at a time."""
+    table, columns = plan.study.kind.variables(plan.study), layout.coordinates(plan)
     place = {
         identity: (number, row)
         for number, source in enumerate(sources)
@@ -107,7 +147,6 @@ def write(
     def load(number: int) -> Arrays:
         return sources[number].load()
 
-    size = _block_runs(table, names, lengths)
     for first in range(0, len(identities), size):
         rows = range(first, min(first + size, len(identities)))
         block = layout.blank(table, names, len(rows), lengths)
@@ -119,20 +158,7 @@ def write(
             here, there = np.array(pairs).T
             part = {key: array for key, array in load(number).items() if key in names}
             layout.put(block, here, part, there)
-        labelled = layout.label(plan, columns, slice(rows.start, rows.stop), block)
-        target = folder.path(name)
-        if first == 0:
-            encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}
-            labelled.to_zarr(target, mode="w", zarr_format=2, encoding=encoding, write_empty_chunks=True)
-        else:
-            labelled.to_zarr(target, append_dim="run", write_empty_chunks=True)
-    manifest.seal(folder, name)
-
-
-def _block_runs(table: Mapping[str, Variable], names: set[str], lengths: dict[str, int]) -> int:
-    """Runs per chunk of the store: some megabytes of the largest variable."""
-    largest = max(4 * int(np.prod([lengths[dim] for dim in table[name].dims])) for name in names)
-    return int(np.clip(_BLOCK_BYTES // largest, 1, _BLOCK_RUNS))
+        yield layout.label(plan, columns, slice(rows.start, rows.stop), block)
 
 
 def _encoding(variable: xr.DataArray, size: int) -> dict[str, object]:

@@ -54,7 +54,7 @@ def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows:
 
 
 def coordinates(plan: Plan) -> dict[str, np.ndarray]:
-    """Coordinates of `run`: policy, seed, identity, and every parameter under its name and its aliases."""
+    """Coordinates of `run`: policy, seed, identity, and every parameter by its full name."""
     runs = plan.runs
     found: dict[str, np.ndarray] = {
         "policy": np.array([run.policy for run in runs]),
@@ -66,9 +66,7 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
     for name, parameter in plan.study.words.parameters.items():
         if not any(name in run.values for run in runs):
             continue
-        column = np.array([run.values.get(name, missing[parameter.kind]) for run in runs])
-        for key in (name, *parameter.aliases):
-            found[key] = column
+        found[name] = np.array([run.values.get(name, missing[parameter.kind]) for run in runs])
     return found
 
 
@@ -100,14 +98,18 @@ def label(
     coords: dict[str, Any] = {name: ("run", column[rows]) for name, column in columns.items()}
     for name, coordinate in found.items():
         # What only the simulation knows takes the place of what the spec left open.
-        parameter = study.words.parameters.get(name)
-        if parameter is None or name in coords:
-            coords |= dict.fromkeys((name, *(parameter.aliases if parameter else ())), coordinate)
+        if name not in study.words.parameters or name in coords:
+            coords[name] = coordinate
+    for name, parameter in study.words.parameters.items():
+        if name in coords and parameter.symbol:
+            coords[name] = (*coords[name][:2], {"symbol": parameter.symbol})
     labelled = {}
     for name, array in kept.items():
         attributes = {"units": table[name].units, "long_name": table[name].meaning}
         labelled[name] = (("run", *table[name].dims), array, attributes)
-    return xr.Dataset(labelled, coords, provenance(plan))
+    # Who saves a result later can see whether it is whole.
+    told = {**provenance(plan), "variables": json.dumps(sorted(labelled))}
+    return xr.Dataset(labelled, coords, told)
 
 
 def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Dataset:

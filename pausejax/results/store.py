@@ -35,7 +35,7 @@ USED = "used"
 PARTS = "parts"
 CHECKPOINTS = "checkpoints"
 _REPLACED = f".{RESULT}.replaced"
-_LOCK = ".lock"
+LOCK = ".lock"
 _PART = re.compile(r"[0-9a-f]{16}\.npz")
 _CHUNK = re.compile(r"[0-9a-f]{16}(\.lease)?")
 
@@ -82,7 +82,7 @@ def prepare(folder: Folder, plan: Plan) -> Progress:
       OSError: the folder can't be made or written to.
     """
     folder.make()
-    with folder.lock(_LOCK):
+    with folder.lock(LOCK):
         if not folder.exists(RESULT) and folder.exists(_REPLACED):
             folder.move(_REPLACED, RESULT)
     _check_format(folder)
@@ -161,7 +161,8 @@ def examine(folder: Folder, plan: Plan) -> Progress:
         tuple(parts),
         tuple(settled),
         tuple(damaged),
-        spec == layout.spec_text(plan) and len(damaged) == whole,
+        # A selection of a study's runs, saved, has the spec of the whole.
+        spec == layout.spec_text(plan) and len(damaged) == whole and known == _identities(settled),
         tuple(merged),
     )
 
@@ -194,7 +195,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
     Raises:
       OSError: no space left, or the like; the parts are still there then.
     """
-    with folder.lock(_LOCK):
+    with folder.lock(LOCK):
         found = examine(folder, plan)
         identities = plan.identities
         if missing := len(set(identities) - found.identities):
@@ -203,16 +204,22 @@ def consolidate(folder: Folder, plan: Plan) -> int:
             partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
             try:
                 blocks.write(folder, partial, plan, identities, found.sources)
-                if folder.exists(RESULT):
-                    folder.remove(_REPLACED)
-                    folder.move(RESULT, _REPLACED)
-                folder.move(partial, RESULT)
+                replace(folder, partial)
             finally:
                 folder.remove(partial)
         for leftover in (_REPLACED, *_partials(folder)):
             folder.remove(leftover)
         _remove_parts(folder, found)
     return 0
+
+
+def replace(folder: Folder, partial: str) -> None:
+    """Puts a store that is whole in the place of the result; the old one is there until the new one is."""
+    if folder.exists(RESULT):
+        folder.remove(_REPLACED)
+        folder.move(RESULT, _REPLACED)
+    folder.move(partial, RESULT)
+    folder.remove(_REPLACED)
 
 
 def _remove_parts(folder: Folder, found: Progress) -> None:

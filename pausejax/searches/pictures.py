@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pausejax.analysis.choice import non_dominated
+from pausejax.report.figure import Figure
 from pausejax.report.style import PALETTE, styled_context
 from pausejax.searches.find import Found
 from pausejax.searches.search import Ended

@@ -30,6 +30,8 @@ class Simulation(Protocol):
     """Rounds that one call of the program advances."""
     stop_at_latency: float
     """Simulated time at which a run may stop, seconds; 0: never."""
+    placement: str
+    """What of a run lies side by side on its device, in words; "" where there is nothing to tell."""
 
     def lower(self, width: int) -> jax.stages.Lowered:
         """Traces the program for so many rows. Nothing is put on a device.

@@ -82,9 +82,8 @@ def build(policies, seeds, axes, mode="training", random_seed=0):
     }
     coords |= {name: ("run", np.full(runs, value)) for name, value in FIXED.items() if name not in axes}
     missing = {"annealing_steps": -1}
-    for axis, alias in axes.items():
-        column = ("run", np.array([row.get(axis, missing.get(axis, np.nan)) for row in rows]))
-        coords |= {axis: column, alias: column}
+    for axis in axes:
+        coords[axis] = ("run", np.array([row.get(axis, missing.get(axis, np.nan)) for row in rows]))
     if mode == "training":
         coords["eval_round"] = ("eval", EVALUATED.astype(np.int32))
     parameters = {name: (p.aliases, p.symbol) for name, p in {**PARAMETERS, **ANNEALING}.items()}
@@ -111,7 +110,7 @@ POLICIES = {
     },
     "uniform": {},
 }
-AXES = {"privacy_weight": "gamma", "annealing_steps": "J", "temperature_divisor": "kappa"}
+AXES = ("privacy_weight", "annealing_steps", "temperature_divisor")
 
 
 def store(result, folder, runs=None):

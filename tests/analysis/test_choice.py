@@ -90,8 +90,8 @@ def test_best_per_policy_and_axis(result):
     assert found.sizes["setting"] == 5
     for setting in range(5):
         own = means["policy"].values == found["policy"].values[setting]
-        gamma = found["gamma"].values[setting]
-        own &= np.isnan(means["gamma"].values) if np.isnan(gamma) else means["gamma"].values == gamma
+        gamma, column = found["privacy_weight"].values[setting], means["privacy_weight"].values
+        own &= np.isnan(column) if np.isnan(gamma) else column == gamma
         assert float(found["mean"][setting]) == means["mean"].values[own].min()
 
 

@@ -37,7 +37,7 @@ def test_mean_over_seeds_is_that_of_each_settings_runs(made):
         kept = values[~np.isnan(values)]
         setting = found.isel(setting=list(found["label"].values).index(row))
         assert str(setting["policy"].values) == key[0]
-        np.testing.assert_equal(float(setting["gamma"]), key[1] if key[1] is not None else np.nan)
+        np.testing.assert_equal(float(setting["privacy_weight"]), key[1] if key[1] is not None else np.nan)
         assert int(setting["count"]) == kept.size and int(setting["left_out"]) == values.size - kept.size
         np.testing.assert_allclose(setting["mean"], kept.mean())
         low, high = stats.t.interval(0.95, kept.size - 1, kept.mean(), stats.sem(kept))
@@ -90,7 +90,8 @@ def test_paired_difference_pairs_by_seed_and_shared_axes(made):
             other |= {"annealing_steps": steps, "temperature_divisor": kappa}
             b = next(p for p, r in enumerate(rows) if r == other)
             gaps.append(final[a] - final[b])
-        where = (found["gamma"] == gamma) & (found["J"] == steps) & (found["kappa"] == kappa)
+        where = (found["privacy_weight"] == gamma) & (found["annealing_steps"] == steps)
+        where &= found["temperature_divisor"] == kappa
         setting = found.isel(setting=int(np.flatnonzero(where)[0]))
         np.testing.assert_allclose(setting["mean"], np.mean(gaps))
         low, high = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)

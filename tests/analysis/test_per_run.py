@@ -51,7 +51,8 @@ def test_finals_keep_coordinates_and_units(result):
     found = analysis.finals(result)
     assert found["elapsed"].attrs["units"] == "s"
     xr.testing.assert_equal(
-        found["gamma"].drop_vars(found["gamma"].coords), result["gamma"].drop_vars(result["gamma"].coords)
+        found["privacy_weight"].drop_vars(found["privacy_weight"].coords),
+        result["privacy_weight"].drop_vars(result["privacy_weight"].coords),
     )
     assert set(found.coords) == {name for name, c in result.coords.items() if c.dims == ("run",)}
 

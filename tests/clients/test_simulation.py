@@ -112,9 +112,9 @@ def test_evaluations_are_every_fifth_round_and_the_last(result):
     assert (accuracy[:, -1] > 0.75).all()
 
 
-def test_coordinates_carry_names_and_symbols(result):
-    np.testing.assert_array_equal(result["eta"], np.full(result.sizes["run"], DECAY))
-    np.testing.assert_array_equal(result["budget_decay"], result["eta"])
+def test_coordinates_stand_once_and_carry_their_symbols(result):
+    np.testing.assert_array_equal(result["budget_decay"], np.full(result.sizes["run"], DECAY))
+    assert result["budget_decay"].attrs == {"symbol": "η"} and not {"eta", "η"} & set(result.coords)
     assert len(np.unique(result["identity"])) == result.sizes["run"]
 
 

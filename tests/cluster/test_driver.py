@@ -127,7 +127,7 @@ class Hand:
         return [self.member] if self.member.task else []
 
     def ask(self):
-        return [(self.member, self.worker.played())] if self.member.task else []
+        return [(self.member, self.worker.news())] if self.member.task else []
 
     def wait(self, _):
         """Works when it is called first and answers when it is called again; between, it may be asked."""
@@ -181,6 +181,20 @@ def test_lost_units_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path
     assert pausejax.open(tmp_path).sizes["run"] == 8
 
 
+def test_what_the_workers_engines_say_is_in_the_drivers_log(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "pausejax")
+    plan = make_plan(parse(BANDIT))
+    work(plan, tmp_path, monkeypatch, most=2)
+    # The worker is in this process, so its own words are here too, without its name.
+    said = [record for record in caplog.records if "worker" in record.fields]
+    assert [record.event for record in said] == ["group", "compiled"] * 2
+    assert all(record.fields["worker"].endswith(", worker 1") for record in said)
+    assert "worker 1: compiled pause for 2 runs side by side" in said[1].getMessage()
+    assert said[1].fields["took"] > 0
+    finished = [record for record in caplog.records if record.event == "chunk"]
+    assert sum(record.fields["runs"] for record in finished) == 2 * 8  # twice: by worker and driver
+
+
 def test_a_unit_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, monkeypatch):
     plan = make_plan(parse(BANDIT))
     with pytest.raises(ChildProcessError) as caught:
@@ -228,17 +242,17 @@ def test_a_unit_that_is_begun_again_plays_only_what_its_first_worker_left(tmp_pa
     (unit, _) = schedule.units(plan, (), most=4)
     half = schedule.Unit(unit.group, unit.rows[:2], 2)
     assert worker.begin() > 0
-    assert worker.simulate(half, False) == ((),)
+    assert worker.simulate(half, False).told == ()
     played = []
     write = store.write_part
     monkeypatch.setattr(store, "write_part", lambda *more: (played.append(more[1]), write(*more)))
-    assert worker.simulate(unit, True) == ((),)
+    assert worker.simulate(unit, True).told == ()
     assert played == [schedule.identities_of(plan, unit.group, unit.rows[2:])]
-    assert worker.played() == 4 * 30
+    assert worker.news().played == 4 * 30
     # What the driver has found finished already is in its count, so not in the worker's.
     known = schedule.identities_of(plan, unit.group, unit.rows[:1])
-    assert worker.simulate(schedule.unfinished(plan, [unit], known)[0], True) == ((),)
-    assert worker.played() == 3 * 30 and len(played) == 1
+    assert worker.simulate(schedule.unfinished(plan, [unit], known)[0], True).told == ()
+    assert worker.news().played == 3 * 30 and len(played) == 1
 
 
 def test_mistakes_come_back_as_values_and_failures_as_exceptions(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ import xarray as xr
 import pausejax
 
 ROOT = Path(__file__).resolve().parents[2]
-ARRAY, RAY = (ROOT / "scripts" / "slurm" / name for name in ("study.sbatch", "ray.sbatch"))
+ARRAY, RAY, REPORT = (ROOT / "scripts" / "slurm" / f"{name}.sbatch" for name in ("study", "ray", "report"))
 PATIENCE = 240
 SPEC = """
 mode = "bandit"
@@ -134,6 +134,25 @@ def test_a_task_whose_time_is_up_is_requeued_and_goes_on(environment, tmp_path):
     assert end(task(environment, 1, 1)) == (0, "")
     expected = one_process(environment, tmp_path / "one")
     xr.testing.assert_identical(expected, pausejax.open(environment["OUT"]).load())
+
+
+@pytest.mark.parametrize("script", [ARRAY, RAY])
+def test_tasks_draw_nothing(script):
+    assert "--no-report" in script.read_text()
+
+
+@pytest.mark.slow
+def test_the_last_job_draws_what_the_array_has_left(environment, tmp_path):
+    small = {"mode": "bandit", "rounds": 5, "num_clients": 4, "clients_per_round": 2}
+    pausejax.save(pausejax.simulate(["pause", "random"], seeds=2, **small), environment["OUT"])
+    told = {**environment, "REPORT_OPTIONS": "--quiet"}
+    done = subprocess.run(["bash", str(REPORT)], env=told, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert list(Path(environment["OUT"]).glob("*.png"))
+    assert "best of 2: " in done.stdout and "difference, paired by 2 seeds" in done.stdout
+    del told["OUT"]
+    refused = subprocess.run(["bash", str(REPORT)], env=told, capture_output=True, text=True)
+    assert refused.returncode != 0 and "OUT: the folder of the study" in refused.stderr
 
 
 @pytest.mark.slow

@@ -197,6 +197,7 @@ def test_the_command_writes_its_log_to_a_file(tmp_path):
     written = (tmp_path / "log").read_text().splitlines()
     assert done.returncode == 0, written
     assert "6 runs in 2 groups, 100 rounds each, on 2 × cpu" in written[0]
+    assert sum("pause: 3 runs, up to 2 side by side over 2 devices" in line for line in written) == 1
     assert sum("finished 2 runs of pause" in line for line in written) == 1
     assert sum("finished 1 run of" in line for line in written) == 2
     assert sum("compiled" in line for line in written) == 2
@@ -205,6 +206,6 @@ def test_the_command_writes_its_log_to_a_file(tmp_path):
     command += ["--set", "seeds=4", "--log", "json"]
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     told = [json.loads(line) for line in again.stderr.splitlines()]
-    assert sorted(line["event"] for line in told[2:-1]) == ["chunk", "chunk", "compiled", "compiled"]
+    assert sorted(line["event"] for line in told[2:-1]) == [*["chunk"] * 2, *["compiled"] * 2, *["group"] * 2]
     assert [told[place]["event"] for place in (0, 1, -1)] == ["start", "found", "end"]
     assert (told[1]["runs"], told[1]["left"], told[-1]["finished"]) == (6, 2, 2)

@@ -1,5 +1,11 @@
-"""The MLflow adapter against a local store, read back through MLflow's own client."""
+"""The trackers against local stores, read back through their own libraries."""
 
+import contextlib
+import json
+import os
+import sqlite3
+import struct
+import subprocess
 import sys
 
 import numpy as np
@@ -67,7 +73,7 @@ def test_every_run_arrives_with_its_values_and_figures(result, address):
         assert logged.data.tags["pausejax.policy"] == str(own["policy"].values)
         assert logged.data.tags["pausejax.study"] == "tracked"
         assert int(logged.data.params["seed"]) == int(own["seed"])
-        assert float(logged.data.params["privacy_weight"]) == float(own["gamma"])
+        assert float(logged.data.params["privacy_weight"]) == float(own["privacy_weight"])
         assert "gamma" not in logged.data.params and "temperature_divisor" not in logged.data.params
         for name in ("elapsed", "max_leakage", "cumulative_regret", "participation_imbalance"):
             assert logged.data.metrics[name] == pytest.approx(float(own[name]))
@@ -91,7 +97,7 @@ def test_a_resumed_study_repeats_no_run(result, address):
 
 
 def test_long_curves_are_sent_in_parts(result, address, monkeypatch):
-    monkeypatch.setattr(tracking, "_BATCH", 4)
+    monkeypatch.setattr("pausejax.engine.tracking.mlflow._BATCH", 4)
     tracker = tracking.make("mlflow")
     tracker.start(STUDY)
     tracker.runs_finished(result.isel(run=[0]))
@@ -107,13 +113,168 @@ def test_a_store_that_refuses_is_named(tmp_path, monkeypatch):
 
 
 def test_unknown_tracker_names_the_known_ones():
-    with pytest.raises(ValueError, match="tracker = 'wandb': must be one of mlflow"):
-        tracking.make("wandb")
+    with pytest.raises(ValueError, match="tracker = 'neptune': must be one of mlflow, tensorboard, wandb"):
+        tracking.make("neptune")
 
 
-def test_a_missing_extra_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(
-        ValueError, match=r"tracker mlflow: is not installed; pip install 'pausejax\[mlflow\]'"
-    ):
-        tracking.make("mlflow")
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("mlflow", "mlflow"),
+        ("mlflow", "sqlalchemy"),
+        ("tensorboard", "tensorboardX"),
+        ("wandb", "wandb"),
+    ],
+)
+def test_a_missing_extra_says_how_to_install_it(name, library, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ValueError) as caught:
+        tracking.make(name)
+    assert str(caught.value) == f"tracker {name}: is not installed; pip install 'pausejax[{name}]'"
+
+
+def test_mlflow_works_as_installed(result, tmp_path, monkeypatch):
+    """Where nothing is said it keeps runs in SQLite, in the folder where the command is given."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    code = "import pausejax; from pausejax.engine import tracking; t = tracking.make('mlflow'); "
+    code += "r = pausejax.open('study').load(); t.start(r.attrs); t.runs_finished(r); t.finish()"
+    pausejax.save(result, tmp_path / "study")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as store:
+        (count,) = store.execute("select count(*) from runs where status = 'FINISHED'").fetchone()
+    assert count == 8
+
+
+def test_a_store_that_mlflow_has_given_up_names_the_cure(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
+    tracker = tracking.MlflowTracker((tmp_path / "mlruns").as_uri())
+    with pytest.raises(ValueError, match=r"set MLFLOW_TRACKING_URI=sqlite:///mlflow[.]db, or"):
+        tracker.start(STUDY)
+
+
+def events_in(folder):
+    """The scalars of TensorBoard's files in a folder, [(name, round, value)], and their hyper-parameters."""
+    from tensorboardX.proto import event_pb2, plugin_hparams_pb2
+
+    scalars, parameters = [], {}
+    for path in folder.iterdir():
+        content = path.read_bytes()
+        while content:
+            (length,) = struct.unpack("<Q", content[:8])
+            event = event_pb2.Event.FromString(content[12 : 12 + length])
+            content = content[12 + length + 4 :]
+            for value in event.summary.value:
+                plugin = value.metadata.plugin_data
+                if plugin.plugin_name != "hparams":
+                    scalars.append((value.tag, event.step, value.simple_value))
+                elif value.tag.endswith("session_start_info"):
+                    told = plugin_hparams_pb2.HParamsPluginData.FromString(plugin.content)
+                    parameters = dict(told.session_start_info.hparams)
+    return scalars, parameters
+
+
+def test_tensorboard_gets_every_run_once(result, tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path))
+    for chunk in (slice(0, 3), slice(0, 8)):
+        tracker = tracking.make("tensorboard")
+        tracker.start({**STUDY, "name": "a/b: tracked"})
+        tracker.runs_finished(result.isel(run=chunk))
+        tracker.finish()
+    folders = {path.name.rpartition(" ")[2]: path for path in (tmp_path / "a_b_ tracked").iterdir()}
+    assert set(folders) == set(result["identity"].values.tolist())
+    figures = finals(result)
+    for place in (0, 1, 7):
+        own, folder = figures.isel(run=place), folders[str(result["identity"].values[place])]
+        assert len(list(folder.iterdir())) == 1
+        scalars, parameters = events_in(folder)
+        assert parameters["privacy_weight"].number_value == float(own["privacy_weight"])
+        assert parameters["seed"].number_value == int(own["seed"])
+        assert parameters["policy"].string_value == str(own["policy"].values)
+        by_name = {name: (step, value) for name, step, value in scalars}
+        assert by_name["elapsed"] == (4 if place == 1 else 6, pytest.approx(float(own["elapsed"])))
+        wanted = result["test_accuracy"].values[place]
+        measured = [(step, value) for name, step, value in scalars if name == "test_accuracy"]
+        assert [step for step, _ in measured] == result["eval_round"].values[np.isfinite(wanted)].tolist()
+        np.testing.assert_allclose([value for _, value in measured], wanted[np.isfinite(wanted)])
+
+
+def test_a_folder_that_tensorboard_cannot_have_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"tracker tensorboard: .*/file/tracked: "):
+        tracking.TensorBoardTracker(tmp_path / "file").start(STUDY)
+
+
+def leveldb_records(content):
+    """The records of a log in LevelDB's format: blocks of 32 kB, records cut where a block ends."""
+    place, parts = 7, []
+    while place + 7 <= len(content):
+        if (left := -place % 2**15) < 7 and left:
+            place += left
+            continue
+        _, length, kind = struct.unpack("<IHB", content[place : place + 7])
+        parts.append(content[place + 7 : place + 7 + length])
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last piece
+            yield b"".join(parts)
+            parts = []
+
+
+def wandb_records(path):
+    """What lies in an offline run's file: its configuration, and its history."""
+    from wandb.proto import wandb_internal_pb2
+
+    config, history = {}, []
+    for data in leveldb_records(path.read_bytes()):
+        record = wandb_internal_pb2.Record.FromString(data)
+        for item in record.run.config.update:
+            config[item.key] = json.loads(item.value_json)
+        if record.HasField("history"):
+            items = record.history.item
+            history.append({"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in items})
+    return config, history
+
+
+def test_wandb_offline_gets_every_run_once(result, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    for chunk in ([0], [0, 1]):
+        tracker = tracking.make("wandb")
+        tracker.start(STUDY)
+        tracker.runs_finished(result.isel(run=chunk))
+        tracker.finish()
+    files = {
+        path.parent.name.rpartition("-")[2]: path for path in tmp_path.glob("wandb/offline-run-*/*.wandb")
+    }
+    assert set(files) == set(result["identity"].values[:2].tolist())
+    figures = finals(result)
+    for place in (0, 1):
+        own = figures.isel(run=place)
+        config, history = wandb_records(files[str(result["identity"].values[place])])
+        assert (config["policy"], config["seed"]) == (str(own["policy"].values), int(own["seed"]))
+        assert config["privacy_weight"] == float(own["privacy_weight"]) and "gamma" not in config
+        wanted = result["test_accuracy"].values[place]
+        measured = [(row["_step"], row["test_accuracy"]) for row in history if "test_accuracy" in row]
+        assert [step for step, _ in measured] == result["eval_round"].values[np.isfinite(wanted)].tolist()
+        np.testing.assert_allclose([value for _, value in measured], wanted[np.isfinite(wanted)])
+        assert history[-1]["elapsed"] == pytest.approx(float(own["elapsed"]))
+
+
+def test_wandb_without_an_account_names_the_cure(tmp_path, monkeypatch):
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    code = "from pausejax.engine import tracking; tracking.make('wandb').start({'name': 'x'})"
+    environment = {**os.environ, "HOME": str(tmp_path), "NETRC": str(tmp_path / "none")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert (
+        last.startswith("ValueError: tracker wandb: ") and "set WANDB_API_KEY or give `wandb login`" in last
+    )

@@ -37,10 +37,10 @@ def test_result_is_labelled(result):
     assert result.sizes == {"run": 6, "round": 4, "model": 22}
     assert result["policy"].values.tolist() == ["efl_fg"] * 4 + ["thrifty"] * 2
     np.testing.assert_array_equal(result["round"], [5, 10, 15, 20])
-    np.testing.assert_allclose(result["eta"], [0.05, 0.05, 0.2, 0.2, 20**-0.5, 20**-0.5])
+    np.testing.assert_allclose(result["learning_rate"], [0.05, 0.05, 0.2, 0.2, 20**-0.5, 20**-0.5])
     np.testing.assert_allclose(result["exploration_rate"][:4], 20**-0.5)
     assert np.isnan(result["exploration_rate"][4:]).all() and np.isnan(result["regret_bound"][4:]).all()
-    np.testing.assert_array_equal(result["B"], 3)
+    np.testing.assert_array_equal(result["budget"], 3)
     assert result.attrs["mode"] == "ensemble" and (result["rounds_played"] == 20).all()
     assert result["model_cost"].values.max() == 1
     assert len(set(result["identity"].values)) == 6
@@ -79,7 +79,7 @@ def test_rounds_left_out_last_as_long_as_the_stream():
     result = pausejax.simulate("exp3", **{**SMALL, "rounds": 0, "eval_every": 1})
     # 398 samples for 40 clients.
     assert (result["rounds_played"] == 10).all() and result.sizes["round"] == 10
-    np.testing.assert_allclose(result["eta"], 10**-0.5)
+    np.testing.assert_allclose(result["learning_rate"], 10**-0.5)
 
 
 def test_pictures_and_table(result):

@@ -20,7 +20,7 @@ from pausejax.report.pareto import trade_off
 from ..analysis.made_up import store
 from .made import build, sampled
 
-AXES = {"privacy_weight": "gamma", "generalization_weight": "alpha", "temperature_divisor": "kappa"}
+AXES = ("privacy_weight", "generalization_weight", "temperature_divisor")
 GRID = {
     "pause": {"privacy_weight": [1.0, 5.0, 25.0], "generalization_weight": [1.0, 1000.0]},
     "annealed": {
@@ -146,7 +146,7 @@ def test_sampled_axes_are_cut_into_quantiles():
 
 
 def test_few_values_stay_as_they_are():
-    result = build({"a": {"privacy_weight": [1.0, 2.0, 30.0]}}, 2, {"privacy_weight": "gamma"})[0]
+    result = build({"a": {"privacy_weight": [1.0, 2.0, 30.0]}}, 2, ("privacy_weight",))[0]
     assert values_of(levels_of(analysis.finals(result)), "privacy_weight") == [1.0, 2.0, 30.0]
 
 
@@ -197,7 +197,7 @@ def test_an_unbounded_leakage_is_grey_and_no_number(grid):
 
 
 def test_one_axis_has_no_heat_map_and_none_no_effects():
-    result = build({"a": {"privacy_weight": [1.0, 2.0]}}, 3, {"privacy_weight": "gamma"})[0]
+    result = build({"a": {"privacy_weight": [1.0, 2.0]}}, 3, ("privacy_weight",))[0]
     levels = levels_of(analysis.finals(result))
     assert heat_maps(levels, measures_of(result)[0], "a") is None
     alone = build({"a": {}}, 3, {})[0]
@@ -223,7 +223,7 @@ def test_report_command_draws_many_settings(grid, tmp_path, capsys):
 
 def test_a_long_summary_shows_the_best_and_the_best_of_each_policy():
     policies = {"a": {"privacy_weight": np.linspace(1, 60, 60).tolist()}, "uniform": {}}
-    result, rows, _ = build(policies, 3, {"privacy_weight": "gamma"}, "bandit")
+    result, rows, _ = build(policies, 3, ("privacy_weight",), "bandit")
     slow = np.array([row["policy"] == "uniform" for row in rows])[:, None]
     result = result.assign(elapsed=result["elapsed"] + 100 * slow)
     found = summary_table(result)

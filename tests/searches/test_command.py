@@ -107,6 +107,4 @@ def test_the_function_finds_what_the_command_finds():
     assert "best: pause" in repr(found)
     assert set(found.draw()) == {"search_history", "search_slices"}
     lead = found.compared[1]
-    np.testing.assert_allclose(
-        lead.lead, (found.compared[0].figures - lead.figures).mean(axis=0), rtol=1e-12
-    )
+    np.testing.assert_allclose(lead.lead, (found.compared[0].figures - lead.figures).mean(axis=0), rtol=1e-12)

@@ -260,9 +260,9 @@ def test_every_range_law_and_method_reaches_the_device():
         sampling={"n": 5, "method": "random"},
     )
     assert result.sizes["run"] == 2 * 5 * 2
-    alpha = result["alpha"].values
+    alpha = result["generalization_weight"].values
     assert ((alpha >= 1) & (alpha <= 100)).all() and len(set(alpha)) == 5
-    assert set(result["K"].values) <= {6, 7}
+    assert set(result["num_clients"].values) <= {6, 7}
     paired = [alpha[result["policy"].values == label] for label in ("pause", "random")]
     np.testing.assert_array_equal(*paired)
     # The reward of round 1 is bought with α: no two points earn the same.

@@ -1,0 +1,58 @@
+"""What can be compared among runs, and what can't."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis.quantities import metrics_in
+from pausejax.analysis.selecting import written
+from pausejax.analysis.settings import applies, symbols
+
+
+def refuse_unlike(
+    result: xr.Dataset, metric: str, values: np.ndarray, groups: Sequence[str] = (), ask: str = "per"
+) -> None:
+    """Sees to it that figures can be compared: that nothing which their scale depends on differs.
+
+    Args:
+      result: a result, or its `finals`.
+      metric: a name out of `metrics_of(result)`.
+      values: float [run], of the metric; runs without a value do not count.
+      groups: coordinates; figures are compared within each of their values alone.
+      ask: the argument by which the caller asks for groups; "" if there is none.
+
+    Raises:
+      ValueError: something differs.
+    """
+    for name, seen in unlike(result, metric, values, groups).items():
+        shown = ", ".join(written(value) for value in seen)
+        short = symbols(result).get(name, name)
+        raise ValueError(
+            f"{metric}: means something else for each {short}, which is {shown} here: choose one, "
+            f"where={{{name!r}: {seen[0]!r}}}" + (f", or compare within each, {ask}={name!r}" if ask else "")
+        )
+
+
+def unlike(
+    result: xr.Dataset, metric: str, values: np.ndarray | None = None, groups: Sequence[str] = ()
+) -> dict[str, list[Any]]:
+    """What a metric's scale depends on and differs among runs of one group, with its values."""
+    found: dict[str, list[Any]] = {}
+    known = metrics_in(result).get(metric)
+    there = np.ones(result.sizes["run"], bool) if values is None else ~np.isnan(values)
+    owner = np.zeros(len(there), int)
+    for group in groups:
+        levels = np.unique(result[group].values, return_inverse=True)[1]
+        owner = np.unique(owner * (levels.max(initial=0) + 1) + levels, return_inverse=True)[1]
+    for name in known.scaled_by if known else ():
+        if name not in result.coords:
+            continue
+        column = result[name].values
+        mine = there & np.array([applies(value) for value in column.tolist()], bool)
+        for one in np.unique(owner):
+            seen = np.unique(column[mine & (owner == one)]).tolist()
+            if len(seen) > 1:
+                found[name] = seen
+    return found

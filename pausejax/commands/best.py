@@ -1,0 +1,107 @@
+"""`pausejax best`: the best setting of a result, and whether it is better than the next. Executes nothing."""
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any
+
+from pausejax.commands import options as common
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from pausejax.analysis.quantities import Metric
+    from pausejax.analysis.verdict import Verdict
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the command line."""
+    parser = commands.add_parser(
+        "best", help="say which setting is the best, and whether the seeds tell it from the next"
+    )
+    common.result(parser)
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        default="",
+        help="figure per run, e.g. cumulative_pseudo_regret (default: that of the study's table)",
+    )
+    parser.add_argument(
+        "--where",
+        type=common.conditions,
+        default={},
+        metavar="KEY=VALUE,…",
+        help="only settings that have these values, e.g. policy=pause,gamma=5; a key given twice has both",
+    )
+    parser.add_argument(
+        "--per",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the best for each policy, or for each value of an axis; may be repeated",
+    )
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints the best setting with its interval and its paired difference to the runner-up.
+
+    Raises:
+      ValueError: an unknown metric, name or value, or settings that can't be compared by the metric.
+    """
+    from pausejax.analysis import finals, metrics_of, select
+    from pausejax.analysis.verdict import verdict
+    from pausejax.results import store
+
+    result = store.read(options.directory)
+    metric = options.metric or str(result.attrs["ranking"])
+    figures = finals(result, [metric]).load()
+    figures = select(figures, options.where)
+    found = [verdict(part, metric) for part in _parts(figures, options.per)]
+    _print(found, metrics_of(result)[metric], figures)
+
+
+def _parts(figures: "xr.Dataset", per: list[str]) -> "list[xr.Dataset]":
+    """The runs that agree in some names, in the order of their first."""
+    import numpy as np
+
+    from pausejax.analysis.settings import full_names, group, runs_table
+
+    codes, first = group(runs_table(figures), full_names(figures, per, "--per"))
+    return [figures.isel(run=np.flatnonzero(codes == code)) for code in codes[first]]
+
+
+def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None:
+    from pausejax.analysis.metrics import direction
+
+    console = common.console()
+    better = "higher" if direction(runs, found[0].metric, None) else "lower"
+    unit = "%" if metric.scale == 100 else metric.units if metric.scale == 1 else f"{1 / metric.scale:g}"
+    named = metric.meaning if unit == "1" else f"{metric.meaning}, {unit}"
+    lines = [f"{named}: {better} is better; mean (95 % interval) over the seeds"]
+    for one in found:
+        lines += [f"  {line}" for line in _told(one, metric)]
+    if max(one.settings for one in found) > 2:
+        lines.append("The best of many is partly the luckiest: run it again with fresh seeds to report it.")
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _told(found: "Verdict", metric: "Metric") -> list[str]:
+    def written(setting: "xr.Dataset") -> str:
+        mean, low, high = (metric.scale * float(setting[name]) for name in ("mean", "low", "high"))
+        interval = "" if math.isnan(low) else f" ({low:{metric.shown}} to {high:{metric.shown}})"
+        return f"{mean:{metric.shown}}{interval}"
+
+    of = f"best of {found.settings}" if found.settings > 1 else "the only setting"
+    lines = [f"{of}: {found.best['label'].item()}: {written(found.best)}"]
+    if found.runner_up is None:
+        return lines
+    lines.append(f"runner-up: {found.runner_up['label'].item()}: {written(found.runner_up)}")
+    if found.difference is None:
+        return [*lines, "they have no seed in common, so there is no paired difference"]
+    low, high = float(found.difference["low"]), float(found.difference["high"])
+    apart = "these seeds tell the two apart" if low > 0 or high < 0 else "these seeds do not tell them apart"
+    apart = "one seed has no interval" if math.isnan(low) else apart
+    pairs = int(found.difference["count"])
+    seeds = f"{pairs} seed{'' if pairs == 1 else 's'}"
+    return [*lines, f"difference, paired by {seeds}: {written(found.difference)}; {apart}"]

@@ -1,0 +1,93 @@
+"""Runs in MLflow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import xarray as xr
+
+from pausejax.engine.tracking.told import Told, module, runs_of
+
+# Entries that MLflow takes in one request, with room for the parameters.
+_BATCH = 800
+
+
+class MlflowTracker:
+    """One MLflow run for each run, in an experiment named after the study.
+
+    Parameters are those that the policy reads; metrics are those of `analysis.finals`, what is learned at
+    each evaluated round. A run is known by its identity: one that the experiment holds is not repeated,
+    so a resumed study adds only its new runs. Numbers that are not finite are left out: MLflow can't hold
+    them all.
+    """
+
+    def __init__(self, uri: str | None = None) -> None:
+        """Takes the address of the store; by default what MLflow itself takes, `MLFLOW_TRACKING_URI` first.
+
+        Raises:
+          ValueError: the extra `pausejax[mlflow]` is not installed.
+        """
+        self._mlflow = module("mlflow", "mlflow")
+        # MLflow keeps runs in SQLite where nothing else is said, and says little if it can't.
+        module("mlflow", "sqlalchemy")
+        self._uri = uri
+        self._experiment = ""
+        self._known: set[str] = set()
+
+    def start(self, study: Mapping[str, str]) -> None:
+        name = study.get("name") or "pausejax"
+        try:
+            self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
+            found = self._client.get_experiment_by_name(name)
+            self._experiment = found.experiment_id if found else self._client.create_experiment(name)
+            self._known = self._finished()
+        except self._mlflow.MlflowException as error:
+            where = self._uri or self._mlflow.get_tracking_uri()
+            raise ValueError(f"tracker mlflow: {where}: {_told(error)}") from None
+
+    def runs_finished(self, result: xr.Dataset) -> None:
+        for run in runs_of(result, self._known):
+            self._log(run, result.attrs)
+            self._known.add(run.identity)
+
+    def finish(self) -> None:
+        """Nothing is left open: each run is closed as soon as it is logged."""
+
+    def _finished(self) -> set[str]:
+        found: set[str] = set()
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self._experiment], "attributes.status = 'FINISHED'", max_results=1000, page_token=token
+            )
+            found |= {run.data.tags.get("pausejax.identity", "") for run in page}
+            token = page.token
+            if not token:
+                return found
+
+    def _log(self, run: Told, study: Mapping[str, Any]) -> None:
+        entities = self._mlflow.entities
+        tags = {
+            "pausejax.identity": run.identity,
+            "pausejax.policy": run.policy,
+            "pausejax.algorithm": run.algorithm,
+            "pausejax.study": str(study.get("name", "")),
+            "pausejax.versions": str(study.get("versions", "")),
+        }
+        begun = self._client.create_run(self._experiment, tags=tags, run_name=run.title)
+        params = [entities.Param(name, str(value)) for name, value in run.parameters.items()]
+        now, run_id = begun.info.start_time, begun.info.run_id
+        metrics = [entities.Metric(name, value, now, step) for name, value, step in run.points]
+        self._client.log_batch(run_id, metrics=metrics[:_BATCH], params=params)
+        for first in range(_BATCH, len(metrics), _BATCH):
+            self._client.log_batch(run_id, metrics=metrics[first : first + _BATCH])
+        self._client.set_terminated(run_id, "FINISHED")
+
+
+def _told(error: Exception) -> str:
+    first = str(error).strip().splitlines()[0]
+    if "MLFLOW_ALLOW_FILE_STORE" not in str(error):
+        return first
+    return (
+        "this MLflow keeps no runs in plain folders; set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or "
+        "MLFLOW_ALLOW_FILE_STORE=true to have it all the same"
+    )

@@ -1,0 +1,100 @@
+"""A result that lies in memory into a folder, as `pausejax run` would have left it there."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import xarray as xr
+
+from pausejax.results import blocks, store
+from pausejax.results.folder import Folder
+from pausejax.study.study import FORMAT
+
+
+def save(result: xr.Dataset, directory: str | Path) -> None:
+    """Writes a result with its spec, its checksums and the digests of the files that it depends on.
+
+    The folder is then like any other of a study: `pausejax.open`, `report` and `export` read it, and
+    `pausejax run DIR/spec.toml --out DIR` finds its runs finished and adds those that are missing.
+
+    Args:
+      result: from `simulate`, `open` or a selection of either.
+      directory: a folder or a URL; it may hold a result whose runs are all among these.
+
+    Raises:
+      ValueError: it is no whole result of this release, or the folder holds other runs.
+      OSError: the folder can't be written to.
+    """
+    _check(result)
+    folder = Folder(directory)
+    folder.make()
+    with folder.lock(store.LOCK):
+        _check_folder(folder, set(result["identity"].values.tolist()))
+        partial = f".{store.RESULT}.{uuid.uuid4().hex}.partial"
+        try:
+            size = blocks.runs_per_block(_largest(result))
+            blocks.write_store(folder, partial, _parts(result, size), size)
+            store.replace(folder, partial)
+        finally:
+            folder.remove(partial)
+        folder.write(store.SPEC, result.attrs["spec"].encode())
+        files = json.loads(result.attrs["used_files"])
+        if files or folder.exists(store.FILES):
+            folder.write(store.FILES, json.dumps(files, indent=1).encode())
+
+
+def _check(result: xr.Dataset) -> None:
+    if not {"spec", "used_files", "variables"} <= result.attrs.keys() or "run" not in result.dims:
+        raise ValueError("result: is no result of a study, or has lost its attributes; nothing was saved")
+    if result.attrs.get("format") != FORMAT:
+        kept = result.attrs.get("format", 1)
+        raise ValueError(f"result: is of format {kept}, this release writes {FORMAT}; nothing was saved")
+    if not result.sizes["run"]:
+        raise ValueError("result: holds no runs; nothing was saved")
+    whole = set(json.loads(result.attrs["variables"]))
+    # A later run of the spec takes these runs for finished, so they must have all that its own have.
+    if lost := sorted(whole - set(result.data_vars)):
+        raise ValueError(f"result: lacks {', '.join(lost)}, which its study records; nothing was saved")
+    if added := sorted(str(name) for name in set(result.data_vars) - whole):
+        raise ValueError(
+            f"result: has {', '.join(added)}, which its study does not record; nothing was saved. "
+            "Leave it out with drop_vars, or write it with to_zarr"
+        )
+    for name in ("identity", "policy", "seed"):
+        if name not in result.coords:
+            raise ValueError(f"result: lacks the coordinate {name}; nothing was saved")
+    for name in whole:
+        if result[name].dims[:1] != ("run",):
+            raise ValueError(f"result: {name} does not have the dimension run first; nothing was saved")
+    identities = result["identity"].values.tolist()
+    if len(set(identities)) < len(identities):
+        raise ValueError("result: holds a run twice; nothing was saved")
+
+
+def _check_folder(folder: Folder, identities: set[str]) -> None:
+    """Refuses a folder whose runs would be lost or mixed with these."""
+    if folder.names(store.PARTS):
+        raise ValueError(f"{folder}: holds an unfinished study; choose another folder")
+    if not folder.exists(store.RESULT):
+        return
+    try:
+        held = set(store.read(folder.location)["identity"].values.tolist())
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{folder}: holds something that can't be read; choose another folder") from error
+    if held - identities:
+        raise ValueError(
+            f"{folder}: holds {len(held - identities)} runs that this result lacks; choose another folder"
+        )
+
+
+def _largest(result: xr.Dataset) -> int:
+    """Bytes per run of the largest variable."""
+    return max(array.nbytes // result.sizes["run"] for array in result.data_vars.values())
+
+
+def _parts(result: xr.Dataset, size: int) -> Iterator[xr.Dataset]:
+    # How another store laid out its chunks does not matter in this one.
+    bare = result.drop_encoding()
+    for first in range(0, result.sizes["run"], size):
+        yield bare.isel(run=slice(first, first + size)).load()

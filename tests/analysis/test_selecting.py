@@ -1,0 +1,92 @@
+"""`select` against plain masks, and what it says about what is not there."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import pausejax
+from pausejax import analysis
+
+
+@pytest.fixture
+def made():
+    """Runs of three policies; γ went through float32, and `uniform` has none."""
+    gamma = np.array([0.1, 5.0, 0.1, 5.0, np.nan, 0.1], np.float32).astype(float)
+    return xr.Dataset(
+        {"elapsed": ("run", np.arange(6.0))},
+        {
+            "policy": ("run", ["PAUSE", "PAUSE", "cold", "cold", "uniform", "PAUSE"]),
+            "algorithm": ("run", ["pause", "pause", "sa_pause", "sa_pause", "random", "pause"]),
+            "seed": ("run", [0, 0, 0, 0, 0, 1]),
+            "privacy_weight": ("run", gamma),
+            "annealing_steps": ("run", [-1, -1, 10, 50, -1, -1]),
+            "private": ("run", [True, True, True, False, True, True]),
+        },
+        {
+            "axes": '["privacy_weight"]',
+            "parameters": '{"privacy_weight": [["gamma"], "γ"], "annealing_steps": [["J"], "J"],'
+            ' "private": [[], ""], "budget_decay": [["eta"], "η"]}',
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "places"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"policy": "PAUSE"}, [0, 1, 5]),
+        ({"algorithm": ["pause", "random"]}, [0, 1, 4, 5]),
+        ({"policy": "PAUSE", "gamma": 5.0}, [1]),
+        ({"policy": "PAUSE", "γ": 0.1}, [0, 5]),
+        ({"privacy_weight": 0.1}, [0, 2, 4, 5]),  # the rival that has no γ stays
+        ({"policy": ["PAUSE", "cold"], "privacy_weight": 0.1}, [0, 2, 5]),
+        ({"gamma": np.array([0.1, 5.0]), "seed": range(1)}, [0, 1, 2, 3, 4]),
+        ({"policy": ("cold",), "J": 10}, [2]),
+        ({"J": slice(None, 20)}, [0, 1, 2, 4, 5]),
+        ({"policy": "cold", "J": slice(10, 50)}, [2, 3]),
+        ({"policy": ["PAUSE", "cold"], "gamma": slice(0.1, 1)}, [0, 2, 5]),
+        ({"private": False}, [3]),
+        ({"seed": np.int64(1)}, [5]),
+    ],
+)
+def test_runs_that_have_the_values_in_their_order(made, wanted, places):
+    xr.testing.assert_identical(analysis.select(made, **wanted), made.isel(run=places))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"gama": 5.0}, "'gama': is no label of this result's runs; did you mean 'gamma'? known: policy,"),
+        ({"eta": 1.0}, "'eta': is no label of this result's runs"),
+        ({"elapsed": 1.0}, "'elapsed': is no label"),
+        ({"policy": "pause"}, "policy = 'pause': no run has it; did you mean 'PAUSE'? known: 'PAUSE', "),
+        ({"gamma": 5.001}, "gamma = 5.001: no run has it; did you mean 5? known: 0.1, 5"),
+        ({"gamma": [5.0, 25.0]}, "gamma = 25: no run has it; did you mean 5?"),
+        ({"gamma": "5"}, "gamma = '5': no run has it; known: 0.1, 5"),
+        ({"gamma": slice(6, None)}, "gamma = slice(6, None): no run has it"),
+        ({"policy": slice("a", "b")}, "a range is slice(low, high), of numbers"),
+        ({"J": -1}, "J = -1: no run has it; did you mean 10? known: 10, 50"),
+        ({"gamma": []}, "gamma = []: name at least one value"),
+        ({"gamma": 5.0, "seed": 1}, "gamma = 5: no run with seed = 1 has it; did you mean 0.1? known: 0.1"),
+        ({"policy": ["PAUSE", "uniform"], "J": 10}, "J = 10: no run with policy = ['PAUSE', 'uniform'] has"),
+        ({"policy": "PAUSE", "J": 10}, "has it; these runs lack it"),
+        (
+            {"policy": ["PAUSE", "cold"], "J": [10, 50], "seed": 1},
+            "policy = 'cold': no run with J",
+        ),
+    ],
+)
+def test_what_is_not_there_is_said_and_nothing_dropped_silently(made, wanted, said):
+    with pytest.raises(ValueError) as caught:
+        pausejax.select(made, **wanted)
+    assert said in str(caught.value)
+
+
+def test_what_is_no_result_is_refused(made):
+    with pytest.raises(ValueError, match="has no dimension run"):
+        analysis.select(made.isel(run=0), policy="PAUSE")
+
+
+def test_figures_of_the_whole_are_those_of_the_selection(result):
+    one = analysis.finals(analysis.select(result, gamma=5.0, policy="pause"))
+    xr.testing.assert_identical(one, analysis.select(analysis.finals(result), gamma=5.0, policy="pause"))

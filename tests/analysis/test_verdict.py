@@ -1,0 +1,106 @@
+"""The best setting beside the next: what `best` and `paired_difference` say of the two, and as a command."""
+
+import numpy as np
+import pytest
+
+from pausejax import analysis
+from pausejax.commands import main as cli
+
+from .made_up import AXES, POLICIES, build, store
+
+
+def means(result, metric):
+    """The mean of each setting, by its label."""
+    found = analysis.mean_ci(result, metric)
+    return dict(zip(found["label"].values.tolist(), found["mean"].values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("metric", ["elapsed", "cumulative_pseudo_regret"])
+def test_the_two_best_and_their_paired_difference(result, metric):
+    found = analysis.verdict(result, metric)
+    ranked = sorted(means(result, metric).items(), key=lambda pair: pair[1])
+    assert (found.metric, found.settings) == (metric, 11)
+    assert [s["label"].item() for s in (found.best, found.runner_up)] == [name for name, _ in ranked[:2]]
+    assert float(found.difference["mean"]) == pytest.approx(ranked[0][1] - ranked[1][1])
+    assert int(found.difference["count"]) == 6
+    assert float(found.difference["low"]) < float(found.difference["mean"]) < float(found.difference["high"])
+
+
+def test_more_is_better_where_the_table_says_so(result):
+    if "test_accuracy" in result:
+        found = analysis.verdict(result)
+        values = sorted(means(result, "test_accuracy").values())
+        assert [float(found.best["mean"]), float(found.runner_up["mean"])] == values[:-3:-1]
+
+
+def test_one_setting_has_no_rival_and_strangers_no_difference():
+    alone = build({"uniform": {}}, 3, ())[0]
+    found = analysis.verdict(alone, "elapsed")
+    assert found.settings == 1 and found.runner_up is None and found.difference is None
+    pair = build({"a": {}, "b": {}}, 3, ())[0]
+    apart = pair.assign_coords(seed=pair["seed"] + 10 * (pair["policy"] == "a"))
+    found = analysis.verdict(apart, "elapsed")
+    assert found.runner_up is not None and found.difference is None
+
+
+def test_settings_without_a_value_are_no_rivals():
+    made = build({"a": {}, "b": {}}, 3, ())[0]
+    broken = made["elapsed"].where(made["policy"] == "a")
+    found = analysis.verdict(made.assign(elapsed=broken), "elapsed")
+    assert found.best["label"].item() == "a" and found.runner_up is None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("best")
+    store(build(POLICIES, 6, AXES)[0], out)
+    return out
+
+
+def run(capsys, *arguments):
+    code = cli.main(["best", *map(str, arguments)])
+    told = capsys.readouterr()
+    return code, told.out.splitlines(), told.err
+
+
+def test_the_command_says_both_and_whether_they_differ(folder, capsys):
+    code, lines, _ = run(capsys, folder, "--metric", "elapsed")
+    assert code == 0 and lines[0].startswith("simulated time of the whole run, s: lower is better")
+    assert lines[1].startswith("  best of 11: ") and lines[2].startswith("  runner-up: ")
+    assert lines[3].startswith("  difference, paired by 6 seeds: -") and "tell" in lines[3]
+    assert "fresh seeds" in lines[4] and len(lines) == 5
+    # Without a metric it is the table's, in the table's numbers.
+    code, lines, _ = run(capsys, folder)
+    assert lines[0].startswith("final test accuracy, %: higher is better")
+
+
+def test_the_command_chooses_among_some_and_for_each(folder, capsys):
+    _, lines, _ = run(capsys, folder, "--metric", "elapsed", "--where", "policy=annealed,γ=1,J=10")
+    assert lines[1].startswith("  best of 2: annealed, γ = 1, J = 10, κ = ")
+    _, lines, _ = run(capsys, folder, "--metric", "elapsed", "--per", "policy")
+    winners = sorted(line.split(":")[0] for line in lines if line.startswith("  best of"))
+    assert winners == ["  best of 2", "  best of 8"]
+    assert sum("the only setting: uniform" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--metric", "speed"], "metric 'speed': unknown here"),
+        (["--where", "gama=1"], "did you mean 'gamma'?"),
+        (["--where", "gamma=2"], "gamma = 2: no run has it; did you mean 1?"),
+        (["--where", "gamma"], "--where 'gamma': must be NAME=VALUE"),
+        (["--per", "x"], "--per = 'x': is no axis of this result"),
+        (["--metric", "rounds_played"], "neither way is better by itself"),
+    ],
+)
+def test_mistakes_are_one_line(folder, capsys, more, said):
+    code, lines, error = run(capsys, folder, *more)
+    assert code == cli.FAILED and not lines and said in error and error.count("\n") == 1
+
+
+def test_an_infinite_figure_is_the_worst():
+    made = build({"a": {}, "b": {}}, 3, (), "bandit")[0]
+    endless = made["max_leakage"].where(made["policy"] != "a", np.inf)
+    found = analysis.verdict(made.assign(max_leakage=endless), "max_leakage")
+    assert found.best["label"].item() == "b" and found.runner_up is None

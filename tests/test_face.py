@@ -1,0 +1,178 @@
+"""The library's face: results, their pictures, and studies in folders, as a user in Python meets them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import pausejax
+from pausejax import kinds
+from pausejax.commands import main as cli
+
+STUDY = {
+    "mode": "bandit",
+    "seeds": 2,
+    "rounds": 12,
+    "num_clients": 6,
+    "clients_per_round": 2,
+    "gamma": [1.0, 5.0],
+    "name": "faces",
+}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return pausejax.simulate(["pause", "random"], **STUDY)
+
+
+def test_everything_is_listed_and_loads():
+    assert {"simulate", "open", "save", "select", "overview", "analysis", "report"} <= set(dir(pausejax))
+    assert all(hasattr(pausejax, name) for name in dir(pausejax))
+
+
+def test_progress_is_told_on_request_alone(result, capsys):
+    again = pausejax.simulate(["pause", "random"], **STUDY, progress=True)
+    told = capsys.readouterr()
+    assert told.out == "" and "8 runs in 2 groups, 12 rounds each, on 2 × cpu" in told.err.splitlines()[0]
+    assert "finished 4 runs of pause" in told.err and "8 of 8 runs finished" in told.err.splitlines()[-1]
+    xr.testing.assert_identical(again, result)
+    steps = []
+    pausejax.simulate("pause", **STUDY, progress=steps.append)
+    assert sum(steps) == 12 * 4 and capsys.readouterr() == ("", "")
+
+
+def test_pictures_show_themselves(result):
+    pictures = kinds.draw(result)
+    assert isinstance(pictures, dict) and repr(pictures).startswith(f"{len(pictures)} pictures: leakage_vs_")
+    assert all(picture._repr_png_().startswith(b"\x89PNG") for picture in pictures.values())
+    page = pictures._repr_html_()
+    assert page.count("<img ") == len(pictures) and all(f"<figcaption>{name}<" in page for name in pictures)
+
+
+def test_pictures_of_many_settings_show_themselves_too():
+    many = pausejax.simulate("pause", **STUDY | {"alpha": [float(n) for n in range(1, 10)], "rounds": 4})
+    assert "drawn: the first 8 of these 18 rows" in pausejax.overview(many)._repr_html_()
+    assert all(hasattr(picture, "_repr_png_") for picture in kinds.draw(many).values())
+
+
+def test_drawing_leaves_pyplot_alone():
+    code = "import sys, pausejax.report.overview, pausejax.clients.pictures\n"
+    code += "print('matplotlib.pyplot' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_an_overview_is_a_table_with_curves(result):
+    seen = pausejax.overview(result)
+    text = repr(seen)
+    assert seen.result is result and text.startswith("faces: 8 runs\nmean ± 95 % interval over 2 seeds")
+    rows = [line for line in text.splitlines() if "γ =" in line]
+    assert [row.split("  ")[1].strip() for row in rows] == [
+        f"{policy}, γ = {gamma}" for policy in ("pause", "random") for gamma in (1, 5)
+    ]
+    assert all(set(row.split()[-1]) <= set("▁▂▃▄▅▆▇█") and len(row.split()[-1]) == 12 for row in rows)
+    # All rows on one scale: the tallest block is the row's that ends highest.
+    ends = np.nansum(result["regret"].values, axis=1).reshape(4, 2).mean(axis=1)
+    assert "█" in rows[int(np.argmax(ends))]
+    page = seen._repr_html_()
+    assert page.count("<tr>") == 5 and page.count("<img ") == 1 and "γ = 5" in page
+    (axes,) = seen.picture.axes
+    drawn = {line.get_label(): line.get_ydata()[-1] for line in axes.get_lines()}
+    np.testing.assert_allclose(list(drawn.values()), ends, rtol=1e-5)
+
+
+def test_an_overview_escapes_what_it_shows(result):
+    odd = result.assign_attrs(name="<b>&").assign_coords(policy=("run", ["<i>"] * 8))
+    page = pausejax.overview(odd)._repr_html_()
+    assert "<i>" not in page and "&lt;i&gt;" in page and "&lt;b&gt;&amp;" in page
+    assert "<b>&: 8 runs" in repr(pausejax.overview(odd)) and "[bold]" in repr(
+        pausejax.overview(result.assign_coords(policy=("run", ["[bold]"] * 8)))
+    )
+
+
+def test_an_overview_of_training_and_of_an_ensemble(tmp_path):
+    small = {"seeds": 1, "rounds": 4, "num_clients": 4, "clients_per_round": 2, "train_samples": 80}
+    trained = pausejax.simulate("pause", eval_every=2, model="linear", **small)
+    assert "test accuracy (%)" in repr(pausejax.overview(trained))
+    ensemble = pausejax.simulate("efl_fg", mode="ensemble", rounds=20, eval_every=5)
+    assert "MSE (10⁻³)" in repr(pausejax.overview(ensemble))
+    pausejax.save(ensemble, tmp_path)
+    assert repr(pausejax.overview(tmp_path)) == repr(pausejax.overview(ensemble))
+
+
+def run(folder, *more):
+    arguments = ["run", str(folder / "spec.toml"), "--out", str(folder), "--quiet", "--no-report", *more]
+    return cli.main(arguments)
+
+
+def test_what_is_saved_opens_reports_exports_and_is_finished(result, tmp_path, monkeypatch):
+    pausejax.save(result, tmp_path)
+    xr.testing.assert_identical(pausejax.open(tmp_path).load(), result)
+    assert (tmp_path / "results.zarr" / "manifest.json").is_file()
+    assert cli.main(["report", str(tmp_path), "--quiet"]) == cli.OK
+    assert cli.main(["export", str(tmp_path), "--format", "csv", "--quiet"]) == cli.OK
+    before = (tmp_path / "results.zarr" / ".zmetadata").stat().st_mtime_ns
+    monkeypatch.setattr("pausejax.engine.local.play_into", None)  # nothing is left to play
+    assert run(tmp_path) == cli.OK
+    assert (tmp_path / "results.zarr" / ".zmetadata").stat().st_mtime_ns == before
+
+
+def test_a_selection_is_saved_and_completed(result, tmp_path):
+    pausejax.save(pausejax.select(result, policy="random"), tmp_path)
+    assert pausejax.open(tmp_path).sizes["run"] == 4
+    assert run(tmp_path) == cli.OK
+    whole = pausejax.open(tmp_path).load()
+    assert whole.sizes["run"] == 8
+    np.testing.assert_array_equal(whole["selected"], result["selected"])
+    # More runs than there were are welcome, and so is the same once more.
+    pausejax.save(whole, tmp_path)
+    pausejax.save(pausejax.open(tmp_path), tmp_path)
+    xr.testing.assert_identical(pausejax.open(tmp_path).load(), whole)
+
+
+def test_damage_to_what_was_saved_is_noticed(result, tmp_path):
+    pausejax.save(result, tmp_path)
+    (tmp_path / "results.zarr" / "seed" / "0").write_bytes(b"0")
+    with pytest.raises(ValueError, match="damaged"):
+        pausejax.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda r: r.drop_vars("regret"), "lacks regret, which its study records"),
+        (lambda r: r.assign(mine=r.regret), "has mine, which its study does not record"),
+        (lambda r: r.drop_attrs(), "is no result of a study, or has lost its attributes"),
+        (lambda r: r.isel(run=0), "is no result of a study"),
+        (lambda r: r.isel(run=[]), "holds no runs"),
+        (lambda r: r.isel(run=[0, 1, 0]), "holds a run twice"),
+        (lambda r: r.drop_vars("identity"), "lacks the coordinate identity"),
+        (lambda r: r.transpose(), "does not have the dimension run first"),
+        (lambda r: r.assign_attrs(format=1), "is of format 1"),
+    ],
+)
+def test_what_is_no_whole_result_is_not_saved(result, tmp_path, spoil, said):
+    with pytest.raises(ValueError, match=said):
+        pausejax.save(spoil(result), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_other_runs_is_left_alone(result, tmp_path):
+    pausejax.save(result, tmp_path)
+    with pytest.raises(ValueError, match="holds 4 runs that this result lacks"):
+        pausejax.save(pausejax.select(result, policy="pause"), tmp_path)
+    xr.testing.assert_identical(pausejax.open(tmp_path).load(), result)
+    (tmp_path / "other" / "parts").mkdir(parents=True)
+    (tmp_path / "other" / "parts" / "0123456789abcdef.npz").write_bytes(b"")
+    with pytest.raises(ValueError, match="holds an unfinished study"):
+        pausejax.save(result, tmp_path / "other")
+
+
+def test_files_that_a_result_depends_on_are_kept_by_digest(tmp_path):
+    told = pausejax.simulate("pause", mode="bandit", rounds=2, num_clients=3, clients_per_round=1)
+    told = told.assign_attrs(used_files=json.dumps({"own.py": "0" * 64}))
+    pausejax.save(told, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "files.json").read_text()) == {"own.py": "0" * 64}
