@@ -75,7 +75,7 @@ def test_an_overview_is_a_table_with_curves(result):
     ]
     assert all(set(row.split()[-1]) <= set("▁▂▃▄▅▆▇█") and len(row.split()[-1]) == 12 for row in rows)
     # All rows on one scale: the tallest block is the row's that ends highest.
-    ends = np.nansum(result["regret"].values, axis=1).reshape(4, 2).mean(axis=1)
+    ends = np.nansum(result["pseudo_regret"].values, axis=1).reshape(4, 2).mean(axis=1)
     assert "█" in rows[int(np.argmax(ends))]
     page = seen._repr_html_()
     assert page.count("<tr>") == 5 and page.count("<img ") == 1 and "γ = 5" in page

@@ -5,7 +5,7 @@ import numpy as np
 
 from pausejax.data.dataset import Dataset
 from pausejax.data.partition import Partition
-from pausejax.report.figure import Figure
+from matplotlib.figure import Figure
 
 _MOST_TICKS = 15
 _MOST_BARS = 60

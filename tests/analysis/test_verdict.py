@@ -17,9 +17,11 @@ def means(result, metric):
 
 @pytest.mark.parametrize("metric", ["elapsed", "cumulative_pseudo_regret"])
 def test_the_two_best_and_their_paired_difference(result, metric):
+    # Regrets are compared where the reward is the same.
+    result = result if metric == "elapsed" else analysis.select(result, gamma=1)
     found = analysis.verdict(result, metric)
     ranked = sorted(means(result, metric).items(), key=lambda pair: pair[1])
-    assert (found.metric, found.settings) == (metric, 11)
+    assert (found.metric, found.settings) == (metric, len(ranked))
     assert [s["label"].item() for s in (found.best, found.runner_up)] == [name for name, _ in ranked[:2]]
     assert float(found.difference["mean"]) == pytest.approx(ranked[0][1] - ranked[1][1])
     assert int(found.difference["count"]) == 6
@@ -89,7 +91,6 @@ def test_the_command_chooses_among_some_and_for_each(folder, capsys):
         (["--metric", "speed"], "metric 'speed': unknown here"),
         (["--where", "gama=1"], "did you mean 'gamma'?"),
         (["--where", "gamma=2"], "gamma = 2: no run has it; did you mean 1?"),
-        (["--where", "gamma"], "--where 'gamma': must be NAME=VALUE"),
         (["--per", "x"], "--per = 'x': is no axis of this result"),
         (["--metric", "rounds_played"], "neither way is better by itself"),
     ],

@@ -27,7 +27,7 @@ def swept():
 def runs_with(result, **values):
     kept = np.ones(result.sizes["run"], bool)
     for name, value in values.items():
-        kept &= (result[name] == value).values
+        kept &= (result[{symbol: full for full, symbol in AXES.items()}.get(name, name)] == value).values
     return result.isel(run=np.flatnonzero(kept))
 
 
@@ -98,7 +98,7 @@ def test_a_policy_without_an_axis_is_in_every_panel():
 def test_where_chooses_runs_by_name_alias_and_symbol(swept):
     for spelling in ("privacy_weight", "gamma", "γ"):
         kept = analysis.select(swept, {spelling: "5", "policy": ["pause"]})
-        assert set(kept["gamma"].values) == {5.0} and set(kept["policy"].values) == {"pause"}
+        assert set(kept["privacy_weight"].values) == {5.0} and set(kept["policy"].values) == {"pause"}
         assert kept.sizes["run"] == 12
     drawn = kinds.draw(swept, where={"alpha": 1, "γ": [5, 25]})
     assert "main_effects" not in drawn
@@ -113,9 +113,9 @@ def test_where_chooses_runs_by_name_alias_and_symbol(swept):
     [
         ({"measures": ["pseudo_regert"]}, "measure: pseudo_regert: unknown here; did you mean pseudo_regret"),
         ({"measures": ["counts"]}, "counts: has dims run, client, no value a round; its measures: parti"),
-        ({"where": {"gama": 5}}, "where: gama: unknown here; did you mean gamma"),
-        ({"where": {"gamma": 7}}, r"where: gamma = 7: no run has it; known: 0.1, 1, 5, 25"),
-        ({"where": {"policy": "pose"}}, "where: policy = pose: no run has it; did you mean pause"),
+        ({"where": {"gama": 5}}, "where: 'gama': is no label of this result's runs; did you mean 'gamma'"),
+        ({"where": {"gamma": 7}}, r"where: gamma = 7: no run has it; did you mean 5\? known: 0.1, 1, 5, 25"),
+        ({"where": {"policy": "pose"}}, "where: policy = 'pose': no run has it; did you mean 'pause'"),
         ({"by": ["gama"]}, "by: gama: unknown here; did you mean gamma"),
         ({"by": ["num_clients"]}, "by: num_clients: is the same in all runs or no axis; axes: policy, gen"),
         ({"by": ["gamma", "γ"]}, "by: gamma: is named twice"),
@@ -223,7 +223,7 @@ def test_run_refuses_what_it_could_not_draw_before_it_computes(tmp_path, capsys)
     for options, message in (
         (["--by", "kappa"], "--by: kappa: unknown here"),
         (["--measure", "test_accuracy"], "--measure: test_accuracy"),
-        (["--where", "gamma=3"], "--where: gamma = 3: no run has it; known: 1, 5"),
+        (["--where", "gamma=3"], "--where: gamma = 3: no run has it; did you mean 1? known: 1, 5"),
     ):
         assert cli.main(["run", str(spec), "--out", str(out), *options]) == cli.BAD_SPEC
         assert message in capsys.readouterr().err
