@@ -134,12 +134,16 @@ def result(parser: argparse.ArgumentParser) -> None:
 
 
 def draw(directory: str, options: argparse.Namespace) -> None:
-    """Draws the result in a folder and says what there is."""
-    from pausejax import kinds
+    """Draws the result in a folder, writes its page, and says what there is."""
+    from pausejax import kinds, page
     from pausejax.report import save
     from pausejax.results import store
 
-    paths = save(kinds.draw(store.read(directory), smoothing=options.smooth), Path(directory))
+    result = store.read(directory)
+    figures = kinds.draw(result, smoothing=options.smooth)
+    paths = save(figures, Path(directory))
+    written = page.write(directory, result, figures)
     if not options.quiet:
         names = sorted({path.stem for path in paths})
         console().print(f"pictures in {directory} (PNG and PDF): {', '.join(names)}", markup=False)
+        console().print(f"all of it on one page: {written}", markup=False, soft_wrap=True)

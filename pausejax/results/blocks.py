@@ -8,6 +8,7 @@ import numcodecs
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis.made import Record, said
 from pausejax.analysis.quantities import Variable
 from pausejax.results import layout, manifest
 from pausejax.results.folder import Folder
@@ -91,9 +92,23 @@ def missing(folder: Folder, name: str, store: xr.Dataset, size: int) -> Iterator
 
 
 def write(
-    folder: Folder, name: str, plan: Plan, identities: Sequence[str], sources: Sequence[Source]
+    folder: Folder,
+    name: str,
+    plan: Plan,
+    identities: Sequence[str],
+    sources: Sequence[Source],
+    records: Sequence[Record] = (),
 ) -> None:
-    """Writes finished runs into a new Zarr store, in the order of their identities."""
+    """Writes finished runs into a new Zarr store, in the order of their identities.
+
+    Args:
+      folder: of the study.
+      name: of the store.
+      plan: of the study.
+      identities: of the runs.
+      sources: where the runs are.
+      records: how they were made.
+    """
     table, columns = plan.study.kind.variables(plan.study), layout.coordinates(plan)
     lengths = layout.sizes(table, (source.shapes for source in sources))
     names = {variable for source in sources for variable in source.shapes}
@@ -119,7 +134,7 @@ def write(
             here, there = np.array(pairs).T
             part = {key: array for key, array in load(number).items() if key in names}
             layout.put(block, here, part, there)
-        labelled = layout.label(plan, columns, slice(rows.start, rows.stop), block)
+        labelled = said(layout.label(plan, columns, slice(rows.start, rows.stop), block), records)
         target = folder.path(name)
         if first == 0:
             encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}

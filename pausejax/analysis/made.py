@@ -1,0 +1,35 @@
+"""How a result was made: on which devices, with which versions, by which command. Its attribute `made`."""
+
+import json
+from collections.abc import Sequence
+from typing import TypedDict
+
+import xarray as xr
+
+ATTRIBUTE = "made"
+
+
+class Record(TypedDict):
+    """What one process says of itself."""
+
+    command: str
+    """As it was typed; "": there was none."""
+    devices: str
+    """Such as "2 × NVIDIA H100"."""
+    versions: dict[str, str]
+
+
+def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
+    """A result that carries some records, whatever their order."""
+    if not records:
+        return result
+    return result.assign_attrs({ATTRIBUTE: json.dumps(sorted({_text(found) for found in records}))})
+
+
+def records_in(result: xr.Dataset) -> list[Record]:
+    """The records that a result carries; none in one of an older release."""
+    return [json.loads(text) for text in json.loads(result.attrs.get(ATTRIBUTE, "[]"))]
+
+
+def _text(found: Record) -> str:
+    return json.dumps(found, sort_keys=True)
