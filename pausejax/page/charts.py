@@ -117,7 +117,8 @@ def _panel(axes: Axes) -> Panel:
     dots = [found for found in axes.collections if isinstance(found, PathCollection)]
     traces = [*_with_bands(lines, bands), *bars]
     known = {*lines, *(trace.band for trace in traces)}
-    whole = known >= {*axes.lines, *axes.collections} and not (axes.images or axes.texts)
+    drawn = {line for line in axes.lines if np.size(line.get_xdata())}  # a legend's example has no data
+    whole = known >= {*drawn, *axes.collections} and not (axes.images or axes.texts)
     return Panel(axes, traces, cells, dots, whole and bool(lines))
 
 

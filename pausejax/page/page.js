@@ -36,7 +36,11 @@
       const first = Math.ceil(Math.log10(axis.from) - 1e-9), last = Math.floor(Math.log10(axis.to) + 1e-9);
       if (last - first >= 1) {
         const step = Math.ceil((last - first + 1) / 6);
-        return Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, i) => 10 ** (first + i * step));
+        const decades = Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, i) => 10 ** (first + i * step));
+        if (last - first > 2) return decades;
+        const between = [first - 1, ...Array.from({ length: last - first + 1 }, (_, i) => first + i)];
+        const more = between.flatMap((n) => [2 * 10 ** n, 5 * 10 ** n]).filter((v) => v >= axis.from && v <= axis.to);
+        return [...decades, ...more];
       }
     }
     const reach = axis.to - axis.from, rough = reach / 5, power = 10 ** Math.floor(Math.log10(rough));
@@ -131,7 +135,7 @@
       if (letter === "x") {
         element("line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom }, made);
         element("line", { x1: at, x2: at, y1: bottom, y2: bottom + 3.5 }, made);
-        if (labelled) element("text", { x: at, y: bottom + 12, "text-anchor": "middle" }, made).textContent = brief(value);
+        if (labelled) element("text", { x: at, y: bottom + 12, "text-anchor": at > right - 6 ? "end" : "middle" }, made).textContent = brief(value);
       } else {
         element("line", { class: "grid", x1: left, x2: right, y1: at, y2: at }, made);
         element("line", { x1: left - 3.5, x2: left, y1: at, y2: at }, made);
@@ -167,7 +171,8 @@
       if (target === "log" && !positive) continue;
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = `${letter}: ${target}`;
+      const called = (scale) => `${letter}: ${scale === "linear" ? "linear" : "log"}`;
+      button.textContent = called(target);
       button.title = `draw the ${letter === "x" ? "horizontal" : "vertical"} axis ${target === "log" ? "in decades" : "evenly"}`;
       button.setAttribute("aria-pressed", "false");
       button.addEventListener("click", () => {
@@ -177,7 +182,7 @@
           panel.now[letter] = (on && other(sharing, letter, target)) || panel[letter];
         }
         button.setAttribute("aria-pressed", String(on));
-        button.textContent = `${letter}: ${on ? moved[0][letter].scale : target}`;
+        button.textContent = called(on ? moved[0][letter].scale : target);
         found.panels.forEach((panel) => redraw(panel, svg));
       });
       tools.appendChild(button);

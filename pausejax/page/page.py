@@ -57,9 +57,9 @@ def build(result: xr.Dataset, figures: Mapping[str, Figure], *, notes: Sequence[
         keep_trailing_newline=True,
     )
     return environment.get_template("page.html").render(
-        title=result.attrs["name"],
+        title=result.attrs.get("name", "a study"),
         facts=tables.facts(result),
-        spec=result.attrs["spec"],
+        spec=result.attrs.get("spec", "not recorded"),
         summary=tables.summary(result),
         differences=differences,
         diverged=diverged,

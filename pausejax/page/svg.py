@@ -99,26 +99,26 @@ def _without_namespaces(root: Element) -> None:
 
 
 def _rewrite_paths(root: Element, panel: Panel) -> None:
-    """Lines and bands of many points with those alone that an eye can tell."""
+    """Lines with the points alone that an eye can tell; each band as one path, which a script can move."""
     groups = {element.get("id"): element for element in root.iter("g")}
     for trace in panel.traces:
         values = thinned(trace.values)
-        if values.shape[1] == trace.values.shape[1]:
-            continue
         x, y, low, high = values
         line = groups.get(trace.artists[0].get_gid())
-        if line is not None and (path := line.find("path")) is not None:
+        path = line.find("path") if line is not None else None
+        if path is not None and values.shape[1] < trace.values.shape[1]:
             path.set("d", _path(panel.axes, x, y))
         band = groups.get(trace.band.get_gid()) if trace.band is not None else None
-        if band is not None and (path := band.find("path")) is not None:
-            for other in band.findall("path")[1:]:
-                band.remove(other)
+        if band is not None:
+            # Of bands without an outline the path is a definition, and what shows it has the colours.
+            style = next(e.get("style", "") for e in band.iter() if "fill" in e.get("style", ""))
+            clip = next((e.get("clip-path", "") for e in band.iter() if e.get("clip-path")), "")
             there = np.isfinite(low + high)
-            around = (
-                np.concatenate([x[there], x[there][::-1]]),
-                np.concatenate([low[there], high[there][::-1]]),
-            )
-            path.set("d", _path(panel.axes, *around) + "Z")
+            edge = np.concatenate([x[there], x[there][::-1]]), np.concatenate([low[there], high[there][::-1]])
+            for child in list(band):
+                band.remove(child)
+            attributes = {"d": f"{_path(panel.axes, *edge)}Z", "style": style, "clip-path": clip}
+            ET.SubElement(band, "path", {key: value for key, value in attributes.items() if value})
 
 
 def _path(axes: Axes, x: np.ndarray, y: np.ndarray) -> str:

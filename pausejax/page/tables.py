@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,16 +11,16 @@ from rich.text import Text
 
 from pausejax.analysis import finals, metrics_of, paired_difference
 from pausejax.analysis.made import Record, records_in
+from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric
-from pausejax.analysis.settings import axes_of, label, runs_table, symbols
+from pausejax.analysis.settings import applies, axes_of, label, runs_table, symbols
 from pausejax.report import summary_table
 from pausejax.report.statistics import lines
 
 MOST_RUNS = 1000
 """That a page lists one by one."""
 _FEW = 16
-_MOST_POLICIES = 6
-_OF_ALL = "all axes"
+_MOST_SIDES = 8
 
 
 class Table(NamedTuple):
@@ -54,58 +53,83 @@ def _plain(cell: Any) -> str:
 def differences(result: xr.Dataset) -> tuple[list[Table], list[str]]:
     """Every policy minus every other one, paired by seed, a table for each subtracted; what is not there.
 
-    Of a study of few settings each pair of settings that agree in the axes they share has a row; of one of
-    many, axes are averaged seed by seed.
+    Of few settings each pair that agrees in the axes which two policies share has a row; of many, axes are
+    averaged seed by seed. Of one policy, settings are compared.
     """
-    policies = list(dict.fromkeys(result["policy"].values.tolist()))
     seeds = len(np.unique(result["seed"].values))
-    if len(policies) < 2:
+    if seeds < 2:
+        return [], ["paired differences: there is one seed, so there are no intervals"]
+    metrics = {name: metric for name, metric in metrics_of(result).items() if metric.heading}
+    whole = finals(result, list(metrics)).load()
+    every = _sides(whole)
+    if len(every) < 2:
         return [], [
             "paired differences: there is one policy; pausejax.analysis.paired_difference pairs settings"
         ]
-    if seeds < 2:
-        return [], ["paired differences: there is one seed alone, so there are no intervals"]
-    shown = policies[:_MOST_POLICIES]
+    sides = dict(list(every.items())[:_MOST_SIDES])
     left_out = []
-    if len(policies) > len(shown):
-        left_out.append(
-            f"paired differences: of the first {len(shown)} of {len(policies)} policies; "
-            "of the others with pausejax.analysis.paired_difference"
-        )
-    metrics = {name: metric for name, metric in metrics_of(result).items() if metric.heading}
-    whole = finals(result, list(metrics)).load()
+    if len(every) > len(sides):
+        first = f"of the first {len(sides)} of {len(every)}"
+        left_out.append(f"paired differences: {first}; of all with pausejax.analysis.paired_difference")
     many = len(lines(whole)) > _FEW
     over = ["seed", *axes_of(whole)] if many else ["seed"]
     caption = f"mean of the row's minus this one's, with its 95 % interval over {seeds} seeds"
     if many:
         caption += f"; {', '.join(symbols(whole).get(name, name) for name in axes_of(whole))} averaged first"
-    headings = ("policy", *(metric.heading for metric in metrics.values()))
-    found: dict[str, tuple[list, list]] = {policy: ([], []) for policy in shown}
-    for other, policy in permutations(shown, 2):
-        cells = [_compared(whole, policy, other, name, metric, over) for name, metric in metrics.items()]
-        settings = list(dict.fromkeys(setting for column in cells for setting in column))
-        for setting in settings:
-            row = [column.get(setting, ("–", "")) for column in cells]
-            found[other][0].append((setting, *(text for text, _ in row)))
-            found[other][1].append(tuple(mark for _, mark in row))
-    tables = [Table(other, headings, rows, caption, marks) for other, (rows, marks) in found.items() if rows]
+    headings = ("policy", *(" ".join(metric.heading.split()) for metric in metrics.values()))
+    tables = []
+    for other, minus in sides.items():
+        rows, marks = [], []
+        for name, side in sides.items():
+            if name == other:
+                continue
+            cells = [_compared(whole, name, side, minus, *metric, over) for metric in metrics.items()]
+            for setting in dict.fromkeys(setting for column in cells for setting in column):
+                row = [column.get(setting, ("–", "")) for column in cells]
+                rows.append((setting, *(text for text, _ in row)))
+                marks.append(tuple(mark for _, mark in row))
+        if rows:
+            tables.append(Table(other, headings, rows, caption, marks))
     return tables, left_out
 
 
+def _sides(whole: xr.Dataset) -> dict[str, Side]:
+    """What is compared, by name: the policies; of one alone its settings, if they are few."""
+    policies = list(dict.fromkeys(whole["policy"].values.tolist()))
+    settings = lines(whole)
+    if len(policies) > 1 or len(settings) > _FEW:
+        return {policy: policy for policy in policies}
+    found: dict[str, Side] = {}
+    for setting in settings:
+        first = setting.runs.isel(run=0)
+        fixed = {axis: first[axis].values.item() for axis in axes_of(whole)}
+        found[setting.label] = {
+            "policy": setting.policy,
+            **{axis: value for axis, value in fixed.items() if applies(value)},
+        }
+    return found
+
+
 def _compared(
-    whole: xr.Dataset, policy: str, other: str, name: str, metric: Metric, over: Sequence[str]
+    whole: xr.Dataset,
+    title: str,
+    side: Side,
+    minus: Side,
+    name: str,
+    metric: Metric,
+    over: Sequence[str],
 ) -> dict[str, tuple[str, str]]:
     """By setting, a difference in words and what it means; none where the two can't be compared."""
     try:
         with np.errstate(invalid="ignore"):
-            found = paired_difference(whole, policy, other, name, over=over)
+            found = paired_difference(whole, side, minus, name, over=over)
     except ValueError:
         return {}
     compared = {}
     axes = [axis for axis in axes_of(whole) if axis in found.coords]
     for place in range(found.sizes["setting"]):
         one = found.isel(setting=place)
-        values = {"policy": policy, **{axis: one[axis].values.item() for axis in axes}}
+        values = {"policy": title, **{axis: one[axis].values.item() for axis in axes}}
         mean, low, high = (metric.scale * float(one[key]) for key in ("mean", "low", "high"))
         compared[label(values, symbols(whole))] = _difference(mean, low, high, metric)
     return compared
