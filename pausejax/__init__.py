@@ -52,6 +52,7 @@ _MODULES = (
     "federated",
     "kinds",
     "network",
+    "page",
     "parts",
     "policies",
     "privacy",
