@@ -36,21 +36,27 @@ MODULES = (
     "selection",
 )
 GALLERY = (
-    ("quickstart_accuracy", "Test accuracy against simulated time", ("sweeps/quickstart.toml",)),
-    ("quickstart_leakage", "Leakage against simulated time", ("sweeps/quickstart.toml",)),
-    ("regret_policies", "Pseudo-regret of the policies", ("sweeps/regret.toml",)),
-    ("regret_growth", "Pseudo-regret in the long run", ("sweeps/regret_growth.toml",)),
-    ("selection_gap", "What annealing loses against the exact maximum", ("sweeps/annealing_gap.toml",)),
+    ("page", "The page of a study", "run sweeps/quickstart.toml"),
+    ("quickstart_accuracy", "Test accuracy against simulated time", "run sweeps/quickstart.toml"),
+    ("quickstart_leakage", "Leakage against simulated time", "run sweeps/quickstart.toml"),
+    ("regret_policies", "Pseudo-regret of the policies", "run sweeps/regret.toml"),
+    ("regret_growth", "Pseudo-regret in the long run", "run sweeps/regret_growth.toml"),
+    ("selection_gap", "What annealing loses against the exact maximum", "run sweeps/annealing_gap.toml"),
+    ("hyperparameters_heatmap", "Time per round over pairs of axes", "run sweeps/hyperparameters.toml"),
+    ("hyperparameters_pareto", "Trade-off of 512 settings", "run sweeps/hyperparameters.toml"),
+    ("efl_fg_energy", "Error of ensembles on Energy", "run sweeps/efl_fg_table1.toml --data-dir FOLDER"),
     (
-        "hyperparameters_heatmap",
-        "Time per round over pairs of hyper-parameters",
-        ("sweeps/hyperparameters.toml",),
+        "efl_fg_regret",
+        "Regret of ensembles on Energy",
+        "run sweeps/efl_fg_table1.toml --data-dir FOLDER --set rounds=5000",
     ),
-    ("hyperparameters_pareto", "Trade-off of 512 settings", ("sweeps/hyperparameters.toml",)),
-    ("efl_fg_regret", "Regret of ensembles on Energy", ("sweeps/efl_fg_table1.toml",)),
-    ("efl_fg_energy", "Error of ensembles on Energy", ("sweeps/efl_fg_table1.toml",)),
+    ("reproduction_k30", "Beside the paper's own code, K = 30", "run sweeps/paper/archive_mnist_k30.toml"),
+    ("reproduction_k300", "Beside the paper's own code, K = 300", "run sweeps/paper/archive_mnist_k300.toml"),
+    ("theorem4", "Theorem 4 on small networks", "scripts/theorem4.py"),
+    ("annealing", "What annealing costs", "scripts/bench/annealing.py"),
+    ("throughput_vs_lanes", "Speed and memory against runs side by side", "scripts/bench/sweep.py"),
 )
-"""Pictures of docs/images with the specs that draw them; the others are drawn by scripts."""
+"""Every picture of docs/images, and what draws it: a study, or a script."""
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(#[^)]*)?(?=\))")
 
 
@@ -89,8 +95,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def linked() -> set[str]:
-    """Files of the checkout, elsewhere than under docs/, that pages link to or the gallery shows."""
-    found = {spec for _, _, specs in GALLERY for spec in specs}
+    """Files of the checkout, elsewhere than under docs/, that pages link to."""
+    found = set[str]()
     for page in [*(ROOT / "docs").glob("*.md"), *(ROOT / name for name in ABOVE)]:
         for target, _ in _LINK.findall(page.read_text(encoding="utf-8")):
             path = os.path.relpath(page.parent / target, ROOT)
@@ -107,13 +113,16 @@ def shown(path: str) -> str:
 
 
 def gallery() -> str:
-    """Every committed picture above its specs."""
-    lines = ["# Gallery", "", "Each picture with the study that draws it: `pausejax run SPEC --out DIR`.", ""]
-    for picture, title, specs in GALLERY:
-        lines += [f"## {title}", "", f"![{title}](images/{picture}.png)", ""]
-        for spec in specs:
+    """Every committed picture above what draws it."""
+    lines = ["# Gallery\n", "Each picture above the study that draws it, or the script.\n"]
+    for picture, title, how in GALLERY:
+        lines += [f"## {title}\n", f"![{title}](images/{picture}.png)\n"]
+        if how.startswith("run "):
+            spec = how.split()[1]
             text = (ROOT / spec).read_text(encoding="utf-8").rstrip()
-            lines += [f'```toml title="{spec}"', text, "```", ""]
+            lines += [f"`pausejax {how} --out DIR`\n", f'```toml title="{spec}"\n{text}\n```\n']
+        else:
+            lines += [f"`python {how} --out DIR`\n"]
     return "\n".join(lines)
 
 
@@ -159,7 +168,7 @@ def said(*arguments: str) -> str:
     from pausejax.commands.main import main
 
     written, width = io.StringIO(), os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "84"
     try:
         with redirect_stdout(written):
             main(arguments)
