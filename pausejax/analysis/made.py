@@ -23,13 +23,10 @@ def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
     """A result that carries some records, whatever their order."""
     if not records:
         return result
-    return result.assign_attrs({ATTRIBUTE: json.dumps(sorted({_text(found) for found in records}))})
+    each = sorted({json.dumps(found, sort_keys=True) for found in records})
+    return result.assign_attrs({ATTRIBUTE: f"[{', '.join(each)}]"})
 
 
 def records_in(result: xr.Dataset) -> list[Record]:
     """The records that a result carries; none in one of an older release."""
-    return [json.loads(text) for text in json.loads(result.attrs.get(ATTRIBUTE, "[]"))]
-
-
-def _text(found: Record) -> str:
-    return json.dumps(found, sort_keys=True)
+    return json.loads(result.attrs.get(ATTRIBUTE, "[]"))

@@ -13,7 +13,7 @@ from pausejax.analysis import finals, metrics_of, paired_difference
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric
-from pausejax.analysis.settings import applies, axes_of, label, runs_table, symbols
+from pausejax.analysis.settings import applies, axes_of, group, label, runs_table, symbols
 from pausejax.report import summary_table
 from pausejax.report.statistics import lines
 
@@ -71,7 +71,7 @@ def differences(result: xr.Dataset) -> tuple[list[Table], list[str]]:
     if len(every) > len(sides):
         first = f"of the first {len(sides)} of {len(every)}"
         left_out.append(f"paired differences: {first}; of all with pausejax.analysis.paired_difference")
-    many = len(lines(whole)) > _FEW
+    many = _count(whole) > _FEW
     over = ["seed", *axes_of(whole)] if many else ["seed"]
     caption = f"mean of the row's minus this one's, with its 95 % interval over {seeds} seeds"
     if many:
@@ -93,14 +93,19 @@ def differences(result: xr.Dataset) -> tuple[list[Table], list[str]]:
     return tables, left_out
 
 
+def _count(whole: xr.Dataset) -> int:
+    """How many settings there are."""
+    table = runs_table(whole).drop(columns="seed")
+    return len(group(table, list(table.columns))[1])
+
+
 def _sides(whole: xr.Dataset) -> dict[str, Side]:
     """What is compared, by name: the policies; of one alone its settings, if they are few."""
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
-    settings = lines(whole)
-    if len(policies) > 1 or len(settings) > _FEW:
+    if len(policies) > 1 or _count(whole) > _FEW:
         return {policy: policy for policy in policies}
     found: dict[str, Side] = {}
-    for setting in settings:
+    for setting in lines(whole):
         first = setting.runs.isel(run=0)
         fixed = {axis: first[axis].values.item() for axis in axes_of(whole)}
         found[setting.label] = {

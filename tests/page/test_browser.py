@@ -8,6 +8,7 @@ import pytest
 from pausejax import kinds, page
 from pausejax.page import pictures
 
+from ..analysis.made_up import build
 from .conftest import HOSTILE
 
 WIDTHS, SCHEMES = (400, 1400), ("light", "dark")
@@ -195,3 +196,58 @@ def test_pixels_take_the_place_of_a_large_picture(opened, written, study, monkey
         assert tab.evaluate("document.documentElement.scrollWidth") == 400
     finally:
         written.write_bytes(whole)
+
+
+def test_pointing_at_a_cell_tells_its_value(chromium, tmp_path):
+    values = {
+        "pause": {
+            "privacy_weight": [1.0, 5.0, 25.0, 50.0],
+            "generalization_weight": [1.0, 10.0, 30.0, 90.0, 99.0],
+        }
+    }
+    result, _, _ = build(values, 3, {"privacy_weight": "gamma", "generalization_weight": "alpha"})
+    figures = {
+        name: one for name, one in kinds.draw(result).items() if name in ("heatmap_max_leakage", "pareto")
+    }
+    tab = chromium.new_page()
+    tab.goto(page.write(tmp_path, result, figures).as_uri())
+    data = json.loads(tab.locator("#data").text_content())["pictures"]
+    for place, found in data.items():
+        (panel,) = found["panels"]
+        svg = tab.locator(f"#{place}")
+        svg.scroll_into_view_if_needed()
+        left, top, right, bottom = panel["box"]
+        if "cells" in panel:
+            cells = panel["cells"]
+            # The cell at the upper right.
+            spot = (right - 1, top + 1)
+            value = cells["values"][-1][-1]
+            expected = f"{cells['label']}\n{float(f'{value:.4g}'):g}"
+        else:
+            ends = []
+            for letter, column in zip("xy", panel["dots"], strict=True):
+                axis = panel[letter]
+                turn = np.log if axis["scale"] == "log" else float
+                low, high, at = (turn(v) for v in (axis["from"], axis["to"], column[0]))
+                ends.append((at - low) / (high - low))
+            spot = (left + ends[0] * (right - left), bottom - ends[1] * (bottom - top))
+            expected = panel["x"]["label"]
+        box, view = svg.bounding_box(), [float(n) for n in svg.get_attribute("viewBox").split()]
+        scale = box["width"] / view[2]
+        tab.mouse.move(box["x"] + spot[0] * scale, box["y"] + spot[1] * scale)
+        assert expected in tab.locator("#tip").inner_text()
+    tab.close()
+
+
+def test_long_words_do_not_widen_the_page(chromium, study, tmp_path):
+    label = "W" * 120
+    policies = np.where(study["policy"].values == "pause", "pause", label)
+    long = study.assign_coords(policy=("run", policies)).assign_attrs(
+        name=label, spec=f'name = "{label * 4}"'
+    )
+    tab = chromium.new_page(viewport={"width": 400, "height": 900})
+    tab.goto(
+        page.write(tmp_path, long, {"regret": kinds.draw(study)["regret_vs_rounds"]}, notes=[label]).as_uri()
+    )
+    assert tab.evaluate("document.documentElement.scrollWidth") == 400
+    tab.close()
