@@ -29,4 +29,5 @@ def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
 
 def records_in(result: xr.Dataset) -> list[Record]:
     """The records that a result carries; none in one of an older release."""
-    return json.loads(result.attrs.get(ATTRIBUTE, "[]"))
+    found = json.loads(result.attrs.get(ATTRIBUTE, "[]"))
+    return [one for one in found if isinstance(one, dict) and Record.__annotations__.keys() <= one.keys()]
