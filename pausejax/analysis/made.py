@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict, cast
 
 import xarray as xr
 
@@ -29,5 +29,6 @@ def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
 
 def records_in(result: xr.Dataset) -> list[Record]:
     """The records that a result carries; none in one of an older release."""
-    found = json.loads(result.attrs.get(ATTRIBUTE, "[]"))
-    return [one for one in found if isinstance(one, dict) and Record.__annotations__.keys() <= one.keys()]
+    found: list[Any] = json.loads(result.attrs.get(ATTRIBUTE, "[]"))
+    keys = Record.__annotations__.keys()
+    return [cast(Record, one) for one in found if isinstance(one, dict) and keys <= one.keys()]
