@@ -14,7 +14,10 @@ import pytest
 import pausejax
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ("pausejax/py.typed", *(f"pausejax/page/page.{kind}" for kind in ("css", "html", "js")))
+DATA = (
+    "pausejax/py.typed",
+    *(f"pausejax/page/{name}" for name in ("page.css", "page.html", "page.js", "scales.js")),
+)
 NOT_SHIPPED = (".*", "build", "dist", "out", "*.egg-info", "__pycache__")
 
 

@@ -31,6 +31,8 @@ class Trace(NamedTuple):
     values: np.ndarray
     """[4, n]: x, y, and the interval around y (NaN where there is none)."""
     band: Collection | None = None
+    is_level: bool = False
+    """Whether it is a level across the panel, x in shares of the panel's width, rather than data."""
 
 
 class Panel(NamedTuple):
@@ -67,7 +69,7 @@ def is_scale(axes: Axes) -> bool:
 
 def labels_of(panels: Sequence[Panel]) -> list[str]:
     """The lines that a legend names."""
-    return list(dict.fromkeys(trace.label for panel in panels for trace in panel.traces if trace.label))
+    return list(dict.fromkeys(trace.label for panel in panels for trace in panel.traces if is_named(trace)))
 
 
 def cells_of(axes: Axes, cells: QuadMesh) -> Cells:
@@ -103,6 +105,11 @@ def root_of(axes: Axes) -> Figure:
     return figure
 
 
+def is_named(trace: Trace) -> bool:
+    """Whether a trace is data that the legend names."""
+    return bool(trace.label) and not trace.is_level
+
+
 def is_switchable(axis: Axis) -> bool:
     """Whether other ticks could stand at an axis: not where they are names, or a choice of the picture's."""
     return not isinstance(axis.get_major_locator(), FixedLocator)
@@ -115,10 +122,13 @@ def _panel(axes: Axes) -> Panel:
     bands = [band for band in axes.collections if type(band).__name__ == "FillBetweenPolyCollection"]
     cells = next((found for found in axes.collections if isinstance(found, QuadMesh)), None)
     dots = [found for found in axes.collections if isinstance(found, PathCollection)]
-    traces = [*_with_bands(lines, bands), *bars]
-    known = {*lines, *(trace.band for trace in traces)}
+    across = axes.get_yaxis_transform()
+    levels = [line for line in axes.lines if line.get_transform() == across]
+    traces = [*_with_bands(lines, bands), *bars, *map(_level, levels)]
+    known = {*lines, *levels, *(trace.band for trace in traces)}
     drawn = {line for line in axes.lines if np.size(line.get_xdata())}  # a legend's example has no data
-    whole = known >= {*drawn, *axes.collections} and not (axes.images or axes.texts)
+    placed = [text for text in axes.texts if text.get_transform() != axes.transAxes]
+    whole = known >= {*drawn, *axes.collections} and not (axes.images or placed)
     return Panel(axes, traces, cells, dots, whole and bool(lines))
 
 
@@ -174,6 +184,12 @@ def _with_bars(bars: ErrorbarContainer) -> Trace:
             low, high = ends[:, :, 1].min(axis=1), ends[:, :, 1].max(axis=1)
     label = str(bars.get_label())
     return Trace("" if label.startswith("_") else label, (line, *caps, *upright), np.stack([x, y, low, high]))
+
+
+def _level(line: Line2D) -> Trace:
+    x, y = (np.asarray(values, np.float64) for values in line.get_data())
+    nothing = np.full_like(y, np.nan)
+    return Trace(_label(line), (line,), np.stack([x, y, nothing, nothing]), is_level=True)
 
 
 def _label(line: Line2D) -> str:

@@ -1,4 +1,3 @@
-"use strict";
 // Without this script the page says and shows all the same; with it pictures can be asked.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -12,48 +11,8 @@
   const named = (id) => document.getElementById(id);
 
   // ------------------------------------------------------------------ axes
-  const transforms = {
-    linear: (v) => v,
-    log: (v) => (v > 0 ? Math.log10(v) : NaN),
-    symlog: (v, linear) => {
-      const adjusted = 1 / 0.9;
-      if (Math.abs(v) <= linear) return v * adjusted;
-      return Math.sign(v) * linear * (adjusted + Math.log10(Math.abs(v) / linear));
-    },
-  };
-  // Where a value lies on an axis that reaches from pixel a to pixel b; null and what has no logarithm: NaN.
-  const projection = (axis, a, b) => {
-    const f = transforms[axis.scale];
-    if (!f) return () => NaN;
-    const low = f(axis.from, axis.linear), high = f(axis.to, axis.linear);
-    return (v) => (v === null ? NaN : a + ((f(v, axis.linear) - low) / (high - low)) * (b - a));
-  };
   const across = (panel) => projection(panel.now.x, panel.box[0], panel.box[2]);
   const upward = (panel) => projection(panel.now.y, panel.box[3], panel.box[1]);
-
-  const ticksOf = (axis) => {
-    if (axis.scale === "log") {
-      const first = Math.ceil(Math.log10(axis.from) - 1e-9), last = Math.floor(Math.log10(axis.to) + 1e-9);
-      if (last - first >= 1) {
-        const step = Math.ceil((last - first + 1) / 6);
-        const decades = Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, i) => 10 ** (first + i * step));
-        if (last - first > 2) return decades;
-        const between = [first - 1, ...Array.from({ length: last - first + 1 }, (_, i) => first + i)];
-        const more = between.flatMap((n) => [2 * 10 ** n, 5 * 10 ** n]).filter((v) => v >= axis.from && v <= axis.to);
-        return [...decades, ...more];
-      }
-    }
-    const reach = axis.to - axis.from, rough = reach / 5, power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((m) => m * power >= rough);
-    const first = Math.ceil(axis.from / step);
-    return Array.from({ length: Math.floor(axis.to / step) - first + 1 }, (_, i) => (first + i) * step);
-  };
-  const brief = (v) => {
-    const size = Math.abs(v);
-    if (size && (size < 1e-3 || size >= 1e6)) return v.toExponential(0).replace("e+", "e");
-    return size >= 1e4 ? `${+(v / 1000).toPrecision(3)}k` : String(+v.toPrecision(4));
-  };
-  const shown = (v) => (v === null || v === undefined ? "–" : String(+v.toPrecision(4)));
 
   // --------------------------------------------------------------- pictures
   const pictures = Object.entries(data.pictures).map(([id, found]) => {
@@ -64,13 +23,19 @@
         trace.parts = [...trace.ids, ...(trace.band ? [trace.band] : [])].map(named).filter(Boolean);
         const line = named(trace.ids[0]);
         trace.path = line && line.querySelector(":scope > path");
-        trace.marks = line ? [...line.querySelectorAll("use")] : [];
+        // A mark stands at one of the points, but not every point has one.
+        const x = across(panel), y = upward(panel);
+        trace.marks = (line ? [...line.querySelectorAll("use")] : []).map((node) => {
+          const off = trace.x.map((v, i) => Math.hypot(x(v) - node.getAttribute("x"), y(trace.y[i]) - node.getAttribute("y")));
+          return { node, at: nearest(off, 0) };
+        });
         const band = trace.band && named(trace.band);
         trace.area = band && band.querySelector(":scope > path");
       }
     }
     return { id, svg, found };
   });
+  const isNamed = (trace) => trace.label && !trace.level;
   const visible = (panel) => panel.traces.filter((trace) => !hidden.has(trace.label));
 
   const paint = () => {
@@ -103,12 +68,18 @@
       return text || "M0 0";
     };
     for (const trace of panel.traces) {
+      const [left, , right] = panel.box, height = y(trace.y[0]);
+      if (trace.level) {
+        const ends = trace.x.map((share) => (left + share * (right - left)).toFixed(2));
+        keep(trace.path, "d", Number.isFinite(height) ? `M${ends[0]} ${height.toFixed(2)}L${ends[1]} ${height.toFixed(2)}` : "M0 0");
+        continue;
+      }
       keep(trace.path, "d", path(trace.x, trace.y));
-      const there = trace.x.map((v, i) => [x(v), y(trace.y[i])]).filter((at) => Number.isFinite(at[0] + at[1]));
-      if (trace.marks.length) trace.marks.forEach((mark, i) => {
-        keep(mark, "x", there[i] ? there[i][0].toFixed(2) : "-99");
-        keep(mark, "y", there[i] ? there[i][1].toFixed(2) : "-99");
-      });
+      for (const { node, at } of trace.marks) {
+        const px = at < 0 ? NaN : x(trace.x[at]), py = at < 0 ? NaN : y(trace.y[at]), there = Number.isFinite(px + py);
+        keep(node, "x", there ? px.toFixed(2) : "-99");
+        keep(node, "y", there ? py.toFixed(2) : "-99");
+      }
       if (trace.area && trace.low) {
         const floor = panel.now.y.scale === "log" ? panel.now.y.from : -Infinity;
         const rows = trace.x.map((v, i) => [v, trace.low[i], trace.high[i]]).filter((r) => r[1] !== null && r[2] !== null);
@@ -149,7 +120,7 @@
     const values = [];
     for (const panel of panels)
       for (const trace of visible(panel))
-        for (const column of letter === "x" ? ["x"] : ["y", ...(scale === "linear" ? ["low", "high"] : [])])
+        for (const column of letter === "x" ? (trace.level ? [] : ["x"]) : ["y", ...(scale === "linear" ? ["low", "high"] : [])])
           for (const v of trace[column] || []) if (v !== null && (scale !== "log" || v > 0)) values.push(v);
     if (!values.length) return null;
     const f = transforms[scale];
@@ -164,10 +135,10 @@
     const tools = svg.closest("figure").querySelector(".tools");
     for (const letter of ["y", "x"]) {
       // An inset without lines of its own follows along x alone.
-      const moved = found.panels.filter((p) => p.traces.length && (letter === "x" || p.traces.some((t) => t.label)));
+      const moved = found.panels.filter((p) => p.traces.length && (letter === "x" || p.traces.some(isNamed)));
       if (!moved.length || !moved.every((p) => p.whole && p[letter].free)) continue;
       const target = moved[0][letter].scale === "linear" ? "log" : "linear";
-      const positive = moved.every((p) => p.traces.every((t) => t[letter].some((v) => v > 0)));
+      const positive = moved.every((p) => p.traces.every((t) => (t.level && letter === "x") || t[letter].some((v) => v > 0)));
       if (target === "log" && !positive) continue;
       const button = document.createElement("button");
       button.type = "button";
@@ -221,11 +192,6 @@
     tip.hidden = true;
     svg.querySelectorAll(".guide").forEach((guide) => guide.remove());
   };
-  const nearest = (pixels, at) => {
-    let best = -1;
-    pixels.forEach((p, i) => { if (Number.isFinite(p) && (best < 0 || Math.abs(p - at) < Math.abs(pixels[best] - at))) best = i; });
-    return best;
-  };
   const inside = (panel, x, y) => x >= panel.box[0] && x <= panel.box[2] && y >= panel.box[1] && y <= panel.box[3];
 
   const point = ({ svg, found }, x, y, clientX, clientY) => {
@@ -236,7 +202,7 @@
     if (panel.dots) return pointAtDot(panel, x, y, clientX, clientY);
     const place = across(panel), up = upward(panel), near = [];
     for (const trace of visible(panel)) {
-      if (!trace.label) continue;
+      if (!isNamed(trace)) continue;
       const at = nearest(trace.x.map((v, i) => (trace.y[i] === null ? NaN : place(v))), x);
       if (at >= 0) near.push({ trace, at, off: Math.abs(place(trace.x[at]) - x), pixel: place(trace.x[at]) });
     }
@@ -277,11 +243,11 @@
     let step = 0;
     svg.addEventListener("keydown", (event) => {
       if (event.key === "Escape") return forget(svg);
-      const panel = found.panels.find((p) => visible(p).some((t) => t.label));
+      const panel = found.panels.find((p) => visible(p).some(isNamed));
       const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!panel || !move) return;
       event.preventDefault();
-      const trace = visible(panel).find((t) => t.label), count = trace.x.length;
+      const trace = visible(panel).find(isNamed), count = trace.x.length;
       step = Math.max(0, Math.min(count - 1, step + move * Math.ceil(count / 40)));
       const x = across(panel)(trace.x[step]), y = (panel.box[1] + panel.box[3]) / 2;
       const screen = new DOMPoint(x, y).matrixTransform(svg.getScreenCTM());

@@ -43,13 +43,14 @@ def build(result: xr.Dataset, figures: Mapping[str, Figure], *, notes: Sequence[
             f"… and {len(diverged) - _MOST_DIVERGED} more: pausejax export DIR lists them by diverged_round"
         )
         diverged = [*diverged[:_MOST_DIVERGED], more]
-    script, style = (_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    scales, page, style = map(_read, ("scales.js", "page.js", "page.css"))
+    script = scales + page
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     every = Counter(label for picture in drawn for label in picture.labels)
     # A fit or a front is of one picture alone, and no line of the study.
     labels = [label for label, count in every.items() if count > 1 or len(drawn) == 1]
     environment = Environment(
-        loader=FunctionLoader(lambda name: _FOLDER.joinpath(name).read_text(encoding="utf-8")),
+        loader=FunctionLoader(_read),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -88,6 +89,10 @@ def write(
     with replacing(path) as partial:
         partial.write_text(build(result, figures, notes=notes), encoding="utf-8")
     return path
+
+
+def _read(name: str) -> str:
+    return _FOLDER.joinpath(name).read_text(encoding="utf-8")
 
 
 def _data(document: object) -> str:

@@ -15,6 +15,7 @@ from pausejax.page.charts import (
     Panel,
     Trace,
     cells_of,
+    is_named,
     is_switchable,
     labels_of,
     names_along,
@@ -161,6 +162,8 @@ def _trace(trace: Trace, ids: svg.Ids) -> dict[str, Any]:
     x, y, low, high = thinned(trace.values)
     found: dict[str, Any] = {"label": trace.label, "ids": [ids.give(artist) for artist in trace.artists]}
     found |= {"x": _numbers(x), "y": _numbers(y)}
+    if trace.is_level:
+        found["level"] = 1
     if trace.band is not None:
         found["band"] = ids.give(trace.band)
     if np.isfinite(low + high).any():
@@ -206,7 +209,7 @@ def _alt(panels: Sequence[Panel]) -> str:
     said: list[str] = []
     for panel in panels:
         across, up = panel.axes.get_xlabel(), panel.axes.get_ylabel()
-        named = [trace for trace in panel.traces if trace.label]
+        named = list(filter(is_named, panel.traces))
         if panel.cells is not None:
             values = cells_of(panel.axes, panel.cells).values
             if not said and np.isfinite(values).any():

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from pausejax import kinds, page
 from pausejax.page import pictures
@@ -158,6 +160,34 @@ def test_axes_change_their_scale_and_come_back(opened, study):
     assert figure.locator(".own text").count() >= 2
     button.click()
     assert line.get_attribute("d") == before and figure.locator(".own").count() == 0
+
+
+def test_marks_and_levels_go_with_the_axis(chromium, tmp_path, study):
+    figure = Figure(figsize=(3.5, 2.7), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot(xlabel="round", ylabel="leakage")
+    x = np.arange(1, 201)
+    axes.plot(x, x**2, marker="o", markevery=40, label="grows")
+    axes.axhline(100, label="budget")
+    tab = chromium.new_page()
+    tab.goto(page.write(tmp_path, study, {"leakage_vs_rounds": figure}).as_uri())
+    (panel,) = json.loads(tab.locator("#data").text_content())["pictures"]["p0"]["panels"]
+    grows, budget = panel["traces"]
+    assert tab.locator(".chip").count() == 0 or "budget" not in tab.locator("#controls").inner_text()
+    tab.get_by_text("y: log").click()
+    left, top, right, bottom = panel["box"]
+
+    def height(value):
+        low, high = 0.0, 2 * np.log10(200)
+        margin = 0.04 * (high - low)
+        return bottom - (np.log10(value) - low + margin) / (high - low + 2 * margin) * (bottom - top)
+
+    marks = tab.locator(f"#{grows['ids'][0]} use").evaluate_all("all => all.map(u => [+u.getAttribute('y')])")
+    np.testing.assert_allclose(np.ravel(marks), height(x[::40] ** 2.0), atol=0.1)
+    level = tab.locator(f"#{budget['ids'][0]} > path").get_attribute("d")
+    ends = np.array([[float(n) for n in point.split()] for point in level[1:].split("L")])
+    np.testing.assert_allclose(ends, [[left, height(100)], [right, height(100)]], atol=0.1)
+    tab.close()
 
 
 def test_differences_are_against_whom_one_likes(opened):

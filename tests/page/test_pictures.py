@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pausejax.page import pictures
-from pausejax.page.charts import cells_of, names_along, panels_of, thinned
+from pausejax.page.charts import cells_of, labels_of, names_along, panels_of, thinned
 
 
 @pytest.fixture
@@ -34,10 +34,12 @@ def test_lines_have_their_bands_and_their_gaps(axes):
     for colour, shift in (("#0072b2", 0), ("#d55e00", 10)):
         axes.plot(x, y + shift, color=colour, label=f"up {shift}")
         axes.fill_between(x, y + shift - 1, y + shift + 2, color=colour, alpha=0.2, linewidth=0)
-    axes.axhline(3, color="black")
+    axes.axhline(3, color="black", label="budget")
+    axes.text(0.1, 0.9, "a word", transform=axes.transAxes)
     (panel,) = panels_of(axes.figure)
-    assert [trace.label for trace in panel.traces] == ["up 0", "up 10"] and not panel.whole
-    for trace, shift in zip(panel.traces, (0, 10), strict=True):
+    assert [trace.label for trace in panel.traces] == ["up 0", "up 10", "budget"] and panel.whole
+    assert labels_of([panel]) == ["up 0", "up 10"]
+    for trace, shift in zip(panel.traces, (0, 10), strict=False):
         np.testing.assert_array_equal(trace.values, [x, y + shift, y + shift - 1, y + shift + 2])
     picture = made(axes)
     assert picture.alt == "regret against round. At the right: up 0 1 (0 to 3); up 10 11 (10 to 13)"
