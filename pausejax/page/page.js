@@ -38,6 +38,7 @@
   const isNamed = (trace) => trace.label && !trace.level;
   const visible = (panel) => panel.traces.filter((trace) => !hidden.has(trace.label));
 
+  const repaint = [];
   const paint = () => {
     for (const { found } of pictures) {
       for (const panel of found.panels)
@@ -46,6 +47,7 @@
       for (const [label, ...parts] of found.legend)
         for (const part of parts.map(named)) if (part) part.classList.toggle("faint", hidden.has(label));
     }
+    repaint.forEach((again) => again());
   };
 
   // Draws the data of a panel anew on the axes that it has now.
@@ -100,17 +102,23 @@
     if (!changed) return;
     const place = letter === "x" ? across(panel) : upward(panel);
     const made = element("g", { class: "own" }, group);
-    const labelled = old.some((tick) => tick.querySelector("text"));
+    const labelled = old.some((tick) => tick.querySelector("text")), taken = [];
+    // A label that would touch another one is left out; decades come first.
+    const room = (at, size) => {
+      const free = taken.every(([from, to]) => at + size < from || at - size > to);
+      if (free) taken.push([at - size, at + size]);
+      return labelled && free;
+    };
     for (const value of ticksOf(panel.now[letter])) {
       const at = place(value);
       if (letter === "x") {
         element("line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom }, made);
         element("line", { x1: at, x2: at, y1: bottom, y2: bottom + 3.5 }, made);
-        if (labelled) element("text", { x: at, y: bottom + 12, "text-anchor": at > right - 6 ? "end" : "middle" }, made).textContent = brief(value);
+        if (room(at > right - 6 ? at - 6 : at, 2.6 * brief(value).length)) element("text", { x: at, y: bottom + 12, "text-anchor": at > right - 6 ? "end" : "middle" }, made).textContent = brief(value);
       } else {
         element("line", { class: "grid", x1: left, x2: right, y1: at, y2: at }, made);
         element("line", { x1: left - 3.5, x2: left, y1: at, y2: at }, made);
-        if (labelled) element("text", { x: left - 5, y: at + 2.7, "text-anchor": "end" }, made).textContent = brief(value);
+        if (room(at, 4)) element("text", { x: left - 5, y: at + 2.7, "text-anchor": "end" }, made).textContent = brief(value);
       }
     }
   };
@@ -146,16 +154,18 @@
       button.textContent = called(target);
       button.title = `draw the ${letter === "x" ? "horizontal" : "vertical"} axis ${target === "log" ? "in decades" : "evenly"}`;
       button.setAttribute("aria-pressed", "false");
-      button.addEventListener("click", () => {
-        const on = button.getAttribute("aria-pressed") !== "true";
+      const apply = (on) => {
         for (const panel of moved) {
           const sharing = moved.filter((p) => p[letter].shared === panel[letter].shared);
           panel.now[letter] = (on && other(sharing, letter, target)) || panel[letter];
         }
+        found.panels.forEach((panel) => redraw(panel, svg));
         button.setAttribute("aria-pressed", String(on));
         button.textContent = called(on ? moved[0][letter].scale : target);
-        found.panels.forEach((panel) => redraw(panel, svg));
-      });
+      };
+      const isOn = () => button.getAttribute("aria-pressed") === "true";
+      button.addEventListener("click", () => apply(!isOn()));
+      repaint.push(() => isOn() && apply(true));
       tools.appendChild(button);
     }
   };
@@ -215,7 +225,8 @@
       const around = trace.low && trace.low[at] !== null ? ` (${shown(trace.low[at])} to ${shown(trace.high[at])})` : "";
       return row(trace.label, shown(trace.y[at]) + around, colourOf(trace));
     });
-    say(`${panel.x.label || "at"} ${shown(closest.trace.x[closest.at])}`, rows, clientX, clientY);
+    const where = [panel.title, panel.x.label || "at"].filter(Boolean).join(": ");
+    say(`${where} ${shown(closest.trace.x[closest.at])}`, rows, clientX, clientY);
   };
   const pointAtCell = (panel, x, y, clientX, clientY) => {
     const within = (edges, project, at) => edges.findIndex((_, i) => i + 1 < edges.length && (project(edges[i]) - at) * (project(edges[i + 1]) - at) <= 0);

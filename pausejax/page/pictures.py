@@ -20,6 +20,7 @@ from pausejax.page.charts import (
     labels_of,
     names_along,
     panels_of,
+    root_of,
     scale_label,
     thinned,
 )
@@ -122,9 +123,11 @@ def _pixels(picture: Picture, figure: Figure) -> Picture:
 def _described(panel: Panel, ids: svg.Ids) -> dict[str, Any]:
     """What the script knows of a panel, but where it lies."""
     axes = panel.axes
+    whole = root_of(axes)
     found: dict[str, Any] = {
-        "x": {"label": axes.get_xlabel(), "id": ids.give(axes.xaxis)},
-        "y": {"label": axes.get_ylabel(), "id": ids.give(axes.yaxis)},
+        "title": axes.get_title(),
+        "x": {"label": axes.get_xlabel() or whole.get_supxlabel(), "id": ids.give(axes.xaxis)},
+        "y": {"label": axes.get_ylabel() or whole.get_supylabel(), "id": ids.give(axes.yaxis)},
         "traces": [_trace(trace, ids) for trace in panel.traces],
     }
     if panel.whole:
@@ -208,7 +211,9 @@ def _alt(panels: Sequence[Panel]) -> str:
     """A figure in words: what stands against what, and where each line ends."""
     said: list[str] = []
     for panel in panels:
-        across, up = panel.axes.get_xlabel(), panel.axes.get_ylabel()
+        whole = root_of(panel.axes)
+        across = panel.axes.get_xlabel() or whole.get_supxlabel()
+        up = panel.axes.get_ylabel() or whole.get_supylabel()
         named = list(filter(is_named, panel.traces))
         if panel.cells is not None:
             values = cells_of(panel.axes, panel.cells).values
