@@ -54,6 +54,7 @@ _MODULES = (
     "federated",
     "kinds",
     "network",
+    "page",
     "parts",
     "policies",
     "privacy",

@@ -1,6 +1,7 @@
 """Settings shared by every test: strict promotion, two CPU devices, and the switch for slow tests."""
 
 import os
+import shutil
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -19,6 +20,17 @@ _CACHE = Path(__file__).resolve().parents[1] / ".cache"
 os.environ.setdefault("PAUSEJAX_CACHE_DIR", str(_CACHE))
 jax.config.update("jax_compilation_cache_dir", str(_CACHE / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+_CHROMIUM_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -49,3 +61,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the shared folder with real data and reference traces is not beside the checkout")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Debian's chromium, driven by Playwright."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if not path:
+        pytest.skip("no chromium here: apt-get install chromium, or CHROMIUM=path")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright, of the extra test")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=list(_CHROMIUM_FLAGS))
+        yield browser
+        browser.close()

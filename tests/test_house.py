@@ -23,6 +23,7 @@ FLOORS = (
     ("results",),
     ("clients", "ensemble"),
     ("study",),
+    ("page",),
     ("report",),
     ("analysis",),
     ("policies",),

@@ -15,6 +15,10 @@ import pytest
 import pausejax
 
 ROOT = Path(__file__).resolve().parents[1]
+DATA = (
+    "pausejax/py.typed",
+    *(f"pausejax/page/{name}" for name in ("page.css", "page.html", "page.js", "scales.js")),
+)
 NOT_SHIPPED = (".*", "build", "dist", "out", "*.egg-info", "__pycache__")
 
 
@@ -73,7 +77,7 @@ def test_the_wheel_holds_every_room_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
     package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pausejax").rglob("*.py")}
-    assert {name for name in names if ".dist-info/" not in name} == package | {"pausejax/py.typed"}
+    assert {name for name in names if ".dist-info/" not in name} == package | set(DATA)
 
 
 def test_the_wheel_says_who_made_it_under_which_licence(wheel):
@@ -105,3 +109,4 @@ def test_the_wheel_runs_without_the_checkout(wheel, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path / "installed"))
     assert (tmp_path / "out" / "results.zarr").is_dir() and list((tmp_path / "out").glob("*.png"))
+    assert "pause" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

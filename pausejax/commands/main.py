@@ -1,6 +1,8 @@
 """The command line. Thin: it parses, calls, prints, and maps errors to exit codes."""
 
 import argparse
+import shlex
+import sys
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -32,7 +34,9 @@ _EXIT_CODES = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    options = _parser().parse_args(arguments)
+    typed = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(typed)
+    options.typed = shlex.join(["pausejax", *typed])
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
     from pausejax.engine.stopping import Stopped
     from pausejax.study.spec import SpecError

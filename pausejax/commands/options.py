@@ -196,18 +196,23 @@ def result(parser: argparse.ArgumentParser) -> None:
 
 
 def draw(directory: str, options: argparse.Namespace) -> None:
-    """Draws the result in a folder and says what there is."""
-    from pausejax import kinds
+    """Draws the result in a folder, writes its page, and says what there is."""
+    from pausejax import kinds, page
     from pausejax.report import save
     from pausejax.results import store
 
     result = store.read(directory)
     check_asked(result, options)
-    paths = save(kinds.draw(result, smoothing=options.smooth, **_asked(options)), Path(directory))
+    asked = _asked(options)
+    figures = kinds.draw(result, smoothing=options.smooth, **asked)
+    left_out = kinds.left_out(result, **asked)
+    paths = save(figures, Path(directory))
+    written = page.write(directory, result, figures, notes=left_out)
     if options.quiet:
         return
     names = ", ".join(sorted({path.stem for path in paths}))
     out = console()
     out.print(f"pictures in {directory} (PNG and PDF): {names or 'none'}", markup=False)
-    for line in kinds.left_out(result, **_asked(options)):
+    for line in left_out:
         out.print(line, markup=False)
+    out.print(f"all of it on one page: {written}", markup=False, soft_wrap=True)

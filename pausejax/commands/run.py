@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> None:
     tracker = tracking.make(options.tracker) if options.tracker else None
     found = store.prepare(folder, plan)
     set_up_jax()
-    settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard)
+    settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard, options.typed)
     begun = time.monotonic()
     form = None if options.quiet else options.log or default_form()
     devices = "the workers of a Ray cluster" if simulate else local_devices()

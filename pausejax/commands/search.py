@@ -127,7 +127,9 @@ def run(options: argparse.Namespace) -> None:
     set_up_jax()
     sources, folder = Sources(options.data_dir), Folder(options.out)
     with listening() as stopping, _telling(options) as progress:
-        found = find.search(study, asked, sources, folder, progress=progress, stopping=stopping)
+        found = find.search(
+            study, asked, sources, folder, command=options.typed, progress=progress, stopping=stopping
+        )
         compared = _confirm(found, options, sources, stopping)
     _finish(found, compared, options)
 
@@ -140,17 +142,24 @@ def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: An
     from pausejax.searches import confirm
     from pausejax.study.plan import make_plan
 
-    where = f"{options.out.rstrip('/')}/confirmation"
+    where = _confirmation(options)
     plan = make_plan(confirm.confirmation(found, options.fresh_seeds))
     folder = Folder(where)
-    settings = Settings(options.lanes, options.memory)
+    settings = Settings(options.lanes, options.memory, command=options.typed)
     held = store.prepare(folder, plan)
     simulate_into(folder, plan, held, sources, settings, progress=lambda _: None, stopping=stopping)
     return confirm.compare(found, store.read(where).load())
 
 
+def _confirmation(options: argparse.Namespace) -> str:
+    """Where the best is played again."""
+    return f"{options.out.rstrip('/')}/confirmation"
+
+
 def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
+    from pausejax import kinds, page
     from pausejax.report import save
+    from pausejax.results import store
     from pausejax.searches import pictures, table
 
     if not options.quiet:
@@ -159,9 +168,15 @@ def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
         console.print(table.summary(found), markup=False)
     if not options.no_report:
         paths = save(pictures.draw(found), Path(options.out))
+        where = _confirmation(options)
+        result = store.read(where)
+        figures = kinds.draw(result)
+        save(figures, Path(where))
+        written = page.write(where, result, figures, notes=kinds.left_out(result))
         if not options.quiet:
             names = sorted({path.stem for path in paths})
             console.print(f"pictures in {options.out} (PNG and PDF): {', '.join(names)}", markup=False)
+            console.print(f"the best on fresh seeds, on one page: {written}", markup=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

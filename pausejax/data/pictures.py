@@ -2,10 +2,10 @@
 
 import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from pausejax.data.dataset import Dataset
 from pausejax.data.partition import Partition
-from matplotlib.figure import Figure
 
 _MOST_TICKS = 15
 _MOST_BARS = 60

@@ -6,13 +6,14 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis.made import said
 from pausejax.data.host import Sources
 from pausejax.engine import events, schedule
 from pausejax.engine.engine import Engine, Progress, most_runs
 from pausejax.engine.schedule import Chunk, Unit
 from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.engine.tracking import Tracker
-from pausejax.results import layout, store
+from pausejax.results import layout, made, store
 from pausejax.results.checkpoint import Checkpoints
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
@@ -32,6 +33,8 @@ class Settings(NamedTuple):
     """Between two checkpoints of a chunk."""
     shard: tuple[int, int] = (1, 1)
     """This process's number, from 1, and how many share the study."""
+    command: str = ""
+    """What was typed to have it simulated; the result keeps it."""
 
 
 class Outcome(NamedTuple):
@@ -133,6 +136,7 @@ def play_into(
 
     # Orbax writes to disks; under a URL a kill costs the chunk in flight.
     kept = checkpoints if folder.is_local else None
+    store.record(folder, settings.command)
     for chunk, arrays in engine.simulate(work, progress=progress, checkpoints=kept):
         store.write_part(folder, schedule.identities_of(plan, chunk.group, chunk.members), arrays)
         if current:
@@ -169,7 +173,7 @@ def run(
             tracker.runs_finished(labelled(plan, columns, chunk, arrays))
     if tracker:
         tracker.finish()
-    return layout.merge(plan, parts)
+    return said(layout.merge(plan, parts), [made.record()])
 
 
 def tell(tracker: Tracker, folder: Folder, members: Collection[int]) -> None:

@@ -8,6 +8,7 @@ import numcodecs
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis.made import Record, said
 from pausejax.analysis.quantities import Variable
 from pausejax.results import layout, manifest
 from pausejax.results.folder import Folder
@@ -91,15 +92,29 @@ def missing(folder: Folder, name: str, store: xr.Dataset, size: int) -> Iterator
 
 
 def write(
-    folder: Folder, name: str, plan: Plan, identities: Sequence[str], sources: Sequence[Source]
+    folder: Folder,
+    name: str,
+    plan: Plan,
+    identities: Sequence[str],
+    sources: Sequence[Source],
+    records: Sequence[Record] = (),
 ) -> None:
-    """Writes finished runs into a new Zarr store, in the order of their identities."""
+    """Writes finished runs into a new Zarr store, in the order of their identities.
+
+    Args:
+      folder: of the study.
+      name: of the store.
+      plan: of the study.
+      identities: of the runs.
+      sources: where the runs are.
+      records: how they were made.
+    """
     table = plan.study.kind.variables(plan.study)
     lengths = layout.sizes(table, (source.shapes for source in sources))
     names = {variable for source in sources for variable in source.shapes}
     largest = max(4 * int(np.prod([lengths[dim] for dim in table[name].dims])) for name in names)
     size = runs_per_block(largest)
-    write_store(folder, name, _labelled(plan, identities, sources, lengths, names, size), size)
+    write_store(folder, name, _labelled(plan, identities, sources, records, lengths, names, size), size)
 
 
 def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: int) -> None:
@@ -131,6 +146,7 @@ def _labelled(
     plan: Plan,
     identities: Sequence[str],
     sources: Sequence[Source],
+    records: Sequence[Record],
     lengths: dict[str, int],
     names: set[str],
     size: int,
@@ -158,7 +174,7 @@ def _labelled(
             here, there = np.array(pairs).T
             part = {key: array for key, array in load(number).items() if key in names}
             layout.put(block, here, part, there)
-        yield layout.label(plan, columns, slice(rows.start, rows.stop), block)
+        yield said(layout.label(plan, columns, slice(rows.start, rows.stop), block), records)
 
 
 def _encoding(variable: xr.DataArray, size: int) -> dict[str, object]:

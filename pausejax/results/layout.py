@@ -1,7 +1,6 @@
 """How a result is laid out: its coordinates, and how finished runs become one data set."""
 
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,9 +12,9 @@ import xarray as xr
 
 from pausejax.analysis.quantities import Variable, described
 from pausejax.parts import File
+from pausejax.results import made
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import FORMAT, Plan, Study
-from pausejax.version import __version__
 
 
 def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int, ...]]]) -> dict[str, int]:
@@ -129,8 +128,6 @@ def spec_text(plan: Plan) -> str:
 
 def provenance(plan: Plan) -> dict[str, Any]:
     """What a reader needs to know where the numbers come from."""
-    versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
-    versions["pausejax"] = __version__
     study = plan.study
     parameters = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     return {
@@ -139,7 +136,7 @@ def provenance(plan: Plan) -> dict[str, Any]:
         "mode": study.mode,
         "format": FORMAT,
         "spec": spec_text(plan),
-        "versions": json.dumps(versions),
+        "versions": json.dumps(made.versions()),
         "backend": jax.default_backend(),
         "axes": json.dumps(plan.axes),
         "used_files": json.dumps(used_files(study)),

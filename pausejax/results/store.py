@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from pausejax.results import blocks, layout, manifest
+from pausejax.results import blocks, layout, made, manifest
 from pausejax.results.blocks import Source
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
@@ -178,6 +178,11 @@ def write_part(folder: Folder, identities: Sequence[str], arrays: Arrays) -> str
     return name
 
 
+def record(folder: Folder, command: str) -> None:
+    """Says how this process makes the runs that it is about to write."""
+    made.keep(folder, PARTS, command)
+
+
 def _examine_part(folder: Folder, name: str) -> Source:
     arrays = folder.read_arrays(name)
     identities = tuple(arrays["identity"].tolist())
@@ -203,7 +208,8 @@ def consolidate(folder: Folder, plan: Plan) -> int:
         if not found.current:
             partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
             try:
-                blocks.write(folder, partial, plan, identities, found.sources)
+                records = made.gathered(folder, PARTS, RESULT)
+                blocks.write(folder, partial, plan, identities, found.sources, records)
                 replace(folder, partial)
             finally:
                 folder.remove(partial)
@@ -232,8 +238,9 @@ def _remove_parts(folder: Folder, found: Progress) -> None:
     for name in folder.names(PARTS):
         if name.endswith(".partial"):
             folder.remove(f"{PARTS}/{name}")
-    if not folder.names(PARTS):
-        folder.remove(PARTS)
+    if len(records := made.names(folder, PARTS)) == len(folder.names(PARTS)):
+        for name in (*records, PARTS):
+            folder.remove(name)
         for name in folder.names(CHECKPOINTS):
             if _CHUNK.fullmatch(name):
                 folder.remove(f"{CHECKPOINTS}/{name}")

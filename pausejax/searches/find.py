@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import xarray as xr
 
+from pausejax.analysis.made import said
 from pausejax.data.host import Sources
 from pausejax.engine import events, memory
 from pausejax.engine.engine import most_runs
 from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.parts import PartError
-from pausejax.results import layout, store
+from pausejax.results import layout, made, store
 from pausejax.results.folder import Folder
 from pausejax.searches.goal import Goal, goal_of
 from pausejax.searches.halving import order
@@ -66,6 +67,7 @@ def search(
     sources: Sources,
     folder: Folder | None = None,
     *,
+    command: str = "",
     progress: Callable[[int], None] = lambda _: None,
     stopping: Stopping = NEVER,
 ) -> Found:
@@ -76,6 +78,7 @@ def search(
       options: what is asked.
       sources: where data come from.
       folder: where everything is kept, and a search that was killed goes on; None: in memory.
+      command: as it was typed, for the result to say.
       progress: told of rounds × runs.
       stopping: whether the search is asked to stop; what has been seen is kept.
 
@@ -106,7 +109,7 @@ def search(
         len(goal.metrics),
         constrained=bool(goal.constraints),
     )
-    journal, programs = Journal(folder), space.programs()
+    journal, programs = Journal(folder, command), space.programs()
     wanted = {
         "spec": layout.spec_text(plan_of(study, [])),
         "options": options._replace(most=None, device_memory=None)._asdict(),
@@ -151,7 +154,7 @@ def _outcome(found: Search, study: Study, space: Space, goal: Goal, folder: Fold
             (range(place * count, (place + 1) * count), found.arrays[one.number])
             for place, one in enumerate(ended)
         ]
-        result = layout.merge(plan, parts)
+        result = said(layout.merge(plan, parts), [made.record()])
     return Found(study, space, goal, tuple(found.ended), found.spent, found.lane_rounds, plan, result)
 
 

@@ -28,8 +28,9 @@ far, float64 [rungs, seeds, figures + 1]."""
 class Journal:
     """The steps of one search in its folder; a search in memory has none."""
 
-    def __init__(self, folder: Folder | None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder | None, command: str = "") -> None:
+        """`command` is what the result says of how it was made."""
+        self._folder, self._command = folder, command
 
     def agree(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Puts down what the search was asked for, or reads what it has settled since.
@@ -88,6 +89,8 @@ class Journal:
         """
         if self._folder is None:
             return
+        if ended:
+            store.record(self._folder, self._command)
         parts = [store.write_part(self._folder, identities, arrays) for identities, arrays in ended.items()]
         seen = {str(number): figures.tolist() for number, figures in reports.items()}
         self._folder.write(_name(step), _sealed({"reports": seen, "parts": parts}))

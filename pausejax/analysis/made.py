@@ -1,0 +1,34 @@
+"""How a result was made: on which devices, with which versions, by which command. Its attribute `made`."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypedDict, cast
+
+import xarray as xr
+
+ATTRIBUTE = "made"
+
+
+class Record(TypedDict):
+    """What one process says of itself."""
+
+    command: str
+    """As it was typed; "": there was none."""
+    devices: str
+    """Such as "2 × NVIDIA H100"."""
+    versions: dict[str, str]
+
+
+def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
+    """A result that carries some records, whatever their order."""
+    if not records:
+        return result
+    each = sorted({json.dumps(found, sort_keys=True) for found in records})
+    return result.assign_attrs({ATTRIBUTE: f"[{', '.join(each)}]"})
+
+
+def records_in(result: xr.Dataset) -> list[Record]:
+    """The records that a result carries; none in one of an older release."""
+    found: list[Any] = json.loads(result.attrs.get(ATTRIBUTE, "[]"))
+    keys = Record.__annotations__.keys()
+    return [cast(Record, one) for one in found if isinstance(one, dict) and keys <= one.keys()]

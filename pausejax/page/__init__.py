@@ -1,0 +1,5 @@
+"""One self-contained HTML page per study."""
+
+from pausejax.page.page import NAME, build, write
+
+__all__ = ["NAME", "build", "write"]

@@ -1,0 +1,183 @@
+"""The pages of the documentation site that are no files under docs/, made by mkdocs's events.
+
+The front page is README.md, the versions CHANGELOG.md, and so on: each is written once, for whoever reads the
+checkout, and its links are turned so that they hold in the site. The reference is made of the docstrings, the
+vocabularies that specs are read by, and the command line; the gallery of committed pictures, each above the
+specs that draw it.
+"""
+
+import io
+import os
+import posixpath
+import re
+import runpy
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+ABOVE = {"README.md": "index.md", "CHANGELOG.md": "versions.md", "CONTRIBUTING.md": "contributing.md"}
+"""Pages beside docs/, and what the site calls them."""
+MODULES = (
+    "analysis",
+    "bandit",
+    "data",
+    "ensemble",
+    "federated",
+    "kinds",
+    "network",
+    "page",
+    "policies",
+    "privacy",
+    "regret",
+    "report",
+    "selection",
+)
+GALLERY = (
+    ("page", "The page of a study", "run sweeps/quickstart.toml"),
+    ("quickstart_accuracy", "Test accuracy against simulated time", "run sweeps/quickstart.toml"),
+    ("quickstart_leakage", "Leakage against simulated time", "run sweeps/quickstart.toml"),
+    ("regret_policies", "Pseudo-regret of the policies", "run sweeps/regret.toml"),
+    ("regret_growth", "Pseudo-regret in the long run", "run sweeps/regret_growth.toml"),
+    ("selection_gap", "What annealing loses against the exact maximum", "run sweeps/annealing_gap.toml"),
+    ("hyperparameters_heatmap", "Time per round over pairs of axes", "run sweeps/hyperparameters.toml"),
+    ("hyperparameters_pareto", "Trade-off of 512 settings", "run sweeps/hyperparameters.toml"),
+    ("efl_fg_energy", "Error of ensembles on Energy", "run sweeps/efl_fg_table1.toml --data-dir FOLDER"),
+    (
+        "efl_fg_regret",
+        "Regret of ensembles on Energy",
+        "run sweeps/efl_fg_table1.toml --data-dir FOLDER --set rounds=5000",
+    ),
+    ("reproduction_k30", "Beside the paper's own code, K = 30", "run sweeps/paper/archive_mnist_k30.toml"),
+    ("reproduction_k300", "Beside the paper's own code, K = 300", "run sweeps/paper/archive_mnist_k300.toml"),
+    ("theorem4", "Theorem 4 on small networks", "scripts/theorem4.py"),
+    ("annealing", "What annealing costs", "scripts/bench/annealing.py"),
+    ("throughput_vs_lanes", "Speed and memory against runs side by side", "scripts/bench/sweep.py"),
+)
+"""Every picture of docs/images, and what draws it: a study, or a script."""
+_LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(#[^)]*)?(?=\))")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the pages."""
+    made = {name: (ROOT / source).read_text(encoding="utf-8") for source, name in ABOVE.items()}
+    made |= {"gallery.md": gallery(), **reference()}
+    for path in sorted(linked()):
+        made[f"files/{path}.md"] = shown(path)
+    for name, text in made.items():
+        page = File.generated(config, name, content=text)
+        if name.startswith("files/"):
+            page.inclusion = page.inclusion.NOT_IN_NAV
+        files.append(page)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Turns links that hold in the checkout into links that hold in the site."""
+    here = page.file.src_uri
+    source = next((source for source, name in ABOVE.items() if name == here), f"docs/{here}")
+
+    def turned(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found[1]))
+        if here.startswith(("reference/", "files/")) or here == "gallery.md":
+            return found[0]
+        if target in ABOVE:
+            place = ABOVE[target]
+        elif target.startswith("docs/"):
+            place = target.removeprefix("docs/")
+        else:
+            place = f"files/{target}.md"
+        return posixpath.relpath(place, posixpath.dirname(here) or ".") + (found[2] or "")
+
+    return _LINK.sub(turned, markdown)
+
+
+def linked() -> set[str]:
+    """Files of the checkout, elsewhere than under docs/, that pages link to."""
+    found = set[str]()
+    for page in [*(ROOT / "docs").glob("*.md"), *(ROOT / name for name in ABOVE)]:
+        for target, _ in _LINK.findall(page.read_text(encoding="utf-8")):
+            path = os.path.relpath(page.parent / target, ROOT)
+            if not path.startswith("docs/") and path not in ABOVE:
+                found.add(path)
+    return found
+
+
+def shown(path: str) -> str:
+    """A page with the text of a file."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    kind = {".toml": "toml", ".py": "python", ".sbatch": "bash", ".sh": "bash"}.get(Path(path).suffix, "text")
+    return f"# {path}\n\n```{kind}\n{text.rstrip()}\n```\n"
+
+
+def gallery() -> str:
+    """Every committed picture above what draws it."""
+    lines = ["# Gallery\n", "Each picture above the study that draws it, or the script.\n"]
+    for picture, title, how in GALLERY:
+        lines += [f"## {title}\n", f"![{title}](images/{picture}.png)\n"]
+        if how.startswith("run "):
+            spec = how.split()[1]
+            text = (ROOT / spec).read_text(encoding="utf-8").rstrip()
+            lines += [f"`pausejax {how} --out DIR`\n", f'```toml title="{spec}"\n{text}\n```\n']
+        else:
+            lines += [f"`python {how} --out DIR`\n"]
+    return "\n".join(lines)
+
+
+def reference() -> dict[str, str]:
+    """The pages that are made of the code."""
+    modules = {name: f"reference/{name}.md" for name in MODULES} | {"parts": "reference/modules_parts.md"}
+    found = {place: f"# pausejax.{name}\n\n::: pausejax.{name}\n" for name, place in modules.items()}
+    found["reference/pausejax.md"] = (
+        "# pausejax\n\nThe library's face.\n\n::: pausejax.api\n\n"
+        "::: pausejax.study.spec.SpecError\n    options:\n      show_root_heading: true\n"
+    )
+    links = "\n".join(
+        f"- [`pausejax.{name}`]({posixpath.basename(place)})" for name, place in sorted(modules.items())
+    )
+    found["reference/index.md"] = (
+        "# Reference\n\n- [Parameters](parameters.md): every key of a spec.\n"
+        "- [Parts](parts.md): policies, models, data sets and the like.\n"
+        "- [Commands](commands.md): the command line.\n"
+        f"- [`pausejax`](pausejax.md): simulate a study, open a result.\n{links}\n"
+    )
+    found["reference/parameters.md"] = parameters()
+    found["reference/parts.md"] = f"# Parts\n\nAs `pausejax parts` prints them.\n\n{fenced(said('parts'))}"
+    commands = ("run", "plan", "report", "data", "parts", "export")
+    pages = [f"## pausejax {name}\n\n{fenced(said(name, '--help'))}" for name in commands]
+    found["reference/commands.md"] = "\n".join(["# Commands\n", fenced(said("--help")), *pages])
+    return found
+
+
+def parameters() -> str:
+    """Every parameter of both kinds of study."""
+    from pausejax import kinds
+
+    tables_of = runpy.run_path(str(ROOT / "scripts" / "document_parameters.py"))
+    lines = ["# Parameters\n", "How to write a study: [spec.md](../spec.md).\n"]
+    for kind, document in tables_of["SMALLEST"].items():
+        title = "Ensembles" if kind else "Client selection"
+        lines += [f"## {title}\n", tables_of["tables"](kinds.parse(document).words)]
+    return "\n".join(lines)
+
+
+def said(*arguments: str) -> str:
+    """What a command prints."""
+    from pausejax.commands.main import main
+
+    written, width = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "84"
+    try:
+        with redirect_stdout(written):
+            main(arguments)
+    except SystemExit:
+        pass
+    finally:
+        os.environ.pop("COLUMNS") if width is None else os.environ.update(COLUMNS=width)
+    return written.getvalue()
+
+
+def fenced(text: str) -> str:
+    return f"```text\n{text.rstrip()}\n```\n"
