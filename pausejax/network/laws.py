@@ -1,6 +1,7 @@
 """The latency laws that come with the package: two-speed, lognormal, shifted exponential, measured traces."""
 
 import dataclasses
+import functools
 from typing import Annotated
 
 import jax
@@ -187,5 +188,11 @@ def _normal_density(x: jax.Array) -> jax.Array:
 
 def _legendre() -> tuple[jax.Array, jax.Array]:
     """Nodes and weights of Gauss-Legendre quadrature on [-1, 1], float32 [256, 1] each."""
-    nodes, weights = np.polynomial.legendre.leggauss(_QUADRATURE_NODES)
+    nodes, weights = _legendre_on_host()
     return jnp.asarray(nodes, jnp.float32)[:, None], jnp.asarray(weights, jnp.float32)[:, None]
+
+
+@functools.cache
+def _legendre_on_host() -> tuple[np.ndarray, np.ndarray]:
+    # The eigenvalues of a matrix of that size, and every program of a study asks for them twice.
+    return np.polynomial.legendre.leggauss(_QUADRATURE_NODES)
