@@ -126,8 +126,9 @@ def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
             fit = level + slope * np.log(rounds[late])
             axes.plot(rounds[late][fit > 0], fit[fit > 0], ":", color="black", linewidth=0.8)
     axes.plot([], [], ":", color="black", linewidth=0.8, label="fit a + b log n")
-    axes.set(xlabel="round n", ylabel="cumulative pseudo-regret", xscale="log", yscale="log")
-    axes.set_ylim(bottom=0.1)
+    scale = "log" if max(last, default=0) > 0 else "linear"
+    axes.set(xlabel="round n", ylabel="cumulative pseudo-regret", xscale="log", yscale=scale)
+    axes.set_ylim(bottom=0.1 if scale == "log" else 0)
     # Many decades lie between the regret and the bound, so the bound has a strip of its own.
     strip = axes.inset_axes((0.0, 1.04, 1.0, 0.13), sharex=axes)
     for curve in shown:

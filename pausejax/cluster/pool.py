@@ -89,7 +89,8 @@ def connected(address: str | None) -> Iterator[None]:
     more: dict[str, Any] = {}
     if address == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        more["include_dashboard"] = False
+        # By default its services listen on every interface, and they run what they are sent.
+        more = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error", **more)
     except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:

@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,8 @@ def folder(text: str) -> str:
     """A folder or a URL, as it is; the empty name is none."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the name of a folder must not be empty")
+    if "::" in text:
+        raise argparse.ArgumentTypeError(f"{text}: must be a folder or one URL, without ::")
     return text
 
 
@@ -138,8 +141,16 @@ def draw(directory: str, options: argparse.Namespace) -> None:
     from pausejax import kinds
     from pausejax.report import save
     from pausejax.results import store
+    from pausejax.results.folder import Folder
 
-    paths = save(kinds.draw(store.read(directory), smoothing=options.smooth), Path(directory))
+    figures, folder = kinds.draw(store.read(directory), smoothing=options.smooth), Folder(directory)
+    if folder.is_local:
+        paths = save(figures, Path(folder.path()))
+    else:
+        with tempfile.TemporaryDirectory() as beside:
+            paths = save(figures, Path(beside))
+            for path in paths:
+                folder.write(path.name, path.read_bytes())
     if not options.quiet:
         names = sorted({path.stem for path in paths})
         console().print(f"pictures in {directory} (PNG and PDF): {', '.join(names)}", markup=False)

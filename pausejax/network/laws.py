@@ -40,6 +40,14 @@ class Speeds:
     slow_latency: Annotated[Number, _seconds("the slow half's means start above it, seconds")] = 0.7
     slow_range: Annotated[Number, _seconds("width of the slow half's means, seconds", low_open=False)] = 0.2
 
+    def problem(self, min_latency: float) -> tuple[str, float, str] | None:
+        """What does not fit together, if anything does not: the parameter, its value, what is allowed."""
+        if not min_latency <= self.fast_latency:
+            return "min_latency", min_latency, f"must be <= fast_latency = {self.fast_latency}"
+        if not self.fast_latency <= self.slow_latency:
+            return "slow_latency", float(self.slow_latency), f"must be >= fast_latency = {self.fast_latency}"
+        return None
+
     def means(self, num_clients: int, min_latency: Number) -> jax.Array:
         """Seconds, float32 [K]: client 0 is the fastest, client K - 1 the slowest.
 

@@ -23,8 +23,19 @@ class Folder:
     """Files by name, `/` between levels. A file is there whole or not at all."""
 
     def __init__(self, location: str | Path) -> None:
+        """Takes a path or a URL.
+
+        Raises:
+          ValueError: a URL of a file system that is not known or not installed, or a chain of several.
+        """
         self.location = str(location)
-        self._files, self._root = fsspec.core.url_to_fs(self.location)
+        if "::" in self.location:
+            # Such a name makes fsspec go through caches, archives or servers that it lists.
+            raise ValueError(f"{self.location}: must be a folder or one URL, without ::")
+        try:
+            self._files, self._root = fsspec.core.url_to_fs(self.location)
+        except ImportError as error:
+            raise ValueError(f"{self.location}: {error}") from None
         self.is_local = isinstance(self._files, LocalFileSystem)
 
     def __str__(self) -> str:
@@ -41,9 +52,12 @@ class Folder:
         Raises:
           OSError: they can't.
         """
-        self._files.makedirs(self._root, exist_ok=True)
         probe = f".probe-{uuid.uuid4().hex}"
-        self.write(probe, b"")
+        try:
+            self._files.makedirs(self._root, exist_ok=True)
+            self.write(probe, b"")
+        except NotImplementedError:
+            raise OSError(f"{self.location}: nothing can be written there") from None
         self.remove(probe)
 
     def exists(self, name: str) -> bool:

@@ -67,7 +67,10 @@ def parse(
     Raises:
       SpecError: with one line per mistake, each naming the source, the key, the value and what is allowed.
     """
-    document = dict(_copy(document))
+    try:
+        document = dict(_copy(document))
+    except RecursionError:
+        raise SpecError([f"{source}: tables are nested too deeply"]) from None
     problems: list[str] = []
     overrides = list(overrides)
     for override in overrides:
@@ -121,7 +124,7 @@ def parse(
         folder=folder.resolve(),
     )
     if not problems:
-        reader.check_overrides(overridden, found)
+        reader.check_effects(overridden, found)
         checks.check(reader.say, found)
     if problems:
         raise SpecError(problems)
