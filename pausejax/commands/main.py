@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _carry_out(options: argparse.Namespace) -> int:
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
     from pausejax.engine.stopping import Stopped
-    from pausejax.study.spec import SpecError
+    from pausejax.study.spec import SpecError, printable
 
     try:
         options.command(options)
@@ -59,12 +59,9 @@ def _carry_out(options: argparse.Namespace) -> int:
             errors.print(problem)
         return BAD_SPEC
     except (OSError, ValueError) as error:
-        errors.print(f"pausejax: {error}")
-        return FAILED
-    except RuntimeError as error:
-        if "decompress" not in str(error):
-            raise
-        errors.print(f"pausejax: the result is damaged ({error}); the same `pausejax run` makes it whole")
+        if "checksum" in str(error):  # of a chunk that was read just now
+            error = ValueError(f"the result is damaged ({error}); the same `pausejax run` makes it whole")
+        errors.print(f"pausejax: {printable(str(error))}")
         return FAILED
     except Stopped as stop:
         errors.print(f"pausejax: {stop}: stopped; the same command goes on where it was")

@@ -1,12 +1,14 @@
 """The result's blocks of runs: each is read, checked and written by itself, however many there are."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-import numcodecs
 import numpy as np
 import xarray as xr
+import zarr
+from zarr.codecs import BloscCodec, Crc32cCodec
 
 from pausejax.analysis.quantities import Variable
 from pausejax.results import layout, manifest
@@ -26,6 +28,11 @@ class Source(NamedTuple):
     load: Callable[[], Arrays]
 
 
+def opened(folder: Folder, name: str) -> xr.Dataset:
+    """The store, values unread; nothing of another format is looked at."""
+    return xr.open_zarr(folder.path(name), chunks=None, consolidated=True, zarr_format=3)
+
+
 def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
     """The shape of every variable."""
     return {name: array.shape for name, array in arrays.items() if name != "identity"}
@@ -35,7 +42,7 @@ def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterato
     """The blocks of runs of the result: intact ones, and the names of the others."""
 
     def load(rows: slice) -> Arrays:
-        block = xr.open_zarr(folder.path(name), chunks=None).isel(run=rows).load()
+        block = opened(folder, name).isel(run=rows)
         return {variable: block[variable].values for variable in table if variable in block}
 
     def source(rows: slice, arrays: Arrays) -> Source:
@@ -45,13 +52,12 @@ def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterato
     try:
         manifest.check_codecs(folder, name)
         broken = manifest.damaged(folder, name)
-        store = xr.open_zarr(folder.path(name), chunks=None)
+        store = opened(folder, name)
         if any(manifest.is_metadata(file) or file.partition("/")[0] in store.coords for file in broken):
             raise ValueError("what describes the runs is damaged")
         identities = store["identity"].values.tolist()
         size = store["identity"].encoding["chunks"][0]
-        absent = set(missing(folder, name, store, size))
-        absent |= {block_of(store, file) for file in broken}
+        absent = {block_of(store, file) for file in broken}
     except Exception:
         yield name
         return
@@ -76,18 +82,7 @@ def block_of(store: xr.Dataset, file: str) -> int:
     variable, _, chunk = file.partition("/")
     if variable not in store.data_vars or store[variable].dims[:1] != ("run",):
         raise ValueError(f"{file}: belongs to no run")
-    return int(chunk.partition(".")[0])
-
-
-def missing(folder: Folder, name: str, store: xr.Dataset, size: int) -> Iterator[int]:
-    """Blocks of which a file is missing; a reader would take fill values for it."""
-    blocks = range(-(-store.sizes["run"] // size))
-    for variable in store.variables:
-        there = {key.partition(".")[0] for key in folder.names(f"{name}/{variable}")}
-        if store[variable].dims[:1] == ("run",):
-            yield from (block for block in blocks if str(block) not in there)
-        elif "0" not in there:
-            yield from blocks
+    return int(chunk.split("/")[1])
 
 
 def write(
@@ -120,12 +115,29 @@ def write(
             part = {key: array for key, array in load(number).items() if key in names}
             layout.put(block, here, part, there)
         labelled = layout.label(plan, columns, slice(rows.start, rows.stop), block)
-        target = folder.path(name)
-        if first == 0:
-            encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}
-            labelled.to_zarr(target, mode="w", zarr_format=2, encoding=encoding, write_empty_chunks=True)
-        else:
-            labelled.to_zarr(target, append_dim="run", write_empty_chunks=True)
+        put(folder, name, labelled, size if first == 0 else None)
+    seal(folder, name)
+
+
+def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> None:
+    """Begins a store of so many runs a block with its first one; without a size, adds the next."""
+    # Words without a length of their own, as Zarr 3 has them.
+    words = [name for name in labelled.coords if labelled[name].dtype.kind == "U"]
+    labelled = labelled.assign_coords({key: labelled[key].astype(np.dtypes.StringDType()) for key in words})
+    target, how = folder.path(name), {"consolidated": False, "write_empty_chunks": True}
+    if size is None:
+        labelled.to_zarr(target, append_dim="run", zarr_format=3, **how)
+    else:
+        encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}
+        labelled.to_zarr(target, mode="w", zarr_format=3, encoding=encoding, **how)
+
+
+def seal(folder: Folder, name: str) -> None:
+    """Ends a store: its metadata in one place, and the manifest."""
+    with warnings.catch_warnings():
+        # Zarr 3 has no word on it, but xarray warns whoever opens a store without it.
+        warnings.filterwarnings("ignore", "Consolidated metadata")
+        zarr.consolidate_metadata(folder.path(name), zarr_format=3)
     manifest.seal(folder, name)
 
 
@@ -137,8 +149,6 @@ def _block_runs(table: Mapping[str, Variable], names: set[str], lengths: dict[st
 
 def _encoding(variable: xr.DataArray, size: int) -> dict[str, object]:
     # The checksum makes a truncated or altered file an error for every reader.
-    checked: dict[str, object] = {"compressors": [numcodecs.Zstd(level=1, checksum=True)]}
-    if variable.dims[:1] != ("run",):
-        return checked
-    shuffle = [numcodecs.Shuffle(variable.dtype.itemsize)] if variable.dtype.kind in "if" else []
-    return {**checked, "chunks": (size, *variable.shape[1:]), "filters": shuffle}
+    compressors = [BloscCodec(cname="zstd", clevel=1, shuffle="shuffle"), Crc32cCodec()]
+    chunks = (size, *variable.shape[1:]) if variable.dims[:1] == ("run",) else variable.shape
+    return {"compressors": compressors, "chunks": chunks}

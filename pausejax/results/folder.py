@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import posixpath
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,8 +73,24 @@ class Folder:
             return []
         return sorted(posixpath.basename(path.rstrip("/")) for path in found)
 
+    def tree(self, folder: str) -> list[str]:
+        """The files at any depth within a folder, by their path in it, sorted.
+
+        Raises:
+          OSError: something is there that is neither file nor folder: whoever opened it might wait for ever.
+        """
+        self._files.invalidate_cache()
+        root = self._inside(folder)
+        found = self._files.find(root)
+        for path in found if self.is_local else ():
+            _check_regular(path)
+        return sorted(posixpath.relpath(path, root) for path in found)
+
     def read(self, name: str) -> bytes:
-        return self._files.cat_file(self._inside(name))
+        path = self._inside(name)
+        if self.is_local:
+            _check_regular(path)
+        return self._files.cat_file(path)
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file so that a reader, or a restart after a crash, sees all of it or nothing new."""
@@ -167,3 +184,8 @@ class Folder:
 
     def _inside(self, name: str) -> str:
         return posixpath.join(self._root, name)
+
+
+def _check_regular(path: str) -> None:
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(f"{path}: is no regular file")

@@ -13,6 +13,8 @@ from pausejax.study.zipped import read_groups
 MAX_SEED = 2**32 - 1
 MAX_SEEDS = 2**20
 
+_MOST_SHOWN = 200
+"""Letters of a value in a message."""
 _POLICY_KEYS = ("name", "label", "zip")
 
 
@@ -217,7 +219,8 @@ def show(value: Any) -> str:
         return "{" + ", ".join(f"{key} = {show(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return f"[{', '.join(map(show, value))}]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _is_many(axis: Axis) -> bool:

@@ -110,7 +110,7 @@ def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys)
     arguments = ["run", str(study / "spec.toml"), "--out", str(out), "--no-report"]
     assert cli.main(arguments) == cli.OK
     whole = pausejax.open(out).load()
-    file = out / "results.zarr" / "regret" / "0.0"
+    file = out / "results.zarr" / "regret" / "c" / "0" / "0"
     file.write_bytes(file.read_bytes()[:-5])
     capsys.readouterr()
     assert cli.main(["report", str(out)]) == cli.FAILED
