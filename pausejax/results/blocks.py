@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -124,12 +124,11 @@ def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> No
     # Words without a length of their own, as Zarr 3 has them.
     words = [name for name in labelled.coords if labelled[name].dtype.kind == "U"]
     labelled = labelled.assign_coords({key: labelled[key].astype(np.dtypes.StringDType()) for key in words})
-    target, how = folder.path(name), {"consolidated": False, "write_empty_chunks": True}
-    if size is None:
-        labelled.to_zarr(target, append_dim="run", zarr_format=3, **how)
-    else:
+    how: dict[str, Any] = {"append_dim": "run"}
+    if size is not None:
         encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}
-        labelled.to_zarr(target, mode="w", zarr_format=3, encoding=encoding, **how)
+        how = {"mode": "w", "encoding": encoding}
+    labelled.to_zarr(folder.path(name), zarr_format=3, consolidated=False, write_empty_chunks=True, **how)
 
 
 def seal(folder: Folder, name: str) -> None:

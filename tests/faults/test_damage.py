@@ -122,7 +122,7 @@ def test_nothing_damaged_is_believed(studies, tmp_path, request):
     spec, folder, expected = studies
     half = pausejax.open(folder / "extended").load()
     first, count = request.config.getoption("--first-seed"), request.config.getoption("--damages")
-    found, refused, opened, went_on = [], 0, 0, 0
+    found, opened, went_on = [], 0, 0
     for number in range(first, first + count):
         rng = random.Random(number)
         name = rng.choice(("finished", "finished", "killed", "extended"))
@@ -141,6 +141,7 @@ def test_nothing_damaged_is_believed(studies, tmp_path, request):
             found += [f"{what}: {wrong}"] if wrong else []
         if number % 100 == 99:
             jax.clear_caches()
+            print(f"{number + 1 - first} damages: {opened} opened, {went_on} gone on; {found}", flush=True)
     print(f"{count} damages from seed {first}: {opened} were opened, {went_on} were gone on with")
     assert not found, f"{len(found)} of {count}:\n" + "\n".join(found[:20])
 

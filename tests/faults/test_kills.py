@@ -87,6 +87,7 @@ def attack(folder, mode, kills, rng):
         folders.play(spec, out, *options)
         xr.testing.assert_identical(pausejax.open(out).load(), expected)
         rounds += 1
+        print(f"{mode}: {kills} kills left, {hits} of a living process so far", flush=True)
     return hits
 
 

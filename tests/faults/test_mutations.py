@@ -99,6 +99,7 @@ def test_no_mistake_is_a_traceback_and_none_is_believed(tmp_path, request):
             found.append(f"mutant {seed} {overrides}: {wrong}")
         if seed % 500 == 499:
             jax.clear_caches()
+            print(f"{seed + 1 - first} mutants: {codes}; {ran} were run; {found}", flush=True)
     print(f"{count} mutants from seed {first}: {codes}; {ran} were run")
     assert not found, f"{len(found)} of {count}:\n" + "\n".join(found[:20])
     assert count < 100 or (codes.get(cli.OK, 0) > count / 20 and codes[cli.BAD_SPEC] > count / 3 and ran)
