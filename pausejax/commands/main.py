@@ -2,6 +2,8 @@
 
 import argparse
 import gc
+import sys
+import warnings
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -39,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The process is this command's: loading libraries and tracing programs make millions of objects
         # that stay, and looking through them time and again is a third of what `plan` costs.
         gc.set_threshold(50_000, 20, 100)
+        warnings.showwarning = _warn
         try:
             return _carry_out(_parser().parse_args())
         finally:
@@ -69,6 +72,13 @@ def _carry_out(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         errors.print("pausejax: interrupted; the same command goes on where it was")
         return INTERRUPTED
+
+
+def _warn(message: Warning | str, category: type[Warning], *where: object) -> None:
+    """A warning as one line, without the line of code that it comes from."""
+    from pausejax.study.spec import printable
+
+    print(f"pausejax: {category.__name__}: {printable(str(message))}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

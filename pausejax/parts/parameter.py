@@ -90,6 +90,8 @@ class Parameter:
             ok = isinstance(value, bool)
         elif issubclass(self.kind, str):
             ok = isinstance(value, str) and (not self.choices or value in self.choices)
+            if ok and not value.isprintable():
+                return "must be without control characters"
         else:
             number = (int,) if self.kind is int else (int, float)
             ok = isinstance(value, number) and not isinstance(value, bool) and _is_finite(value)

@@ -136,8 +136,8 @@ class Reader:
                 self.say(f"policy.{name}", table.get(name), f"the policy {algorithm} does not read it")
         plain = algorithm if axes.get("private") != (False,) else f"{algorithm}_no_privacy"
         label = table.get("label", plain)
-        if not isinstance(label, str) or not label:
-            self.say("policy.label", label, "must be a non-empty string")
+        if not isinstance(label, str) or not label or not label.isprintable():
+            self.say("policy.label", label, "must be a non-empty string without control characters")
             label = plain
         return PolicySpec(algorithm, label, axes, groups)
 
@@ -201,7 +201,8 @@ class Reader:
             return False
         axes = {**study.axes, **policy.axes}
         of_keys = [key for key in self.words.readers.get(name, {}) if key]
-        points = ({key: value} for key in of_keys for value in axes[key])
+        named = ((key, axes[key]) for key in of_keys)
+        points = ({key: value} for key, axis in named if isinstance(axis, tuple) for value in axis)
         return self.words.is_read_at(name, policy.algorithm, {}) or any(
             self.words.is_read_at(name, policy.algorithm, point) for point in points
         )

@@ -1,9 +1,6 @@
 """Signals: what is in flight is kept, one line is said, and the same command goes on to the same numbers."""
 
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import xarray as xr
@@ -11,63 +8,39 @@ import xarray as xr
 import pausejax
 from pausejax.engine.stopping import NEVER, Stopped, Stopping, listening
 
-SPEC = """
-mode = "bandit"
-rounds = 60000
-seeds = 2
+from ..faults import folders
 
-[network]
-num_clients = 6
-clients_per_round = 2
-
-[[policy]]
-name = "pause"
-"""
-
-
-def command(spec, out, *more):
-    return [
-        sys.executable,
-        "-m",
-        "pausejax",
-        "run",
-        str(spec),
-        "--out",
-        str(out),
-        "--quiet",
-        "--no-report",
-        *more,
-    ]
+STUDY = {
+    "mode": "bandit",
+    "rounds": 400,
+    "seeds": 2,
+    "network": {"num_clients": 6, "clients_per_round": 2},
+    "policy": [{"name": "pause"}],
+}
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    (folder / "spec.toml").write_text(SPEC)
-    subprocess.run(command(folder / "spec.toml", folder / "out"), check=True)
-    return folder / "spec.toml", pausejax.open(folder / "out").load()
+    spec = folders.write(folder, folders.gated(STUDY))
+    folders.play(spec, folder / "out")
+    return spec, pausejax.open(folder / "out").load()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGUSR1", 143), ("SIGINT", 130)])
 def test_a_signal_keeps_what_is_in_flight(whole, tmp_path, number, code):
     spec, expected = whole
-    process = subprocess.Popen(
-        # A checkpoint is never due: the one that is there was made for the signal.
-        command(spec, tmp_path, "--checkpoint-every", "1e8"),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "spec.toml").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(4)
+    # A checkpoint is never due: the one that is there was made for the signal.
+    process, gate = folders.start_and_hold(spec, tmp_path / "out", 60, "--checkpoint-every", "1e8")
     process.send_signal(getattr(signal, number))
+    (gate / "hold").unlink()
     errors = process.communicate(timeout=120)[1]
     assert process.returncode == code, errors
     assert errors == (f"pausejax: {number}: stopped; the same command goes on where it was\n")
-    subprocess.run(command(spec, tmp_path), check=True)
-    xr.testing.assert_identical(pausejax.open(tmp_path).load(), expected)
+    assert list((tmp_path / "out" / "checkpoints").glob("*/state-*"))
+    folders.play(spec, tmp_path / "out")
+    xr.testing.assert_identical(pausejax.open(tmp_path / "out").load(), expected)
 
 
 def test_a_second_signal_ends_at_once():
