@@ -160,13 +160,13 @@ def _quiet() -> Iterator[None]:
 @functools.cache
 def _ignore_stragglers() -> None:
     """Lets writes that end after one has failed, at any later time, find no event loop and not say so."""
-    before = sys.excepthook
+    before = sys.unraisablehook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if str(error) != "Event loop is closed":
-            before(kind, error, trace)
+    def hook(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
 
-    sys.excepthook = hook
+    sys.unraisablehook = hook
 
 
 def digest_of(state: Any) -> str:
