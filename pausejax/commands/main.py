@@ -5,6 +5,7 @@ import gc
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import TextIO
 
 from rich.console import Console
 
@@ -74,11 +75,18 @@ def _carry_out(options: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def _warn(message: Warning | str, category: type[Warning], *where: object) -> None:
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """A warning as one line, without the line of code that it comes from."""
     from pausejax.study.spec import printable
 
-    print(f"pausejax: {category.__name__}: {printable(str(message))}", file=sys.stderr)
+    print(f"pausejax: {category.__name__}: {printable(str(message))}", file=file or sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

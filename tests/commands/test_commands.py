@@ -1,6 +1,10 @@
 """The commands as a user meets them: output, files, exit codes, and no traceback for a user's mistake."""
 
 import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ import pausejax
 from pausejax.commands import main as cli
 from pausejax.engine import chunk
 
+ROOT = Path(__file__).resolve().parents[2]
 SPEC = """
 name = "a small study"
 mode = "bandit"
@@ -86,6 +91,16 @@ def test_plan_runs_nothing(study, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "12 runs in 2 groups, one compilation each; axes: privacy_weight; seeds: 3" in shown
     assert sorted(study.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_plan_compiles_no_program_of_the_study():
+    """Two or three seconds on an idle core, of which most is the import of libraries; ten where none is idle."""
+    spec = str(ROOT / "sweeps" / "quickstart.toml")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "pausejax", "plan", spec], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10
 
 
 def test_a_failed_run_leaves_its_folder_usable(study, tmp_path, capsys):
