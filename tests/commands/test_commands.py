@@ -95,7 +95,7 @@ def test_plan_runs_nothing(study, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_plan_compiles_no_program_of_the_study():
-    """Two or three seconds on an idle core, of which most is the import of libraries; ten where none is idle."""
+    """Two or three seconds on an idle core, mostly imports of libraries; ten where none is idle."""
     spec = str(ROOT / "sweeps" / "quickstart.toml")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "pausejax", "plan", spec], check=True, capture_output=True)
