@@ -72,8 +72,8 @@ def learning_of(
     optimizer, server = bound("optimizer"), bound("server_optimizer")
     for part in (optimizer, server):
         own = part.part.parameters
-        numbers = ((name, traced.get(name, own[name].default)) for name in part.traced)
-        _check_transformation(part, model, tuple(numbers))
+        numbers = tuple((name, traced[name] if name in traced else own[name].default) for name in part.traced)
+        _check_transformation(part, model, numbers)
     training = LocalTraining(
         **{name: static[name] for name in TRAINING},
         batch_statistics=static["batch_statistics"],
