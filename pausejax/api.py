@@ -144,13 +144,14 @@ def _document(
     mode: str,
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    tables = [policies] if isinstance(policies, str | Mapping) else list(policies)
+    given = isinstance(policies, Sequence) and not isinstance(policies, str)
+    tables = list(policies) if given else [policies]
     document: dict[str, Any] = {
         "seeds": _plain(seeds),
-        "rounds": rounds,
-        "eval_every": eval_every,
+        "rounds": _plain(rounds),
+        "eval_every": _plain(eval_every),
         "mode": mode,
-        "policy": [{"name": table} if isinstance(table, str) else _plain(table) for table in tables],
+        "policy": [_plain(table) if isinstance(table, Mapping) else {"name": table} for table in tables],
     }
     # Which section a parameter belongs to, the parts of the study say.
     return document | {key: _plain(value) for key, value in parameters.items()}

@@ -37,6 +37,11 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    attacks = parser.getgroup("attacks", "how often tests/faults attack")
+    attacks.addoption("--mutations", type=int, default=500, help="mutated specs")
+    attacks.addoption("--damages", type=int, default=60, help="damaged files")
+    attacks.addoption("--kills", type=int, default=12, help="kills, with --slow")
+    attacks.addoption("--first-seed", type=int, default=0, help="of the attacks")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,14 +1,19 @@
 """What must fit together in a study of client selection."""
 
+import dataclasses
+
 from pausejax.clients.expected_regret import MOST_SETS, count_sets
 from pausejax.clients.parameters import learns
 from pausejax.clients.variables import variables
+from pausejax.network.laws import Speeds
 from pausejax.parts import File, PartError
 from pausejax.study.axes import points
-from pausejax.study.checks import together, values_of
+from pausejax.study.checks import count_runs, together, values_of
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 from pausejax.study.vocabulary import Say
+
+_MAX_CLIENTS = 2**28
 
 
 def check(say: Say, study: Study) -> None:
@@ -21,11 +26,32 @@ def check(say: Say, study: Study) -> None:
             break
     if study.expected_regret:
         _check_expected_regret(say, study)
+    _check_size(say, study)
+    _check_speeds(say, study)
     _check_files(say, study)
     try:
         _check_names(study)
     except PartError as error:
         raise SpecError([str(error)]) from None
+
+
+def _check_size(say: Say, study: Study) -> None:
+    """A study holds some numbers for each client of each run."""
+    runs, clients = count_runs(study), max(values_of(study, "num_clients"))
+    if runs * clients > _MAX_CLIENTS:
+        say("network.num_clients", clients, f"times {runs} runs must be <= {_MAX_CLIENTS}")
+
+
+def _check_speeds(say: Say, study: Study) -> None:
+    """Two groups of clients, of which the fast one is not the slower one."""
+    fields = [field.name for field in dataclasses.fields(Speeds)]
+    section = {name: study.words.parameters[name].section for name in ("latency", "min_latency", *fields)}
+    for law, floor, *means in together(study, tuple(section)):
+        part = study.parts.get("latency", law)
+        if Speeds in part.groups.values() and (problem := Speeds(*means).problem(floor)):
+            name, value, allowed = problem
+            say(f"{section[name]}.{name}", value, allowed)
+            return
 
 
 def _check_names(study: Study) -> None:

@@ -16,6 +16,7 @@ from pausejax.clients.variables import metrics, objectives, ranking, unrecorded,
 from pausejax.data.host import Sources
 from pausejax.federated import models, optimizers, servers, tasks
 from pausejax.federated.batches import num_steps, prepare
+from pausejax.federated.modules import Model
 from pausejax.study.study import Group, Kind, Plan, Study
 
 PARTS = (data, network, policies, models, optimizers, servers, tasks)
@@ -57,11 +58,17 @@ def _flops_per_round(simulation: ClientSimulation) -> float:
     test = world.test
     sample = jax.ShapeDtypeStruct((1, test.inputs.shape[-1]), test.inputs.dtype)
     inputs = jax.eval_shape(functools.partial(prepare, learning), sample, test.mean, test.std)
-    weights = jax.eval_shape(learning.model.init, jax.random.key(0))
-    forward = jax.jit(learning.model.apply).lower(*weights, inputs)
-    per_sample = float((forward.cost_analysis() or {}).get("flops", 2 * learning.num_parameters))
+    per_sample = _flops_of(learning.model, inputs.shape, inputs.dtype) or 2 * learning.num_parameters
     trained = simulation.slots() * steps * learning.training.batch_size * 3 * per_sample
     return trained + test.exists.size * per_sample / program.eval_every
+
+
+@functools.cache
+def _flops_of(model: Model, shape: tuple[int, ...], dtype: Any) -> float:
+    """Of a forward pass, as XLA counts them; 0 where it does not."""
+    weights = jax.eval_shape(model.init, jax.random.key(0))
+    forward = jax.jit(model.apply).lower(*weights, jax.ShapeDtypeStruct(shape, dtype))
+    return float((forward.cost_analysis() or {}).get("flops", 0.0))
 
 
 def draw(result: xr.Dataset, grid: Any, *, smoothing: int = 1) -> dict[str, Any]:

@@ -66,12 +66,14 @@ def learning_of(
     where = registry.get("dataset", static["dataset"]).where if "dataset" in static else "dataset"
     seen = _prepared(dataset, raw, where)
     model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape)
-    weights = jax.eval_shape(model.init, jax.random.key(0))
+    weights = _initial(model)
     size = sum(leaf.size for leaf in jax.tree.leaves(weights))
     chosen = placement.choose(jax.default_backend(), convolutional=model.convolutional, num_parameters=size)
     optimizer, server = bound("optimizer"), bound("server_optimizer")
     for part in (optimizer, server):
-        _check_transformation(part, weights.params, traced)
+        own = part.part.parameters
+        numbers = tuple((name, traced[name] if name in traced else own[name].default) for name in part.traced)
+        _check_transformation(part, model, numbers)
     training = LocalTraining(
         **{name: static[name] for name in TRAINING},
         batch_statistics=static["batch_statistics"],
@@ -197,10 +199,16 @@ def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct, where: str) -> jax.Sh
     return seen
 
 
-def _check_transformation(bound: Bound, params: Any, traced: Mapping[str, float]) -> None:
-    where, own = bound.part.where, bound.part.parameters
-    numbers = {name: traced[name] if name in traced else own[name].default for name in bound.traced}
-    values = {name: jnp.float32(number) for name, number in numbers.items()}
+@functools.cache
+def _initial(model: Model) -> Weights:
+    """Shapes and types of a model's initial weights."""
+    return jax.eval_shape(model.init, jax.random.key(0))
+
+
+@functools.cache
+def _check_transformation(bound: Bound, model: Model, numbers: tuple[tuple[str, float], ...]) -> None:
+    where, params = bound.part.where, _initial(model).params
+    values = {name: jnp.float32(number) for name, number in numbers}
     made = bound.build(**values)
     if not isinstance(made, optax.GradientTransformation):
         raise PartError(f"{where}: must return an optax.GradientTransformation, not {type(made).__name__}")

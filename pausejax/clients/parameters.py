@@ -6,10 +6,13 @@ from pausejax.parts import Parameter, table
 from pausejax.parts.signature import parameters_of
 from pausejax.privacy import CLIPS
 
+MOST_COUNTED = 2**24
+"""Rounds and clients: float32, in which shares are taken of them, tells all counts up to here apart."""
+
 STUDY: dict[str, Parameter] = table(
     **{
         "": {
-            "rounds": Parameter(200, "rounds per run", low=1),
+            "rounds": Parameter(200, "rounds per run", low=1, high=MOST_COUNTED),
             "eval_every": Parameter(10, "rounds between evaluations", low=1),
             "mode": Parameter("training", "what is simulated", choices=("training", "bandit", "ensemble")),
             "name": Parameter("", "title of the study"),
@@ -39,7 +42,9 @@ _OBJECTIVE = parameters_of(Objective, "reward")
 
 PARAMETERS: dict[str, Parameter] = table(
     network={
-        "num_clients": Parameter(30, "K, clients in the network", low=1, aliases=("K",), symbol="K"),
+        "num_clients": Parameter(
+            30, "K, clients in the network", low=1, high=MOST_COUNTED, aliases=("K",), symbol="K"
+        ),
         "clients_per_round": Parameter(
             5, "m, clients that a round selects", low=1, aliases=("m",), symbol="m"
         ),

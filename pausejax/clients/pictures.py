@@ -149,8 +149,10 @@ def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve], alone: bool = True)
         series = series_of(curve.runs, measure, label=curve.label)
         draw_series(axes, series, curve.look)
         found.append((curve, series))
-    axes.set(xlabel="round n", ylabel="cumulative pseudo-regret", xscale="log", yscale="log")
-    axes.set_ylim(bottom=0.1)
+    grows = any(np.nanmax(series.mean, initial=0) > 0 for _, series in found)
+    axes.set(xlabel="round n", ylabel="cumulative pseudo-regret", xscale="log")
+    axes.set_yscale("log" if grows else "linear")
+    axes.set_ylim(bottom=0.1 if grows else 0)
     if not alone or not found:
         return
     _, lowest = min(found, key=lambda one: np.nanmax(one[1].mean, initial=0))

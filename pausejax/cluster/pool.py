@@ -80,16 +80,19 @@ def connected(address: str | None) -> Iterator[None]:
       ValueError: the address is none.
       ConnectionError: there is no cluster at the address.
     """
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    more: dict[str, Any] = {}
+    if address == "local":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Otherwise its services listen on every interface, and they run what they are sent. Ray keeps to the
+        # loopback where it forms no clusters; whether it does it looks up when it is imported.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        more["include_dashboard"] = False
     ray = installed()
     if ray.is_initialized():
         yield
         return
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
     _knock(address)
-    more: dict[str, Any] = {}
-    if address == "local":
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        more["include_dashboard"] = False
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error", **more)
     except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:

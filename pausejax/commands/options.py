@@ -4,6 +4,7 @@ import argparse
 import math
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,8 @@ def folder(text: str) -> str:
     """A folder or a URL, as it is; the empty name is none."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the name of a folder must not be empty")
+    if "::" in text:
+        raise argparse.ArgumentTypeError(f"{text}: must be a folder or one URL, without ::")
     return text
 
 
@@ -200,13 +203,21 @@ def draw(directory: str, options: argparse.Namespace) -> None:
     from pausejax import kinds, page
     from pausejax.report import save
     from pausejax.results import store
+    from pausejax.results.folder import Folder
 
     result = store.read(directory)
     check_asked(result, options)
     asked = _asked(options)
     figures = kinds.draw(result, smoothing=options.smooth, **asked)
     left_out = kinds.left_out(result, **asked)
-    paths = save(figures, Path(directory))
+    folder = Folder(directory)
+    if folder.is_local:
+        paths = save(figures, Path(folder.path()))
+    else:
+        with tempfile.TemporaryDirectory() as beside:
+            paths = save(figures, Path(beside))
+            for path in paths:
+                folder.write(path.name, path.read_bytes())
     written = page.write(directory, result, figures, notes=left_out)
     if options.quiet:
         return

@@ -106,7 +106,7 @@ def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
         # Opened here: NumPy leaves a file open that it can't read.
         with open(data_file, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = {name: file[name] for name in (*names, "owner_train") if name in file.files}
-    except (OSError, EOFError, ValueError, TypeError, RuntimeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, TypeError, RuntimeError, MemoryError, zipfile.BadZipFile) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ValueError(f'data.data_file = "{data_file}": can\'t be read: {reason}') from None
     if missing := [name for name in names if name not in found]:

@@ -1,6 +1,7 @@
 """The latency laws that come with the package: two-speed, lognormal, shifted exponential, measured traces."""
 
 import dataclasses
+import functools
 from typing import Annotated
 
 import jax
@@ -38,6 +39,14 @@ class Speeds:
     fast_latency: Annotated[Number, _seconds("largest mean latency of the fast half, seconds")] = 0.2
     slow_latency: Annotated[Number, _seconds("the slow half's means start above it, seconds")] = 0.7
     slow_range: Annotated[Number, _seconds("width of the slow half's means, seconds", low_open=False)] = 0.2
+
+    def problem(self, min_latency: float) -> tuple[str, float, str] | None:
+        """What does not fit together, if anything does not: the parameter, its value, what is allowed."""
+        if not min_latency <= self.fast_latency:
+            return "min_latency", min_latency, f"must be <= fast_latency = {self.fast_latency}"
+        if not self.fast_latency <= self.slow_latency:
+            return "slow_latency", float(self.slow_latency), f"must be >= fast_latency = {self.fast_latency}"
+        return None
 
     def means(self, num_clients: int, min_latency: Number) -> jax.Array:
         """Seconds, float32 [K]: client 0 is the fastest, client K - 1 the slowest.
@@ -198,5 +207,11 @@ def _normal_density(x: jax.Array) -> jax.Array:
 
 def _legendre() -> tuple[jax.Array, jax.Array]:
     """Nodes and weights of Gauss-Legendre quadrature on [-1, 1], float32 [256, 1] each."""
-    nodes, weights = np.polynomial.legendre.leggauss(_QUADRATURE_NODES)
+    nodes, weights = _legendre_on_host()
     return jnp.asarray(nodes, jnp.float32)[:, None], jnp.asarray(weights, jnp.float32)[:, None]
+
+
+@functools.cache
+def _legendre_on_host() -> tuple[np.ndarray, np.ndarray]:
+    # The eigenvalues of a matrix of that size, and every program of a study asks for them twice.
+    return np.polynomial.legendre.leggauss(_QUADRATURE_NODES)

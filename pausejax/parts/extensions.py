@@ -220,6 +220,7 @@ def _contents(base: Path, names: Iterator[str] | Mapping[str, bytes]) -> dict[st
     return {name: (base / name).read_bytes() for name in names if (base / name).is_file()}
 
 
+@functools.cache
 def _load_entry_points() -> None:
     """Imports what installed packages offer; they register for the whole process, once."""
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pausejax.parts.parameter import LARGEST, SMALLEST
+
 _MAX_BYTES = 2**33
 
 
@@ -31,11 +33,12 @@ def read_numbers(path: Path, columns: int) -> np.ndarray:
         raise ValueError(f"can't be read: {error}") from None
     if table.ndim != 2 or not len(table) or table.shape[1] != columns:
         raise ValueError(f"must have {columns} columns, one for each client, has shape {table.shape}")
-    with np.errstate(over="ignore"):
-        numbers = table.astype(np.float32)
-    if not np.isfinite(numbers).all():
-        raise ValueError("must hold numbers that are finite in float32")
-    return numbers
+    size = np.abs(table)
+    if not (np.isfinite(table).all() and ((table == 0) | ((size >= SMALLEST) & (size <= LARGEST))).all()):
+        raise ValueError(
+            f"must hold numbers that are finite, and from {SMALLEST:g} to {LARGEST:g} if not 0: float32"
+        )
+    return table.astype(np.float32)
 
 
 def _npy(path: Path) -> np.ndarray:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-_LARGEST = float(np.finfo(np.float32).max)
+SMALLEST, LARGEST = 1e-15, 1e15
+"""Of real numbers but 0: their squares, and sums of millions of those, are ordinary float32 numbers."""
 _LARGEST_COUNT = 2**31 - 1
 
 MISSING: Any = inspect.Parameter.empty
@@ -89,11 +90,15 @@ class Parameter:
             ok = isinstance(value, bool)
         elif issubclass(self.kind, str):
             ok = isinstance(value, str) and (not self.choices or value in self.choices)
+            if ok and not value.isprintable():
+                return "must be without control characters"
         else:
             number = (int,) if self.kind is int else (int, float)
-            ok = isinstance(value, number) and not isinstance(value, bool) and abs(value) <= _LARGEST
+            ok = isinstance(value, number) and not isinstance(value, bool) and _is_finite(value)
             if ok and self.kind is int:
-                ok = self._within(value) and value <= _LARGEST_COUNT
+                ok = self._within(value) and abs(value) <= _LARGEST_COUNT
+            elif ok and value and not SMALLEST <= abs(value) <= LARGEST:
+                return f"must be {self.allowed()}, and from {SMALLEST:g} to {LARGEST:g} if not 0: float32"
             elif ok:
                 # As the device will see it: 1 + 1e-9 is 1 there.
                 ok = self._within(float(np.float32(value)))
@@ -106,6 +111,13 @@ class Parameter:
     def agrees_with(self, other: "Parameter") -> bool:
         """Whether two parts may share a parameter: the words of help may differ, nothing else."""
         return dataclasses.replace(self, help="") == dataclasses.replace(other, help="")
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer beyond any float
+        return False
 
 
 def table(**sections: Mapping[str, Parameter]) -> dict[str, Parameter]:

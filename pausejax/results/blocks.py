@@ -1,12 +1,14 @@
 """The result's blocks of runs: each is read, checked and written by itself, however many there are."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numcodecs
 import numpy as np
 import xarray as xr
+import zarr
+from zarr.codecs import BloscCodec, Crc32cCodec
 
 from pausejax.analysis.made import Record, said
 from pausejax.analysis.quantities import Variable
@@ -27,6 +29,11 @@ class Source(NamedTuple):
     load: Callable[[], Arrays]
 
 
+def opened(folder: Folder, name: str) -> xr.Dataset:
+    """The store, values unread; nothing of another format is looked at."""
+    return xr.open_zarr(folder.path(name), chunks=None, consolidated=True, zarr_format=3)
+
+
 def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
     """The shape of every variable."""
     return {name: array.shape for name, array in arrays.items() if name != "identity"}
@@ -36,7 +43,7 @@ def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterato
     """The blocks of runs of the result: intact ones, and the names of the others."""
 
     def load(rows: slice) -> Arrays:
-        block = xr.open_zarr(folder.path(name), chunks=None).isel(run=rows).load()
+        block = opened(folder, name).isel(run=rows)
         return {variable: block[variable].values for variable in table if variable in block}
 
     def source(rows: slice, arrays: Arrays) -> Source:
@@ -46,13 +53,12 @@ def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterato
     try:
         manifest.check_codecs(folder, name)
         broken = manifest.damaged(folder, name)
-        store = xr.open_zarr(folder.path(name), chunks=None)
+        store = opened(folder, name)
         if any(manifest.is_metadata(file) or file.partition("/")[0] in store.coords for file in broken):
             raise ValueError("what describes the runs is damaged")
         identities = store["identity"].values.tolist()
         size = store["identity"].encoding["chunks"][0]
-        absent = set(missing(folder, name, store, size))
-        absent |= {block_of(store, file) for file in broken}
+        absent = {block_of(store, file) for file in broken}
     except Exception:
         yield name
         return
@@ -77,18 +83,7 @@ def block_of(store: xr.Dataset, file: str) -> int:
     variable, _, chunk = file.partition("/")
     if variable not in store.data_vars or store[variable].dims[:1] != ("run",):
         raise ValueError(f"{file}: belongs to no run")
-    return int(chunk.partition(".")[0])
-
-
-def missing(folder: Folder, name: str, store: xr.Dataset, size: int) -> Iterator[int]:
-    """Blocks of which a file is missing; a reader would take fill values for it."""
-    blocks = range(-(-store.sizes["run"] // size))
-    for variable in store.variables:
-        there = {key.partition(".")[0] for key in folder.names(f"{name}/{variable}")}
-        if store[variable].dims[:1] == ("run",):
-            yield from (block for block in blocks if str(block) not in there)
-        elif "0" not in there:
-            yield from blocks
+    return int(chunk.split("/")[1])
 
 
 def write(
@@ -126,15 +121,9 @@ def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: in
       parts: labelled runs, `size` in each but the last.
       size: runs per chunk of the store.
     """
-    target, first = folder.path(name), True
-    for part in parts:
-        if first:
-            encoding = {key: _encoding(part[key], size) for key in part.variables}
-            part.to_zarr(target, mode="w", zarr_format=2, encoding=encoding, write_empty_chunks=True)
-        else:
-            part.to_zarr(target, append_dim="run", write_empty_chunks=True)
-        first = False
-    manifest.seal(folder, name)
+    for number, part in enumerate(parts):
+        put(folder, name, part, size if number == 0 else None)
+    seal(folder, name)
 
 
 def runs_per_block(largest: int) -> int:
@@ -177,10 +166,29 @@ def _labelled(
         yield said(layout.label(plan, columns, slice(rows.start, rows.stop), block), records)
 
 
+def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> None:
+    """Begins a store of so many runs a block with its first one; without a size, adds the next."""
+    # Words without a length of their own, as Zarr 3 has them.
+    words = [name for name in labelled.coords if labelled[name].dtype.kind == "U"]
+    labelled = labelled.assign_coords({key: labelled[key].astype(np.dtypes.StringDType()) for key in words})
+    how: dict[str, Any] = {"append_dim": "run"}
+    if size is not None:
+        encoding = {key: _encoding(labelled[key], size) for key in labelled.variables}
+        how = {"mode": "w", "encoding": encoding}
+    labelled.to_zarr(folder.path(name), zarr_format=3, consolidated=False, write_empty_chunks=True, **how)
+
+
+def seal(folder: Folder, name: str) -> None:
+    """Ends a store: its metadata in one place, and the manifest."""
+    with warnings.catch_warnings():
+        # Zarr 3 has no word on it, but xarray warns whoever opens a store without it.
+        warnings.filterwarnings("ignore", "Consolidated metadata")
+        zarr.consolidate_metadata(folder.path(name), zarr_format=3)
+    manifest.seal(folder, name)
+
+
 def _encoding(variable: xr.DataArray, size: int) -> dict[str, object]:
     # The checksum makes a truncated or altered file an error for every reader.
-    checked: dict[str, object] = {"compressors": [numcodecs.Zstd(level=1, checksum=True)]}
-    if variable.dims[:1] != ("run",):
-        return checked
-    shuffle = [numcodecs.Shuffle(variable.dtype.itemsize)] if variable.dtype.kind in "if" else []
-    return {**checked, "chunks": (size, *variable.shape[1:]), "filters": shuffle}
+    compressors = [BloscCodec(cname="zstd", clevel=1, shuffle="shuffle"), Crc32cCodec()]
+    chunks = (size, *variable.shape[1:]) if variable.dims[:1] == ("run",) else variable.shape
+    return {"compressors": compressors, "chunks": chunks}

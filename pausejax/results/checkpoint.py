@@ -8,11 +8,15 @@ A state counts when all records up to it are there and its values have the diges
 folder appear when it is whole.
 """
 
+import contextlib
+import functools
 import hashlib
+import logging
 import os
+import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -58,8 +62,12 @@ class Checkpoints:
             if segment.last_round > self._saved_round:
                 name = f"rounds-{segment.first_round}-{segment.last_round}.npz"
                 self._folder.write_arrays(f"{self._place}/{name}", rows=segment.rows, **segment.records)
-        with ocp.StandardCheckpointer() as writer:
-            writer.save(self._folder.path(f"{self._place}/state-{last}"), state, force=True)
+        try:
+            with _quiet(), ocp.StandardCheckpointer() as writer:
+                writer.save(self._folder.path(f"{self._place}/state-{last}"), state, force=True)
+        except ValueError as error:  # what the library makes of a full disk
+            reason = str(error).partition(" [")[0].strip().rpartition(": ")[2]
+            raise OSError(f"{self._place}: the checkpoint can't be written: {reason}") from None
         self._folder.write_arrays(f"{self._place}/digest-{last}.npz", sha256=np.array(digest_of(state)))
         for older in self._states():
             if older < last:
@@ -86,7 +94,7 @@ class Checkpoints:
             # What a damaged checkpoint raises is its library's affair; the chunk then begins anew.
             try:
                 segments = self._segments(last)
-                with ocp.StandardCheckpointer() as reader:
+                with _quiet(), ocp.StandardCheckpointer() as reader:
                     place = self._folder.path(f"{self._place}/state-{last}")
                     state = reader.restore(place, target(len(segments[-1].rows)))
                 kept = self._folder.read_arrays(f"{self._place}/digest-{last}.npz")["sha256"]
@@ -135,6 +143,30 @@ class Checkpoints:
         if not found or found[-1].last_round != last:
             raise ValueError(f"records up to round {last} are missing")
         return found
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Orbax logs a traceback for each of its threads that fails, besides raising the error."""
+    _ignore_stragglers()
+    logger = logging.getLogger("absl")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+@functools.cache
+def _ignore_stragglers() -> None:
+    """Lets writes that end after one has failed, at any later time, find no event loop and not say so."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def digest_of(state: Any) -> str:

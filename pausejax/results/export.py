@@ -59,7 +59,8 @@ def _write(frames: Iterator[pd.DataFrame], path: Path, format: str) -> int:
     )
     opened = pa.parquet.ParquetWriter if format == "parquet" else pa.csv.CSVWriter
     rows = first.num_rows
-    with opened(str(path), schema) as writer:
+    # Opened here: Arrow takes some names for URLs.
+    with path.open("wb") as file, opened(file, schema) as writer:
         writer.write_table(first.cast(schema))
         for frame in frames:
             table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)

@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import posixpath
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +24,19 @@ class Folder:
     """Files by name, `/` between levels. A file is there whole or not at all."""
 
     def __init__(self, location: str | Path) -> None:
+        """Takes a path or a URL.
+
+        Raises:
+          ValueError: a URL of a file system that is not known or not installed, or a chain of several.
+        """
         self.location = str(location)
-        self._files, self._root = fsspec.core.url_to_fs(self.location)
+        if "::" in self.location:
+            # Such a name makes fsspec go through caches, archives or servers that it lists.
+            raise ValueError(f"{self.location}: must be a folder or one URL, without ::")
+        try:
+            self._files, self._root = fsspec.core.url_to_fs(self.location)
+        except ImportError as error:
+            raise ValueError(f"{self.location}: {error}") from None
         self.is_local = isinstance(self._files, LocalFileSystem)
 
     def __str__(self) -> str:
@@ -41,9 +53,12 @@ class Folder:
         Raises:
           OSError: they can't.
         """
-        self._files.makedirs(self._root, exist_ok=True)
         probe = f".probe-{uuid.uuid4().hex}"
-        self.write(probe, b"")
+        try:
+            self._files.makedirs(self._root, exist_ok=True)
+            self.write(probe, b"")
+        except NotImplementedError:
+            raise OSError(f"{self.location}: nothing can be written there") from None
         self.remove(probe)
 
     def exists(self, name: str) -> bool:
@@ -58,8 +73,24 @@ class Folder:
             return []
         return sorted(posixpath.basename(path.rstrip("/")) for path in found)
 
+    def tree(self, folder: str) -> list[str]:
+        """The files at any depth within a folder, by their path in it, sorted.
+
+        Raises:
+          OSError: something is there that is neither file nor folder: whoever opened it might wait for ever.
+        """
+        self._files.invalidate_cache()
+        root = self._inside(folder)
+        found = self._files.find(root)
+        for path in found if self.is_local else ():
+            _check_regular(path)
+        return sorted(posixpath.relpath(path, root) for path in found)
+
     def read(self, name: str) -> bytes:
-        return self._files.cat_file(self._inside(name))
+        path = self._inside(name)
+        if self.is_local:
+            _check_regular(path)
+        return self._files.cat_file(path)
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file so that a reader, or a restart after a crash, sees all of it or nothing new."""
@@ -153,3 +184,8 @@ class Folder:
 
     def _inside(self, name: str) -> str:
         return posixpath.join(self._root, name)
+
+
+def _check_regular(path: str) -> None:
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(f"{path}: is no regular file")

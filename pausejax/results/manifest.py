@@ -1,9 +1,10 @@
 """What every file of a result hashes to, and which codecs it may name.
 
-Zarr's own checksums cover the values; attributes, dimensions, data types and codecs they do not. The
+Checksums in the chunks cover the values; attributes, dimensions, data types and codecs they do not. The
 manifest lies inside the store, covers each of its files, and ends with a digest of itself. It guards against
 damage. Who can write into a folder can write a manifest too, so codecs are looked at before anything is
-decoded: only those that results are written with are allowed, since some codecs run what they read.
+decoded: only those that results are written with are allowed, since some codecs run what they read. What
+does not look like Zarr 3 is not opened at all.
 """
 
 import hashlib
@@ -13,7 +14,8 @@ from collections.abc import Iterator
 from pausejax.results.folder import Folder
 
 NAME = "manifest.json"
-CODECS = frozenset({"zstd", "shuffle"})
+METADATA = "zarr.json"
+CODECS = frozenset({"bytes", "vlen-utf8", "blosc zstd", "crc32c"})
 
 
 def seal(folder: Folder, store: str) -> None:
@@ -53,13 +55,13 @@ def damaged(folder: Folder, store: str, names: Iterator[str] | None = None) -> l
 def described(folder: Folder, store: str) -> Iterator[str]:
     """The files without which no value has a meaning: metadata, and the arrays of one dimension."""
     for name in _files(folder, store):
-        if is_metadata(name) or "." not in name.rpartition("/")[2]:
+        if is_metadata(name) or name.count("/") < 3:
             yield name
 
 
 def is_metadata(name: str) -> bool:
     """Whether a file of a store describes arrays and is none."""
-    return name.rpartition("/")[2].startswith(".")
+    return name.rpartition("/")[2] == METADATA
 
 
 def check_codecs(folder: Folder, store: str) -> None:
@@ -68,7 +70,11 @@ def check_codecs(folder: Folder, store: str) -> None:
     Raises:
       ValueError: it does, or its metadata can't be read.
     """
-    for name in filter(is_metadata, _files(folder, store)):
+    for name in _files(folder, store):
+        if name.rpartition("/")[2].startswith("."):
+            raise ValueError(f"{store}/{name}: is of another format")
+        if not is_metadata(name):
+            continue
         try:
             named = set(_codecs(json.loads(folder.read(f"{store}/{name}"))))
         except (UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -78,27 +84,30 @@ def check_codecs(folder: Folder, store: str) -> None:
 
 
 def _codecs(described: object) -> Iterator[str]:
+    """Every codec that metadata name: those of an array, and in the store's own of all of its arrays."""
     if isinstance(described, dict):
         for key, value in described.items():
-            if key == "id":
-                yield str(value)
-            elif key == "codecs":
-                yield "codecs of another format"
-            yield from _codecs(value)
+            if key in ("codecs", "storage_transformers"):
+                yield from (_codec(codec) for codec in (value if isinstance(value, list) else [value]))
+            elif key == "data_type" and not isinstance(value, str):
+                yield f"data type {value}"
+            elif key != "attributes":
+                yield from _codecs(value)
     elif isinstance(described, list):
         for value in described:
             yield from _codecs(value)
 
 
+def _codec(codec: object) -> str:
+    if not isinstance(codec, dict):
+        return str(codec)
+    settings = codec.get("configuration")
+    variant = settings.get("cname") if isinstance(settings, dict) else None
+    return f"{codec.get('name')} {variant}" if variant else str(codec.get("name"))
+
+
 def _files(folder: Folder, store: str) -> Iterator[str]:
-    for name in folder.names(store):
-        if name == NAME:
-            continue
-        inner = folder.names(f"{store}/{name}") if not is_metadata(name) else []
-        if inner and inner != [name]:
-            yield from (f"{name}/{file}" for file in inner)
-        else:
-            yield name
+    return (name for name in folder.tree(store) if name != NAME)
 
 
 def _digest(folder: Folder, name: str) -> str:

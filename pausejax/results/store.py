@@ -103,11 +103,13 @@ def _check_format(folder: Folder) -> None:
     """Refuses the result of a release whose identities meant something else."""
     if folder.exists(RESULT):
         try:
-            sealed = folder.exists(f"{RESULT}/{manifest.NAME}")
-            if sealed and manifest.damaged(folder, RESULT, manifest.described(folder, RESULT)):
+            if folder.exists(f"{RESULT}/.zattrs"):
+                kept = json.loads(folder.read(f"{RESULT}/.zattrs")).get("format")
+            elif manifest.damaged(folder, RESULT, manifest.described(folder, RESULT)):
                 return  # that is said elsewhere
-            manifest.check_codecs(folder, RESULT)
-            kept = xr.open_zarr(folder.path(RESULT), chunks=None).attrs.get("format")
+            else:
+                manifest.check_codecs(folder, RESULT)
+                kept = blocks.opened(folder, RESULT).attrs.get("format")
         except Exception:
             return
         if kept != FORMAT:
@@ -156,7 +158,7 @@ def examine(folder: Folder, plan: Plan) -> Progress:
         for source in blocks.examine(folder, RESULT, plan.study.kind.variables(plan.study)):
             settled.append(source) if isinstance(source, Source) else damaged.append(source)
         with contextlib.suppress(Exception):
-            spec = xr.open_zarr(folder.path(RESULT), chunks=None).attrs["spec"]
+            spec = blocks.opened(folder, RESULT).attrs["spec"]
     return Progress(
         tuple(parts),
         tuple(settled),
@@ -271,13 +273,17 @@ def read(directory: str | Path) -> xr.Dataset:
         broken = manifest.damaged(folder, RESULT, manifest.described(folder, RESULT))
         if broken:
             raise ValueError(f"{broken[0]} and {len(broken) - 1} other files" if broken[1:] else broken[0])
-        result = xr.open_zarr(folder.path(RESULT))
-        size = result["identity"].encoding["chunks"][0]
-        if any(True for _ in blocks.missing(folder, RESULT, result, size)):
-            raise ValueError("files are missing")
-    except (KeyError, TypeError, ValueError, FileNotFoundError) as error:
+        result = xr.open_zarr(folder.path(RESULT), consolidated=True, zarr_format=3)
+        words = [name for name in result.coords if isinstance(result[name].dtype, np.dtypes.StringDType)]
+        result = result.assign_coords({name: _of_one_length(result[name]) for name in words})
+    except (KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(
             f"{directory}: {RESULT} is damaged or no result of this release ({error}); "
             "`pausejax run` with its spec makes it whole"
         ) from None
     return result
+
+
+def _of_one_length(words: xr.DataArray) -> xr.Variable:
+    """Words as a simulation in memory has them, and as all libraries know them."""
+    return xr.Variable(words.dims, np.array(words.values.tolist(), np.str_), words.attrs)

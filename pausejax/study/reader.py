@@ -13,6 +13,8 @@ from pausejax.study.zipped import read_groups
 MAX_SEED = 2**32 - 1
 MAX_SEEDS = 2**20
 
+_MOST_SHOWN = 200
+"""Letters of a value in a message."""
 _POLICY_KEYS = ("name", "label", "zip")
 
 
@@ -31,6 +33,9 @@ class Reader:
         name = self.words.aliases.get(key, key)
         home = self.words.parameters[name].section if name in self.words.parameters else None
         hint = f"; it belongs in [{home}]" if home else nearest(key, known)
+        if not (home or where):
+            # A parameter that lacks its section, and is misspelt.
+            hint = nearest(key, [*known, *self.words.parameters])
         self.problems.append(f"{self.source}: {where}{key}: unknown key{hint}")
 
     def scalar(self, document: Mapping[str, Any], key: str, parameter: Parameter) -> Any:
@@ -131,8 +136,8 @@ class Reader:
                 self.say(f"policy.{name}", table.get(name), f"the policy {algorithm} does not read it")
         plain = algorithm if axes.get("private") != (False,) else f"{algorithm}_no_privacy"
         label = table.get("label", plain)
-        if not isinstance(label, str) or not label:
-            self.say("policy.label", label, "must be a non-empty string")
+        if not isinstance(label, str) or not label or not label.isprintable():
+            self.say("policy.label", label, "must be a non-empty string without control characters")
             label = plain
         return PolicySpec(algorithm, label, axes, groups)
 
@@ -167,19 +172,44 @@ class Reader:
             self.say("sampling", table, "no parameter has a range, as alpha = {log_uniform = [1, 100]}")
         return Sampling(**values)
 
-    def check_overrides(self, overridden: Iterable[tuple[str, str | None]], study: Study) -> None:
-        """Says which overrides no policy sees, since their own tables say otherwise."""
+    def check_effects(self, overridden: Iterable[tuple[str, str | None]], study: Study) -> None:
+        """Says which overrides no run sees, and which axes."""
         for override, name in overridden:
             if name is None or name not in self.words.parameters:
                 continue
-            readers = [
-                policy for policy in study.policies if self.words.is_read(name, study.mode, policy.algorithm)
-            ]
-            if readers and all(name in policy.axes for policy in readers):
+            readers = [policy for policy in study.policies if self._reads(policy, name, study)]
+            if not readers:
+                self.problems.append(f"--set {override}: has no effect: no run of this study reads it")
+            elif all(name in policy.axes for policy in readers):
                 labels = ", ".join(f'"{policy.label}"' for policy in readers)
                 self.problems.append(
                     f"--set {override}: has no effect: every policy that reads it sets it itself: {labels}"
                 )
+        set_here = {name for _, name in overridden}
+        for name, axis in study.axes.items():
+            idle = not any(self._reads(policy, name, study) for policy in study.policies)
+            if idle and _is_many(axis) and name not in set_here:
+                self._say_idle(f"{self.words.parameters[name].section}.{name}", axis)
+        for policy in study.policies:
+            for name, axis in policy.axes.items():
+                if _is_many(axis) and not self._reads(policy, name, study):
+                    self._say_idle(f"policy.{name}", axis)
+
+    def _reads(self, policy: PolicySpec, name: str, study: Study) -> bool:
+        """Whether some run of a policy may depend on a parameter."""
+        if not self.words.is_read(name, study.mode, policy.algorithm):
+            return False
+        axes = {**study.axes, **policy.axes}
+        of_keys = [key for key in self.words.readers.get(name, {}) if key]
+        named = ((key, axes[key]) for key in of_keys)
+        points = ({key: value} for key, axis in named if isinstance(axis, tuple) for value in axis)
+        return self.words.is_read_at(name, policy.algorithm, {}) or any(
+            self.words.is_read_at(name, policy.algorithm, point) for point in points
+        )
+
+    def _say_idle(self, key: str, axis: Axis) -> None:
+        value = {axis.law: [axis.low, axis.high]} if isinstance(axis, Range) else list(axis)
+        self.say(key, value, "no run of this study reads it, so it can't be an axis")
 
 
 def show(value: Any) -> str:
@@ -190,7 +220,12 @@ def show(value: Any) -> str:
         return "{" + ", ".join(f"{key} = {show(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return f"[{', '.join(map(show, value))}]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+def _is_many(axis: Axis) -> bool:
+    return isinstance(axis, Range) or len(axis) > 1
 
 
 def _ranged(axes: Mapping[str, Axis]) -> list[str]:

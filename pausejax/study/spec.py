@@ -23,8 +23,14 @@ class SpecError(ValueError):
     """A spec with mistakes; `problems` has one line each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
+        problems = tuple(dict.fromkeys(map(printable, problems)))
         super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
+        self.problems = problems
+
+
+def printable(text: str) -> str:
+    """Text as one line that leaves a terminal as it is; what users' names hold of other signs is escaped."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -37,7 +43,7 @@ def read(path: str | Path) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SpecError([f"{path}: can't be read: {error.strerror}"]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise SpecError([f"{path}: is no valid TOML: {error}"]) from None
     except RecursionError:
         raise SpecError([f"{path}: is no valid TOML: brackets are nested too deeply"]) from None
@@ -70,7 +76,10 @@ def parse(
     Raises:
       SpecError: with one line per mistake, each naming the source, the key, the value and what is allowed.
     """
-    document = dict(_copy(document))
+    try:
+        document = dict(_copy(document))
+    except RecursionError:
+        raise SpecError([f"{source}: tables are nested too deeply"]) from None
     if searched:
         document.pop("sampling", None)
     problems: list[str] = []
@@ -126,7 +135,7 @@ def parse(
         folder=folder.resolve(),
     )
     if not problems:
-        reader.check_overrides(overridden, found)
+        reader.check_effects(overridden, found)
         checks.check(reader.say, found)
     if problems:
         raise SpecError(problems)
@@ -197,7 +206,7 @@ def _override(
         return None
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         value = text.strip()
     aliases, parameters = (words.aliases, words.parameters) if words else ({}, {})
     name = aliases.get(key, key)

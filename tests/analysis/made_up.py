@@ -2,7 +2,6 @@
 
 import json
 
-import numcodecs
 import numpy as np
 import xarray as xr
 
@@ -11,7 +10,7 @@ from pausejax.clients.parameters import PARAMETERS
 from pausejax.clients.variables import METRICS
 from pausejax.parts import everything
 from pausejax.policies import sa_pause
-from pausejax.results import manifest
+from pausejax.results import blocks
 from pausejax.results.folder import Folder
 from pausejax.results.store import RESULT
 
@@ -115,12 +114,5 @@ AXES = ("privacy_weight", "annealing_steps", "temperature_divisor")
 
 def store(result, folder, runs=None):
     """Writes a result as a study leaves it: its codecs, its manifest, `runs` runs a chunk."""
-    encoding = {
-        name: {"compressors": [numcodecs.Zstd(level=1, checksum=True)], "filters": []}
-        for name in result.variables
-    }
-    if runs:
-        for name, array in result.data_vars.items():
-            encoding[name]["chunks"] = (runs, *array.shape[1:])
-    result.to_zarr(folder / RESULT, zarr_format=2, encoding=encoding, write_empty_chunks=True)
-    manifest.seal(Folder(folder), RESULT)
+    blocks.put(Folder(folder), RESULT, result, runs or result.sizes["run"])
+    blocks.seal(Folder(folder), RESULT)

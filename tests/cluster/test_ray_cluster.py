@@ -355,3 +355,48 @@ def test_a_mistake_is_found_before_any_worker_begins(cluster, tmp_path):
     local = subprocess.run(one, env=environment(), stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     code, errors = end(drive(cluster, tmp_path / "spec.toml", tmp_path / "ray"))
     assert local.returncode == code == 2 and errors == local.stderr and errors.count("\n") == 1
+
+
+LISTENERS = """
+import os
+from pausejax.cluster import pool
+
+def listening():
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in open(f"/proc/net/{table}").read().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                found.add((fields[1].split(":")[0], fields[9]))
+    return found
+
+def mine():
+    found = set()
+    for process in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if os.environ["WITNESS"].encode() not in open(f"/proc/{process}/environ", "rb").read():
+                continue
+            for opened in os.listdir(f"/proc/{process}/fd"):
+                link = os.readlink(f"/proc/{process}/fd/{opened}")
+                found |= {link[8:-1]} if link.startswith("socket:[") else set()
+        except OSError:
+            pass
+    return found
+
+with pool.connected(None):
+    import ray
+    assert ray.get(ray.remote(lambda: 1).remote()) == 1
+    own = mine()
+    print(*{address for address, inode in listening() if inode in own})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="lists sockets as Linux does")
+def test_a_ray_of_ones_own_listens_to_this_machine_alone(tmp_path):
+    environment = {**os.environ, "WITNESS": f"witness-{os.getpid()}-{tmp_path.name}"}
+    environment.pop("RAY_ADDRESS", None)
+    done = subprocess.run([sys.executable, "-c", LISTENERS], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert done.stdout.split() and set(done.stdout.split()) <= loopback

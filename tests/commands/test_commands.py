@@ -1,6 +1,10 @@
 """The commands as a user meets them: output, files, exit codes, and no traceback for a user's mistake."""
 
 import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from pausejax.engine import chunk
 
 from ..alike import assert_alike
 
+ROOT = Path(__file__).resolve().parents[2]
 SPEC = """
 name = "a small study"
 mode = "bandit"
@@ -90,6 +95,16 @@ def test_plan_runs_nothing(study, monkeypatch, capsys):
     assert sorted(study.rglob("*")) == before
 
 
+@pytest.mark.slow
+def test_plan_compiles_no_program_of_the_study():
+    """Two or three seconds on an idle core, mostly imports of libraries; ten where none is idle."""
+    spec = str(ROOT / "sweeps" / "quickstart.toml")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "pausejax", "plan", spec], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10
+
+
 def test_a_failed_run_leaves_its_folder_usable(study, tmp_path, capsys):
     arguments = ["run", str(study / "spec.toml"), "--out", str(tmp_path / "o"), "--quiet", "--no-report"]
     refused = ["--set", "mode=training", "--set", "network.num_clients=1000"]
@@ -112,7 +127,7 @@ def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys)
     arguments = ["run", str(study / "spec.toml"), "--out", str(out), "--no-report"]
     assert cli.main(arguments) == cli.OK
     whole = pausejax.open(out).load()
-    file = out / "results.zarr" / "regret" / "0.0"
+    file = out / "results.zarr" / "regret" / "c" / "0" / "0"
     file.write_bytes(file.read_bytes()[:-5])
     capsys.readouterr()
     assert cli.main(["report", str(out)]) == cli.FAILED

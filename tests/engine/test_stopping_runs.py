@@ -4,7 +4,12 @@ import numpy as np
 
 import pausejax
 
-NETWORK = {"num_clients": 6, "clients_per_round": 2, "fast_latency": [0.06, 0.1, 1.0, 1.4]}
+NETWORK = {
+    "num_clients": 6,
+    "clients_per_round": 2,
+    "fast_latency": [0.06, 0.1, 1.0, 1.4],
+    "slow_latency": 1.5,
+}
 TRAINING = {
     "model": "linear",
     "train_samples": 240,

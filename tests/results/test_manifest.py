@@ -1,6 +1,10 @@
 """A result folder from elsewhere runs nothing, and no bit of it changes unseen."""
 
 import json
+import os
+import pickle
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,29 +44,92 @@ def test_every_flipped_bit_of_what_describes_the_runs_is_refused_on_open(study, 
                 pausejax.open(out)
             flips += 1
         path.write_bytes(content)
-    assert flips > 200
+    assert flips > 300
     # The command says so in one line, and the same study makes it whole.
-    (store / ".zmetadata").write_bytes(b"{")
+    (store / "zarr.json").write_bytes(b"{")
     assert cli.main(["report", str(out), "--quiet"]) == cli.FAILED
     assert capsys.readouterr().err.count("\n") == 1
     assert cli.main(run) == cli.OK
     xr.testing.assert_identical(pausejax.open(out).load(), expected)
 
 
-@pytest.mark.parametrize("codec", ["pickle", "zlib", "json2"])
-def test_a_codec_that_results_are_not_written_with_is_refused_before_anything_is_decoded(study, codec):
+@pytest.mark.parametrize("place", ["reward/zarr.json", "zarr.json"])
+@pytest.mark.parametrize(
+    ("name", "configuration"),
+    [("numcodecs.pickle", {}), ("numcodecs.zlib", {}), ("gzip", {"level": 1}), ("blosc", {"cname": "lz4"})],
+)
+def test_a_codec_that_results_are_not_written_with_is_refused_before_anything_is_decoded(
+    study, place, name, configuration
+):
     out, run = study
-    store = out / "results.zarr"
-    path = store / "reward" / ".zarray"
+    path = out / "results.zarr" / place
     described = json.loads(path.read_text())
-    described["filters"] = [{"id": codec}]
+    array = described["consolidated_metadata"]["metadata"]["reward"] if place == "zarr.json" else described
+    array["codecs"].append({"name": name, "configuration": configuration})
     path.write_text(json.dumps(described))
     # Whoever can write here can seal it as well.
     manifest.seal(Folder(out), "results.zarr")
-    with pytest.raises(ValueError, match=f"names the codec '{codec}'; nothing was decoded"):
+    with pytest.raises(ValueError, match=rf"names the codec '{name}[ a-z0-9]*'; nothing was decoded"):
         pausejax.open(out)
     assert cli.main(run) == cli.OK
     pausejax.open(out).load()
+
+
+class Payload:
+    """What runs when it is unpickled."""
+
+    def __init__(self, witness):
+        self.witness = witness
+
+    def __reduce__(self):
+        return Path.touch, (self.witness,)
+
+
+def hostile(out, witness):
+    """A store of the format before, whose values are unpickled by whoever decodes them."""
+    store = out / "results.zarr"
+    (store / "reward").mkdir(parents=True)
+    array = {"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|O", "fill_value": None, "order": "C"}
+    files = {
+        ".zgroup": {"zarr_format": 2},
+        ".zattrs": {"format": 2},
+        "reward/.zarray": {**array, "compressor": None, "filters": [{"id": "pickle"}]},
+        "reward/.zattrs": {"_ARRAY_DIMENSIONS": ["run"]},
+    }
+    for name, content in files.items():
+        (store / name).write_text(json.dumps(content))
+    (store / "reward" / "0").write_bytes(pickle.dumps(Payload(witness)))
+    manifest.seal(Folder(out), "results.zarr")
+
+
+def test_a_hostile_store_runs_nothing(study, tmp_path, capsys):
+    _, run = study
+    out, witness = tmp_path / "out", tmp_path / "witness"
+    hostile(out, witness)
+    with pytest.raises(ValueError, match="is of another format"):
+        pausejax.open(out)
+    for command in (["report"], ["export"], [*run[:2], "--out"]):
+        assert cli.main([*command, str(out)]) in (cli.FAILED, cli.OK)
+    assert not witness.exists()
+    pickle.loads(pickle.dumps(Payload(witness)))
+    assert witness.exists(), "the payload would do nothing anyway"
+
+
+@pytest.mark.parametrize(
+    "name", ["results.zarr/reward/c/0/0", "results.zarr/zarr.json", "parts/0123456789abcdef.npz"]
+)
+def test_nobody_waits_for_a_pipe(study, tmp_path, name):
+    out, run = study
+    copy = tmp_path / "out"
+    shutil.copytree(out, copy)
+    (copy / name).unlink(missing_ok=True)
+    (copy / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(copy / name)
+    if "parts" not in name:
+        with pytest.raises(ValueError, match="is no regular file"):
+            pausejax.open(copy)
+    assert cli.main([*run[:3], str(copy), *run[4:]]) == cli.OK
+    xr.testing.assert_identical(pausejax.open(copy).load(), pausejax.open(out).load())
 
 
 def test_files_of_others_stay(tmp_path):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pausejax
 from pausejax.kinds import parse
 from pausejax.study.axes import SAMPLING, Factor, Range, Sampling, columns, factors, points, sample
 from pausejax.study.plan import make_plan
+from pausejax.study.spec import SpecError
 
 METHODS = SAMPLING["method"].choices
 LOG = {"log_uniform": [1.0, 100.0]}
@@ -272,6 +274,7 @@ def test_every_range_law_and_method_reaches_the_device():
 
 def test_every_numeric_parameter_takes_a_range():
     words = parse({"policy": [{"name": "pause"}]}).words
+    read, idle = set(), []
     for name, parameter in words.parameters.items():
         if parameter.kind not in (int, float):
             continue
@@ -280,6 +283,17 @@ def test_every_numeric_parameter_takes_a_range():
         ends = [low, low + 1] if parameter.kind is int else [low, low + 0.5]
         document = {parameter.section: {name: {law: ends}}, "network": {"num_clients": 99}}
         if parameter.section == "network":
-            document["network"] = {"num_clients": 99, "clients_per_round": 1, name: {law: ends}}
-        study = parse({**document, "sampling": {"n": 4}, "policy": [{"name": "pause"}]})
-        assert study.axes[name] == Range(law, *ends)
+            fast = {"fast_latency": 1.0 if name == "min_latency" else 0.2, "slow_latency": 9.0}
+            document["network"] = {"num_clients": 99, "clients_per_round": 1, **fast, name: {law: ends}}
+        document |= {"sampling": {"n": 4}, "policy": [{"name": "pause"}]}
+        key = f"{parameter.section}.{name}"
+        try:
+            assert parse(document).axes[name] == Range(law, *ends)
+            read.add(name)
+        except SpecError as error:
+            idle += [(key, error.problems)]
+    for key, problems in idle:
+        assert len(problems) == 1
+        assert re.fullmatch(rf"spec: {key} = {{.*}}: no run of this study reads it, .*", problems[0])
+    assert {"learning_rate", "privacy_weight", "fast_latency", "num_clients"} <= read
+    assert not {"momentum", "annealing_steps", "concentration"} & read

@@ -57,7 +57,7 @@ def test_overrides_replace_values_under_any_spelling():
         ),
         ({"training": {"alpha": 1}}, "training.alpha: unknown key; it belongs in [reward]"),
         ({"rounds": 0}, "rounds = 0: must be an integer >= 1"),
-        ({"rounds": [10, 20]}, "rounds = [10, 20]: must be an integer >= 1, not an axis"),
+        ({"rounds": [10, 20]}, "rounds = [10, 20]: must be an integer >= 1 and <= 16777216, not an axis"),
         ({"rounds": True}, "rounds = true: must be an integer >= 1"),
         ({"mode": "trainig"}, 'mode = "trainig": must be one of training, bandit'),
         ({"seeds": 0}, "seeds = 0: must be a count from 1 to 1048576, or a list of distinct integers"),
@@ -164,7 +164,7 @@ NEEDS = "a range needs a table [sampling] with n, the number of points"
         ({"uniform": [3, 1]}, "low must be below high"),
         ({"uniform": [1, 1 + 1e-9]}, "low must be below high"),
         ({"log_uniform": [0, 1]}, "low must be > 0 for log_uniform"),
-        ({"log_uniform": [1e-60, 1]}, "low must be > 0 for log_uniform"),
+        ({"log_uniform": [1e-60, 1]}, "an end must be a finite number >= 0, and from 1e-15 to 1e+15"),
         ([1, {"uniform": [1, 2]}], "reward.alpha = {uniform = [1, 2]}: must be a finite number >= 0"),
     ],
 )

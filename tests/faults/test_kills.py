@@ -1,0 +1,112 @@
+"""Studies that are killed at random instants, in every phase and mode: nothing finished is lost or changed.
+
+`--kills N` says how many; none without `--slow` but the one that needs no luck.
+"""
+
+import random
+import subprocess
+import time
+
+import pytest
+
+import pausejax
+from pausejax import kinds
+from pausejax.results import store
+from pausejax.results.folder import Folder
+from pausejax.study.plan import make_plan
+
+from ..alike import assert_alike
+from . import folders, specs
+
+OFTEN = ("--checkpoint-every", "0", "--lanes", "2")
+TWO = {**specs.BANDIT, "rounds": 200, "policy": [{"name": "pause"}, {"name": "random"}]}
+MODES = {
+    "bandit": (TWO, OFTEN),
+    "training": ({**specs.TRAINING, "rounds": 75, "seeds": 3}, OFTEN),
+    "stopping": ({**specs.STOPPING, "rounds": 100}, OFTEN),
+    "ensemble": ({**specs.ENSEMBLE, "rounds": 1000}, OFTEN),
+    "seldom": ({**TWO, "rounds": 1000}, ("--lanes", "1")),
+    "ray": (TWO, ("--executor", "ray", "--cpus-per-worker", "1")),
+}
+
+
+def finished(out, plan):
+    """The identities of the finished runs of a folder."""
+    return store.examine(Folder(out), plan).identities if out.exists() else frozenset()
+
+
+def whole(folder, mode):
+    """An undisturbed run: its spec, plan, result, how long it took, and how many lines it said."""
+    document, options = MODES[mode]
+    spec = folders.write(folder, document)
+    begun = time.monotonic()
+    log = subprocess.run(
+        folders.command(spec, folder / "whole", "--log", "json", *options), check=True, capture_output=True
+    )
+    took, said = time.monotonic() - begun, len(log.stderr.splitlines())
+    return spec, make_plan(kinds.load(spec)), pausejax.open(folder / "whole").load(), took, said, options
+
+
+def kill_once(spec, out, options, rng, took, said):
+    """Kills a run of a study, soon after one of the lines that it says or at any time; whether it lived."""
+    process = subprocess.Popen(
+        folders.command(spec, out, "--log", "json", *options),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        if rng.random() < 0.7:
+            for _, _line in zip(range(rng.randrange(1, said)), process.stderr, strict=False):
+                pass
+            time.sleep(rng.uniform(0, 0.1) * took)
+        else:
+            time.sleep(rng.uniform(0, took))
+        alive = process.poll() is None
+    finally:
+        folders.kill(process)
+    return alive
+
+
+def attack(folder, mode, kills, rng):
+    """Kills a mode's study so often, several times before it may end; how many kills met it alive."""
+    spec, plan, expected, took, said, options = whole(folder, mode)
+    hits = rounds = 0
+    while kills > 0:
+        out, known = folder / f"out-{rounds}", frozenset()
+        for _ in range(min(kills, rng.randrange(1, 6))):
+            hits += kill_once(spec, out, options, rng, took, said)
+            kills -= 1
+            now = finished(out, plan)
+            assert now >= known, f"{len(known - now)} finished runs are lost"
+            known = now
+        folders.play(spec, out, *options)
+        assert_alike(pausejax.open(out).load(), expected)
+        rounds += 1
+        print(f"{mode}: {kills} kills left, {hits} of a living process so far", flush=True)
+    return hits
+
+
+def test_what_is_killed_in_mid_round_goes_on_to_the_same_numbers(tmp_path):
+    spec = folders.write(tmp_path, folders.gated({**TWO, "rounds": 100, "policy": [{"name": "random"}]}))
+    process, gate = folders.start_and_hold(spec, tmp_path / "out", 60, *OFTEN)
+    folders.kill(process)
+    (gate / "hold").unlink()
+    left = [path.name for path in (tmp_path / "out" / "checkpoints").glob("*/state-*")]
+    assert any(name.removeprefix("state-").isdecimal() for name in left)
+    for out, options in (("out", OFTEN), ("whole", ())):
+        folders.play(spec, tmp_path / out, *options)
+    assert_alike(pausejax.open(tmp_path / "out").load(), pausejax.open(tmp_path / "whole").load())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_killed_study_ends_as_one_that_was_not(tmp_path, mode, request):
+    if mode == "ray":
+        pytest.importorskip("ray")
+    kills = request.config.getoption("--kills")
+    share = -(-kills // len(MODES))
+    hits = attack(tmp_path, mode, share, random.Random(f"{mode} {request.config.getoption('--first-seed')}"))
+    print(f"{mode}: {share} kills, {hits} of a living process")
+    assert hits or not share
