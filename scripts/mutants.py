@@ -1,14 +1,14 @@
-"""Runs the tests against wrong versions of the package, one small mistake at a time, and says which they miss.
+"""Runs the tests against wrong versions of the package, one small mistake each, and says which they miss.
 
     python scripts/mutants.py named              # the maintained list, scripts/mutants.toml
     python scripts/mutants.py named NAME ...     # some of it
     python scripts/mutants.py fresh --count 300  # drawn from the core's syntax trees
 
-mutmut would pick a mutant by a switch within every function, which `jit` freezes in its traces, and cosmic-ray
-edits the checkout and starts Python for each one; neither takes mistakes that are written down, so this is own.
+mutmut would pick a mutant by a switch within every function, which `jit` freezes in its traces, cosmic-ray
+edits the checkout and starts Python for each one, and neither takes mistakes that are written down.
 
 Every mutant is applied to a copy of the checkout in a temporary folder, in a process forked from one that has
-imported JAX and the rest already, and is shown to the test files that are mapped to it, up to the first failure.
+imported JAX and the rest already, and is shown to the tests that are mapped to it, up to the first failure.
 The outcomes are appended to a file of JSON lines; a second call goes on where the first has ended.
 """
 
@@ -30,17 +30,31 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 from mutation import Mutant, draw  # the folder of this script is on the path
 
 ROOT = Path(__file__).resolve().parents[1]
-LIST = Path(os.environ.get("MUTANTS", ROOT / "scripts" / "mutants.toml"))
-COPIED = ("pausejax", "tests", "scripts", "docs", "examples", "sweeps", "pyproject.toml", "README.md", "CHANGELOG.md")
+LIST = ROOT / "scripts" / "mutants.toml"
+COPIED = (
+    "pausejax",
+    "tests",
+    "scripts",
+    "docs",
+    "examples",
+    "sweeps",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+)
 BROKEN, NO_TEST, FAILED = 90, 91, 92
-"""Exit codes of a child whose mutant can't be imported, whose test files hold no test, or that failed itself."""
+"""Exit codes of a child whose mutant can't be imported, whose files hold no test, or that failed itself."""
 
 
 def read_list():
     """The maintained list: mutants by name, the tests of each module, known equivalents."""
     table = tomllib.loads(LIST.read_text(encoding="utf-8"))
     named = [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in table["mutant"]]
-    return named, table["tests"], {(e["file"], e["old"], e["new"]): e["reason"] for e in table.get("equivalent", ())}
+    return (
+        named,
+        table["tests"],
+        {(e["file"], e["old"], e["new"]): e["reason"] for e in table.get("equivalent", ())},
+    )
 
 
 def tests_of(file, mapped):
@@ -67,7 +81,6 @@ def make_copy(folder):
 
 def import_libraries():
     """What takes seconds to import and starts no thread that a fork would lose."""
-    import flax.linen
     import jax  # noqa: F401
     import matplotlib.figure  # noqa: F401
     import optax  # noqa: F401
@@ -78,8 +91,6 @@ def import_libraries():
     import scipy.signal
     import scipy.special
     import scipy.stats  # noqa: F401
-    import sklearn.datasets  # noqa: F401
-    import sklearn.kernel_ridge
     import xarray  # noqa: F401
     import zarr  # noqa: F401
 
@@ -124,7 +135,15 @@ def child(checkout, module, tests, found):
             os._exit(BROKEN)
         assert sys.modules["pausejax"].__file__.startswith(str(checkout)), "the copy is not what is tested"
         watch = Watch()
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", f"--basetemp={checkout.parent / 'tmp'}"]
+        options = [
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "ignore::pytest.PytestAssertRewriteWarning",
+            f"--basetemp={checkout.parent / 'tmp'}",
+        ]
         code = int(pytest.main([*options, *tests], plugins=[watch]))
         if code == 0 and not watch.count:
             code = NO_TEST
@@ -212,9 +231,13 @@ def main():
             tally[record["outcome"]] = tally.get(record["outcome"], 0) + 1
             if record["outcome"] in ("survived", "untested"):
                 survivors.append(mutant)
-            print(f"{record['outcome']:10} {record['seconds']:6.1f} s  {mutant.title}  {record['by']}", flush=True)
+            print(
+                f"{record['outcome']:10} {record['seconds']:6.1f} s  {mutant.title}  {record['by']}",
+                flush=True,
+            )
     finally:
-        if not os.environ.get("KEEP"): shutil.rmtree(folder, ignore_errors=True)
+        if not os.environ.get("KEEP"):
+            shutil.rmtree(folder, ignore_errors=True)
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items())))
     for mutant in survivors:
         print(f"survived: {mutant.title}\n  - {mutant.old}\n  + {mutant.new}")

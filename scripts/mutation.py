@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import itertools
 import re
 from typing import NamedTuple
 
@@ -138,9 +139,9 @@ def _computed(node):
                 continue
             if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
                 continue
-            if isinstance(node, ast.Module) and isinstance(one, ast.Assign | ast.AnnAssign):
-                if isinstance(one.value, ast.BinOp) and isinstance(one.value.op, ast.BitOr):
-                    continue  # the name of a type
+            assigned = getattr(one, "value", None) if isinstance(node, ast.Module) else None
+            if isinstance(assigned, ast.BinOp) and isinstance(assigned.op, ast.BitOr):
+                continue  # the name of a type
             if isinstance(one, ast.keyword) and one.arg in _LOOKS:
                 continue
             yield one
@@ -192,7 +193,7 @@ def _calls(node, text, span):
         if text[a:b] != text[c:d]:
             yield a, d, (text[c:d] + text[b:c] + text[a:b],)
     everything = [*node.args, *node.keywords]
-    for before, argument in zip(everything, everything[1:], strict=False):
+    for before, argument in itertools.pairwise(everything):
         if isinstance(argument, ast.keyword) and argument.arg not in _LOOKS:
             yield span(before)[1], span(argument)[1], ("",)
 

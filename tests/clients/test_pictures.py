@@ -74,7 +74,11 @@ def test_accuracy_is_in_per_cent(result, drawn):
     np.testing.assert_allclose(shown, 100 * accuracy.mean(axis=0), rtol=1e-6)
     times, shown = line(drawn["accuracy_vs_latency"])
     clock = result["elapsed"].values[kept][:, EVALUATED - 1].astype(float)
-    runs = [(own[there], row[there]) for own, row in zip(clock, accuracy, strict=True) if (there := ~np.isnan(own)).any()]
+    runs = [
+        (own[there], row[there])
+        for own, row in zip(clock, accuracy, strict=True)
+        if (there := ~np.isnan(own)).any()
+    ]
     assert times[0] == pytest.approx(max(own[0] for own, _ in runs))
     for time, value in zip(times[::40], shown[::40], strict=True):
         assert value == pytest.approx(100 * np.mean([np.interp(time, *run) for run in runs]), rel=1e-6)
@@ -90,7 +94,8 @@ def test_the_bound_is_17_with_the_runs_own_weights(result, drawn):
         return FLOOR / latency * stats.norm.pdf(latency, mean, DEVIATION)
 
     mu = [
-        stats.norm.cdf(FLOOR, mean, DEVIATION) + integrate.quad(speed, FLOOR, 2, args=(mean,), points=[mean])[0]
+        stats.norm.cdf(FLOOR, mean, DEVIATION)
+        + integrate.quad(speed, FLOOR, 2, args=(mean,), points=[mean])[0]
         for mean in means
     ]
     gap, most = np.diff(np.sort(mu)).min(), 2 * ALPHA + GAMMA + max(mu) - min(mu)

@@ -37,7 +37,7 @@ TRAINING = {
     "network": {"num_clients": 6, "clients_per_round": 2},
     "data": {"train_samples": 240},
     "training": {"model": "linear", "optimizer": "momentum", "persist_optimizer": True, "max_steps": 3},
-    "policy": [{"name": "pause"}, {"name": "oort"}, {"name": "clustered_similarity"}],
+    "policy": [{"name": "oort"}, {"name": "clustered_similarity"}],
 }
 
 
@@ -141,11 +141,11 @@ class Log:
 
 
 def test_a_tracker_is_told_of_every_run_as_it_is_finished(tmp_path):
-    first, second = Log(), Log()
-    simulate(BANDIT, tmp_path, tracker=first, most=4, shard=(1, 2))
-    simulate(BANDIT, tmp_path, tracker=second, most=4, shard=(2, 2))
+    first, second, document = Log(), Log(), {**BANDIT, "policy": [{"name": "random"}]}
+    simulate(document, tmp_path, tracker=first, most=2, shard=(1, 2))
+    simulate(document, tmp_path, tracker=second, most=2, shard=(2, 2))
     assert first.calls[0] == ("start", "bandit") and first.calls[-1] == ("finish",)
-    assert max(call[1] for call in first.calls[1:-1]) <= 4 and 0 < len(first.rewards) < 20
+    assert max(call[1] for call in first.calls[1:-1]) <= 2 and 0 < len(first.rewards) < 10
     result = pausejax.open(tmp_path).load()
     assert set(second.rewards) == set(result["identity"].values)
     for identity, reward in zip(result["identity"].values, result["reward"].values, strict=True):
@@ -206,7 +206,7 @@ def test_memory_is_extrapolated_through_two_sizes():
 def test_stopping_at_a_simulated_time_cuts_the_very_same_run_short(tmp_path):
     stop = 6.5
     whole = pausejax.simulate(
-        ["pause", "fastest"],
+        "random",
         rounds=60,
         seeds=3,
         num_clients=6,
@@ -224,13 +224,13 @@ def test_stopping_at_a_simulated_time_cuts_the_very_same_run_short(tmp_path):
             "network": {"num_clients": 6, "clients_per_round": 2},
             "data": {"train_samples": 240},
             "training": {"model": "linear"},
-            "policy": [{"name": "pause"}, {"name": "fastest"}],
+            "policy": [{"name": "random"}],
         },
         tmp_path,
     )
     short = pausejax.open(tmp_path).load()
     lengths = set()
-    for run in range(6):
+    for run in range(3):
         last = int((whole["elapsed"][run] < stop).sum()) + 1
         lengths.add(last)
         for name in ("reward", "elapsed", "selected", "train_loss"):

@@ -90,7 +90,7 @@ def test_efl_fg_equals_a_plain_simulation():
 
 
 def test_the_bound_holds_where_another_policy_breaks_it():
-    """EFL-FG (11), with small steps and many rounds of one client: a policy that does not learn lies above it."""
+    """EFL-FG (11), with small steps and many rounds of one client: who does not learn lies above it."""
     rounds = 2000
     targets = np.full(50, 0.0)
     pool = make_pool(np.stack([targets + 1.0, targets], axis=1), targets, [10, 10])

@@ -175,7 +175,11 @@ def plain_relu(values):
 @pytest.mark.parametrize(
     ("name", "shape", "steps"),
     [
-        ("cnn_mnist", (28, 28, 1), "conv relu norm4 conv relu pool norm4 conv relu pool norm4 flat dense relu dense"),
+        (
+            "cnn_mnist",
+            (28, 28, 1),
+            "conv relu norm4 conv relu pool norm4 conv relu pool norm4 flat dense relu dense",
+        ),
         (
             "cnn_cifar",
             (32, 32, 3),

@@ -251,9 +251,10 @@ def test_a_lease_is_one_process_alone(tmp_path):
     folder = Folder(tmp_path)
     held = folder.lease("checkpoints/.lease")
     assert held is not None and folder.lease("checkpoints/.lease") is None
-    assert (other := folder.lease("checkpoints/.other")) is not None
+    other = folder.lease("checkpoints/.other")
     os.close(held)
-    assert (again := folder.lease("checkpoints/.lease")) is not None
+    again = folder.lease("checkpoints/.lease")
+    assert other is not None and again is not None
     for descriptor in (other, again):
         os.close(descriptor)
 

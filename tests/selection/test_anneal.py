@@ -353,7 +353,7 @@ def test_the_temperature_constant_is_19():
 
 @pytest.mark.parametrize(("rule", "margin"), [("tailored", 1e-3), ("tailored", 1.0), ("any", 1e-3)])
 def test_whole_walks_have_the_temperatures_of_their_constants(rule, margin):
-    """After three steps the sets are distributed as by τ_j = C / (κ log(j + 1)) with C by (19) or 2α + γ + 1."""
+    """After three steps the sets lie as by τ_j = C / (κ log(j + 1)) with C by (19) or 2α + γ + 1."""
     m, steps, chains, divisor = 3, 3, 40_000, 8.0
     scale = {"generalization_weight": 0.3, "privacy_weight": 0.2}
     ucb, g, p = instance(5, 6)
