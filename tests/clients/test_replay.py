@@ -215,7 +215,7 @@ def noting(*, num_clients, clients_per_round, num_parameters):
 
 
 def test_a_policy_is_told_what_has_happened(register, tmp_path):
-    """Client 0 is the slowest and never takes part: neither an empty slot nor E[τ] may take it for another."""
+    """Client 0 is slowest and never takes part: neither an empty slot nor E[τ] may take it for another."""
     parts.policy(noting)
     latency = np.array([0.9, 0.3, 0.6])
     np.savetxt(tmp_path / "latency.csv", latency[None], delimiter=",")
