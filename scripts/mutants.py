@@ -9,10 +9,12 @@ edits the checkout and starts Python for each one, and neither takes mistakes th
 
 Every mutant is applied to a copy of the checkout in a temporary folder, in a process forked from one that has
 imported JAX and the rest already, and is shown to the tests that are mapped to it, up to the first failure.
-The outcomes are appended to a file of JSON lines; a second call goes on where the first has ended.
+The outcomes are appended to a file of JSON lines; a second call over the same code and tests goes on from
+there.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -57,10 +59,23 @@ def read_list():
     )
 
 
+def rooms_of(mapped):
+    """The entries of the list that lie in no other."""
+    return [room for room in mapped if not any(room != other and room.startswith(other) for other in mapped)]
+
+
 def tests_of(file, mapped):
     """The test files of a module: those of its longest prefix in the list."""
     prefixes = [prefix for prefix in mapped if file.startswith(f"pausejax/{prefix}")]
     return tuple(mapped[max(prefixes, key=len)])
+
+
+def digest():
+    """Of the package and its tests: what an outcome is of."""
+    found = hashlib.sha256()
+    for path in sorted([*(ROOT / "pausejax").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
+        found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def make_copy(folder):
@@ -191,13 +206,15 @@ def run(checkout, mutant, limit):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("which", choices=("named", "fresh", "none"))
+    parser.add_argument("which", choices=("named", "fresh"))
     parser.add_argument("names", nargs="*", help="of the list; all by default")
     parser.add_argument("--count", type=int, default=300, help="fresh mutants that can be imported")
     parser.add_argument("--seed", type=int, default=0, help="of the fresh ones")
+    parser.add_argument(
+        "--rooms", nargs="+", help="of the fresh ones, as in the list's [tests]; all by default"
+    )
     parser.add_argument("--limit", type=float, default=600.0, help="seconds that one may take")
     parser.add_argument("--out", type=Path, default=ROOT / ".cache" / "mutants.jsonl")
-    parser.add_argument("--again", action="store_true", help="also those that --out has already")
     arguments = parser.parse_args()
     named, mapped, equivalents = read_list()
     for mutant in named:
@@ -208,11 +225,16 @@ def main():
             parser.error(f"no mutant is named {', '.join(sorted(unknown))}")
         mutants = [mutant for mutant in named if not arguments.names or mutant.name in arguments.names]
     else:
-        order = draw(ROOT, sorted(mapped), random.Random(arguments.seed))
+        if unknown := set(arguments.rooms or ()) - set(mapped):
+            parser.error(f"no room is named {', '.join(sorted(unknown))}; known: {', '.join(mapped)}")
+        order = draw(ROOT, sorted(arguments.rooms or rooms_of(mapped)), random.Random(arguments.seed))
         mutants = (mutant._replace(tests=tests_of(mutant.file, mapped)) for mutant in order)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    lines = arguments.out.read_text().splitlines() if arguments.out.exists() and not arguments.again else []
-    done = {(r["file"], r["old"], r["new"], r["line"]): r for r in map(json.loads, lines)}
+    lines = arguments.out.read_text().splitlines() if arguments.out.exists() else []
+    version = digest()
+    done = {
+        (r["file"], r["old"], r["new"], r["line"]): r for r in map(json.loads, lines) if r["of"] == version
+    }
     import_libraries()
     folder = Path(tempfile.mkdtemp(prefix="mutants-"))
     tally, survivors = {}, []
@@ -225,7 +247,8 @@ def main():
             if record is None:
                 reason = equivalents.get((mutant.file, mutant.old, mutant.new), "")
                 found = ("equivalent", reason, 0.0) if reason else run(checkout, mutant, arguments.limit)
-                record = {**mutant._asdict(), **dict(zip(("outcome", "by", "seconds"), found, strict=True))}
+                record = dict(zip(("outcome", "by", "seconds"), found, strict=True))
+                record = {**mutant._asdict(), **record, "of": version}
                 with arguments.out.open("a") as out:
                     out.write(json.dumps(record) + "\n")
             tally[record["outcome"]] = tally.get(record["outcome"], 0) + 1
