@@ -68,6 +68,7 @@ _TYPES = ("Annotated", "Literal", "Callable")
 _LOOKS = (
     "strict", "help", "label", "color", "fontsize", "linewidth", "linestyle", "marker", "markersize", "alpha",
     "elinewidth", "linthresh", "layout", "figsize", "ncols", "frameon", "handlelength", "pad", "stacklevel",
+    "s", "zorder", "edgecolors", "facecolors", "labelsize", "ha", "va", "rotation",
 )  # fmt: skip
 """Arguments that change no number: how something looks, or how strictly it is checked."""
 _SYMMETRIC = ("max", "min", "maximum", "minimum", "hypot", "logical_and", "logical_or", "array_equal", "gcd")

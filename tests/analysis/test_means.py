@@ -72,6 +72,19 @@ def test_curves_keep_their_dimension(result):
     np.testing.assert_array_equal(setting["count"], (~np.isnan(values)).sum(axis=0))
 
 
+def test_curves_over_axes_are_averaged_within_the_seed_first(made):
+    result, rows, _ = made
+    curves = result["elapsed"].values.astype(np.float64)
+    found = analysis.mean_ci(result, result["elapsed"], over=("seed", "J", "κ"))
+    assert found["mean"].dims == ("setting", "round")
+    for setting, places in zip(range(3), groups(rows, KEYS[:2]).values(), strict=False):
+        for t in range(curves.shape[1]):
+            own = [[curves[p, t] for p in places if rows[p]["seed"] == seed] for seed in range(6)]
+            played = [np.nanmean(values) for values in own if not np.isnan(values).all()]
+            expected = np.mean(played) if played else np.nan
+            np.testing.assert_allclose(found["mean"][setting, t], expected, rtol=1e-6)
+
+
 def test_paired_difference_pairs_by_seed_and_shared_axes(made):
     result, rows, _ = made
     metric = "elapsed"
