@@ -11,6 +11,7 @@ if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")
 
 import jax
 import pytest
+from hypothesis import settings
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -20,6 +21,10 @@ _CACHE = Path(__file__).resolve().parents[1] / ".cache"
 os.environ.setdefault("PAUSEJAX_CACHE_DIR", str(_CACHE))
 jax.config.update("jax_compilation_cache_dir", str(_CACHE / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+# An example that compiles, or shares its core with another process, takes as long as it takes.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 _CHROMIUM_FLAGS = (
     "--headless",

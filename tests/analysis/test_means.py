@@ -72,6 +72,19 @@ def test_curves_keep_their_dimension(result):
     np.testing.assert_array_equal(setting["count"], (~np.isnan(values)).sum(axis=0))
 
 
+def test_curves_over_axes_are_averaged_within_the_seed_first(made):
+    result, rows, _ = made
+    curves = result["elapsed"].values.astype(np.float64)
+    found = analysis.mean_ci(result, result["elapsed"], over=("seed", "J", "κ"))
+    assert found["mean"].dims == ("setting", "round")
+    for setting, places in zip(range(3), groups(rows, KEYS[:2]).values(), strict=False):
+        for t in range(curves.shape[1]):
+            own = [[curves[p, t] for p in places if rows[p]["seed"] == seed] for seed in range(6)]
+            played = [np.nanmean(values) for values in own if not np.isnan(values).all()]
+            expected = np.mean(played) if played else np.nan
+            np.testing.assert_allclose(found["mean"][setting, t], expected, rtol=1e-6)
+
+
 def test_paired_difference_pairs_by_seed_and_shared_axes(made):
     result, rows, _ = made
     metric = "elapsed"
@@ -171,20 +184,26 @@ def test_t_interval_leaves_missing_values_out(rows):
         np.testing.assert_allclose(found.high[place] - found.low[place], 2 * half, atol=1e-9)
 
 
+@pytest.mark.parametrize("level", [0.95, 0.8])
 @pytest.mark.parametrize(("method", "scipy_method"), [("bootstrap", "BCa"), ("percentile", "percentile")])
-def test_bootstrap_is_scipys_sample_by_sample_whatever_the_company(method, scipy_method):
+def test_bootstrap_is_scipys_sample_by_sample_whatever_the_company(method, scipy_method, level):
     rows = np.random.default_rng(1).exponential(size=(6, 8))
     rows[2, 3] = rows[4, 0] = np.nan
     rows[5] = 2.0
-    options = {"method": method, "resamples": 500, "random_seed": 7}
+    options = {"method": method, "level": level, "resamples": 500, "random_seed": 7}
     found = interval(rows, **options)
     for place, row in enumerate(rows[:5]):
         kept = np.sort(row[~np.isnan(row)])
         alone = stats.bootstrap(
-            (kept,), np.mean, n_resamples=500, method=scipy_method, rng=np.random.default_rng(7)
+            (kept,),
+            np.mean,
+            n_resamples=500,
+            confidence_level=level,
+            method=scipy_method,
+            rng=np.random.default_rng(7),
         ).confidence_interval
         # A resample that is the sample in another order ties with it, or not, by the order of summation.
-        np.testing.assert_allclose([found.low[place], found.high[place]], alone, rtol=1e-2)
+        np.testing.assert_allclose([found.low[place], found.high[place]], alone, rtol=2e-2)
         assert found.low[place] < found.mean[place] < found.high[place]
     assert found.low[5] == found.mean[5] == found.high[5] == 2.0
 

@@ -21,7 +21,9 @@ LATENCY, AVAILABILITY, FAILURE = 0, 3, 4
 """The purposes of the draws in a round."""
 
 
-def simulate(policy, availability="always", stage=None, *, probability=0.0, files=None, **traced):
+def simulate(
+    policy, availability="always", stage=None, *, probability=0.0, files=None, selection_gap=False, **traced
+):
     """Plays one run per seed in mode "bandit"; the final state and the records, [rounds, R]."""
     known = {
         "num_clients": K,
@@ -45,7 +47,7 @@ def simulate(policy, availability="always", stage=None, *, probability=0.0, file
         clock="paper",
         rounds_per_call=ROUNDS,
         eval_every=1,
-        selection_gap=True,
+        selection_gap=selection_gap,
         failure_stage=stage,
     )
     values = {"min_latency": FLOOR, "privacy_budget": BUDGET, "failure_probability": probability, **OBJECTIVE}
@@ -97,7 +99,8 @@ def test_everyone_plays_among_the_available(policy):
 def test_nobody_there_is_an_empty_round_of_one_minimum_latency():
     file = np.ones((4, K), np.float32)
     file[1] = 0
-    state, record = simulate("pause", "availability_trace", files={"availability_file": jnp.asarray(file)})
+    files = {"availability_file": jnp.asarray(file)}
+    state, record = simulate("pause", "availability_trace", files=files, selection_gap=True)
     empty = np.arange(ROUNDS) % 4 == 1
     assert (np.asarray(record.selected)[empty] == -1).all()
     assert (np.asarray(record.round_latency)[empty] == np.float32(FLOOR)).all()
@@ -110,7 +113,7 @@ def test_nobody_there_is_an_empty_round_of_one_minimum_latency():
 
 
 def test_pseudo_regret_is_against_a_genie_that_sees_the_same_availability():
-    _, record = simulate("pause", "markov", departure_probability=0.4)
+    _, record = simulate("pause", "markov", departure_probability=0.4, selection_gap=True)
     assert (np.asarray(record.pseudo_regret) >= -1e-5).all()
     gap = np.asarray(record.selection_gap)
     assert np.isfinite(gap).any() and (np.abs(gap[np.isfinite(gap)]) < 1e-5).all()

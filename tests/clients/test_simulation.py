@@ -2,24 +2,18 @@
 
 import itertools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import pausejax
-from pausejax import bandit, kinds, network, parts, policies
+from pausejax import kinds, network, parts, policies
 from pausejax.clients import play as simulation
-from pausejax.clients.simulation import ClientSimulation
-from pausejax.data.host import Sources
-from pausejax.devices import runs_mesh
 from pausejax.engine import local
-from pausejax.federated.learning import Rates
-from pausejax.federated.training import Jobs, train
-from pausejax.kinds import draw, parse
+from pausejax.kinds import draw
 from pausejax.selection import best_set
-from pausejax.study.plan import make_plan
 
 K, M, ROUNDS, SEEDS = 10, 2, 13, 2
 BUDGET, DECAY = 50.0, 0.1
@@ -191,8 +185,11 @@ def test_one_compilation_serves_every_traced_value(monkeypatch):
         "latency_deviation": [0.05, 0.1],
     }
     small = {"rounds": 30, "seeds": 2, "num_clients": K}
-    result = pausejax.simulate("pause", mode="bandit", clients_per_round=[M, M + 1], **small, **axes)
-    assert result.sizes["run"] == 2 * 2 * 2**7
+    together = {"zip": [list(axes)]}
+    result = pausejax.simulate(
+        "pause", mode="bandit", clients_per_round=[M, M + 1], **small, **axes, **together
+    )
+    assert result.sizes["run"] == 2 * 2 * 2
     assert len(names) == 2
     assert all(len(np.unique(result[name])) == 2 for name in axes)
 
@@ -203,67 +200,6 @@ def test_one_compilation_serves_every_traced_value(monkeypatch):
     assert len(names) == 1
     # The compiled program is called directly: the jitted function never compiles behind it.
     assert simulation.play._cache_size() == play_traces
-
-
-def test_training_in_the_simulator_uses_each_runs_own_budget_weights_and_keys():
-    """Replays three private rounds on unequal clients, run by run and by hand, to the same global models."""
-    document = {
-        "rounds": 3,
-        "seeds": [4, 9],
-        "network": {"num_clients": 4, "clients_per_round": 2},
-        "data": {"partition": "dirichlet_quantity", "train_samples": 200},
-        "training": {"model": "linear", "batch_size": 10, "learning_rate": [0.01, 0.1]},
-        "privacy": {"privacy_budget": [30.0, 90.0], "budget_decay": [0.3, 0.5], "sensitivity": [0.01, 0.05]},
-        "policy": [{"name": "pause"}],
-    }
-    plan, sources = make_plan(parse(document)), Sources()
-    (group,) = plan.groups
-    made = ClientSimulation(plan, group, sources)
-    program, learning, rows = made.program, made.program.learning, np.arange(len(group.members))
-    world, hyper = made.arguments(rows)
-    params = simulation.initial_params(learning.model, world.seed)
-    mesh = runs_mesh(len(rows))
-    state, record = simulation.play(program, mesh, world, hyper, made.start(rows), jnp.int32(1), jnp.int32(3))
-    sizes = np.asarray(world.data.size)
-    assert len(np.unique(sizes[0])) > 1
-    one = jax.jit(
-        lambda start, rates, job, partition: (
-            train(
-                learning,
-                world.data,
-                partition,
-                start,
-                None,
-                rates,
-                job,
-            ).update
-        )
-    )
-    for run in (0, 5, len(plan.runs) - 1):
-        values, row = plan.runs[group.members[run]].values, int(world.partition[run])
-        current = jax.tree.map(lambda leaf, r=run: leaf[r : r + 1], params)
-        counts = np.zeros(4, int)
-        for t in range(1, 4):
-            members = np.asarray(record.selected)[t - 1, run]
-            key = jax.random.fold_in(jax.random.key(int(world.seed[run])), t)
-            keys = [jax.random.split(jax.random.fold_in(jax.random.fold_in(key, 2), int(k))) for k in members]
-            eta, budget = values["budget_decay"], values["privacy_budget"]
-            epsilon = budget * (np.exp(eta) - 1) * np.exp(-eta * (counts[members] + 1))
-            job = Jobs(
-                run=jnp.zeros(2, jnp.int32),
-                client=jnp.asarray(members),
-                weight=jnp.asarray(sizes[row, members] / sizes[row, members].sum(), jnp.float32),
-                batch_key=jnp.stack([k[0] for k in keys]),
-                noise_key=jnp.stack([k[1] for k in keys]),
-                epsilon=jnp.asarray(epsilon, jnp.float32),
-            )
-            names = ("learning_rate", "proximal_weight", "sensitivity")
-            rates = Rates(*(jnp.asarray([values[name]], jnp.float32) for name in names), {}, {})
-            change = one(current, rates, job, world.partition[run : run + 1])
-            current = jax.tree.map(jnp.add, current, change)
-            counts[members] += 1
-        ours = jax.tree.map(lambda leaf, r=run: leaf[r : r + 1], state.params)
-        chex.assert_trees_all_close(ours, current, rtol=1e-4, atol=1e-5)
 
 
 def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch):
@@ -278,23 +214,21 @@ def test_chunks_of_a_group_share_a_program_and_give_the_same_numbers(monkeypatch
 
 def test_bandit_mode_selects_as_training_does(result):
     options = {k: v for k, v in SMALL.items() if k not in ("model", "train_samples", "eval_every")}
-    alone = pausejax.simulate(["pause", "random"], mode="bandit", seeds=SEEDS, **options)
-    for policy in ("pause", "random"):
-        for variable in ("round_latency", "reward", "max_leakage", "regret"):
-            np.testing.assert_allclose(
-                runs_of(alone, policy)[variable], runs_of(result, policy)[variable], rtol=1e-4, atol=1e-5
-            )
+    alone = pausejax.simulate("pause", mode="bandit", seeds=SEEDS, **options)
+    for variable in ("round_latency", "reward", "max_leakage", "regret"):
+        np.testing.assert_allclose(alone[variable], runs_of(result, "pause")[variable], rtol=1e-4, atol=1e-5)
     assert "test_accuracy" not in alone
 
 
 def test_selection_gap_is_what_enumeration_finds():
-    k, m, rounds = 6, 2, 40
+    k, m, rounds, gain = 6, 2, 40, 2.5
     found = pausejax.simulate(
         ["pause", "random"],
         mode="bandit",
         rounds=rounds,
         num_clients=k,
         clients_per_round=m,
+        exploitation_gain=gain,
         selection_gap=True,
     )
     exact, other = found["selection_gap"].values
@@ -304,7 +238,7 @@ def test_selection_gap_is_what_enumeration_finds():
     for t in range(1, rounds + 1):
         chosen = found["selected"].values[1, t - 1]
         if counts.min() > 0:
-            bound = mean + np.sqrt((m + 1) * np.log(t - 1) / counts)
+            bound = gain * mean + np.sqrt((m + 1) * np.log(t - 1) / counts)
             lag = m / k - counts / (t - 1)
             score = (100 * np.sign(lag) * lag**2 + 5 * np.exp(-0.04 * counts)) / m
             values = [
@@ -350,11 +284,33 @@ def test_every_picture_has_its_lines(result):
     np.testing.assert_allclose(accuracy[2], 100 * expected[1:].mean(), rtol=1e-6)
 
 
-def test_clock_reference_scores_with_the_round_itself():
-    assert int(bandit.time_of_terms(jnp.int32(7), "reference")) == 7
-    both = pausejax.simulate("pause", mode="bandit", rounds=60, clock=["paper", "reference"], seeds=3)
-    paper, reference = (both["selected"].values[:3], both["selected"].values[3:])
-    assert not np.array_equal(paper, reference)
+def decided_by(selected, clock):
+    """What each cohort of seed 0 loses in (14) at the terms of a clock, float64, once all are seen."""
+    k, m, share = 6, 2, 1 / 6
+    law = network.two_speed(num_clients=k, min_latency=0.05)
+    counts, total = np.zeros(k), np.zeros(k)
+    sets = np.array(list(itertools.combinations(range(k), m)))
+    for t, members in enumerate(selected, 1):
+        time = t - 1 if clock == "paper" else t
+        if counts.min() > 0:
+            ucb = total / counts + np.sqrt((m + 1) * np.log(time) / counts)
+            lag = m * share - counts / time
+            score = (100 * np.sign(lag) * lag**2 + 5 * np.exp(-0.04 * counts)) / m
+            best = (ucb[sets].min(axis=1) + score[sets].sum(axis=1)).max()
+            yield best - ucb[members].min() - score[members].sum()
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), t), 0)
+        counts[members] += 1
+        total[members] += (0.05 / np.asarray(law.sample(key), np.float64))[members]
+
+
+def test_every_clock_decides_by_its_own_terms():
+    both = pausejax.simulate(
+        "pause", mode="bandit", rounds=60, clock=["paper", "reference"], num_clients=6, clients_per_round=2
+    )
+    selected = dict(zip(both["clock"].values.tolist(), both["selected"].values, strict=True))
+    for clock, other in (("paper", "reference"), ("reference", "paper")):
+        assert max(decided_by(selected[clock], clock)) < 1e-5
+        assert max(decided_by(selected[clock], other)) > 1e-3
 
 
 @pytest.mark.parametrize("rounds", [1, 26])
@@ -418,21 +374,29 @@ def test_a_model_that_no_update_reaches_stays_as_it_is(stage):
     assert (spent == 0).all() if stage == "before_release" else (spent > 0).all()
 
 
-def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(result):
-    wild = pausejax.simulate(
-        {"name": "fedavg", "private": False, "optimizer": "sgd"},
-        seeds=1,
-        learning_rate=[0.01, 1e38],
-        **{**SMALL, "rounds": 6},
+def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(monkeypatch):
+    """The round is the first whose model is not finite, as a quantity of one's own sees it."""
+
+    def finite_model(seen):
+        return jnp.all(jnp.isfinite(ravel_pytree(seen.params)[0])).astype(jnp.float32)
+
+    monkeypatch.setattr(parts.everything(), "_own", dict(parts.everything()._own))
+    parts.quantity()(finite_model)
+    wild, calm = (
+        pausejax.simulate(
+            {"name": "fedavg", "private": False, "optimizer": "sgd", "max_steps": 1},
+            seeds=1,
+            learning_rate=[0.01, other],
+            quantities=["finite_model"],
+            **{**SMALL, "rounds": 6},
+        )
+        for other in (1e38, 0.02)
     )
-    calm = pausejax.simulate(
-        {"name": "fedavg", "private": False, "optimizer": "sgd"},
-        seeds=1,
-        learning_rate=[0.01, 0.02],
-        **{**SMALL, "rounds": 6},
-    )
-    assert wild["diverged_round"].values.tolist()[0] == 0
-    assert wild["diverged_round"].values[1] >= 1
+    broken = wild["finite_model"].values == 0
+    assert broken.any(axis=1).tolist() == [False, True]
+    first = int(broken[1].argmax()) + 1
+    assert wild["diverged_round"].values.tolist() == [0, first] and first > 1
+    assert not calm["diverged_round"].values.any()
     assert np.isnan(wild["test_accuracy"].values[1]).any()
     np.testing.assert_array_equal(wild["test_accuracy"].values[0], calm["test_accuracy"].values[0])
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import sys
 import warnings
 
@@ -138,6 +139,26 @@ def test_damaged_cache_is_noticed_and_rebuilt(tiny, damage):
     assert rebuilt.train_inputs.ravel().tolist() == list(range(12))
     assert set(cache.read(file)) == set(ARRAYS)
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_a_cached_file_that_claims_to_be_encrypted_is_built_again(tiny):
+    """Bit 0 of the flags of each entry, in its own header and in the directory at the end."""
+    file, reads = tiny
+    data.load("mnist")
+    whole = file.read_bytes()
+    flags = [
+        match.start() + offset
+        for signature, offset in ((rb"PK\x03\x04", 6), (rb"PK\x01\x02", 8))
+        for match in re.finditer(signature, whole)
+    ]
+    assert len(flags) == 2 * (len(ARRAYS) + 1)
+    for place in flags:
+        file.write_bytes(whole[:place] + bytes([whole[place] | 1]) + whole[place + 1 :])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert data.load("mnist").train_inputs.ravel().tolist() == list(range(12))
+        assert cache.read(file) is not None
+    assert len(reads) > 1
 
 
 def test_whole_file_with_other_arrays_is_damaged_too(tiny):

@@ -30,8 +30,8 @@ def address(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def result():
     found = pausejax.simulate(
-        ["pause", "random"],
-        seeds=2,
+        "random",
+        seeds=4,
         rounds=6,
         eval_every=2,
         num_clients=4,

@@ -41,7 +41,7 @@ def replay_efl_fg(pool, run, rounds, num_clients):
     key = jax.random.key(seed)
     order = np.asarray(jax.random.permutation(key, len(targets)))
     learner = oracle.EflFg(SIZES, int(budget * 40), np.float32(rate), np.float32(exploration))
-    error = loss = expected = reports = cost = bound = 0.0
+    error = loss = expected = reports = cost = bound = model_error = 0.0
     model_loss, series = np.zeros(len(SIZES)), []
     for t in range(1, rounds + 1):
         policy_key, client_key = jax.random.split(jax.random.fold_in(key, t))
@@ -65,8 +65,17 @@ def replay_efl_fg(pool, run, rounds, num_clients):
         reports += n
         cost += SIZES[graph[node]].sum() / 40
         best = model_loss.argmin()
+        model_error = model_error + ((x - y[:, None]) ** 2).mean(axis=0)
         series.append(
-            (error / t, expected - model_loss[best], loss - model_loss[best], bound[best], cost / t, reports)
+            (
+                error / t,
+                expected - model_loss[best],
+                loss - model_loss[best],
+                bound[best],
+                cost / t,
+                reports,
+                model_error.min() / t,
+            )
         )
     return np.array(series).T
 
@@ -74,10 +83,23 @@ def replay_efl_fg(pool, run, rounds, num_clients):
 def test_efl_fg_equals_a_plain_simulation():
     rounds, num_clients = 60, 20
     out = simulate(POOL, "efl_fg", RUNS, rounds=rounds, num_clients=num_clients, lanes=2)
-    names = ("mse", "regret", "realized_regret", "regret_bound", "cost", "reports")
+    names = ("mse", "regret", "realized_regret", "regret_bound", "cost", "reports", "best_expert_mse")
     for run in range(5):
         for name, expected in zip(names, replay_efl_fg(POOL, run, rounds, num_clients), strict=True):
             np.testing.assert_allclose(out[name][run], expected, rtol=2e-4, atol=2e-4, err_msg=name)
+
+
+def test_the_bound_holds_where_another_policy_breaks_it():
+    """EFL-FG (11), with small steps and many rounds of one client: who does not learn lies above it."""
+    rounds = 2000
+    targets = np.full(50, 0.0)
+    pool = make_pool(np.stack([targets + 1.0, targets], axis=1), targets, [10, 10])
+    runs = Runs(np.arange(4), 0.03, 0.03, 1.0, 3)
+    options = {"rounds": rounds, "num_clients": 1, "record_every": rounds // 10}
+    ours = simulate(pool, "efl_fg", runs, **options)
+    assert (ours["regret"] <= ours["regret_bound"]).all()
+    uniform = simulate(pool, "uniform_affordable", runs, **options)
+    assert (uniform["regret"][:, -1] > ours["regret_bound"][:, -1]).all()
 
 
 @pytest.mark.parametrize("policy", ["efl_fg", "fedboost_weighted"])

@@ -61,6 +61,30 @@ def test_result_is_the_simulation(result):
         np.testing.assert_allclose(result[name][2:4], direct[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ridge", 0.02),
+        ("feature_scaling", "row_norm"),
+        ("kernel_parameters", "coefficients"),
+        ("fit_fraction", 0.2),
+        ("pool_seed", 5),
+    ],
+)
+def test_the_pool_is_fitted_as_the_spec_says(result, name, value):
+    found = pausejax.simulate("best_expert", **{name: value}, **{**SMALL, "seeds": 1})
+    argument = "seed" if name == "pool_seed" else name
+    pool = fit_pool(load_regression("diabetes"), **{argument: value})
+    direct = simulate(
+        pool, "best_expert", Runs(0, 0.1, 0.1, 3.0, 50), rounds=20, num_clients=40, record_every=5
+    )
+    np.testing.assert_allclose(found["model_cost"][0], pool.costs, rtol=1e-6)
+    for series in ("mse", "best_expert_mse"):
+        np.testing.assert_allclose(found[series][0], direct[series][0], rtol=1e-5)
+    default = fit_pool(load_regression("diabetes"))
+    assert not np.array_equal(default.predictions, pool.predictions) or (default.costs != pool.costs).any()
+
+
 def test_regret_is_below_its_bound(result):
     of_graph = result.isel(run=slice(0, 4))
     assert (of_graph["regret"] <= of_graph["regret_bound"]).all()

@@ -1,5 +1,6 @@
 """A few rounds of learning on a few clients, put together from parts as a study does it."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -28,6 +29,23 @@ STATIC = {
 }
 
 
+# What is static comes first, so that equal settings share a program.
+@partial(jax.jit, static_argnums=0)
+def _init(model, keys):
+    return jax.vmap(model.init)(keys)
+
+
+@partial(jax.jit, static_argnums=0)
+def _train(learning, data, rates, weights, clients, jobs):
+    partition = jnp.zeros(1, jnp.int32)
+    return train(learning, data, partition, weights, clients, rates, jobs, keep_updates=True)
+
+
+@partial(jax.jit, static_argnums=0)
+def _step(learning, rates, weights, update, state):
+    return step_server(learning, weights, update, state, rates)
+
+
 class Setting(NamedTuple):
     learning: Learning
     dataset: data.Dataset
@@ -38,7 +56,7 @@ class Setting(NamedTuple):
 
     def begin(self, seed=0):
         """One run's initial weights and memory, leading axis [1]."""
-        weights = jax.jit(jax.vmap(self.learning.model.init))(jax.random.key(seed)[None])
+        weights = _init(self.learning.model, jax.random.key(seed)[None])
         memory = init_memory(self.learning, weights.params, self.rates, self.clients)
         return init_weights(self.learning, weights, self.clients), memory
 
@@ -57,22 +75,10 @@ class Setting(NamedTuple):
         )
 
     def train(self, weights, jobs, clients=None):
-        call = jax.jit(
-            lambda weights, clients, jobs: train(
-                self.learning,
-                self.data,
-                jnp.zeros(1, jnp.int32),
-                weights,
-                clients,
-                self.rates,
-                jobs,
-                keep_updates=True,
-            )
-        )
-        return call(weights, clients, jobs)
+        return _train(self.learning, self.data, self.rates, weights, clients, jobs)
 
     def step(self, weights, update, state):
-        return jax.jit(lambda *args: step_server(self.learning, *args, self.rates))(weights, update, state)
+        return _step(self.learning, self.rates, weights, update, state)
 
 
 def setting(dataset, registry=None, clients=3, **values):

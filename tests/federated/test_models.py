@@ -148,6 +148,72 @@ def test_mlp_equals_float64_numpy():
     np.testing.assert_allclose(model.apply(params, images), hidden, rtol=1e-4, atol=1e-4)
 
 
+def plain_conv(images, layer):
+    kernel, size = np.asarray(layer["kernel"], np.float64), layer["kernel"].shape[0]
+    windows = np.lib.stride_tricks.sliding_window_view(images, (size, size), axis=(1, 2))
+    return np.einsum("nhwcij,ijcd->nhwd", windows, kernel) + np.asarray(layer["bias"], np.float64)
+
+
+def plain_pool(images):
+    n, height, width, channels = images.shape
+    cut = images[:, : height // 2 * 2, : width // 2 * 2]
+    return cut.reshape(n, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4))
+
+
+def plain_norm(values, layer, groups):
+    grouped = values.reshape(len(values), -1, groups, values.shape[-1] // groups)
+    mean, variance = grouped.mean((1, 3), keepdims=True), grouped.var((1, 3), keepdims=True)
+    whole = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(values.shape)
+    return whole * np.asarray(layer["scale"], np.float64) + np.asarray(layer["bias"], np.float64)
+
+
+def plain_relu(values):
+    assert (values < 0).any() and (values > 0).any()
+    return np.maximum(values, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "steps"),
+    [
+        (
+            "cnn_mnist",
+            (28, 28, 1),
+            "conv relu norm4 conv relu pool norm4 conv relu pool norm4 flat dense relu dense",
+        ),
+        (
+            "cnn_cifar",
+            (32, 32, 3),
+            "conv relu pool norm4 conv relu pool norm4 conv relu pool norm4 flat"
+            " dense relu norm1 dense relu norm1 dense relu norm1 dense",
+        ),
+    ],
+)
+def test_convolutional_networks_equal_float64_numpy(name, shape, steps):
+    """Layer by layer in the order of the paper's code; the layers' numbers say where they stand in it."""
+    model = build(name, shape, 10)
+    params = jax.tree.map(lambda p: 0.1 * random(*p.shape, seed=p.size), model.init(jax.random.key(2)))
+    layers = iter(sorted(params, key=lambda layer: int(layer.split("_")[1])))
+    images = random(2, *shape)
+    values = images.astype(np.float64)
+    for step in steps.split():
+        if step in ("relu", "pool", "flat"):
+            values = {
+                "relu": plain_relu,
+                "pool": plain_pool,
+                "flat": lambda images: images.reshape(len(images), -1),
+            }[step](values)
+            continue
+        layer = params[next(layers)]
+        if step == "conv":
+            values = plain_conv(values, layer)
+        elif step == "dense":
+            values = values @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
+        else:
+            values = plain_norm(values, layer, int(step[-1]))
+    assert next(layers, None) is None
+    np.testing.assert_allclose(model.apply(params, images), values, rtol=1e-3, atol=1e-3)
+
+
 def test_initial_weights_are_uniform_within_the_inverse_root_of_the_fan_in():
     params = build("cnn_cifar", (32, 32, 3), 10).init(jax.random.key(3))
     for layer in params.values():

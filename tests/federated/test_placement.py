@@ -27,13 +27,22 @@ def bench():
     return module
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
+@pytest.mark.parametrize("backend", ["gpu", "tpu"])
+def test_where_launches_dominate_much_goes_side_by_side(backend):
+    for size in (0, 100, 2**20, 2**30):
+        chosen = [placement.choose(backend, convolutional=c, num_parameters=size) for c in (False, True)]
+        assert chosen == [(1024, 64, 1000, "im2col"), (256, 16, 500, "im2col")]
+
+
 @pytest.mark.parametrize("convolutional", [True, False])
-def test_every_backend_has_a_placement(backend, convolutional):
-    for num_parameters in (0, 100, 2**20, 2**30):
-        chosen = placement.choose(backend, convolutional=convolutional, num_parameters=num_parameters)
-        assert min(chosen.lanes, chosen.eval_lanes, chosen.eval_batch) >= 1
-        assert chosen.conv in ("im2col", "lax")
+def test_a_cpu_trains_as_many_clients_as_its_cache_holds_and_evaluates_few_images(convolutional):
+    for size in (1, 100, 4096, 4097, 10**4, 2**16, 2**20, 2**30):
+        chosen = placement.choose("cpu", convolutional=convolutional, num_parameters=size)
+        assert chosen[1:] == (1, 20 if convolutional else 500, "im2col")
+        # Weights, gradient and two moments in float32; a mebibyte.
+        assert chosen.lanes == 1 or chosen.lanes * 16 * size <= 2**20
+        assert convolutional or chosen.lanes == 16 or (chosen.lanes + 1) * 16 * size > 2**20
+        assert not convolutional or chosen.lanes == 1
 
 
 def test_what_trains_side_by_side_on_a_cpu_fits_its_cache():

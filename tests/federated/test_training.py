@@ -88,6 +88,29 @@ def jobs(run, client):
 jitted_privatize = jax.jit(privacy.privatize, static_argnums=4)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def plain_step(name, proximal, rates, start, weights, state, images, labels):
+    """One minibatch of optax's own optimizer: weights, its state, and the loss without the proximal term."""
+    learner = learner_of(name, rates)
+
+    def loss_of(w):
+        plain = -jnp.mean(jax.nn.log_softmax(logits_of(w, images))[jnp.arange(len(labels)), labels])
+        drift = sum(jnp.sum((a - b) ** 2) for a, b in zip(*map(jax.tree.leaves, (w, start)), strict=True))
+        return plain + (rates.proximal_weight / 2 * drift if proximal else 0.0), plain
+
+    gradient, plain = jax.grad(loss_of, has_aux=True)(weights)
+    change, state = learner.update(gradient, state)
+    return optax.apply_updates(weights, change), state, plain
+
+
+def learner_of(name, rates):
+    return {
+        "adam": lambda: optax.adam(rates.learning_rate),
+        "sgd": lambda: optax.sgd(rates.learning_rate),
+        "momentum": lambda: optax.sgd(rates.learning_rate, momentum=rates.optimizer["momentum"]),
+    }[name]()
+
+
 def plain_update(training, data, params, job, row):
     """One client's released update by an ordinary Python loop over minibatches with optax."""
     run, client = int(job.run[row]), int(job.client[row])
@@ -103,24 +126,8 @@ def plain_update(training, data, params, job, row):
         for order in orders
         for i in range(0, size, training.batch_size)
     ][: training.max_steps]
-    learner = {
-        "adam": lambda: optax.adam(rates.learning_rate),
-        "sgd": lambda: optax.sgd(rates.learning_rate),
-        "momentum": lambda: optax.sgd(rates.learning_rate, momentum=rates.optimizer["momentum"]),
-    }[training.optimizer.name]()
-
-    @jax.jit
-    def step(weights, state, images, labels):
-        def loss_of(w):
-            plain = -jnp.mean(jax.nn.log_softmax(logits_of(w, images))[jnp.arange(len(labels)), labels])
-            drift = sum(jnp.sum((a - b) ** 2) for a, b in zip(*map(jax.tree.leaves, (w, start)), strict=True))
-            return plain + (rates.proximal_weight / 2 * drift if training.proximal else 0.0), plain
-
-        gradient, plain = jax.grad(loss_of, has_aux=True)(weights)
-        change, state = learner.update(gradient, state)
-        return optax.apply_updates(weights, change), state, plain
-
-    weights, state, losses = start, learner.init(start), []
+    step = functools.partial(plain_step, training.optimizer.name, training.proximal, rates, start)
+    weights, state, losses = start, learner_of(training.optimizer.name, rates).init(start), []
     for batch in batches:
         images = ((np.asarray(data.inputs)[batch] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
         with jax.numpy_dtype_promotion("standard"):  # optax's Adam needs it

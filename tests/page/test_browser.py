@@ -96,7 +96,7 @@ def test_pointing_at_a_picture_tells_its_values(opened, study):
     at = int(head.removeprefix("round "))
     told = dict(zip(rows[::2], rows[1::2], strict=True))
     assert len(told) == 4 and f"{HOSTILE}, γ = 5" in told and 10 < at < 35
-    runs = study.isel(run=(study["policy"] == "pause").values & (study["gamma"] == 5).values)
+    runs = study.isel(run=(study["policy"] == "pause").values & (study["privacy_weight"] == 5).values)
     mean = float(runs["max_leakage"].sel(round=at).mean())
     np.testing.assert_allclose(float(told["pause, γ = 5"].split()[0]), mean, rtol=1e-3)
     assert svg.locator(".guide").count() == 1

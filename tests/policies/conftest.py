@@ -25,7 +25,8 @@ def _play(
       policy: any.
       latency: [T, K].
       data_share: [K]; equal by default.
-      loss: [T, K], each client's loss in each round; 1 by default.
+      loss: [T, K], each client's loss in each round, 1 by default: on all its data, and the root of the mean
+        square over its minibatches. Their mean is half of it.
       update: [T, K, d]; without, updates are empty.
       available: bool [T, K]; without, there is no mask.
       min_latency: τ_min.
@@ -52,7 +53,7 @@ def _play(
             cohort.members,
             latency[there],
             min_latency / latency[there],
-            loss[there],
+            loss[there] / 2,
             loss[there],
             update[there],
         )

@@ -4,10 +4,13 @@ import dataclasses
 import itertools
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pausejax import bandit
+from pausejax import bandit, selection
+from pausejax.policies.base import Clients, View
 from pausejax.policies.sa_pause import sa_pause
 from pausejax.policies.vanilla_sa import vanilla_sa
 
@@ -77,6 +80,45 @@ def test_without_steps_the_sets_are_random(play):
     assert (np.diff(members, axis=1) > 0).all()
     assert len({tuple(row) for row in members}) > 10
     assert max(gaps(latencies(60), np.full(NUM_CLIENTS, 1 / NUM_CLIENTS), members, "paper")) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("policy", "anneal", "options"),
+    [
+        (sa_pause, selection.anneal, {"temperature_divisor": 40.0}),
+        (sa_pause, selection.anneal, {"temperature_divisor": 40.0, "temperature_margin": 30.0}),
+        (vanilla_sa, selection.vanilla_anneal, {"temperature_divisor": 300.0}),
+    ],
+    ids=["κ", "ω", "κ of Vanilla-SA"],
+)
+def test_the_walk_is_the_annealers_at_the_policys_own_temperature(policy, anneal, options):
+    """Short walks from 300 keys end where those of the annealer end, and elsewhere without the options."""
+    rng, t = np.random.default_rng(2), 30
+    counts, mean = rng.integers(1, 12, NUM_CLIENTS), rng.uniform(0.1, 0.9, NUM_CLIENTS)
+    share = np.array([1, 2, 3, 1, 2, 3]) / 12
+    lag = M * share - counts / (t - 1)
+    ucb = GAIN * mean + np.sqrt((M + 1) * math.log(t - 1) / counts)
+    terms = [ucb, np.sign(lag) * lag**2, np.exp(-DECAY * counts)]
+    terms = [jnp.asarray(term, jnp.float32) for term in terms]
+    keys = jax.random.split(jax.random.key(0), 300)
+    weights = {"generalization_weight": 10.0, "privacy_weight": 1.0, "m": M, "steps": 4}
+
+    def annealed(**options):
+        return jax.jit(jax.vmap(lambda key: anneal(key, *terms, **weights, **options).members))(keys)
+
+    def played(**options):
+        made = policy(**{**SETTINGS, "annealing_steps": 4, **options})
+        state = made.init(keys[0], Clients(jnp.asarray(share, jnp.float32), jnp.ones(NUM_CLIENTS)))
+        seen = bandit.BanditState(jnp.asarray(counts, jnp.int32), jnp.asarray(mean, jnp.float32))
+        state = state._replace(bandit=seen)
+        view = View(jnp.int32(t), jnp.ones(NUM_CLIENTS), lambda clients: jnp.zeros(clients.shape))
+        return jax.jit(jax.vmap(lambda key: made.select(key, state, view).members))(keys)
+
+    own = played(**options)
+    np.testing.assert_array_equal(own, annealed(**options))
+    for name in options:
+        rest = {key: value for key, value in options.items() if key != name}
+        assert (np.asarray(own) != np.asarray(annealed(**rest))).any(axis=1).sum() > 5
 
 
 @pytest.mark.parametrize("policy", [sa_pause, vanilla_sa])

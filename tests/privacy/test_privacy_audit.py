@@ -112,6 +112,17 @@ RELEASES = 300_000
 SENSITIVITY = 0.3
 
 
+@pytest.mark.parametrize(("hits", "other_hits"), [(30, 3), (50, 0), (50, 10), (17, 5)])
+def test_the_lower_bound_is_that_of_clopper_and_pearson(hits, other_hits):
+    """Of scores 0 and 1, 50 of each input to choose the threshold and 50 to test it; a limit of 98 %."""
+    ones = np.r_[np.ones(hits), np.zeros(50 - hits)]
+    other = np.r_[np.ones(other_hits), np.zeros(50 - other_hits)]
+    found = epsilon_lower_bound(np.r_[ones, ones], np.r_[other, other], confidence=0.98)
+    least = stats.binomtest(hits, 50).proportion_ci(0.98, "exact").low
+    most = stats.binomtest(other_hits, 50).proportion_ci(0.98, "exact").high
+    assert found == pytest.approx(max(np.log(least / most), 0), rel=1e-6)
+
+
 def audit(first, second, epsilons, clip, seed=0):
     """A lower bound of ε for releases of two updates, [d], once with each of `epsilons`; 99.9% confidence."""
     first, second = jnp.asarray(first, jnp.float32), jnp.asarray(second, jnp.float32)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,54 @@ def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkey
         missing, simulated = finish(folder, plan)
         assert missing == 0 and simulated in (0, 4, 8)
         check(tmp_path, plan)
+
+
+def test_any_reader_refuses_a_chunk_whose_values_were_altered(tmp_path):
+    """Not by the manifest, which only this package reads: by the checksum within each chunk."""
+    plan = make()
+    finish(Folder(tmp_path), plan)
+    (chunk,) = (file for file in (tmp_path / "results.zarr" / "reward").iterdir() if file.name == "0.0")
+    whole, refused = chunk.read_bytes(), 0
+    for place in range(len(whole)):
+        chunk.write_bytes(flipped(whole, place))
+        found = xr.open_zarr(tmp_path / "results.zarr", chunks=None)["reward"]
+        try:
+            values = found.values
+        except RuntimeError:
+            refused += 1
+        else:  # a bit of the frame's header that means nothing
+            np.testing.assert_array_equal(values, expected(plan)["reward"])
+    assert refused > len(whole) - 5
+
+
+def test_who_locks_a_name_keeps_others_waiting(tmp_path):
+    folder, order = Folder(tmp_path), []
+
+    def second():
+        with Folder(tmp_path).lock(".lock"):
+            order.append("second")
+
+    other = threading.Thread(target=second)
+    with folder.lock(".lock"):
+        other.start()
+        other.join(0.3)
+        order.append("first")
+        with Folder(tmp_path).lock("another"):
+            pass
+    other.join(10)
+    assert order == ["first", "second"] and not other.is_alive()
+
+
+def test_a_lease_is_one_process_alone(tmp_path):
+    folder = Folder(tmp_path)
+    held = folder.lease("checkpoints/.lease")
+    assert held is not None and folder.lease("checkpoints/.lease") is None
+    other = folder.lease("checkpoints/.other")
+    os.close(held)
+    again = folder.lease("checkpoints/.lease")
+    assert other is not None and again is not None
+    for descriptor in (other, again):
+        os.close(descriptor)
 
 
 def test_a_full_disk_leaves_what_was_finished_and_no_rubbish(tmp_path, monkeypatch):

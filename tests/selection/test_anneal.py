@@ -351,6 +351,35 @@ def test_the_temperature_constant_is_19():
         assert float(got) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize(("rule", "margin"), [("tailored", 1e-3), ("tailored", 1.0), ("any", 1e-3)])
+def test_whole_walks_have_the_temperatures_of_their_constants(rule, margin):
+    """After three steps the sets lie as by τ_j = C / (κ log(j + 1)) with C by (19) or 2α + γ + 1."""
+    m, steps, chains, divisor = 3, 3, 40_000, 8.0
+    scale = {"generalization_weight": 0.3, "privacy_weight": 0.2}
+    ucb, g, p = instance(5, 6)
+    energy = chain.energies(ucb, g, p, m, **scale)
+    adjacency = chain.neighbours([ucb, p, g], m, "ranked" if rule == "tailored" else "any")
+    constant = 2 * 0.3 + 0.2 + 1
+    if rule == "tailored":
+        spread = [np.sort(x)[-m:].sum() - np.sort(x)[:m].sum() for x in (g, p)]
+        constant = np.sort(ucb)[-m] - ucb.min() + (0.3 * spread[0] + 0.2 * spread[1]) / m + margin
+    expected = np.full(len(energy), chains / len(energy))
+    for step in range(1, steps + 1):
+        temperature = constant / (divisor * np.log(step + 1))
+        expected = expected @ chain.transition_matrix(adjacency, energy, temperature)
+    run = partial(
+        anneal_trace, m=m, steps=steps, temperature_divisor=divisor, temperature_margin=margin,
+        neighbours=rule, **scale,
+    )  # fmt: skip
+    terms = [jnp.asarray(term) for term in (ucb, g, p)]
+    keys = jax.random.split(jax.random.key(3), chains)
+    reached = np.asarray(jax.jit(jax.vmap(lambda key: run(key, *terms)[1][-1]))(keys))
+    assert np.diff(np.sort(energy)).min() > 1e-5
+    nearest = np.abs(reached[:, None] - energy[None]).argmin(axis=1)
+    counts = np.bincount(nearest, minlength=len(energy))
+    assert chisquare(counts, expected).pvalue > FALSE_ALARM
+
+
 # Bad input
 
 

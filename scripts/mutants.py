@@ -1,0 +1,271 @@
+"""Runs the tests against wrong versions of the package, one small mistake each, and says which they miss.
+
+    python scripts/mutants.py named              # the maintained list, scripts/mutants.toml
+    python scripts/mutants.py named NAME ...     # some of it
+    python scripts/mutants.py fresh --count 300  # drawn from the core's syntax trees
+
+mutmut would pick a mutant by a switch within every function, which `jit` freezes in its traces, cosmic-ray
+edits the checkout and starts Python for each one, and neither takes mistakes that are written down.
+
+Every mutant is applied to a copy of the checkout in a temporary folder, in a process forked from one that has
+imported JAX and the rest already, and is shown to the tests that are mapped to it, up to the first failure.
+The outcomes are appended to a file of JSON lines; a second call over the same code and tests goes on from
+there.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+import traceback
+from pathlib import Path
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from mutation import Mutant, draw  # the folder of this script is on the path
+
+ROOT = Path(__file__).resolve().parents[1]
+LIST = ROOT / "scripts" / "mutants.toml"
+COPIED = (
+    "pausejax",
+    "tests",
+    "scripts",
+    "docs",
+    "examples",
+    "sweeps",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+)
+BROKEN, NO_TEST, FAILED = 90, 91, 92
+"""Exit codes of a child whose mutant can't be imported, whose files hold no test, or that failed itself."""
+
+
+def read_list():
+    """The maintained list: mutants by name, the tests of each module, known equivalents."""
+    table = tomllib.loads(LIST.read_text(encoding="utf-8"))
+    named = [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in table["mutant"]]
+    return (
+        named,
+        table["tests"],
+        {(e["file"], e["old"], e["new"]): e["reason"] for e in table.get("equivalent", ())},
+    )
+
+
+def rooms_of(mapped):
+    """The entries of the list that lie in no other."""
+    return [room for room in mapped if not any(room != other and room.startswith(other) for other in mapped)]
+
+
+def tests_of(file, mapped):
+    """The test files of a module: those of its longest prefix in the list."""
+    prefixes = [prefix for prefix in mapped if file.startswith(f"pausejax/{prefix}")]
+    return tuple(mapped[max(prefixes, key=len)])
+
+
+def digest():
+    """Of the package and its tests: what an outcome is of."""
+    found = hashlib.sha256()
+    for path in sorted([*(ROOT / "pausejax").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
+        found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def make_copy(folder):
+    """A checkout to break, with the compiled programs of this one and the shared data beside it."""
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, checkout / name)
+    if (ROOT / ".cache").is_dir():
+        shutil.copytree(ROOT / ".cache", checkout / ".cache")
+    if (ROOT.parent / "shared").is_dir():
+        (folder / "shared").symlink_to(ROOT.parent / "shared")
+    return checkout
+
+
+def import_libraries():
+    """What takes seconds to import and starts no thread that a fork would lose."""
+    import jax  # noqa: F401
+    import matplotlib.figure  # noqa: F401
+    import optax  # noqa: F401
+    import orbax.checkpoint  # noqa: F401
+    import pandas  # noqa: F401
+    import pytest  # noqa: F401
+    import rich.table  # noqa: F401
+    import scipy.signal
+    import scipy.special
+    import scipy.stats  # noqa: F401
+    import xarray  # noqa: F401
+    import zarr  # noqa: F401
+
+
+class Watch:
+    """Remembers the first test that fails, and how many ran."""
+
+    def __init__(self):
+        self.failed, self.count = "", 0
+
+    def pytest_runtest_logreport(self, report):
+        self.count += report.when == "call"
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+    def pytest_collectreport(self, report):
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+
+def child(checkout, module, tests, found):
+    """Runs the tests in a forked process and never returns; `found` is the file of what came out."""
+    log = os.open(checkout.parent / "log.txt", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.setpgid(0, 0)
+    os.chdir(checkout)
+    sys.path[:] = [str(checkout), *(p for p in sys.path if p not in ("", str(ROOT), str(ROOT / "scripts")))]
+    os.environ |= {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.dont_write_bytecode = True
+    code = FAILED
+    try:
+        import importlib
+
+        import pytest
+
+        try:
+            importlib.import_module("pausejax.kinds")
+            importlib.import_module(module)
+        except Exception:
+            traceback.print_exc()
+            os._exit(BROKEN)
+        assert sys.modules["pausejax"].__file__.startswith(str(checkout)), "the copy is not what is tested"
+        watch = Watch()
+        options = [
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "ignore::pytest.PytestAssertRewriteWarning",
+            f"--basetemp={checkout.parent / 'tmp'}",
+        ]
+        code = int(pytest.main([*options, *tests], plugins=[watch]))
+        if code == 0 and not watch.count:
+            code = NO_TEST
+        found.write_text(watch.failed)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def run(checkout, mutant, limit):
+    """What becomes of one mutant: (outcome, the test that killed it or the reason, seconds)."""
+    path, found = checkout / mutant.file, checkout.parent / "found.txt"
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(mutant.apply(whole), encoding="utf-8")
+    found.unlink(missing_ok=True)
+    module = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    begun = time.monotonic()
+    try:
+        pid = os.fork()
+        if not pid:
+            child(checkout, module, mutant.tests, found)
+        while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() - begun > limit:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return "killed", f"no end after {limit:.0f} s", time.monotonic() - begun
+            time.sleep(0.02)
+    finally:
+        path.write_text(whole, encoding="utf-8")
+        shutil.rmtree(checkout.parent / "tmp", ignore_errors=True)
+    seconds, code = time.monotonic() - begun, os.waitstatus_to_exitcode(ended[1])
+    if code in (4, FAILED):
+        raise SystemExit((checkout.parent / "log.txt").read_text())
+    if code == BROKEN:
+        return "broken", "can't be imported", seconds
+    if code == NO_TEST:
+        return "untested", "no test ran", seconds
+    if code == 0:
+        return "survived", "", seconds
+    return "killed", found.read_text() if found.exists() else f"the process ended with {code}", seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("which", choices=("named", "fresh"))
+    parser.add_argument("names", nargs="*", help="of the list; all by default")
+    parser.add_argument("--count", type=int, default=300, help="fresh mutants that can be imported")
+    parser.add_argument("--seed", type=int, default=0, help="of the fresh ones")
+    parser.add_argument(
+        "--rooms", nargs="+", help="of the fresh ones, as in the list's [tests]; all by default"
+    )
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds that one may take")
+    parser.add_argument("--out", type=Path, default=ROOT / ".cache" / "mutants.jsonl")
+    arguments = parser.parse_args()
+    named, mapped, equivalents = read_list()
+    for mutant in named:
+        mutant.apply((ROOT / mutant.file).read_text(encoding="utf-8"))  # it is still there
+    if arguments.which == "named":
+        unknown = set(arguments.names) - {mutant.name for mutant in named}
+        if unknown:
+            parser.error(f"no mutant is named {', '.join(sorted(unknown))}")
+        mutants = [mutant for mutant in named if not arguments.names or mutant.name in arguments.names]
+    else:
+        if unknown := set(arguments.rooms or ()) - set(mapped):
+            parser.error(f"no room is named {', '.join(sorted(unknown))}; known: {', '.join(mapped)}")
+        order = draw(ROOT, sorted(arguments.rooms or rooms_of(mapped)), random.Random(arguments.seed))
+        mutants = (mutant._replace(tests=tests_of(mutant.file, mapped)) for mutant in order)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    lines = arguments.out.read_text().splitlines() if arguments.out.exists() else []
+    version = digest()
+    done = {
+        (r["file"], r["old"], r["new"], r["line"]): r for r in map(json.loads, lines) if r["of"] == version
+    }
+    import_libraries()
+    folder = Path(tempfile.mkdtemp(prefix="mutants-"))
+    tally, survivors = {}, []
+    try:
+        checkout = make_copy(folder)
+        for mutant in mutants:
+            if arguments.which == "fresh" and sum(tally.values()) - tally.get("broken", 0) >= arguments.count:
+                break
+            record = done.get((mutant.file, mutant.old, mutant.new, mutant.line))
+            if record is None:
+                reason = equivalents.get((mutant.file, mutant.old, mutant.new), "")
+                found = ("equivalent", reason, 0.0) if reason else run(checkout, mutant, arguments.limit)
+                record = dict(zip(("outcome", "by", "seconds"), found, strict=True))
+                record = {**mutant._asdict(), **record, "of": version}
+                with arguments.out.open("a") as out:
+                    out.write(json.dumps(record) + "\n")
+            tally[record["outcome"]] = tally.get(record["outcome"], 0) + 1
+            if record["outcome"] in ("survived", "untested"):
+                survivors.append(mutant)
+            print(
+                f"{record['outcome']:10} {record['seconds']:6.1f} s  {mutant.title}  {record['by']}",
+                flush=True,
+            )
+    finally:
+        if not os.environ.get("KEEP"):
+            shutil.rmtree(folder, ignore_errors=True)
+    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.items())))
+    for mutant in survivors:
+        print(f"survived: {mutant.title}\n  - {mutant.old}\n  + {mutant.new}")
+    return bool(survivors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
