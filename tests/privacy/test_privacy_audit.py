@@ -112,15 +112,25 @@ RELEASES = 300_000
 SENSITIVITY = 0.3
 
 
-@pytest.mark.parametrize(("hits", "other_hits"), [(30, 3), (50, 0), (50, 10), (17, 5)])
-def test_the_lower_bound_is_that_of_clopper_and_pearson(hits, other_hits):
-    """Of scores 0 and 1, 50 of each input to choose the threshold and 50 to test it; a limit of 98 %."""
-    ones = np.r_[np.ones(hits), np.zeros(50 - hits)]
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5])
+def test_a_confidence_that_is_none_is_refused(confidence):
+    with pytest.raises(ValueError, match="confidence: must be in"):
+        epsilon_lower_bound(np.arange(4.0), np.arange(4.0), confidence=confidence)
+
+
+@pytest.mark.parametrize(
+    ("count", "hits", "other_hits"),
+    [(50, 30, 3), (50, 50, 0), (50, 50, 10), (50, 17, 5), (90_000, 90_000, 49)],
+)
+def test_the_lower_bound_is_that_of_clopper_and_pearson(count, hits, other_hits):
+    """Of scores 0 and 1: half of each input chooses the threshold, half tests it, 50 of the other."""
+    ones = np.r_[np.ones(hits), np.zeros(count - hits)]
     other = np.r_[np.ones(other_hits), np.zeros(50 - other_hits)]
     found = epsilon_lower_bound(np.r_[ones, ones], np.r_[other, other], confidence=0.98)
-    least = stats.binomtest(hits, 50).proportion_ci(0.98, "exact").low
+    least = stats.binomtest(hits, count).proportion_ci(0.98, "exact").low
     most = stats.binomtest(other_hits, 50).proportion_ci(0.98, "exact").high
     assert found == pytest.approx(max(np.log(least / most), 0), rel=1e-6)
+    assert (found > 0) == (hits != 17)
 
 
 def audit(first, second, epsilons, clip, seed=0):
