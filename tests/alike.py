@@ -6,6 +6,14 @@ from pausejax.analysis.made import ATTRIBUTE
 
 
 def assert_alike(*results):
-    first, *others = (result.assign_attrs({ATTRIBUTE: ""}) for result in results)
+    first, *others = map(_without, results)
     for other in others:
         xr.testing.assert_identical(first, other)
+
+
+def alike(one, other):
+    return _without(one).identical(_without(other))
+
+
+def _without(result):
+    return result.assign_attrs({ATTRIBUTE: ""})

@@ -114,10 +114,10 @@ def test_what_is_saved_opens_reports_exports_and_is_finished(result, tmp_path, m
     assert (tmp_path / "results.zarr" / "manifest.json").is_file()
     assert cli.main(["report", str(tmp_path), "--quiet"]) == cli.OK
     assert cli.main(["export", str(tmp_path), "--format", "csv", "--quiet"]) == cli.OK
-    before = (tmp_path / "results.zarr" / ".zmetadata").stat().st_mtime_ns
+    before = (tmp_path / "results.zarr" / "zarr.json").stat().st_mtime_ns
     monkeypatch.setattr("pausejax.engine.local.play_into", None)  # nothing is left to play
     assert run(tmp_path) == cli.OK
-    assert (tmp_path / "results.zarr" / ".zmetadata").stat().st_mtime_ns == before
+    assert (tmp_path / "results.zarr" / "zarr.json").stat().st_mtime_ns == before
 
 
 def test_a_selection_is_saved_and_completed(result, tmp_path):

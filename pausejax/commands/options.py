@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import xarray as xr
+    from matplotlib.figure import Figure
 
     from pausejax.study.study import Plan
 
@@ -201,29 +204,40 @@ def result(parser: argparse.ArgumentParser) -> None:
 def draw(directory: str, options: argparse.Namespace) -> None:
     """Draws the result in a folder, writes its page, and says what there is."""
     from pausejax import kinds, page
-    from pausejax.report import save
     from pausejax.results import store
-    from pausejax.results.folder import Folder
 
     result = store.read(directory)
     check_asked(result, options)
     asked = _asked(options)
     figures = kinds.draw(result, smoothing=options.smooth, **asked)
     left_out = kinds.left_out(result, **asked)
-    folder = Folder(directory)
-    if folder.is_local:
-        paths = save(figures, Path(folder.path()))
-    else:
-        with tempfile.TemporaryDirectory() as beside:
-            paths = save(figures, Path(beside))
-            for path in paths:
-                folder.write(path.name, path.read_bytes())
-    written = page.write(directory, result, figures, notes=left_out)
+    names = leave(directory, figures, page.build(result, figures, notes=left_out))
     if options.quiet:
         return
-    names = ", ".join(sorted({path.stem for path in paths}))
     out = console()
     out.print(f"pictures in {directory} (PNG and PDF): {names or 'none'}", markup=False)
     for line in left_out:
         out.print(line, markup=False)
-    out.print(f"all of it on one page: {written}", markup=False, soft_wrap=True)
+    out.print(f"all of it on one page: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+
+
+def leave(directory: str, figures: "Mapping[str, Figure]", text: str | None = None) -> str:
+    """Puts pictures and the text of a page into a folder, or under a URL; returns the pictures' names.
+
+    Raises:
+      OSError: no space left, or the like.
+    """
+    from pausejax import page
+    from pausejax.report import save
+    from pausejax.results.folder import Folder
+
+    folder = Folder(directory)
+    if folder.is_local:
+        save(figures, Path(folder.path()))
+    else:
+        with tempfile.TemporaryDirectory() as beside:
+            for path in save(figures, Path(beside)):
+                folder.write(path.name, path.read_bytes())
+    if text is not None:
+        folder.write(page.NAME, text.encode())
+    return ", ".join(sorted(figures))

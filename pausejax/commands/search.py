@@ -6,7 +6,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -158,7 +157,6 @@ def _confirmation(options: argparse.Namespace) -> str:
 
 def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
     from pausejax import kinds, page
-    from pausejax.report import save
     from pausejax.results import store
     from pausejax.searches import pictures, table
 
@@ -167,16 +165,15 @@ def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
         console.print(table.table(found, compared))
         console.print(table.summary(found), markup=False)
     if not options.no_report:
-        paths = save(pictures.draw(found), Path(options.out))
+        names = common.leave(options.out, pictures.draw(found))
         where = _confirmation(options)
         result = store.read(where)
         figures = kinds.draw(result)
-        save(figures, Path(where))
-        written = page.write(where, result, figures, notes=kinds.left_out(result))
+        common.leave(where, figures, page.build(result, figures, notes=kinds.left_out(result)))
         if not options.quiet:
-            names = sorted({path.stem for path in paths})
-            console.print(f"pictures in {options.out} (PNG and PDF): {', '.join(names)}", markup=False)
-            console.print(f"the best on fresh seeds, on one page: {written}", markup=False, soft_wrap=True)
+            console.print(f"pictures in {options.out} (PNG and PDF): {names}", markup=False)
+            told = f"the best on fresh seeds, on one page: {where}/{page.NAME}"
+            console.print(told, markup=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

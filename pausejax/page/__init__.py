@@ -1,5 +1,5 @@
 """One self-contained HTML page per study."""
 
-from pausejax.page.page import NAME, build, write
+from pausejax.page.page import NAME, build
 
-__all__ = ["NAME", "build", "write"]
+__all__ = ["NAME", "build"]

@@ -6,14 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
 
 import xarray as xr
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from pausejax.atomic import replacing
 from pausejax.page import pictures, tables
 from pausejax.report import diverged_runs
 from pausejax.version import __version__
@@ -75,20 +73,6 @@ def build(result: xr.Dataset, figures: Mapping[str, Figure], *, notes: Sequence[
         digest=digest,
         version=__version__,
     )
-
-
-def write(
-    folder: str | Path, result: xr.Dataset, figures: Mapping[str, Figure], *, notes: Sequence[str] = ()
-) -> Path:
-    """Writes the page of a result into a folder, as `report.html`; arguments as in `build`.
-
-    Raises:
-      OSError: it can't be written.
-    """
-    path = Path(folder) / NAME
-    with replacing(path) as partial:
-        partial.write_text(build(result, figures, notes=notes), encoding="utf-8")
-    return path
 
 
 def _read(name: str) -> str:

@@ -54,12 +54,15 @@ def names(folder: Folder, parts: str) -> list[str]:
     return [f"{parts}/{name}" for name in folder.names(parts) if name.endswith(_ENDING)]
 
 
-def gathered(folder: Folder, parts: str, result: str) -> list[Record]:
-    """The records of parts and of an older result that become one; what is damaged is left out."""
+def gathered(folder: Folder, parts: str, result: str | None) -> list[Record]:
+    """The records of parts, and of an older result that is sound; damaged ones are left out."""
     found: list[Record] = []
     for name in names(folder, parts):
         with contextlib.suppress(OSError, ValueError):
             found.append(json.loads(folder.read(name)))
-    with contextlib.suppress(Exception):  # of a damaged store's libraries
-        found += records_in(xr.open_zarr(folder.path(result), chunks=None))
+    if result is not None:
+        with contextlib.suppress(Exception):  # of a store's libraries
+            found += records_in(
+                xr.open_zarr(folder.path(result), chunks=None, consolidated=True, zarr_format=3)
+            )
     return found

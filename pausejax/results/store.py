@@ -157,8 +157,9 @@ def examine(folder: Folder, plan: Plan) -> Progress:
     if folder.exists(RESULT):
         for source in blocks.examine(folder, RESULT, plan.study.kind.variables(plan.study)):
             settled.append(source) if isinstance(source, Source) else damaged.append(source)
-        with contextlib.suppress(Exception):
-            spec = blocks.opened(folder, RESULT).attrs["spec"]
+        if settled:  # what describes it is sound, then
+            with contextlib.suppress(Exception):
+                spec = blocks.opened(folder, RESULT).attrs["spec"]
     return Progress(
         tuple(parts),
         tuple(settled),
@@ -210,7 +211,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
         if not found.current:
             partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
             try:
-                records = made.gathered(folder, PARTS, RESULT)
+                records = made.gathered(folder, PARTS, RESULT if found.blocks else None)
                 blocks.write(folder, partial, plan, identities, found.sources, records)
                 replace(folder, partial)
             finally:

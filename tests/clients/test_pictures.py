@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from pausejax import analysis
-from pausejax.clients.pictures import draw
+from pausejax import analysis, kinds
 from pausejax.clients.variables import METRICS
 
 from ..analysis.made_up import CLIENTS, EVALUATED, ROUNDS, build
@@ -36,7 +35,7 @@ def result():
 
 @pytest.fixture(scope="module")
 def drawn(result):
-    return {name: figure.axes[0] for name, figure in draw(result).items()}
+    return {name: figure.axes[0] for name, figure in kinds.draw(result).items()}
 
 
 def line(axes):
@@ -120,9 +119,9 @@ NEITHER = ("rounds_played", "diverged_round")
 
 @pytest.mark.parametrize("metric", sorted(METRICS))
 def test_the_best_setting_is_that_of_the_most_accuracy_and_reward_and_of_the_least_else(metric):
-    result, rows, _ = build({"a": {"privacy_weight": [1.0, 2.0, 3.0, 4.0]}}, 3, {"privacy_weight": "gamma"})
+    result, rows, _ = build({"a": {"exploitation_gain": [1.0, 2.0, 3.0, 4.0]}}, 3, ("exploitation_gain",))
     rng, shape = np.random.default_rng(1), result["elapsed"].shape
-    others = ("reward", "regret_own_history", "max_leakage_update", "train_loss")
+    others = ("reward", "expected_regret", "regret_own_history", "max_leakage_update", "train_loss")
     result = result.assign({name: (("run", "round"), rng.random(shape)) for name in others})
     result["test_loss"] = (("run", "eval"), rng.random(result["test_accuracy"].shape))
     result["diverged_round"] = ("run", np.zeros(shape[0], int))
@@ -131,8 +130,8 @@ def test_the_best_setting_is_that_of_the_most_accuracy_and_reward_and_of_the_lea
             analysis.best(result, metric)
         return
     final = analysis.finals(result)[metric].values
-    weight = np.array([row["privacy_weight"] for row in rows])
+    weight = np.array([row["exploitation_gain"] for row in rows])
     means = [np.nanmean(final[weight == value]) for value in (1.0, 2.0, 3.0, 4.0)]
     assert len(set(means)) == 4
     place = np.argmax(means) if metric in MORE else np.argmin(means)
-    assert float(analysis.best(result, metric)["privacy_weight"]) == place + 1
+    assert float(analysis.best(result, metric)["exploitation_gain"]) == place + 1

@@ -61,7 +61,11 @@ def test_mnist_is_prepared_once(folder, shared, capsys, monkeypatch):
         (["digits", "--num-clients", "72"], 2, "72 clients with at least one minibatch of 20 need 1440"),
         (["digits", "--num-clients", "0"], 2, "network.num_clients = 0: must be an integer >= 1"),
         (["digits", "--seed", "-1"], 2, "seeds = [-1]: must be a count"),
-        (["digits", "--set", "concentration=[1, 2]"], 2, "concentration: takes one value, no axis"),
+        (
+            ["digits", "--partition", "dirichlet_label", "--set", "concentration=[1, 2]"],
+            2,
+            "concentration: takes one value, no axis",
+        ),
         (["digits", "--set", "seeds=2"], 2, "seeds: takes one value, no axis"),
         (["digits", "--set", "data.concentratoin=1"], 2, "did you mean 'concentration'"),
         (

@@ -17,9 +17,15 @@ WIDTHS, SCHEMES = (400, 1400), ("light", "dark")
 LEAKAGE = "figure:has(.file:text-is('leakage_vs_rounds.png, leakage_vs_rounds.pdf'))"
 
 
+def write(folder, result, figures, notes=()):
+    path = folder / page.NAME
+    path.write_text(page.build(result, figures, notes=notes), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="module")
 def written(study, tmp_path_factory):
-    return page.write(tmp_path_factory.mktemp("page"), study, kinds.draw(study), notes=["a note"])
+    return write(tmp_path_factory.mktemp("page"), study, kinds.draw(study), notes=["a note"])
 
 
 @pytest.fixture
@@ -170,7 +176,7 @@ def test_marks_and_levels_go_with_the_axis(chromium, tmp_path, study):
     axes.plot(x, x**2, marker="o", markevery=40, label="grows")
     axes.axhline(100, label="budget")
     tab = chromium.new_page()
-    tab.goto(page.write(tmp_path, study, {"leakage_vs_rounds": figure}).as_uri())
+    tab.goto(write(tmp_path, study, {"leakage_vs_rounds": figure}).as_uri())
     (panel,) = json.loads(tab.locator("#data").text_content())["pictures"]["p0"]["panels"]
     grows, budget = panel["traces"]
     assert tab.locator(".chip").count() == 0 or "budget" not in tab.locator("#controls").inner_text()
@@ -220,7 +226,7 @@ def test_pixels_take_the_place_of_a_large_picture(opened, written, study, monkey
     monkeypatch.setattr(pictures, "_MOST_OF_ONE", 10)
     whole = written.read_bytes()
     try:
-        page.write(written.parent, study, {"regret_vs_rounds": kinds.draw(study)["regret_vs_rounds"]})
+        write(written.parent, study, {"regret_vs_rounds": kinds.draw(study)["regret_vs_rounds"]})
         tab = opened(400, "dark")
         assert tab.evaluate("document.querySelector('.plot img').naturalWidth") > 300
         assert tab.evaluate("document.documentElement.scrollWidth") == 400
@@ -240,7 +246,7 @@ def test_pointing_at_a_cell_tells_its_value(chromium, tmp_path):
         name: one for name, one in kinds.draw(result).items() if name in ("heatmap_max_leakage", "pareto")
     }
     tab = chromium.new_page()
-    tab.goto(page.write(tmp_path, result, figures).as_uri())
+    tab.goto(write(tmp_path, result, figures).as_uri())
     data = json.loads(tab.locator("#data").text_content())["pictures"]
     for place, found in data.items():
         (panel,) = found["panels"]
@@ -276,8 +282,6 @@ def test_long_words_do_not_widen_the_page(chromium, study, tmp_path):
         name=label, spec=f'name = "{label * 4}"'
     )
     tab = chromium.new_page(viewport={"width": 400, "height": 900})
-    tab.goto(
-        page.write(tmp_path, long, {"regret": kinds.draw(study)["regret_vs_rounds"]}, notes=[label]).as_uri()
-    )
+    tab.goto(write(tmp_path, long, {"regret": kinds.draw(study)["regret_vs_rounds"]}, notes=[label]).as_uri())
     assert tab.evaluate("document.documentElement.scrollWidth") == 400
     tab.close()

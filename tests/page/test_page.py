@@ -101,7 +101,7 @@ def test_headings_tables_and_pictures_can_be_read_aloud(study, text):
     assert len(shown) == len(kinds.draw(study))
     assert all(attributes["role"] == "img" for attributes in shown)
     leakage = next(
-        a["aria-label"] for a in shown if a["aria-label"].startswith("maximum leakage against round")
+        a["aria-label"] for a in shown if re.match("maximum leakage .*against round", a["aria-label"])
     )
     last = analysis.mean_ci(study, "max_leakage")
     for label, mean in zip(last["label"].values, last["mean"].values, strict=True):
@@ -163,7 +163,7 @@ def test_differences_are_those_of_the_analysis():
     for place in range(expected.sizes["setting"]):
         one = expected.isel(setting=place)
         mean, low, high = (float(one[name]) for name in ("mean", "low", "high"))
-        name = f"pause, γ = {float(one['gamma']):g}"
+        name = f"pause, γ = {float(one['privacy_weight']):g}"
         row = next(i for i, row in enumerate(minus.rows) if row[0] == name)
         assert minus.rows[row][column] == f"{mean:+.1f}\n{low:+.1f} to {high:+.1f}"
         word = "" if low <= 0 <= high else "better" if mean < 0 else "worse"
@@ -209,8 +209,8 @@ def test_pictures_that_are_too_large_become_pixels_and_then_a_line(study, monkey
     read = Read(page.build(study, figures))
     (image,) = (attributes for _, attributes, _ in read.all("img"))
     assert not read.all("svg") and image["src"].startswith("data:image/png;base64,")
-    assert [a["aria-label"][:17] for _, a, _ in read.all("div") if a.get("role") == "img"] == [
-        "cumulative regret"
+    assert [a["aria-label"][:19] for _, a, _ in read.all("div") if a.get("role") == "img"] == [
+        "cumulative realized"
     ]
     monkeypatch.setattr(pictures, "MOST_BYTES", 10)
     text = page.build(study, figures)

@@ -15,6 +15,8 @@ from pausejax.commands import main as cli
 from pausejax.results import manifest
 from pausejax.results.folder import Folder
 
+from ..alike import assert_alike
+
 SPEC = 'mode = "bandit"\nrounds = 6\nseeds = 2\n[network]\nK = 5\nm = 2\n[[policy]]\nname = "random"\n'
 
 
@@ -44,7 +46,7 @@ def test_every_flipped_bit_of_what_describes_the_runs_is_refused_on_open(study, 
                 pausejax.open(out)
             flips += 1
         path.write_bytes(content)
-    assert flips > 300
+    assert flips > 200
     # The command says so in one line, and the same study makes it whole.
     (store / "zarr.json").write_bytes(b"{")
     assert cli.main(["report", str(out), "--quiet"]) == cli.FAILED
@@ -129,7 +131,7 @@ def test_nobody_waits_for_a_pipe(study, tmp_path, name):
         with pytest.raises(ValueError, match="is no regular file"):
             pausejax.open(copy)
     assert cli.main([*run[:3], str(copy), *run[4:]]) == cli.OK
-    xr.testing.assert_identical(pausejax.open(copy).load(), pausejax.open(out).load())
+    assert_alike(pausejax.open(copy).load(), pausejax.open(out).load())
 
 
 def test_files_of_others_stay(tmp_path):

@@ -215,14 +215,14 @@ def test_any_reader_refuses_a_chunk_whose_values_were_altered(tmp_path):
     """Not by the manifest, which only this package reads: by the checksum within each chunk."""
     plan = make()
     finish(Folder(tmp_path), plan)
-    (chunk,) = (file for file in (tmp_path / "results.zarr" / "reward").iterdir() if file.name == "0.0")
+    chunk = tmp_path / "results.zarr" / "reward" / "c" / "0" / "0"
     whole, refused = chunk.read_bytes(), 0
     for place in range(len(whole)):
         chunk.write_bytes(flipped(whole, place))
         found = xr.open_zarr(tmp_path / "results.zarr", chunks=None)["reward"]
         try:
             values = found.values
-        except RuntimeError:
+        except (RuntimeError, ValueError):
             refused += 1
         else:  # a bit of the frame's header that means nothing
             np.testing.assert_array_equal(values, expected(plan)["reward"])

@@ -3,8 +3,11 @@
 import hashlib
 import json
 
+import pytest
+
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
+from pausejax.study.spec import SpecError
 from pausejax.study.study import FORMAT
 
 POLICIES = [{"name": "pause"}, {"name": "random"}]
@@ -36,9 +39,9 @@ def test_a_policy_has_no_axis_that_it_does_not_read():
 
 
 def test_bandit_mode_has_no_learning_axes():
-    found = plan(mode="bandit", training={"learning_rate": [0.1, 0.2]})
-    assert len(found.runs) == 2
-    assert "learning_rate" not in found.runs[0].values
+    with pytest.raises(SpecError, match="no run of this study reads it"):
+        plan(mode="bandit", training={"learning_rate": [0.1, 0.2]})
+    assert "learning_rate" not in plan(mode="bandit").runs[0].values
 
 
 def test_a_policy_table_overrides_a_shared_axis():
