@@ -388,7 +388,7 @@ def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(monkeypa
             seeds=1,
             learning_rate=[0.01, other],
             quantities=["finite_model"],
-            **{**SMALL, "rounds": 6},
+            **{**SMALL, "rounds": 6, "model": "mlp"},
         )
         for other in (1e15, 0.02)
     )

@@ -253,7 +253,12 @@ FAST_AND_SLOW = {
     "rounds": 4000,
     "seeds": 2,
     "stop_at_latency": 30.0,
-    "network": {"num_clients": 6, "clients_per_round": 2, "fast_latency": [1.0, 0.06, 1.4, 0.1]},
+    "network": {
+        "num_clients": 6,
+        "clients_per_round": 2,
+        "fast_latency": [1.0, 0.06, 1.4, 0.1],
+        "slow_latency": 1.5,
+    },
     "policy": [{"name": "fastest"}],
 }
 
