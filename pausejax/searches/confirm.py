@@ -1,6 +1,6 @@
 """The winner once more, on seeds that no choice has seen: what is left of it when luck is taken out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,8 +49,10 @@ def contenders(found: Found) -> dict[str, Setting]:
 def confirmation(found: Found, seeds: int) -> Study:
     """A plain study of the contenders on fresh seeds, up to the horizon.
 
+    Defaults that do not fit the rest of the spec are left out of it.
+
     Raises:
-      SpecError: there are no seeds left; or the defaults do not fit the rest of the spec.
+      SpecError: there are no seeds left.
     """
     study = found.study
     first = max(study.seeds) + 1
@@ -64,15 +66,23 @@ def confirmation(found: Found, seeds: int) -> Study:
         if key not in ("zip", "policy", "seeds", "sampling")
     }
     document["seeds"] = list(range(first, first + seeds))
-    document["policy"] = [
-        {
+    tables = {
+        label: {
             "name": setting.algorithm,
             "label": label,
             **{name: value for name, value in setting.values.items() if name in own},
         }
         for label, setting in contenders(found).items()
-    ]
-    return spec.parse(document, (study.kind,), source="the best on fresh seeds", folder=study.folder)
+    }
+
+    def parsed(labels: Iterable[str]) -> Study:
+        whole = {**document, "policy": [tables[label] for label in labels]}
+        return spec.parse(whole, (study.kind,), source="the best on fresh seeds", folder=study.folder)
+
+    try:
+        return parsed(tables)
+    except spec.SpecError:
+        return parsed(label for label in tables if label != DEFAULT)
 
 
 def compare(found: Found, result: xr.Dataset) -> list[Compared]:
@@ -89,6 +99,8 @@ def compare(found: Found, result: xr.Dataset) -> list[Compared]:
     compared: list[Compared] = []
     for label, setting in contenders(found).items():
         own = figures[labels == label]
+        if not len(own):
+            continue
         means = interval(own.T)
         lead = interval((compared[0].figures - own).T if compared else np.full(own.T.shape, np.nan))
         compared.append(

@@ -32,6 +32,11 @@ class Journal:
         """`command` is what the result says of how it was made."""
         self._folder, self._command = folder, command
 
+    @property
+    def keeps(self) -> bool:
+        """Whether runs that have ended are on disk."""
+        return self._folder is not None
+
     def agree(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """Puts down what the search was asked for, or reads what it has settled since.
 

@@ -85,7 +85,7 @@ class Search:
         """Rounds × runs of settings so far."""
         self.ended: list[Ended] = []
         self.arrays: dict[int, Arrays] = {}
-        """What the runs of settings have left that ended in this process, by number; seeds first."""
+        """What the runs of settings have left, by number, seeds first; empty where a journal keeps them."""
 
     @property
     def lane_rounds(self) -> int:
@@ -119,6 +119,8 @@ class Search:
             ended = self._judge(playing, reports, simulated=not replayed)
             if not replayed:
                 self._journal.write(step, reports, ended)
+            if self._journal.keeps:
+                self.arrays.clear()
             progress(self.spent - before)
             step += 1
             check()

@@ -7,6 +7,7 @@ from pausejax import kinds
 from pausejax.data.host import Sources
 from pausejax.engine import local
 from pausejax.results.folder import Folder
+from pausejax.searches import confirm
 from pausejax.searches.find import search
 from pausejax.searches.options import Options
 from pausejax.study.plan import plan_of
@@ -253,3 +254,16 @@ def test_other_searches_and_studies_keep_their_folders(tmp_path):
     (tmp_path / "b" / "spec.toml").write_text("")
     with pytest.raises(SpecError, match="a study that is no search"):
         found(BANDIT, REGRET, Folder(tmp_path / "b"))
+
+
+def test_defaults_that_do_not_fit_are_no_contenders():
+    """Of as few clients as this searches, the default cohort of five could not be chosen."""
+    document = {
+        **BANDIT,
+        "network": {"num_clients": 4, "clients_per_round": [2, 3]},
+        "reward": {"generalization_weight": 10.0},
+    }
+    played = found(document, REGRET._replace(budget=1000, metrics=("mean_latency",)))
+    labels = [policy.label for policy in confirm.confirmation(played, 2).policies]
+    assert labels[0] == "best" and "default" not in labels
+    assert "default" in confirm.contenders(played)
