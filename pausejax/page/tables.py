@@ -37,10 +37,15 @@ class Table(NamedTuple):
 def summary(result: xr.Dataset) -> Table:
     """The table that the commands print, cell by cell."""
     printed: Printed = summary_table(result)
-    headings = tuple(" ".join(_plain(column.header).split()) for column in printed.columns)
+    headings = tuple(_on_one_line(_plain(column.header)) for column in printed.columns)
     columns = [[_plain(cell) for cell in column.cells] for column in printed.columns]
     caption = "; ".join(filter(None, (_plain(printed.title), _plain(printed.caption))))
     return Table("summary", headings, list(zip(*columns, strict=True)), caption)
+
+
+def _on_one_line(heading: str) -> str:
+    """A heading of several lines; a word that is broken at its hyphen is whole again."""
+    return " ".join(heading.split()).replace("- ", "-")
 
 
 def _plain(cell: Any) -> str:
@@ -76,7 +81,7 @@ def differences(result: xr.Dataset) -> tuple[list[Table], list[str]]:
     caption = f"mean of the row's minus this one's, with its 95 % interval over {seeds} seeds"
     if many:
         caption += f"; {', '.join(symbols(whole).get(name, name) for name in axes_of(whole))} averaged first"
-    headings = ("policy", *(" ".join(metric.heading.split()) for metric in metrics.values()))
+    headings = ("policy", *(_on_one_line(metric.heading) for metric in metrics.values()))
     tables = []
     for other, minus in sides.items():
         rows, marks = [], []
