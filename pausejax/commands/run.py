@@ -16,7 +16,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "run",
-        parents=[common.spec(), common.quiet(), common.drawing()],
+        parents=[common.spec(), common.quiet(), common.drawing(), common.devices()],
         help="simulate a study and draw it",
     )
     parser.add_argument(
@@ -39,18 +39,6 @@ def add_to(commands: Any) -> None:
         default=300.0,
         metavar="SECONDS",
         help="between checkpoints of runs in flight (default 300)",
-    )
-    parser.add_argument(
-        "--lanes",
-        type=common.count,
-        metavar="N",
-        help="put at most N runs side by side (default: measured)",
-    )
-    parser.add_argument(
-        "--memory",
-        type=common.gigabytes,
-        metavar="GB",
-        help="memory that a program may fill on each device (default: measured)",
     )
     parser.add_argument(
         "--executor",

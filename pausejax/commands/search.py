@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "search",
-        parents=[common.spec(), common.quiet()],
+        parents=[common.spec(), common.quiet(), common.devices()],
         help="find the best settings of a spec's lists and ranges",
         description=(
             "Tries settings of a spec's lists and ranges side by side. At rungs the worse ones stop and make "
@@ -74,10 +74,6 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "--first-rung", type=common.seconds, metavar="N", help="the first rung, in rounds or seconds"
-    )
-    parser.add_argument("--lanes", type=common.count, metavar="N", help="put at most N runs side by side")
-    parser.add_argument(
-        "--memory", type=common.gigabytes, metavar="GB", help="memory that a program may fill on each device"
     )
     parser.add_argument(
         "--fresh-seeds",
