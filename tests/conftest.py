@@ -19,6 +19,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Compiled programs are kept inside the checkout: a second run of the tests spends no time on XLA.
 _CACHE = Path(__file__).resolve().parents[1] / ".cache"
 os.environ.setdefault("PAUSEJAX_CACHE_DIR", str(_CACHE))
+# A list of fonts in the user's own folder may be of another time, and matplotlib warns of each that it lacks.
+os.environ.setdefault("MPLCONFIGDIR", str(_CACHE / "matplotlib"))
 jax.config.update("jax_compilation_cache_dir", str(_CACHE / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
