@@ -1,6 +1,8 @@
 """How rows lie on the local devices: side by side along one axis, each device with its own share."""
 
 import collections
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,15 +13,41 @@ SPLIT, SHARED = PartitionSpec("runs"), PartitionSpec()
 """Along the rows, which come first; and the same on every device."""
 
 
+_IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
+"""Commands that XLA may put into CUDA graphs: those that it does by default, and the last two."""
+
+
 def local_devices() -> str:
     """This process's devices in words, such as "2 × NVIDIA H100"."""
     kinds = collections.Counter(device.device_kind for device in jax.local_devices())
     return ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
 
 
-def runs_mesh(rows: int) -> Mesh:
-    """A mesh with one axis, "runs", over the local devices, or fewer if there are fewer rows."""
-    return Mesh(np.array(jax.local_devices()[: max(rows, 1)]), ("runs",))
+def runs_mesh(rows: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """A mesh with one axis, "runs", over some devices (the local ones), or fewer if there are fewer rows."""
+    return Mesh(np.array((devices or jax.local_devices())[: max(rows, 1)]), ("runs",))
+
+
+def compiler_options(platform: str) -> dict[str, str | bool]:
+    """What XLA is told about the programs of a study on one kind of device; empty for the most part.
+
+    On a GPU loops and choices become parts of CUDA graphs, so that the host need not look at a number between
+    two kernels (a driver that can't do so makes XLA leave them out). A flag that `XLA_FLAGS` names is left as
+    it says there.
+    """
+    wanted: dict[str, str | bool] = {}
+    if platform == "gpu":
+        wanted["xla_gpu_enable_command_buffer"] = _IN_GRAPHS
+    flags = os.environ.get("XLA_FLAGS", "")
+    return {name: value for name, value in wanted.items() if f"--{name}" not in flags}
+
+
+def compile_for(
+    lowered: jax.stages.Lowered, devices: Sequence[jax.Device] | None = None
+) -> jax.stages.Compiled:
+    """A program for some devices, the local ones if not given, by their `compiler_options`."""
+    platform = (devices or jax.local_devices())[0].platform
+    return lowered.compile(compiler_options=compiler_options(platform) or None)
 
 
 def padded(width: int) -> int:

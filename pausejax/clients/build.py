@@ -24,14 +24,14 @@ from pausejax.study.study import Group, Plan, Study
 _ROUNDS_PER_CALL = 25
 
 
-def build_program(plan: Plan, group: Group, sources: Sources) -> Program:
-    """The static program of a group.
+def build_program(plan: Plan, group: Group, sources: Sources, backend: str = "") -> Program:
+    """The static program of a group for a backend such as "cpu", JAX's default one if not given.
 
     Raises:
       SpecError: the data can't be shared out among so many clients, or a part refuses the rest.
     """
     study, static, runs = plan.study, group.static, plan.runs_of(group)
-    learning = _learning(plan, group, sources) if learns(study.mode) else None
+    learning = _learning(plan, group, sources, backend) if learns(study.mode) else None
     known = {**static, "num_parameters": learning.num_parameters if learning else 0}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
 
@@ -139,7 +139,7 @@ def files_of(study: Study, static: Mapping[str, Any], sources: Sources) -> dict[
     return found
 
 
-def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
+def _learning(plan: Plan, group: Group, sources: Sources, backend: str) -> Learning:
     study, static, runs = plan.study, group.static, plan.runs_of(group)
     dataset = dataset_of(study, static, sources)
     seeds = {run.seed for run in runs}
@@ -147,7 +147,9 @@ def _learning(plan: Plan, group: Group, sources: Sources) -> Learning:
     proximal = any(run.values["proximal_weight"] > 0 for run in runs)
     try:
         traced = traced_values(study, runs[0].values)
-        return learning_of(study.parts, static, dataset, longest, proximal=proximal, traced=traced)
+        return learning_of(
+            study.parts, static, dataset, longest, proximal=proximal, traced=traced, backend=backend
+        )
     except PartError as error:
         raise SpecError([str(error)]) from None
     except ValueError as error:

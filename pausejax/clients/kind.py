@@ -1,6 +1,7 @@
 """The kind "client selection": who takes part in a round of federated learning."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -85,9 +86,11 @@ def unshown(result: xr.Dataset) -> list[str]:
     return pictures.unshown(result)
 
 
-def simulation(plan: Plan, group: Group, sources: Sources) -> ClientSimulation:
-    """A group as the engine plays it."""
-    return ClientSimulation(plan, group, sources)
+def simulation(
+    plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
+) -> ClientSimulation:
+    """A group as the engine plays it on some devices, the local ones if not given."""
+    return ClientSimulation(plan, group, sources, devices)
 
 
 KIND = Kind(

@@ -24,6 +24,7 @@ from pausejax.federated.learning import (
 )
 from pausejax.federated.modules import Model, Weights
 from pausejax.federated.optimizers import transformation
+from pausejax.federated.placement import ConvVariant
 from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
 
@@ -38,6 +39,7 @@ def learning_of(
     *,
     proximal: bool,
     traced: Mapping[str, float] | None = None,
+    backend: str = "",
 ) -> Learning:
     """The static half of learning, its parts built and checked without computing anything.
 
@@ -48,6 +50,7 @@ def learning_of(
       longest: the largest number of samples that any client owns in any run.
       proximal: whether any run has a proximal term.
       traced: the traced parameters of one run.
+      backend: what it is for, "cpu", "gpu", ...; JAX's default one if not given.
 
     Raises:
       PartError: a part can't be built, or does not fit; one line.
@@ -65,10 +68,13 @@ def learning_of(
     raw = jax.ShapeDtypeStruct((7, *dataset.input_shape), dataset.train_inputs.dtype)
     where = registry.get("dataset", static["dataset"]).where if "dataset" in static else "dataset"
     seen = _prepared(dataset, raw, where)
+    backend = backend or jax.default_backend()
     model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape)
     weights = _initial(model)
     size = sum(leaf.size for leaf in jax.tree.leaves(weights))
-    chosen = placement.choose(jax.default_backend(), convolutional=model.convolutional, num_parameters=size)
+    chosen = placement.choose(backend, convolutional=model.convolutional, num_parameters=size)
+    if model.convolutional:
+        model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape, chosen.conv)
     optimizer, server = bound("optimizer"), bound("server_optimizer")
     for part in (optimizer, server):
         own = part.part.parameters
@@ -175,8 +181,15 @@ def local_loss(
 
 # One object per part and its values, so that equal programs are equal wherever they are built.
 @functools.cache
-def _model(part: Bound, shape: tuple[int, ...], dtype: Any, output_shape: tuple[int, ...]) -> Model:
-    return models.build(part.part, shape, output_shape, dtype=dtype, **dict(part.statics))
+def _model(
+    part: Bound,
+    shape: tuple[int, ...],
+    dtype: Any,
+    output_shape: tuple[int, ...],
+    conv: ConvVariant | None = None,
+) -> Model:
+    statics = dict(part.statics)
+    return models.build(part.part, shape, output_shape, dtype=dtype, conv_variant=conv, **statics)
 
 
 @functools.cache

@@ -105,12 +105,13 @@ def play_round(
         # All runs of a call are as far from their next evaluation.
         due = (round[0] % program.eval_every == 0) | (round[0] == last_round)
         unknown = jnp.full(members.shape[0], jnp.nan)
-        metric, test_loss = jax.lax.cond(
-            due,
-            lambda params: evaluate(learning, world, params, seen.counts),
-            lambda _: (unknown, unknown),
-            params,
-        )
+        with jax.named_scope("evaluation"):
+            metric, test_loss = jax.lax.cond(
+                due,
+                lambda params: evaluate(learning, world, params, seen.counts),
+                lambda _: (unknown, unknown),
+                params,
+            )
         diverged = jnp.where((state.diverged == 0) & ~finite, round, state.diverged)
     else:
         params, optimizer, diverged = state.params, state.optimizer, state.diverged

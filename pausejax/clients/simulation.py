@@ -9,6 +9,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from pausejax.clients import expected_regret, records
 from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
@@ -30,14 +31,23 @@ class ClientSimulation:
     The world is built once, on the host; what all rows share is put on the devices when it is needed first.
     """
 
-    def __init__(self, plan: Plan, group: Group, sources: Sources) -> None:
+    def __init__(
+        self, plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
+    ) -> None:
         """Reads the data and shares them out.
+
+        Args:
+          plan: the study.
+          group: of it.
+          sources: where data come from.
+          devices: what the runs are for, the local ones if not given; for others it can be lowered alone.
 
         Raises:
           SpecError: the data can't be shared out, or a part refuses the rest.
         """
         self._study, self._static, self._sources = plan.study, group.static, sources
-        self.program = build_program(plan, group, sources)
+        self._devices = devices or jax.local_devices()
+        self.program = build_program(plan, group, sources, self._devices[0].platform)
         self.rounds, self.rounds_per_call = plan.study.rounds, self.program.rounds_per_call
         self.stop_at_latency = plan.study.stop_at_latency
         learning = self.program.learning
@@ -95,7 +105,7 @@ class ClientSimulation:
 
     def _shared(self, width: int) -> Any:
         """What all rows share, on as many devices as so many rows have."""
-        mesh = runs_mesh(width)
+        mesh = self._mesh(width)
         if self._on_device is None or self._on_device[0] != mesh.size:
             # The samples lie there once, whichever groups use them.
             data, rest = self.world.data, None
@@ -109,14 +119,17 @@ class ClientSimulation:
             )
         return self._on_device[1]
 
+    def _mesh(self, width: int) -> Mesh:
+        return runs_mesh(width, self._devices)
+
     def arguments(self, rows: np.ndarray) -> tuple[World, Hyper]:
-        mesh, world = runs_mesh(len(rows)), self.world
+        mesh, world = self._mesh(len(rows)), self.world
         own = put((world.seed[rows], world.data_share[rows], world.partition[rows]), mesh, SPLIT)
         hyper = put({name: values[rows] for name, values in self.hyper.items()}, mesh, SPLIT)
         return World(*own, *self._shared(len(rows))), hyper
 
     def _argument_shapes(self, width: int) -> tuple[World, Hyper]:
-        mesh, world = runs_mesh(width), self.world
+        mesh, world = self._mesh(width), self.world
         own = shapes((world.seed, world.data_share, world.partition), mesh, SPLIT, rows=width)
         shared = shapes((world.files, world.data, world.test), mesh, SHARED)
         return World(*own, *shared), shapes(self.hyper, mesh, SPLIT, rows=width)
@@ -126,18 +139,18 @@ class ClientSimulation:
         learning = self.program.learning
         params = jax.eval_shape(initial_params, learning.model, world.seed) if learning else None
         state = jax.eval_shape(start, self.program, world, hyper, params)
-        return shapes(state, runs_mesh(width), SPLIT)
+        return shapes(state, self._mesh(width), SPLIT)
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        first_round = shapes(jax.ShapeDtypeStruct((), jnp.int32), runs_mesh(width), SHARED)
+        first_round = shapes(jax.ShapeDtypeStruct((), jnp.int32), self._mesh(width), SHARED)
         return self._lower(self.program, width, first_round)
 
     def lower_by_row(self, width: int, rounds: int) -> jax.stages.Lowered:
-        first_round = shapes(jax.ShapeDtypeStruct((width,), jnp.int32), runs_mesh(width), SPLIT)
+        first_round = shapes(jax.ShapeDtypeStruct((width,), jnp.int32), self._mesh(width), SPLIT)
         return self._lower(dataclasses.replace(self.program, rounds_per_call=rounds), width, first_round)
 
     def _lower(self, program: Program, width: int, first_round: Any) -> jax.stages.Lowered:
-        mesh = runs_mesh(width)
+        mesh = self._mesh(width)
         last_round = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
         arguments, state = self._argument_shapes(width), self.state_shapes(width)
         return play.lower(program, mesh, *arguments, state, first_round, last_round)
@@ -146,7 +159,7 @@ class ClientSimulation:
         world, hyper = self.arguments(rows)
         learning = self.program.learning
         params = initial_params(learning.model, world.seed) if learning else None
-        return put(start(self.program, world, hyper, params), runs_mesh(len(rows)), SPLIT)
+        return put(start(self.program, world, hyper, params), self._mesh(len(rows)), SPLIT)
 
     def to_host(self, first_round: int, rows: np.ndarray, record: Any) -> Segment:
         segment = records.to_host(first_round, rows, record, self.rounds)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import jax
 
 from pausejax.data.host import Sources
-from pausejax.devices import padded, runs_mesh
+from pausejax.devices import compile_for, padded, runs_mesh
 from pausejax.engine import chunk as playing
 from pausejax.engine import events, memory
 from pausejax.engine.schedule import Chunk, Unit, cut
@@ -165,7 +165,7 @@ class Engine:
             return compiled.call
         key = (group.number, width)
         if key not in self._narrow:
-            self._narrow[key] = self.lower(group, width).compile()
+            self._narrow[key] = compile_for(self.lower(group, width))
         return self._narrow[key]
 
     def play(
@@ -206,7 +206,7 @@ class Engine:
         while True:
             used = float("inf")
             try:
-                call = lowered.compile()
+                call = compile_for(lowered)
                 used = memory.program_memory(call)
             except jax.errors.JaxRuntimeError as error:
                 if not memory.is_out_of_memory(error) or width == 1:
@@ -217,7 +217,7 @@ class Engine:
                 events.say("compiled", told, policy=policy, width=width, took=round(took, 3))
                 return Compiled(call, width, padded(width))
             if used < float("inf") and parts == 1 and width >= 4:
-                smaller = memory.program_memory(self.lower(group, width // 4).compile())
+                smaller = memory.program_memory(compile_for(self.lower(group, width // 4)))
                 parts = memory.parts_that_fit(int(used), smaller, (width // 4) / width, self._limit)
             else:
                 parts *= 2
@@ -241,7 +241,7 @@ class Engine:
                     raise
                 half = -(-compiled.width // 2)
                 future: Future[Compiled] = Future()
-                future.set_result(Compiled(self.lower(unit.group, half).compile(), half, padded(half)))
+                future.set_result(Compiled(compile_for(self.lower(unit.group, half)), half, padded(half)))
                 self._compiled[unit.group.number] = future
                 continue
             yield chunk, arrays

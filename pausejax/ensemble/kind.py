@@ -1,7 +1,9 @@
 """The kind "ensembles on a feedback graph": which models of a pool a round sends."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import xarray as xr
 
@@ -64,8 +66,10 @@ def unshown(result: xr.Dataset) -> list[str]:
     return pictures.unshown(result)
 
 
-def simulation(plan: Plan, group: Group, sources: Sources) -> EnsembleSimulation:
-    return EnsembleSimulation(plan, group, sources)
+def simulation(
+    plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
+) -> EnsembleSimulation:
+    return EnsembleSimulation(plan, group, sources, devices)
 
 
 KIND = Kind(

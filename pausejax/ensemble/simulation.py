@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
@@ -29,13 +30,16 @@ class EnsembleSimulation:
     stop_at_latency = 0.0
     placement = ""
 
-    def __init__(self, plan: Plan, group: Group, sources: Sources) -> None:
-        """Reads the data and fits the pool.
+    def __init__(
+        self, plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
+    ) -> None:
+        """Reads the data and fits the pool; for the local devices if no others are given.
 
         Raises:
           SpecError: data are missing or wrong, or too few for so many clients.
         """
         study = plan.study
+        self._devices = devices or jax.local_devices()
         self.rounds = rounds_of(plan, group, sources)
         self._every = study.eval_every
         self._pool = _pool(plan, group, sources)
@@ -61,11 +65,14 @@ class EnsembleSimulation:
     def _world(self, rows: np.ndarray) -> tuple[World, jax.Array]:
         return world_of(self._pool, self._runs.seed[rows], min(len(rows), self._distinct))
 
+    def _mesh(self, width: int) -> Mesh:
+        return runs_mesh(width, self._devices)
+
     def _own(self, rows: np.ndarray) -> Hyper:
         return Hyper(*(field[rows] for field in self._hyper))
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        mesh = runs_mesh(width)
+        mesh = self._mesh(width)
         rows = np.zeros(width, int)
         world = jax.eval_shape(lambda: self._world(rows)[0])
         index = jax.ShapeDtypeStruct((width,), jnp.int32)
@@ -85,17 +92,17 @@ class EnsembleSimulation:
         rows = np.zeros(width, int)
         world = jax.eval_shape(lambda: self._world(rows)[0])
         state = jax.eval_shape(start, self._program, world, self._own(rows))
-        return shapes(state, runs_mesh(width), SPLIT)
+        return shapes(state, self._mesh(width), SPLIT)
 
     def arguments(self, rows: np.ndarray) -> tuple[Any, ...]:
-        mesh = runs_mesh(len(rows))
+        mesh = self._mesh(len(rows))
         world, index = self._world(rows)
         return put(world, mesh, SHARED), put(self._own(rows), mesh, SPLIT), put(index, mesh, SPLIT)
 
     def start(self, rows: np.ndarray) -> State:
         world, _ = self._world(rows)
         hyper = jax.tree.map(jnp.asarray, self._own(rows))
-        return put(start(self._program, world, hyper), runs_mesh(len(rows)), SPLIT)
+        return put(start(self._program, world, hyper), self._mesh(len(rows)), SPLIT)
 
     def to_host(self, first_round: int, rows: np.ndarray, record: dict[str, jax.Array]) -> Segment:
         last = min(first_round + self.rounds_per_call - 1, self.rounds)

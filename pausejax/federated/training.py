@@ -177,6 +177,7 @@ def train(
     return Trained(jax.vmap(unravel)(total), kept, loss, loss_rms, optimizer, updates)
 
 
+@jax.named_scope("add_in_turn")
 def add_in_turn(total: jax.Array, run: jax.Array, rows: jax.Array) -> jax.Array:
     """Adds rows to the totals of their runs, those of one run one after the other.
 
@@ -203,6 +204,7 @@ def add_in_turn(total: jax.Array, run: jax.Array, rows: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, turns, one_turn, total)
 
 
+@jax.named_scope("local_steps")
 def _run_lanes(learning: Learning, data: TrainingData, lane: _Lane) -> _Progress:
     """Trains the jobs of one chunk, [lanes, ...], side by side."""
     training = learning.training

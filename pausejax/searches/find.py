@@ -9,6 +9,7 @@ import xarray as xr
 
 from pausejax.analysis.made import said
 from pausejax.data.host import Sources
+from pausejax.devices import compile_for
 from pausejax.engine import events, memory
 from pausejax.engine.engine import most_runs
 from pausejax.engine.stopping import NEVER, Stopping
@@ -204,7 +205,7 @@ class _Maker(NamedTuple):
         width = Lanes.width(slots, len(self.study.seeds))
         policy = self.settings[0].policy
         try:
-            call = simulation.with_runs(seeds, values).lower_by_row(width, self.step).compile()
+            call = compile_for(simulation.with_runs(seeds, values).lower_by_row(width, self.step))
         except PartError as error:
             raise SpecError([str(error)]) from None
         except ValueError as error:

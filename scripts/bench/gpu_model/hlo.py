@@ -1,0 +1,200 @@
+"""Optimized HLO as text: computations, instructions, and the bytes and FLOPs of each kernel."""
+
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+FREE = frozenset(
+    [
+        *("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "after-all", "opt-barrier"),
+        *("optimization-barrier", "partition-id", "replica-id", "add-dependency", "domain"),
+        *("fusion-done", "async-done", "copy-done"),
+    ]
+)
+"""Instructions that launch nothing."""
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{\s*$")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*)$")
+_ARRAY = re.compile(r"\b(pred|[suf]\d+|bf16|c64|c128)\[([\d,]*)\]")
+_SLICES = ("gather", "dynamic-slice", "slice")
+
+
+class Work(NamedTuple):
+    """What a kernel moves and multiplies."""
+
+    bytes: float
+    flops: float
+    """Of matrix products and convolutions."""
+
+
+@dataclass
+class Instruction:
+    name: str
+    type: str
+    operation: str
+    operands: list[str]
+    arguments: str
+    """The text between the parentheses."""
+    tail: str
+
+    def named(self, key: str) -> str:
+        """The value of an attribute `key=value`, or "" where it has none."""
+        found = re.search(rf"[ ,]{key}=%?([\w.\-]+)", self.tail)
+        return found.group(1) if found else ""
+
+    def listed(self, key: str) -> list[str]:
+        """The values of an attribute `key={a, b}`."""
+        found = re.search(rf"[ ,]{key}=\{{([^}}]*)\}}", self.tail)
+        return [x.strip().lstrip("%") for x in found.group(1).split(",") if x.strip()] if found else []
+
+    @property
+    def source(self) -> str:
+        """Where in the program it comes from."""
+        found = re.search(r'op_name="([^"]*)"', self.tail)
+        return found.group(1) if found else ""
+
+    @property
+    def trips(self) -> int | None:
+        """How often a loop goes round, where XLA knows it."""
+        found = re.search(r'"known_trip_count":\{"n":"(\d+)"', self.tail)
+        return int(found.group(1)) if found else None
+
+    @property
+    def called(self) -> list[str]:
+        """The computations of a loop (condition, body) or of a choice, in the order of its branches."""
+        if self.operation == "while":
+            return [self.named("condition"), self.named("body")]
+        if self.operation == "conditional":
+            # Thunks of a choice by a truth value stand in this order, whatever their dump calls them.
+            both = [self.named("true_computation"), self.named("false_computation")]
+            return self.listed("branch_computations") or both
+        name = self.named("to_apply") or self.named("calls")
+        return [name] if name else []
+
+
+def shape_of(type_: str) -> list[int]:
+    """Of the first array in a type."""
+    found = _ARRAY.search(type_)
+    return [int(d) for d in found.group(2).split(",") if d] if found else []
+
+
+def size_of(type_: str) -> int:
+    """Bytes of all arrays in a type."""
+    total = 0
+    for kind, lengths in _ARRAY.findall(type_):
+        width = 1 if kind == "pred" else 2 if kind == "bf16" else max(int(kind[1:]) // 8, 1)
+        total += width * math.prod(int(d) for d in lengths.split(",") if d)
+    return total
+
+
+class Module:
+    """A program: computations by name, each a list of instructions in the order in which they are run."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.entry = text, ""
+        self.computations: dict[str, list[Instruction]] = {}
+        current: list[Instruction] | None = None
+        for line in text.splitlines():
+            if (head := _COMPUTATION.match(line)) and not line.startswith(" "):
+                current = self.computations.setdefault(head.group(2), [])
+                self.entry = head.group(2) if head.group(1) else self.entry
+            elif line.startswith("}"):
+                current = None
+            elif current is not None and (found := _INSTRUCTION.match(line)):
+                current.append(_instruction(*found.groups()))
+
+    @cached_property
+    def work(self) -> dict[str, Work]:
+        """Of every instruction that may be a kernel, by its name as kernels have it."""
+        return {
+            kernel_name(instruction.name): self._work_of(instruction, {i.name: i for i in body})
+            for body in self.computations.values()
+            for instruction in body
+            if instruction.operation not in FREE
+        }
+
+    def _work_of(self, instruction: Instruction, beside: dict[str, Instruction]) -> Work:
+        if instruction.operation in ("fusion", "fusion-start") and instruction.named("calls"):
+            return self._work_of_fusion(instruction)
+        read = sum(size_of(beside[name].type) for name in instruction.operands if name in beside)
+        return Work(read + size_of(instruction.type), _flops(instruction, beside))
+
+    def _work_of_fusion(self, instruction: Instruction) -> Work:
+        """What is sliced or gathered counts what is read of it, what is updated what changes."""
+        body = self.computations[instruction.named("calls")]
+        beside = {i.name: i for i in body}
+        users: dict[str, list[Instruction]] = defaultdict(list)
+        for user in body:
+            for name in user.operands:
+                users[name].append(user)
+        read, updated_in_place = 0, 0
+        for parameter in (i for i in body if i.operation == "parameter"):
+            ends, seen = [], [parameter.name]
+            while seen:
+                for user in users[seen.pop()]:
+                    if user.operation == "bitcast":
+                        seen.append(user.name)
+                    else:
+                        ends.append(user)
+            if ends and all(user.operation in _SLICES for user in ends):
+                read += sum(size_of(user.type) for user in ends)
+            elif (
+                ends
+                and all(user.operation in ("dynamic-update-slice", "scatter") for user in ends)
+                and (size_of(parameter.type) in [size_of(user.type) for user in ends])
+            ):
+                updated_in_place += size_of(parameter.type)
+            else:
+                read += size_of(parameter.type)
+        for user in body:
+            change = {"dynamic-update-slice": 1, "scatter": -1}.get(user.operation)
+            if change is not None and user.operands[change] in beside:
+                read += 2 * size_of(beside[user.operands[change]].type)
+        written = max(size_of(instruction.type) - updated_in_place, 0)
+        return Work(read + written, sum(_flops(i, beside) for i in body))
+
+
+def kernel_name(name: str) -> str:
+    """An instruction's name as that of its kernel."""
+    return re.sub(r"[.\-]", "_", name)
+
+
+def _instruction(name: str, rest: str) -> Instruction:
+    depth, end = 0, len(rest)
+    for place, letter in enumerate(rest):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == " " and depth == 0:
+            end = place
+            break
+    tail = rest[end + 1 :]
+    operation = tail.split("(", 1)[0]
+    depth, close = 0, len(tail)
+    for place in range(len(operation), len(tail)):
+        depth += (tail[place] == "(") - (tail[place] == ")")
+        if depth == 0:
+            close = place
+            break
+    arguments = tail[len(operation) + 1 : close]
+    return Instruction(name, rest[:end], operation, re.findall(r"%([\w.\-]+)", arguments), arguments, tail)
+
+
+def _flops(instruction: Instruction, beside: dict[str, Instruction]) -> float:
+    def shape(operand: int) -> list[int]:
+        return shape_of(beside[instruction.operands[operand]].type)
+
+    output = math.prod(shape_of(instruction.type))
+    if instruction.operation == "dot":
+        contracted = (shape(0)[int(d)] for d in instruction.listed("lhs_contracting_dims"))
+        return 2.0 * output * math.prod(contracted)
+    target = instruction.named("custom_call_target") or instruction.tail
+    if instruction.operation == "custom-call" and "gemm" in target:
+        contracted = re.search(r'"lhs_contracting_dimensions":\["(\d+)"', instruction.tail)
+        return 2.0 * output * shape(0)[int(contracted.group(1))] if contracted else 0.0
+    if instruction.operation == "convolution" or "cudnn$conv" in target:
+        # Each output needs the kernel's elements of one group and output feature.
+        labels = re.search(r"dim_labels=\w+_(\w+)->", instruction.tail)
+        features = shape(1)[labels.group(1).index("o")] if labels else 1
+        return 2.0 * output * math.prod(shape(1)) / max(features, 1)
+    return 0.0

@@ -1,0 +1,173 @@
+"""One case compiled for a device that is not there, and what its round costs by the counts."""
+
+import math
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.experimental import topologies
+
+from gpu_model import cases, thunks
+from gpu_model.count import Counting, Counts, Kernel
+from gpu_model.hlo import Module
+from gpu_model.targets import REACHED, TARGETS
+from pausejax.data.host import Sources
+from pausejax.devices import compiler_options
+from pausejax.federated.batches import num_steps
+from pausejax.kinds import parse
+from pausejax.study.plan import make_plan
+
+SOURCES = Sources()
+_VALID_SHARE = 2 / 3
+"""Of the annealer's proposals; `_walk` draws again where one is not."""
+
+
+class Round(NamedTuple):
+    """What a program launches in one round of all its runs."""
+
+    counts: Counts
+    kernels: list[Kernel]
+    """The dearest first; times are per round."""
+    unknown: list[str]
+    """Loops and choices that were taken to go round once."""
+    memory: int
+    """Bytes on each device: arguments, outputs and what is needed in between."""
+    arguments: int
+    least_bytes: float
+    """What a round has to read and write however it is computed."""
+    module: Module
+
+
+@cache
+def devices(target: str, count: int = 1) -> tuple[jax.Device, ...]:
+    """Devices that programs can be compiled for, though none is there."""
+    described = topologies.get_topology_desc(
+        topology_name=target,
+        platform="cuda",
+        target_config=TARGETS[target].config,
+        topology=f"{count}x1x1",
+    )
+    return tuple(described.devices)
+
+
+def simulation_of(
+    case: cases.Case, runs: int, changes: dict[str, Any], on: tuple[jax.Device, ...] | None = None
+) -> Any:
+    """A case as its kind of study simulates it, for some devices."""
+    plan = make_plan(parse(cases.document(case, runs, changes)))
+    (group,) = plan.groups
+    return plan.study.kind.simulation(plan, group, SOURCES, on)
+
+
+def compile_case(
+    case: cases.Case,
+    runs: int,
+    *,
+    target: str = "h100",
+    changes: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
+    count: int = 1,
+) -> Round:
+    """Compiles a case and counts a round.
+
+    Args:
+      case: the study.
+      runs: side by side.
+      target: of `TARGETS`.
+      changes: of its spec, by dotted key.
+      options: of the compiler, beside those of the package.
+      count: so many devices.
+    """
+    simulation = simulation_of(case, runs, changes or {}, devices(target, count))
+    lowered = simulation.lower(runs)
+    with tempfile.TemporaryDirectory() as folder:
+        told = compiler_options("gpu") | {
+            "xla_gpu_autotune_level": "0",  # it would need the device
+            "xla_dump_to": folder,
+            "xla_dump_hlo_as_text": True,
+            "xla_dump_hlo_module_re": ".*play.*",
+            **(options or {}),
+        }
+        compiled = lowered.compile(compiler_options=told)
+        (dump,) = Path(folder).glob("*thunk_sequence_after_thunk_passes.txt")
+        sequence = thunks.read(dump.read_text())
+    module = Module(compiled.as_text())
+    static = simulation_static(simulation)
+    counting = Counting(module, TARGETS[target], trips_of(simulation), static.get("precision", "highest"))
+    whole, rounds = counting.count(sequence), simulation.rounds_per_call
+    counts = Counts()
+    counts.add(whole, 1 / rounds)
+    kernels = [k._replace(times=k.times / rounds) for k in counting.kernels]
+    used = compiled.memory_analysis()
+    return Round(
+        counts,
+        sorted(kernels, key=lambda k: -k.times * k.seconds),
+        sorted(counting.unknown),
+        used.argument_size_in_bytes
+        + used.output_size_in_bytes
+        + used.temp_size_in_bytes
+        - used.alias_size_in_bytes,
+        used.argument_size_in_bytes,
+        least_bytes(simulation, runs) / count,
+        module,
+    )
+
+
+def simulation_static(simulation: Any) -> dict[str, Any]:
+    return getattr(simulation, "_static", {})
+
+
+def trips_of(simulation: Any) -> dict[str, float]:
+    """How often loops go round whose number only a run decides, by where they stand."""
+    program = getattr(simulation, "program", None)
+    if program is None:
+        return {}
+    steps = simulation_static(simulation).get("annealing_steps", 0)
+    found = {
+        # Nearly always the best threshold is the only one that may be.
+        r"_best_set\)": 1.0,
+        r"_anneal\)": math.ceil(steps / 16 / _VALID_SHARE),
+        r"evaluation/cond$": 1 / program.eval_every,
+        r"closed_call/cond$": 1.0,
+    }
+    if program.learning:
+        taken = np.asarray(num_steps(program.learning.training, simulation.world.data.size))
+        # The longest of a chunk decides, and a cohort seldom lacks a long one.
+        found = {
+            r"local_steps": float(taken.max()),
+            r"add_in_turn": float(program.clients_per_round),
+            **found,
+        }
+    return found
+
+
+def least_bytes(simulation: Any, runs: int) -> float:
+    """State in and out, samples of every step, the test set and its share of evaluations."""
+
+    def size(tree: Any) -> float:
+        return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+    state = simulation.state_shapes(runs)
+    program = getattr(simulation, "program", None)
+    if program is None or not program.learning:
+        return 2 * size(state)
+    clients = size(state.optimizer.clients)
+    share = program.clients_per_round / program.num_clients
+    world, training = simulation.world, program.learning.training
+    steps = float(np.mean(np.asarray(num_steps(training, world.data.size))))
+    sample = world.data.inputs.nbytes / len(world.data.inputs)
+    samples = runs * program.clients_per_round * steps * training.batch_size * sample
+    evaluated = world.test.inputs.nbytes / program.eval_every
+    return 2 * (size(state) - clients + share * clients) + samples + evaluated
+
+
+def roofline(found: Round, target: str, precision: str = "highest") -> float:
+    """Seconds that no program could do without, at the bandwidth and peak that the maker names."""
+    device = TARGETS[target]
+    return max(found.least_bytes / device.bandwidth, found.counts.flops / device.peak[precision])
+
+
+__all__ = ["REACHED", "Round", "compile_case", "devices", "least_bytes", "roofline", "simulation_of"]

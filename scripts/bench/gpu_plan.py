@@ -1,0 +1,117 @@
+"""What a round launches, moves and takes on a GPU, by the compiler's account; no GPU is needed.
+
+    pip install 'pausejax[gpu-plan]'
+    python scripts/bench/gpu_plan.py --case 'pause-*' mlp [--device h100 a100 l4] [--out out/gpu_plan]
+    python scripts/bench/gpu_plan.py --case mlp --runs 8 --set training.precision=tf32 --kernels 10
+    python scripts/bench/gpu_plan.py --table docs/gpu.md         # writes the tables of all that was found
+
+XLA compiles each case for the device as described in `gpu_model/targets.py`. Launches, graphs,
+synchronisations and memory are what it says; bytes and FLOPs are those of its kernels' operands, each read
+once; the times are a model's, which no device has calibrated. A case takes 5 to 60 seconds; what was found is
+kept in --out, one file a case, and not compiled again unless --again says so.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+sys.path.insert(0, str(Path(__file__).parent))
+
+import jax
+from gpu_model import tables
+from gpu_model.cases import CASES
+from gpu_model.programs import compile_case, roofline
+from gpu_model.targets import TARGETS
+
+
+def changes_of(items: list[str]) -> dict[str, object]:
+    """Values by dotted key from `key=value`; a value that is no JSON is text."""
+    found = {}
+    for item in items:
+        key, value = item.split("=", 1)
+        try:
+            found[key] = json.loads(value)
+        except json.JSONDecodeError:
+            found[key] = value
+    return found
+
+
+def look_at(name: str, runs: int, device: str, options: argparse.Namespace) -> dict[str, object]:
+    """One case, as it is kept."""
+    case = CASES[name]
+    begun, changes = time.perf_counter(), changes_of(options.set)
+    told = changes_of(options.xla)
+    found = compile_case(case, runs, target=device, changes=changes, options=told, count=options.devices)
+    counts, precision = found.counts, str(changes.get("training.precision", "highest"))
+    for kernel in found.kernels[: options.kernels]:
+        print(f"  {kernel.times * kernel.seconds * 1e6:9.1f} µs = {kernel.times:g} x {kernel.name}")
+    return {
+        "case": name,
+        "runs": runs,
+        "device": device,
+        "devices": options.devices,
+        "changes": changes,
+        "options": told,
+        "jax": jax.__version__,
+        "launches": counts.launches,
+        "in_graphs": counts.in_graphs,
+        "graphs": counts.graphs,
+        "syncs": counts.syncs,
+        "bytes": counts.bytes,
+        "flops": counts.flops,
+        "memory": found.memory,
+        "arguments": found.arguments,
+        "seconds": counts.seconds,
+        "roofline": roofline(found, device, precision),
+        "goal": case.goal.get(runs),
+        "unknown": found.unknown,
+        "took": round(time.perf_counter() - begun, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--case", nargs="*", default=[], help=f"patterns of: {', '.join(CASES)}")
+    parser.add_argument("--runs", nargs="*", type=int, help="side by side; those of the case if not given")
+    parser.add_argument("--device", nargs="*", default=["h100"], choices=list(TARGETS))
+    parser.add_argument("--devices", type=int, default=1, help="so many of them")
+    parser.add_argument("--set", nargs="*", default=[], help="dotted.key=value of the spec")
+    parser.add_argument("--xla", nargs="*", default=[], help="option=value of the compiler")
+    parser.add_argument("--tag", default="", help="keeps variants apart")
+    parser.add_argument("--kernels", type=int, default=0, help="shows so many of the dearest kernels")
+    parser.add_argument("--out", type=Path, default=Path("out/gpu_plan"))
+    parser.add_argument("--again", action="store_true", help="compiles what is kept too")
+    parser.add_argument("--table", type=Path, help="writes the tables of all that is kept into this page")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in (n for n in CASES if any(fnmatch.fnmatchcase(n, pattern) for pattern in options.case)):
+        for device in options.device:
+            for runs in options.runs or CASES[name].runs:
+                file = options.out / f"{device}-{name}-{runs}{options.tag}.json"
+                if file.exists() and not options.again:
+                    continue
+                try:
+                    found = look_at(name, runs, device, options)
+                except Exception as error:
+                    print(
+                        f"{name}, {runs} runs, {device}: {type(error).__name__}: {str(error)[:300]}",
+                        flush=True,
+                    )
+                    continue
+                file.write_text(json.dumps({"tag": options.tag, **found}, indent=1, ensure_ascii=False))
+                print(tables.line(found), flush=True)
+    if options.table:
+        tables.write(
+            options.table, [json.loads(file.read_text()) for file in sorted(options.out.glob("*.json"))]
+        )
+
+
+if __name__ == "__main__":
+    main()
