@@ -25,10 +25,11 @@ from pausejax.federated.learning import (
 from pausejax.federated.modules import Model, Weights
 from pausejax.federated.optimizers import transformation
 from pausejax.federated.placement import ConvVariant
+from pausejax.federated.precision import Precision, in_precision
 from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
 
-TRAINING = ("batch_size", "local_epochs", "max_steps", "persist_optimizer", "private", "clip")
+TRAINING = ("batch_size", "local_epochs", "max_steps", "persist_optimizer", "private", "clip", "precision")
 
 
 def learning_of(
@@ -73,8 +74,7 @@ def learning_of(
     weights = _initial(model)
     size = sum(leaf.size for leaf in jax.tree.leaves(weights))
     chosen = placement.choose(backend, convolutional=model.convolutional, num_parameters=size)
-    if model.convolutional:
-        model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape, chosen.conv)
+    model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape, chosen.conv, static["precision"])
     optimizer, server = bound("optimizer"), bound("server_optimizer")
     for part in (optimizer, server):
         own = part.part.parameters
@@ -187,9 +187,11 @@ def _model(
     dtype: Any,
     output_shape: tuple[int, ...],
     conv: ConvVariant | None = None,
+    precision: Precision = "highest",
 ) -> Model:
     statics = dict(part.statics)
-    return models.build(part.part, shape, output_shape, dtype=dtype, conv_variant=conv, **statics)
+    model = models.build(part.part, shape, output_shape, dtype=dtype, conv_variant=conv, **statics)
+    return model._replace(apply=in_precision(model.apply, precision))
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from pausejax.bandit import Objective
 from pausejax.federated.learning import LocalTraining
+from pausejax.federated.precision import PRECISIONS
 from pausejax.parts import Parameter, table
 from pausejax.parts.signature import parameters_of
 from pausejax.privacy import CLIPS
@@ -76,6 +77,11 @@ PARAMETERS: dict[str, Parameter] = table(
         "proximal_weight": _number(0.0, "FedProx: weight of ½‖w - w_t‖²"),
         "persist_optimizer": Parameter(
             _TRAINING.persist_optimizer, "keep each client's optimizer state over rounds"
+        ),
+        "precision": Parameter(
+            _TRAINING.precision,
+            "what products multiply, on every device: float32, or numbers rounded to TF32 or bfloat16",
+            choices=PRECISIONS,
         ),
         "server_optimizer": Parameter("fedavg", "what the server does with the mean update"),
     },

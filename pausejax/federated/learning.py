@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from pausejax import parts
 from pausejax.federated.modules import Model, Params, Weights
 from pausejax.federated.optimizers import adam, transformation
+from pausejax.federated.precision import Precision
 from pausejax.federated.servers import fedavg
 from pausejax.federated.tasks import Task
 from pausejax.parts import Bound
@@ -57,6 +59,8 @@ class LocalTraining:
     private: bool = True
     clip: Clip = "coordinate"
     batch_statistics: BatchStatistics = "private"
+    precision: Precision = "highest"
+    """Of the network's matrix products and convolutions."""
     lanes: int = 16
     """Jobs trained side by side."""
     eval_lanes: int = 1
@@ -183,9 +187,11 @@ def mean_statistics(learning: Learning, weights: Weights, share: jax.Array, coun
     # Nobody has trained: all statistics are the initial ones.
     weight = jnp.where(jnp.any(counts > 0, axis=1, keepdims=True), trained, share)
     weight = weight / jnp.sum(weight, axis=1, keepdims=True)
-    return weights._replace(
-        statistics=jax.tree.map(lambda leaf: jnp.einsum("rk,rk...->r...", weight, leaf), weights.statistics)
-    )
+    return weights._replace(statistics=jax.tree.map(partial(_weighted_sum, weight), weights.statistics))
+
+
+def _weighted_sum(weight: jax.Array, leaf: jax.Array) -> jax.Array:
+    return jnp.einsum("rk,rk...->r...", weight, leaf, precision="highest")
 
 
 def _possible(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:

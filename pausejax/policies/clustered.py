@@ -76,7 +76,7 @@ def clustered_similarity(*, num_clients: int, clients_per_round: int, num_parame
 def angles_between(rows: jax.Array, columns: jax.Array) -> jax.Array:
     """Angles between unit vectors, [n, d] and [K, d] -> [n, K], radians; 0 where one is the zero vector."""
     there = jnp.any(rows != 0, axis=1)[:, None] & jnp.any(columns != 0, axis=1)[None, :]
-    cosine = jnp.clip(rows @ columns.T, -1.0, 1.0)
+    cosine = jnp.clip(jnp.matmul(rows, columns.T, precision="highest"), -1.0, 1.0)
     return jnp.where(there & jnp.isfinite(cosine), jnp.arccos(cosine), 0.0)
 
 

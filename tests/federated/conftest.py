@@ -20,6 +20,7 @@ STATIC = {
     "optimizer": "sgd",
     "server_optimizer": "fedavg",
     "batch_statistics": "private",
+    "precision": "highest",
     "batch_size": 8,
     "local_epochs": 1,
     "max_steps": 100,

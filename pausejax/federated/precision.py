@@ -1,0 +1,128 @@
+"""How exactly a network's matrix products and convolutions are computed, alike on every kind of device.
+
+Left to itself a GPU multiplies float32 numbers as TF32 and a CPU does not. Here the operands of every product
+are what the study says, and sums are float32: "highest" multiplies float32, "tf32" and "bf16" round both
+operands first, to 10 and 7 bits after the leading one, in the gradients' products too. A device that has units
+for these computes the very same products faster; one that has none multiplies the rounded numbers as float32.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+
+Precision = Literal["highest", "tf32", "bf16"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+
+_EXPONENT_BITS = 8
+_MANTISSA_BITS = {"tf32": 10, "bf16": 7}
+_PRODUCTS = ("dot_general", "conv_general_dilated")
+_OWN_DERIVATIVES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
+
+
+def in_precision(apply: Callable[..., Any], precision: Precision) -> Callable[..., Any]:
+    """A pure function whose products are computed like that, the products of its gradients too.
+
+    Products inside a function with a derivative of its own (`jax.custom_vjp`) stay float32.
+    """
+
+    def exact(*args: Any, **kwargs: Any) -> Any:
+        with jax.default_matmul_precision("highest"):
+            return apply(*args, **kwargs)
+
+    def coarse(*args: Any, **kwargs: Any) -> Any:
+        (flat, structure) = jax.tree.flatten((args, kwargs))
+        arrays = [place for place, leaf in enumerate(flat) if hasattr(leaf, "dtype")]
+
+        def of_arrays(*given: jax.Array) -> Any:
+            whole = list(flat)
+            for place, array in zip(arrays, given, strict=True):
+                whole[place] = array
+            args, kwargs = jax.tree.unflatten(structure, whole)
+            return exact(*args, **kwargs)
+
+        inputs = [flat[place] for place in arrays]
+        closed, shapes = jax.make_jaxpr(of_arrays, return_shape=True)(*inputs)
+        outputs = _evaluate(closed, precision, *inputs)
+        return jax.tree.unflatten(jax.tree.structure(shapes), outputs)
+
+    return exact if precision == "highest" else coarse
+
+
+def _evaluate(closed: core.ClosedJaxpr, precision: Precision, *inputs: jax.Array) -> list[jax.Array]:
+    """What a traced function returns, its products computed from rounded operands."""
+    values: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    values |= zip(closed.jaxpr.invars, inputs, strict=True)
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, core.Literal) else values[atom]
+
+    for equation in closed.jaxpr.eqns:
+        if equation.primitive.name in _PRODUCTS:
+            found = [_product(equation, precision, *map(read, equation.invars))]
+        else:
+            inner = [atom for atom in equation.invars if not isinstance(atom, core.Literal)]
+            alone = _alone(closed.jaxpr, equation, inner, precision)
+            found = core.jaxpr_as_fun(core.ClosedJaxpr(alone, ()))(*map(read, inner))
+        values |= zip(equation.outvars, found, strict=True)
+    return [read(atom) for atom in closed.jaxpr.outvars]
+
+
+def _alone(jaxpr: core.Jaxpr, equation: Any, inner: list[Any], precision: Precision) -> core.Jaxpr:
+    """One equation as a function of its variables, with the products within it computed like that."""
+    if equation.primitive.name not in _OWN_DERIVATIVES:
+        params = {name: _within(value, precision) for name, value in equation.params.items()}
+        equation = equation.replace(params=params)
+    return jaxpr.replace(constvars=[], invars=inner, outvars=equation.outvars, eqns=[equation])
+
+
+def _within(value: Any, precision: Precision) -> Any:
+    """A parameter of an operation, such as the body of a loop, with its products computed like that."""
+    if isinstance(value, tuple) and any(isinstance(part, core.ClosedJaxpr) for part in value):
+        return tuple(_within(part, precision) for part in value)
+    if not isinstance(value, core.ClosedJaxpr) or not _multiplies(value):
+        return value
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in value.jaxpr.invars]
+    return jax.make_jaxpr(partial(_evaluate, value, precision))(*shapes)
+
+
+def _multiplies(closed: core.ClosedJaxpr) -> bool:
+    def inside(value: Any) -> bool:
+        if isinstance(value, tuple):
+            return any(inside(part) for part in value)
+        return isinstance(value, core.ClosedJaxpr) and _multiplies(value)
+
+    return any(
+        equation.primitive.name in _PRODUCTS or any(map(inside, equation.params.values()))
+        for equation in closed.jaxpr.eqns
+    )
+
+
+def _product(equation: Any, precision: Precision, left: jax.Array, right: jax.Array) -> jax.Array:
+    """A product of rounded operands, whose gradient is made of such products."""
+    multiply = partial(equation.primitive.bind, **equation.params)
+    if not left.dtype == right.dtype == jnp.float32:
+        return multiply(left, right)
+
+    def forward(left: jax.Array, right: jax.Array) -> jax.Array:
+        # Without a precision of its own a product takes the units that its operands fit.
+        params = {**equation.params, "precision": None, "preferred_element_type": jnp.float32}
+        return equation.primitive.bind(*(_rounded(x, precision) for x in (left, right)), **params)
+
+    def backward(operands: tuple[jax.Array, jax.Array], change: jax.Array) -> Any:
+        closed = jax.make_jaxpr(lambda change: jax.vjp(multiply, *operands)[1](change))(change)
+        return tuple(_evaluate(closed, precision, change))
+
+    product = jax.custom_vjp(forward)
+    product.defvjp(lambda left, right: (forward(left, right), (left, right)), backward)
+    return product(left, right)
+
+
+def _rounded(x: jax.Array, precision: Precision) -> jax.Array:
+    # Said twice for bfloat16: XLA may pass over the conversion alone where no unit needs it.
+    coarse = lax.reduce_precision(x, _EXPONENT_BITS, _MANTISSA_BITS[precision])
+    return coarse.astype(jnp.bfloat16) if precision == "bf16" else coarse
