@@ -121,11 +121,26 @@ def _play(
 ) -> tuple[State, Record]:
     first = jnp.broadcast_to(first_round, world.seed.shape)
 
-    def step(state: State, ahead: jax.Array) -> tuple[State, Record]:
-        played = functools.partial(play_round, program, world, hyper, last_round)
-        round = first + ahead
-        record = jax.eval_shape(played, state, round)[1]
-        idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), record)
-        return jax.lax.cond(round[0] <= last_round, played, lambda state, _: (state, idle), state, round)
+    played = functools.partial(play_round, program, world, hyper, last_round)
+    record = jax.eval_shape(played, state, first)[1]
+    leaves, structure = jax.tree.flatten(record)
+    kinds = sorted({(leaf.shape, str(leaf.dtype)) for leaf in leaves})
+    alike = [[n for n, leaf in enumerate(leaves) if (leaf.shape, str(leaf.dtype)) == kind] for kind in kinds]
 
-    return jax.lax.scan(step, state, jnp.arange(program.rounds_per_call))
+    def step(ahead: jax.Array, carry: tuple[State, list[jax.Array]]) -> tuple[State, list[jax.Array]]:
+        state, records = carry
+        state, record = played(state, first + ahead)
+        leaves = jax.tree.leaves(record)
+        # Those of one shape are written in one piece: a device would launch a kernel for each.
+        pieces = [jnp.stack([leaves[n] for n in places]) for places in alike]
+        return state, [all.at[ahead].set(piece) for all, piece in zip(records, pieces, strict=True)]
+
+    empty = [
+        jnp.zeros((program.rounds_per_call, len(places), *leaves[places[0]].shape), leaves[places[0]].dtype)
+        for places in alike
+    ]
+    # Not a scan over all rounds of a call with a choice in it: the choice would copy the state every round.
+    left = jnp.clip(last_round + 1 - first[0], 0, program.rounds_per_call)
+    state, records = jax.lax.fori_loop(0, left, step, (state, empty))
+    found = {n: all[:, i] for places, all in zip(alike, records, strict=True) for i, n in enumerate(places)}
+    return state, jax.tree.unflatten(structure, [found[n] for n in range(len(leaves))])

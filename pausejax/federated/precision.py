@@ -2,8 +2,8 @@
 
 Left to itself a GPU multiplies float32 numbers as TF32 and a CPU does not. Here the operands of every product
 are what the study says, and sums are float32: "highest" multiplies float32, "tf32" and "bf16" round both
-operands first, to 10 and 7 bits after the leading one, in the gradients' products too. A device that has units
-for these computes the very same products faster; one that has none multiplies the rounded numbers as float32.
+operands first, to 10 and 7 bits after the leading one, in the gradients' products too. A device that has
+units for these computes the very same products faster; one that has none multiplies the rounded numbers.
 """
 
 from collections.abc import Callable

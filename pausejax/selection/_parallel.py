@@ -16,6 +16,7 @@ from pausejax.selection._thresholds import HALF_ULP, Bounds
 
 _LARGEST_SQUARE = 512
 """Up to this K comparing all pairs of clients takes fewer kernels and no memory; work grows as K²."""
+_PAIR_BITS = 3
 _DIGIT_BITS = 4
 
 
@@ -24,64 +25,117 @@ def by_eviction(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
 
     Scores are added as integers, exactly and in any order; the bounds cover what is rounded off before.
     """
+    return (by_pairs if are_few(ucb.shape[1]) else by_digits)(ucb, score, m)
+
+
+def are_few(num_clients: int) -> bool:
+    """Whether comparing all pairs of so many clients takes less than sorting them."""
+    return num_clients <= _LARGEST_SQUARE
+
+
+def by_pairs(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+    """`by_eviction` without a sort, in O(K²) comparisons; entries lie in the order of the clients."""
+    num_clients = ucb.shape[1]
+    index = jnp.arange(num_clients, dtype=jnp.int32)
+    arrival, rank = (jnp.sum(_before(x), axis=2, dtype=jnp.int32) for x in (ucb, score))
+    # From here on clients lie in the order of their scores, where "better" is "before".
+    has_rank = rank[:, None] == index[None, :, None]
+    ranked = jnp.sum(jnp.where(has_rank, arrival[:, None], 0), axis=2)
+    scores = jnp.max(jnp.where(has_rank, score[:, None], -jnp.inf), axis=2)
+    better = (index[None] < index[:, None])[None, :, None]
+    found = jnp.zeros_like(arrival)
+    for shift in _shifts(num_clients, _PAIR_BITS):
+        digits = jnp.arange(1, 1 << _PAIR_BITS, dtype=jnp.int32) << shift
+        limit = found[:, :, None] + digits[None, None]
+        below = better & (ranked[:, None, None] < limit[..., None])
+        # A digit is too small as long as fewer than m clients lie below its successor.
+        too_small = jnp.sum(below, axis=3, dtype=jnp.int32) < m
+        found = found + (jnp.sum(too_small, axis=2, dtype=jnp.int32) << shift)
+    eviction = jnp.where((index >= m)[None], found, num_clients)
+    whole, unit, magnitude = _in_integers(scores, m)
+    among_the_best = (ranked[:, None] <= arrival[..., None]) & (arrival[..., None] < eviction[:, None])
+    total = jnp.sum(jnp.where(among_the_best, whole[:, None], 0), axis=2)
+    return _bounds(ucb, total, unit, magnitude, arrival >= m - 1, m)
+
+
+def best_by_pairs(
+    ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The m best scores among those who reach a threshold, [N, 1]; at least m do. Without a sort.
+
+    Returns:
+      Who, int32 [N, m], ascending; their scores, [N, m], descending; their smallest ucb, [N].
+    """
+    reaches = ucb >= threshold
+    # Without the barrier XLA would store the comparisons of `by_pairs`, [N, K, K], to read them here.
+    score = lax.optimization_barrier(score)
+    rank = jnp.sum(_before(score) & reaches[:, None], axis=2, dtype=jnp.int32)
+    chosen = reaches & (rank < m)
+    index = jnp.arange(ucb.shape[1], dtype=jnp.int32)
+    place = jnp.sum(chosen[:, None] & (index[None] < index[:, None])[None], axis=2, dtype=jnp.int32)
+    slot = jnp.arange(m, dtype=jnp.int32)[None, :, None]
+    is_there = chosen[:, None] & (place[:, None] == slot)
+    members = jnp.sum(jnp.where(is_there, index[None, None], 0), axis=2)
+    is_next = chosen[:, None] & (rank[:, None] == slot)
+    descending = jnp.max(jnp.where(is_next, score[:, None], -jnp.inf), axis=2)
+    return members, descending, jnp.min(jnp.where(chosen, ucb, jnp.inf), axis=1)
+
+
+def _before(x: jax.Array) -> jax.Array:
+    """Whether entry j comes before entry i in descending order, equal ones as they stand, bool [N, i, j]."""
+    index = jnp.arange(x.shape[1], dtype=jnp.int32)
+    lower = (index[None] < index[:, None])[None]
+    return (x[:, None] > x[..., None]) | ((x[:, None] == x[..., None]) & lower)
+
+
+def by_digits(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+    """`by_eviction` with sorts; entries lie in descending order of ucb."""
     runs, num_clients = ucb.shape
     by_ucb, by_score = jnp.split(argsort(jnp.concatenate([-ucb, -score])), [runs])
     thresholds, scores = take(ucb, by_ucb), take(score, by_score)
     arrival = take(places(by_ucb), by_score)
+    whole, unit, magnitude = _in_integers(scores, m)
+    eviction = order_statistic(arrival, m)
+    joins = jnp.where(eviction > arrival, whole, 0)
+    row = lax.broadcasted_iota(jnp.int32, arrival.shape, 0)
+    change = jnp.zeros_like(whole).at[row, arrival].set(joins, unique_indices=True)
+    total = jnp.cumsum(change.at[row, eviction].add(-joins, mode="drop"), axis=1)
+    enough = (jnp.arange(num_clients) >= m - 1)[None]
+    return _bounds(thresholds, total, unit, magnitude, enough, m)
 
+
+def _in_integers(scores: jax.Array, m: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Scores as int32 [N, K], the exponent of their unit, [N, 1], and the largest magnitude, [N, 1]."""
     finite = scores > -jnp.inf
     magnitude = jnp.max(jnp.where(finite, jnp.abs(scores), 0.0), axis=1, keepdims=True)
     # The sum of m scores fits an int32; running sums may wrap round, which does not touch it.
     unit = fixed.exponent(magnitude) + m.bit_length() - 30
     whole = jnp.where(finite, jnp.round(scores * fixed.power_of_two(-unit)), 0.0).astype(jnp.int32)
-    if num_clients <= _LARGEST_SQUARE:
-        eviction = order_statistic_by_pairs(arrival, m)
-        time = jnp.arange(num_clients, dtype=jnp.int32)[None, :, None]
-        among_the_best = (arrival[:, None] <= time) & (time < eviction[:, None])
-        total = jnp.sum(jnp.where(among_the_best, whole[:, None], 0), axis=2)
-    else:
-        eviction = order_statistic_by_digits(arrival, m)
-        joins = jnp.where(eviction > arrival, whole, 0)
-        row = lax.broadcasted_iota(jnp.int32, arrival.shape, 0)
-        change = jnp.zeros_like(whole).at[row, arrival].set(joins, unique_indices=True)
-        total = jnp.cumsum(change.at[row, eviction].add(-joins, mode="drop"), axis=1)
+    return whole, unit, magnitude
 
+
+def _bounds(
+    thresholds: jax.Array, total: jax.Array, unit: jax.Array, magnitude: jax.Array, enough: jax.Array, m: int
+) -> Bounds:
     value = thresholds + total.astype(jnp.float32) * fixed.power_of_two(unit)
     # What the canonical sum may round off, what its integers do, and what is too small to hold.
     rounding = HALF_ULP * ((m - 1).bit_length() + 4)
     margin = m * (magnitude * rounding + fixed.power_of_two(unit)) + jnp.abs(value) * (4 * HALF_ULP)
     margin = margin + 4 * m * float(jnp.finfo(jnp.float32).tiny)
-    enough = (jnp.arange(num_clients) >= m - 1)[None]
     counts = enough & (thresholds > -jnp.inf)
     lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in (value - margin, value + margin))
     return Bounds(thresholds, lower, upper)
 
 
-def order_statistic_by_pairs(x: jax.Array, m: int) -> jax.Array:
+def order_statistic(x: jax.Array, m: int) -> jax.Array:
     """The m-th smallest of the entries before each one, int32 [N, K]; K where there are fewer than m.
 
-    O(K²) comparisons a step, none of which is stored.
+    O(K) work a step: a wavelet matrix in base 16, asked as it is built.
 
     Args:
       x: int32 [N, K], each row a permutation of 0 .. K - 1.
       m: 1 <= m <= K.
     """
-    size = x.shape[1]
-    index = jnp.arange(size, dtype=jnp.int32)
-    before = (index[None, :] < index[:, None])[None]
-    found = jnp.zeros_like(x)
-    for shift in _shifts(size, 2):
-        # A digit is too small as long as fewer than m entries lie below its successor.
-        below = (
-            jnp.sum(before & (x[:, None] < (found + (digit << shift))[..., None]), axis=2, dtype=jnp.int32)
-            for digit in (1, 2, 3)
-        )
-        found = found + (sum((count < m).astype(jnp.int32) for count in below) << shift)
-    return jnp.where((index >= m)[None], found, size)
-
-
-def order_statistic_by_digits(x: jax.Array, m: int) -> jax.Array:
-    """`order_statistic_by_pairs` in O(K) work a step: a wavelet matrix in base 16, asked as it is built."""
     size, base = x.shape[1], 1 << _DIGIT_BITS
     index = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), x.shape)
     row = lax.broadcasted_iota(jnp.int32, x.shape, 0)

@@ -14,10 +14,11 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from pausejax.rounding import tree_sum
-from pausejax.selection._parallel import by_eviction
+from pausejax.selection._parallel import are_few, best_by_pairs, by_eviction
 from pausejax.selection._rows import take
 from pausejax.selection._thresholds import Bounds, by_insertion, by_replacement
 
+Best = Callable[[jax.Array, jax.Array, jax.Array, int], tuple[jax.Array, jax.Array, jax.Array]]
 _LARGEST = float(np.finfo(np.float32).max) / 4
 
 
@@ -103,6 +104,7 @@ def _best_finite_sets(ucb: jax.Array, score: jax.Array, few: jax.Array | None, m
 
     def by(
         bound: Callable[[jax.Array, jax.Array, int], Bounds],
+        best: Best,
         ucb: jax.Array,
         score: jax.Array,
         few: jax.Array | None = None,
@@ -110,24 +112,37 @@ def _best_finite_sets(ucb: jax.Array, score: jax.Array, few: jax.Array | None, m
         bounds = bound(ucb, score, m)
         if few is not None:
             bounds = bounds._replace(threshold=jnp.where(few, -jnp.inf, bounds.threshold))
-        return _settle(ucb, score, m, bounds)
+        return _settle(ucb, score, m, bounds, best)
 
     one_by_one = by_insertion if m <= min(16 + 4 * ucb.shape[0], 256) else by_replacement
     inputs = (ucb, score) if few is None else (ucb, score, few)
-    return lax.platform_dependent(*inputs, cpu=partial(by, one_by_one), default=partial(by, by_eviction))
+    best = best_by_pairs if are_few(ucb.shape[1]) else _best_by_sorting
+    return lax.platform_dependent(
+        *inputs, cpu=partial(by, one_by_one, _best_by_sorting), default=partial(by, by_eviction, best)
+    )
 
 
-def _settle(ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds) -> Selection:
+def _best_by_sorting(
+    ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`best_by_pairs` for any number of clients."""
+    # Without the barrier XLA makes top_k and the slices of `tree_sum` a sort of all K, 20 times slower.
+    # One barrier each: XLA can't partition a program whose top_k goes into a barrier as a pair.
+    pair = lax.top_k(jnp.where(ucb >= threshold, score, -jnp.inf), m)
+    scores, clients = map(lax.optimization_barrier, pair)
+    members = lax.sort(clients.astype(jnp.int32), dimension=1)
+    return members, scores, jnp.min(take(ucb, clients), axis=1)
+
+
+def _settle(
+    ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds, best: Best = _best_by_sorting
+) -> Selection:
     """Evaluates the thresholds that may be the best one at a time; mostly there is just one in each run."""
 
     def evaluate(pending: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         threshold = jnp.max(jnp.where(pending, bounds.threshold, -jnp.inf), axis=1, keepdims=True)
-        # Without the barrier XLA makes top_k and the slices of `tree_sum` a sort of all K, 20 times slower.
-        # One barrier each: XLA can't partition a program whose top_k goes into a barrier as a pair.
-        pair = lax.top_k(jnp.where(ucb >= threshold, score, -jnp.inf), m)
-        scores, clients = map(lax.optimization_barrier, pair)
-        value = jnp.min(take(ucb, clients), axis=1) + tree_sum(scores.T)
-        members = lax.sort(clients.astype(jnp.int32), dimension=1)
+        members, scores, slowest = best(ucb, score, threshold, m)
+        value = slowest + tree_sum(scores.T)
         return members, value, pending & (bounds.threshold < threshold)
 
     def settle_next(carry: tuple) -> tuple:
@@ -142,7 +157,8 @@ def _settle(ucb: jax.Array, score: jax.Array, m: int, bounds: Bounds) -> Selecti
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
     runs, num_clients = ucb.shape
     nothing = (jnp.full((runs, m), num_clients, jnp.int32), jnp.full(runs, -jnp.inf), may_be_best)
-    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, nothing)
+    # Mostly the first is all there is, and the loop is entered by nobody.
+    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, settle_next(nothing))
     return Selection(members, value)
 
 

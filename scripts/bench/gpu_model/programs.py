@@ -127,11 +127,11 @@ def trips_of(simulation: Any) -> dict[str, float]:
         return {}
     steps = simulation_static(simulation).get("annealing_steps", 0)
     found = {
-        # Nearly always the best threshold is the only one that may be.
-        r"_best_set\)": 1.0,
+        r"jit\(play\)/while$": float(program.rounds_per_call),
+        # Nearly always the best threshold is the only one that may be, and is evaluated before the loop.
+        r"_best_set\)": 0.0,
         r"_anneal\)": math.ceil(steps / 16 / _VALID_SHARE),
         r"evaluation/cond$": 1 / program.eval_every,
-        r"closed_call/cond$": 1.0,
     }
     if program.learning:
         taken = np.asarray(num_steps(program.learning.training, simulation.world.data.size))
