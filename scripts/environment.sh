@@ -17,6 +17,18 @@ install_pausejax() {
   pip_install --no-build-isolation --editable ".$extras" --constraint "$constraints"
 }
 
+# XLA's compiler for GPUs, for the tests that count what it makes of a round. Beside .venv and not in it: there
+# JAX would look for CUDA in every process, and say at length that it found none.
+install_gpu_compiler() {
+  local to=.cache/gpu-plan minor version
+  [[ $(uname -s) == Linux && ! -d $to/jax_plugins ]] || return 0
+  version=$(.venv/bin/python -c 'import importlib.metadata as m; print(m.version("jax"))')
+  pip_install --no-deps --target "$to" "jax-cuda13-plugin==$version" "jax-cuda13-pjrt==$version" || {
+    rm -rf "$to"
+    echo "no compiler for GPUs: the tests that need it are skipped" >&2
+  }
+}
+
 # pip's own account without the lines on what is there already, on stderr.
 pip_install() {
   .venv/bin/python -m pip install --disable-pip-version-check "$@" |

@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh
 install_pausejax "[test]"
+[[ " $* " != *" --slow "* ]] || install_gpu_compiler
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import jax
 from gpu_model import tables
 from gpu_model.cases import CASES
+from gpu_model.hlo import facts
 from gpu_model.programs import compile_case, roofline
 from gpu_model.targets import TARGETS
 
@@ -70,6 +71,7 @@ def look_at(name: str, runs: int, device: str, options: argparse.Namespace) -> d
         "roofline": roofline(found, device, precision),
         "goal": case.goal.get(runs),
         "unknown": found.unknown,
+        **facts(found.module),
         "took": round(time.perf_counter() - begun, 1),
     }
 

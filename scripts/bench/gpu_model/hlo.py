@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FREE = frozenset(
     [
@@ -154,6 +154,37 @@ class Module:
                 read += 2 * size_of(beside[user.operands[change]].type)
         written = max(size_of(instruction.type) - updated_in_place, 0)
         return Work(read + written, sum(_flops(i, beside) for i in body))
+
+
+_COLLECTIVE = ("all-", "reduce-scatter", "collective-", "send", "recv", "ragged-all-to-all")
+
+
+def facts(module: Module) -> dict[str, Any]:
+    """What a program must not have, or must say: each a list of where it is, or of names."""
+    found: dict[str, Any] = {"custom_calls": set(), "callbacks": [], "collectives": [], "float64": []}
+    found |= {"unsaid_precision": [], "float_atomics": []}
+    for instruction in (i for body in module.computations.values() for i in body):
+        operation, tail = instruction.operation, instruction.tail
+        if operation == "custom-call":
+            target = re.search(r'custom_call_target="([^"]*)"', tail)
+            name = target.group(1) if target else "?"
+            found["custom_calls"].add(name)
+            if "callback" in name:
+                found["callbacks"].append(instruction.source)
+        elif operation.startswith(_COLLECTIVE):
+            found["collectives"].append(instruction.source)
+        elif operation in ("dot", "convolution"):
+            if "f32" in instruction.type and "operand_precision={highest,highest}" not in tail:
+                found["unsaid_precision"].append(instruction.source)
+        elif operation == "scatter" and instruction.type.startswith(("f32", "(f32")):
+            # Where indices may repeat, the order of additions is whatever the device's threads make it.
+            combined = module.computations.get(instruction.named("to_apply"), [])
+            adds = any(i.operation not in ("parameter", "bitcast", "tuple") for i in combined)
+            if adds and "unique_indices=true" not in tail:
+                found["float_atomics"].append(instruction.source)
+        if "f64[" in instruction.type:
+            found["float64"].append(instruction.source)
+    return {name: sorted(set(values)) for name, values in found.items()}
 
 
 def kernel_name(name: str) -> str:

@@ -1,0 +1,116 @@
+"""What XLA makes of a round for an H100 that is not there: launches, waits, memory, and what must not be.
+
+The compiler comes with the extra gpu-plan, or lies in .cache/gpu-plan, put by `scripts/test.sh --slow`.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BESIDE = ROOT / ".cache" / "gpu-plan"
+HAS_COMPILER = (BESIDE / "jax_plugins").is_dir() or importlib.util.find_spec("jax_plugins") is not None
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not HAS_COMPILER, reason="no compiler for GPUs here: pip install 'pausejax[gpu-plan]'"
+    ),
+]
+
+FEW = 100
+"""Launches of a round without training, for up to 512 clients."""
+MANY = 170
+"""The same for thousands, whose order statistics need sorts and a wavelet matrix."""
+KNOWN_CUSTOM_CALLS = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "__cublas$gemm"}
+ONCE = "take_along_axis"
+"""Its gradient adds one number to each place: the order of threads changes nothing."""
+
+
+@pytest.fixture(scope="module")
+def count(tmp_path_factory):
+    """Compiles a case for the H100 once, and returns what `gpu_plan.py` keeps of it."""
+    out, found = tmp_path_factory.mktemp("gpu_plan"), {}
+
+    def counted(case, runs, *options):
+        key = (case, runs, options)
+        if key not in found:
+            tag = f"-{len(found)}"
+            command = [sys.executable, ROOT / "scripts/bench/gpu_plan.py", "--out", out, "--tag", tag]
+            path = os.pathsep.join([str(BESIDE), str(ROOT), os.environ.get("PYTHONPATH", "")])
+            environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+            done = subprocess.run(
+                [*map(str, command), "--case", case, "--runs", str(runs), *options],
+                env=environment | {"PYTHONPATH": path},
+                capture_output=True,
+                text=True,
+                timeout=900,
+            )
+            file = out / f"h100-{case}-{runs}{tag}.json"
+            assert file.exists(), done.stdout + done.stderr[-2000:]
+            found[key] = json.loads(file.read_text())
+        return found[key]
+
+    return counted
+
+
+def check(found):
+    """What every program keeps to."""
+    assert not found["callbacks"] and not found["collectives"] and not found["unsaid_precision"]
+    assert set(found["custom_calls"]) <= KNOWN_CUSTOM_CALLS
+    assert all(ONCE in source for source in found["float_atomics"])
+    assert not found["unknown"], "a loop whose turns nobody has counted"
+
+
+@pytest.mark.parametrize(
+    ("case", "runs", "most"),
+    [
+        ("pause-30", 256, FEW),
+        ("pause-300", 256, FEW),
+        ("pause-3000", 64, MANY),
+        ("random-30", 256, FEW),
+        ("fedcs-300", 256, FEW),
+        ("clustered_size-30", 256, FEW),
+    ],
+)
+def test_rounds_without_training_are_few_launches_in_one_graph(count, case, runs, most):
+    found = count(case, runs)
+    check(found)
+    assert found["launches"] <= most and found["syncs"] == 0 and not found["float64"]
+    assert found["launches"] - found["in_graphs"] < 1
+
+
+def test_annealing_never_waits_for_the_host(count):
+    found = count("sa_pause-30", 256)
+    check(found)
+    assert found["syncs"] == 0 and found["launches"] < 2800 and not found["float64"]
+
+
+def test_training_waits_for_the_host_four_times_at_most(count):
+    found = count("mlp", 8)
+    check(found)
+    assert found["syncs"] <= 4 and found["launches"] < 350 and not found["float64"]
+
+
+def test_float64_is_in_the_linkage_alone(count):
+    found = count("mlp-clustered_similarity", 8)
+    assert not found["callbacks"] and found["float64"]
+    assert all(
+        "similarity" in source or "ward" in source or "linkage" in source for source in found["float64"]
+    )
+
+
+def test_thousands_of_runs_fit_the_device(count):
+    assert count("pause-300", 4096)["memory"] < 70e9
+    assert count("mlp", 4096)["memory"] < 70e9
+
+
+def test_eight_devices_play_without_talking_to_each_other(count):
+    found, alone = count("pause-30", 2048, "--devices", "8"), count("pause-30", 256)
+    check(found)
+    assert found["memory"] < 1.1 * alone["memory"] and found["launches"] <= FEW
