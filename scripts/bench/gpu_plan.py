@@ -29,6 +29,8 @@ from gpu_model.hlo import facts
 from gpu_model.programs import compile_case, roofline
 from gpu_model.targets import TARGETS
 
+from pausejax.federated import placement
+
 
 def changes_of(items: list[str]) -> dict[str, object]:
     """Values by dotted key from `key=value`; a value that is no JSON is text."""
@@ -40,6 +42,13 @@ def changes_of(items: list[str]) -> dict[str, object]:
         except json.JSONDecodeError:
             found[key] = value
     return found
+
+
+def place(items: list[str]) -> None:
+    """Has the package place work as the command line says, where it says so."""
+    if wanted := changes_of(items):
+        usual = placement.choose
+        placement.choose = lambda *args, **kwargs: usual(*args, **kwargs)._replace(**wanted)
 
 
 def look_at(name: str, runs: int, device: str, options: argparse.Namespace) -> dict[str, object]:
@@ -86,6 +95,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=1, help="so many of them")
     parser.add_argument("--set", nargs="*", default=[], help="dotted.key=value of the spec")
     parser.add_argument("--xla", nargs="*", default=[], help="option=value of the compiler")
+    parser.add_argument("--place", nargs="*", default=[], help="lanes=, eval_lanes=, eval_batch=, conv=")
     parser.add_argument("--tag", default="", help="keeps variants apart")
     parser.add_argument("--kernels", type=int, default=0, help="shows so many of the dearest kernels")
     parser.add_argument("--out", type=Path, default=Path("out/gpu_plan"))
@@ -93,6 +103,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="writes the tables of all that is kept into this page")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    place(options.place)
     for name in (n for n in CASES if any(fnmatch.fnmatchcase(n, pattern) for pattern in options.case)):
         for device in options.device:
             for runs in options.runs or CASES[name].runs:

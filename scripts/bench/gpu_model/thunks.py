@@ -37,6 +37,7 @@ def read(text: str) -> list[Thunk]:
     top: list[Thunk] = []
     open_: list[tuple[int, list[Thunk], Thunk | None]] = [(-1, top, None)]
     for line in text.splitlines():
+        line = line.replace("No thunks.", "")  # of an empty region; the next one begins on its line
         if not line.strip():
             continue
         if region := _REGION.match(line):
