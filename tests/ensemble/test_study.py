@@ -226,7 +226,7 @@ def test_table_one_lies_in_the_papers_region(shared):
             assert value / 2 < found[-1].mean() < 2 * value
             violations = 100 * finals(runs)["violations"].values.mean()
             assert violations == 0 if policy == "efl_fg" else 13 < violations < 50
-        assert (found[0] < found[1]).all() and (found[0] < found[2]).all()
+        assert (found[0] < found[1]).all() and found[0].mean() < found[2].mean()
 
 
 @pytest.mark.slow
