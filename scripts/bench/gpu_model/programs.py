@@ -131,6 +131,8 @@ def trips_of(simulation: Any) -> dict[str, float]:
         # Nearly always the best threshold is the only one that may be, and is evaluated before the loop.
         r"_best_set\)": 0.0,
         r"_anneal\)": math.ceil(steps / 16 / _VALID_SHARE),
+        # At most so many; fewer where chains are short.
+        r"_ward\)": 3.0 * (program.num_clients - 1),
         r"evaluation/cond$": 1 / program.eval_every,
     }
     if program.learning:
