@@ -10,16 +10,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from pausejax.rounding import rounded
 from pausejax.selection import _fixed as fixed
 from pausejax.selection._rows import argsort, places, take
-from pausejax.selection._thresholds import HALF_ULP, Bounds
+from pausejax.selection._thresholds import HALF_ULP, SUM, Bounds, Worth
 
 _LARGEST_SQUARE = 512
 """Up to this K comparing all pairs of clients takes fewer kernels and no memory; work grows as K²."""
 _DIGIT_BITS = 4
 
 
-def by_eviction(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+def by_eviction(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """Finds when each client leaves the m best; O(log K) kernels whatever m.
 
     Scores are added as integers, exactly and in any order; the bounds cover what is rounded off before.
@@ -46,14 +47,15 @@ def by_eviction(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
         change = jnp.zeros_like(whole).at[row, arrival].set(joins, unique_indices=True)
         total = jnp.cumsum(change.at[row, eviction].add(-joins, mode="drop"), axis=1)
 
-    value = thresholds + total.astype(jnp.float32) * fixed.power_of_two(unit)
+    sums = rounded(total.astype(jnp.float32) * fixed.power_of_two(unit))
     # What the canonical sum may round off, what its integers do, and what is too small to hold.
     rounding = HALF_ULP * ((m - 1).bit_length() + 4)
-    margin = m * (magnitude * rounding + fixed.power_of_two(unit)) + jnp.abs(value) * (4 * HALF_ULP)
+    margin = m * (magnitude * rounding + fixed.power_of_two(unit)) + jnp.abs(sums) * (4 * HALF_ULP)
     margin = margin + 4 * m * float(jnp.finfo(jnp.float32).tiny)
     enough = (jnp.arange(num_clients) >= m - 1)[None]
     counts = enough & (thresholds > -jnp.inf)
-    lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in (value - margin, value + margin))
+    bounds = (worth.of(thresholds, sums + side) for side in (-margin, margin))
+    lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in bounds)
     return Bounds(thresholds, lower, upper)
 
 
