@@ -8,6 +8,7 @@ Differences are taken seed by seed (the runs of a seed meet the same network), w
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -37,19 +38,19 @@ def figures(line: Line, times: Sequence[float]) -> tuple[np.ndarray, np.ndarray,
     return tuple(np.where(reached, x, np.nan) for x in (accuracy, there, rounds))
 
 
-def rows(result: xr.Dataset, times: Sequence[float]) -> list[tuple[str, list[str]]]:
-    """A row for each policy: accuracy, leakage and rounds at each time, and the leads over the first."""
-    found = [(line.label, figures(line, times)) for line in lines(result)]
-    _, (own_accuracy, own_leakage, _) = found[0]
+def rows(result: xr.Dataset, times: Sequence[float], of: str) -> list[tuple[str, list[str]]]:
+    """A row for each policy: accuracy, leakage and rounds at each time, and the leads over one of them."""
+    found = {line.label: figures(line, times) for line in lines(result)}
+    own_accuracy, own_leakage, _ = found[of]
     table = []
-    for place, (label, (accuracy, leakage, rounds)) in enumerate(found):
+    for label, (accuracy, leakage, rounds) in found.items():
         cells = []
         for at in range(len(times)):
             if not np.isfinite(accuracy[:, at]).all():
                 cells.append("–")
                 continue
             told = f"{accuracy[:, at].mean():.1f} / {leakage[:, at].mean():.1f}"
-            if place:
+            if label != of:
                 gain = band(accuracy[:, at] - own_accuracy[:, at])
                 less = band(leakage[:, at] - own_leakage[:, at])
                 told += (
@@ -63,7 +64,7 @@ def rows(result: xr.Dataset, times: Sequence[float]) -> list[tuple[str, list[str
 def draw(directories: Sequence[str], times: Sequence[float], path: str) -> None:
     """Accuracy against leakage at each time: a panel for each study, a line for each policy."""
     from pausejax.report.figure import Figure
-    from pausejax.report.style import look, styled_context
+    from pausejax.report.style import PALETTE, look, styled_context
 
     with styled_context():
         figure = Figure(figsize=(7.0, 3.0), layout="constrained")
@@ -84,6 +85,7 @@ def draw(directories: Sequence[str], times: Sequence[float], path: str) -> None:
                     markersize=3.5,
                     elinewidth=0.6,
                     linestyle=own.dash,
+                    markerfacecolor="white" if names[line.label] >= len(PALETTE) else own.colour,
                     label=line.label,
                     **style,
                 )
@@ -99,27 +101,30 @@ def draw(directories: Sequence[str], times: Sequence[float], path: str) -> None:
         figure.savefig(path, dpi=150)
 
 
-def value_regret(selected: np.ndarray, mean_reward: np.ndarray, price: float, decay: float) -> np.ndarray:
-    """What each round's cohort loses against the best rate on the policy's own history, [rounds].
+@partial(jax.jit, static_argnames=("price", "decay"))
+def value_regret(selected: jax.Array, mean_reward: jax.Array, price: float, decay: float) -> jax.Array:
+    """What each round's cohort loses against the best rate on the policy's own history, [runs, rounds].
 
     The rate is Σ value · min μ with μ = E[τ_min / τ], and values as the policy has them (equal data).
 
     Args:
-      selected: int [rounds, m], every client in 0 .. K - 1.
-      mean_reward: μ, [K].
+      selected: int [runs, rounds, m], every client in 0 .. K - 1.
+      mean_reward: μ, float32 [K].
       price: c.
       decay: η.
     """
-    mu = jnp.asarray(mean_reward, jnp.float32)
-    m = selected.shape[1]
+    m = selected.shape[2]
 
     def step(counts: jax.Array, members: jax.Array) -> tuple[jax.Array, jax.Array]:
         spent = (counts - jnp.min(counts)).astype(jnp.float32)
         value = jnp.exp(-price * decay * spent)
-        own = jnp.min(mu[members]) * jnp.sum(value[members])
-        return counts.at[members].add(1), best_rate(mu, value, m).value - own
+        own = jnp.min(mean_reward[members]) * jnp.sum(value[members])
+        return counts.at[members].add(1), best_rate(mean_reward, value, m).value - own
 
-    return np.asarray(jax.lax.scan(step, jnp.zeros(mu.shape, jnp.int32), jnp.asarray(selected))[1])
+    def run(selected: jax.Array) -> jax.Array:
+        return jax.lax.scan(step, jnp.zeros(mean_reward.shape, jnp.int32), selected)[1]
+
+    return jax.vmap(run)(selected)
 
 
 def bound(num_clients: int, m: int, rounds: np.ndarray) -> np.ndarray:
@@ -144,9 +149,8 @@ def regret(rounds: int, seeds: int, price: float) -> list[tuple[str, list[str]]]
             seeds=seeds,
         )
         law = two_speed(num_clients=30, min_latency=0.05)
-        mu = np.asarray(expected_reward(law, 0.05))
-        losses = [value_regret(selected, mu, price, 0.04) for selected in result["selected"].values]
-        totals = np.cumsum(np.stack(losses), axis=1, dtype=np.float64)
+        losses = value_regret(result["selected"].values, expected_reward(law, 0.05), price, 0.04)
+        totals = np.cumsum(np.asarray(losses), axis=1, dtype=np.float64)
         cells = [f"{band(totals[:, n - 1]).mean:.0f} ± {band(totals[:, n - 1]).half_width:.0f}" for n in ends]
         table.append((index, cells))
     table.append(("bound for range", [f"{x:.0f}" for x in bound(30, 5, np.array(ends))]))
@@ -164,14 +168,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    compare = commands.add_parser(
-        "table", help="accuracy / leakage [rounds], and the leads over the first policy"
-    )
+    compare = commands.add_parser("table", help="accuracy / leakage (leads) [rounds]")
     compare.add_argument("directories", nargs="+")
     compare.add_argument("--times", type=float, nargs="+", default=[30.0, 50.0, 80.0], metavar="SECONDS")
+    compare.add_argument("--of", default="PAUSE", metavar="LABEL", help="whom the others lead")
     compare.add_argument("--picture", metavar="PNG")
     bandits = commands.add_parser("regret", help="against the best rate on a policy's own history")
-    bandits.add_argument("--rounds", type=int, default=3000)
+    bandits.add_argument("--rounds", type=int, default=1500)
     bandits.add_argument("--seeds", type=int, default=20)
     bandits.add_argument("--price", type=float, default=10.0)
     options = parser.parse_args()
@@ -181,7 +184,11 @@ def main() -> None:
         return
     for directory in options.directories:
         print(f"\n{directory}\n")
-        print(shown([f"{t:g} s" for t in options.times], rows(pausejax.open(directory), options.times)))
+        print(
+            shown(
+                [f"{t:g} s" for t in options.times], rows(pausejax.open(directory), options.times, options.of)
+            )
+        )
     if options.picture:
         draw(options.directories, options.times, options.picture)
 

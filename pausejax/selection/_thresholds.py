@@ -79,7 +79,9 @@ def by_replacement(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM)
     place = jnp.concatenate([take(places(ranking), leaving), take(places(leaving), ranking)], axis=1)
     scores = jnp.concatenate([take(score, leaving), take(score, ranking)], axis=1)
     # The loop is scalar: one run after another is faster than all of them in step.
-    return Bounds(*lax.map(lambda run: _replace(*run, m, worth), (thresholds, place, scores)))
+    return Bounds(
+        *lax.map(lambda run: _replace(run[0], run[1], run[2], m, worth), (thresholds, place, scores))
+    )
 
 
 def _replace(

@@ -85,7 +85,7 @@ PROBLEMS = {
         20,
         20,
     ),
-    "digits": Problem(_DIGITS, _WEIGHTS, 2, Options(budget=9000, at_latency=30.0), 10, 5, 10),
+    "digits": Problem(_DIGITS, _WEIGHTS, 2, Options(budget=9000, at_latency=30.0), 8, 5, 10),
     "mnist": Problem(
         {**_DIGITS, "data": {"dataset": "mnist", "train_samples": 2000}, "eval_every": 25},
         _WEIGHTS,

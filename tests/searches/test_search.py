@@ -10,6 +10,7 @@ from pausejax.results.folder import Folder
 from pausejax.searches import confirm
 from pausejax.searches.find import search
 from pausejax.searches.options import Options
+from pausejax.searches.table import summary
 from pausejax.study.plan import plan_of
 from pausejax.study.spec import SpecError
 
@@ -242,6 +243,12 @@ def test_constraints_are_kept_by_the_best():
     latency = played.result["elapsed"].values[2 * best.number : 2 * best.number + 2, -1] / 75
     kept = [one for one in played.ended if one.why == "finished" and one.history[-1][1].violation == 0]
     assert latency.mean() >= 0.2 or not kept
+    assert ("none that came so far keeps" in summary(played)) == (not kept)
+
+
+def test_constraints_that_nobody_keeps_are_said():
+    played = found(BANDIT, REGRET._replace(constraints=("max_leakage<=0.001",), budget=1200))
+    assert summary(played).endswith("none that came so far keeps the constraints")
 
 
 BAD = [
