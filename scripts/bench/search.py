@@ -29,7 +29,8 @@ from pausejax.searches.search import Ended
 from pausejax.study.plan import make_plan
 
 SHARES = (0.0625, 0.125, 0.25, 0.5, 1.0)
-ARMS = ("tpe", "random", "sobol", "grid")
+ARMS = ("tpe", "tpe, one rung", "tpe, no rungs", "random", "sobol", "grid")
+"""tpe as a search is by default; with its only rung at a third of the horizon; and stopping nobody."""
 
 
 class Problem(NamedTuple):
@@ -98,8 +99,9 @@ PROBLEMS = {
 }
 
 
-def searched(problem: Problem, sampler: str, budget: int, seed: int) -> Found:
-    """One search; of `grid` over the lists, else over the ranges; only tpe stops settings early."""
+def searched(problem: Problem, arm: str, budget: int, seed: int) -> Found:
+    """One search; of `grid` over the lists, else over the ranges; designs stop nobody early."""
+    sampler, _, rungs = arm.partition(", ")
     given: dict[str, Any] = {name: {law: ends} for name, (law, ends) in problem.ranges.items()}
     if sampler == "grid":
         given = {name: spread(*held, problem.steps) for name, held in problem.ranges.items()}
@@ -107,7 +109,11 @@ def searched(problem: Problem, sampler: str, budget: int, seed: int) -> Found:
     document["policy"] = [{**problem.document["policy"][0], **given}]
     study = kinds.parse(document, searched=True)
     options = problem.options._replace(budget=budget, sampler=sampler, sampler_seed=seed)
-    return search(study, options if sampler == "tpe" else options._replace(reduction=1.0), Sources())
+    if sampler != "tpe" or rungs == "no rungs":
+        options = options._replace(reduction=1.0)
+    elif rungs == "one rung":
+        options = options._replace(first_rung=(options.at_latency or study.rounds) / 3)
+    return search(study, options, Sources())
 
 
 def spread(law: str, ends: Sequence[float], steps: int) -> list[float]:
@@ -133,7 +139,7 @@ def told(arm: str, number: int, share: float, one: Ended) -> dict[str, Any]:
 def play_arm(problem: Problem, arm: str) -> list[dict[str, Any]]:
     """The incumbents of all searches of an arm."""
     budget, rows = problem.options.budget, []
-    if arm == "tpe":
+    if arm.startswith("tpe"):
         for number in range(problem.searches):
             found = searched(problem, arm, budget, number)
             ended = [(float(one.spent), one) for one in found.ended]
