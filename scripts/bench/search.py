@@ -29,8 +29,8 @@ from pausejax.searches.search import Ended
 from pausejax.study.plan import make_plan
 
 SHARES = (0.0625, 0.125, 0.25, 0.5, 1.0)
-ARMS = ("tpe", "tpe, one rung", "tpe, no rungs", "random", "sobol", "grid")
-"""tpe as a search is by default; with its only rung at a third of the horizon; and stopping nobody."""
+ARMS = ("tpe", "tpe, early rungs", "tpe, no rungs", "random", "sobol", "grid")
+"""tpe as a search is by default, with one rung at a third; with rungs from 1/27 on; and stopping nobody."""
 
 
 class Problem(NamedTuple):
@@ -111,8 +111,8 @@ def searched(problem: Problem, arm: str, budget: int, seed: int) -> Found:
     options = problem.options._replace(budget=budget, sampler=sampler, sampler_seed=seed)
     if sampler != "tpe" or rungs == "no rungs":
         options = options._replace(reduction=1.0)
-    elif rungs == "one rung":
-        options = options._replace(first_rung=(options.at_latency or study.rounds) / 3)
+    elif rungs == "early rungs":
+        options = options._replace(first_rung=(options.at_latency or study.rounds) / 27)
     return search(study, options, Sources())
 
 
