@@ -243,7 +243,7 @@ def show(path: Path, picture: Path) -> None:
     rows = read(path)
     names = list(dict.fromkeys(row["problem"] for row in rows))
     with styled_context():
-        figure = Figure(figsize=(3.4 * len(names), 2.8), layout="constrained")
+        figure = Figure(figsize=(3.4 * len(names), 3.1), layout="constrained")
         panels = figure.subplots(1, len(names), squeeze=False)[0]
         for panel, name in zip(panels, names, strict=True):
             budget = PROBLEMS[name].options.budget
@@ -277,7 +277,8 @@ def show(path: Path, picture: Path) -> None:
             panel.set_xlabel("rounds × runs spent")
             panel.set_title(name)
             panel.set_ylabel("pseudo-regret" if name == "bandit" else "accuracy")
-        panels[0].legend()
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
         figure.savefig(picture, dpi=150)
 
 
