@@ -33,7 +33,8 @@ FLOORS = (
     ("selection",),
     ("bandit", "network", "privacy"),
     ("devices", "rounding", "atomic"),
-    ("parts", "version"),
+    ("parts",),
+    ("spelling", "version"),
 )
 """From the top; a room imports only from floors beneath its own."""
 

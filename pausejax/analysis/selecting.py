@@ -1,7 +1,6 @@
 """Runs by what they are: policy, seed and parameters, by name or symbol."""
 
 import contextlib
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +8,8 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.quantities import parameters_in
-from pausejax.analysis.settings import applies
+from pausejax.analysis.settings import applies, full_name
+from pausejax.spelling import closest
 
 # Coordinates may have been through float32, which keeps seven digits.
 _TOLERANCE = 1e-6
@@ -69,7 +69,8 @@ class _Condition(NamedTuple):
 
 
 def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = False) -> _Condition:
-    name = label_of(result, key)
+    labels = [str(name) for name, coord in result.coords.items() if coord.dims == ("run",)]
+    name = full_name(result, key, labels, "label of this result's runs")
     column = result[name].values
     if spelled:
         value = [_meant(column, one) for one in _several(value, key)]
@@ -90,23 +91,6 @@ def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
     for condition in conditions:
         chosen &= np.any(condition.hits, axis=0) | condition.lacking
     return chosen
-
-
-def label_of(result: xr.Dataset, key: str) -> str:
-    """The full name of a coordinate of `run`, by name, alias or symbol."""
-    known = [str(name) for name, coord in result.coords.items() if coord.dims == ("run",)]
-    spellings = {
-        spelling: name
-        for name, (aliases, symbol) in parameters_in(result).items()
-        for spelling in (*aliases, symbol)
-        if name in known and spelling
-    }
-    name = spellings.get(key, key)
-    if name not in known:
-        match = difflib.get_close_matches(key, [*known, *spellings], n=1, cutoff=0.5)
-        meant = f"; did you mean {match[0]!r}?" if match else ""
-        raise ValueError(f"{key!r}: is no label of this result's runs{meant} known: {', '.join(known)}")
-    return name
 
 
 def _several(value: Any, key: str) -> Sequence[Any]:
@@ -161,8 +145,8 @@ def _instead(column: np.ndarray, value: Any) -> str:
             near = [min(there, key=lambda one: abs(one - value))]
     else:
         by_lower = {str(one).lower(): one for one in there}
-        close = difflib.get_close_matches(str(value).lower(), list(by_lower), n=1, cutoff=0.5)
-        near = [by_lower[name] for name in close]
+        close = closest(str(value).lower(), by_lower)
+        near = [] if close is None else [by_lower[close]]
     meant = f"; did you mean {_shown(near[0])}?" if near else ";"
     rest = ", …" if len(there) > _KNOWN else ""
     return f"{meant} known: {', '.join(_shown(one) for one in there[:_KNOWN])}{rest}"
@@ -179,29 +163,6 @@ def _shown(value: Any) -> str:
     return f"{value:.7g}" if isinstance(value, float) else repr(value)
 
 
-def full_name(result: xr.Dataset, spelling: str, argument: str) -> str:
-    """Policy, seed or a parameter by its full name.
-
-    Raises:
-      ValueError: it is none of these.
-    """
-    parameters = parameters_in(result)
-    names = {
-        other: name
-        for name, (aliases, symbol) in parameters.items()
-        if name in result.coords
-        for other in (name, *aliases, symbol)
-        if other
-    }
-    names |= {"policy": "policy", "seed": "seed"}
-    if spelling not in names:
-        known = [name for name in ("policy", "seed", *parameters) if name in names]
-        raise ValueError(
-            f"{argument}: {spelling}: unknown here{guess(spelling, names)}; known: {', '.join(known)}"
-        )
-    return names[spelling]
-
-
 def written(value: Any) -> str:
     """A value as messages spell it."""
     if isinstance(value, bool):
@@ -213,9 +174,3 @@ def some(values: Iterable[str], most: int = 12) -> str:
     """A list in words, its end cut off where it is long."""
     listed = list(values)
     return ", ".join(listed[:most]) + (f", … ({len(listed)} in all)" if len(listed) > most else "")
-
-
-def guess(wrong: str, known: Iterable[str]) -> str:
-    """What was meant, to be put into a message; empty where nothing is near."""
-    near = difflib.get_close_matches(wrong, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""

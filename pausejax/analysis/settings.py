@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from pausejax.analysis.quantities import parameters_in
+from pausejax.spelling import nearest
 
 
 def axes_of(result: xr.Dataset) -> tuple[str, ...]:
@@ -28,13 +29,32 @@ def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) ->
       ValueError: one of them is none of these.
     """
     known = ("policy", "seed", *axes_of(result))
-    parameters = parameters_in(result).items()
-    aliases = {spelling: name for name, (short, symbol) in parameters for spelling in (*short, symbol)}
-    found = tuple(aliases.get(name, name) for name in ([names] if isinstance(names, str) else names))
-    for name in found:
-        if name not in known:
-            raise ValueError(f"{argument} = {name!r}: is no axis of this result; known: {', '.join(known)}")
-    return found
+    try:
+        return tuple(
+            full_name(result, name, known, "axis of this result")
+            for name in ([names] if isinstance(names, str) else names)
+        )
+    except ValueError as mistake:
+        raise ValueError(f"{argument} = {mistake}") from None
+
+
+def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str) -> str:
+    """The one of some labels that a name, an alias or a symbol means.
+
+    Raises:
+      ValueError: it is none of these; says what there is, and what is nearest.
+    """
+    spellings = {
+        other: name
+        for name, (aliases, symbol) in parameters_in(result).items()
+        for other in (*aliases, symbol)
+        if name in known and other
+    }
+    name = spellings.get(spelling, spelling)
+    if name not in known:
+        meant = nearest(spelling, [*known, *spellings])
+        raise ValueError(f"{spelling!r}: is no {what}{meant}; known: {', '.join(known)}")
+    return name
 
 
 def applies(value: Any) -> bool:

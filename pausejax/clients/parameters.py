@@ -1,7 +1,7 @@
 """What the simulation of client selection itself reads; parts bring their own parameters along."""
 
 from pausejax.bandit import Objective
-from pausejax.federated.learning import LocalTraining
+from pausejax.federated.learning import BATCH_STATISTICS, LocalTraining
 from pausejax.parts import Parameter, table
 from pausejax.parts.signature import parameters_of
 from pausejax.privacy import CLIPS
@@ -87,8 +87,9 @@ PARAMETERS: dict[str, Parameter] = table(
         "clip": Parameter(_TRAINING.clip, "what is clipped", choices=CLIPS),
         "batch_statistics": Parameter(
             "private",
-            "batch norm's statistics: noised with the update, sent in the clear, or never sent",
-            choices=("private", "clear", "local"),
+            "batch norm's statistics: noised with the update, sent in the clear (with their layers'"
+            " scales and biases), or never sent",
+            choices=BATCH_STATISTICS,
         ),
     },
     reward={name: parameter for name, parameter in _OBJECTIVE.items() if name != "budget_decay"},

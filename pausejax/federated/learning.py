@@ -1,8 +1,9 @@
 """The static half of learning: what shapes the training program. A change of any of it compiles anew."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,8 @@ from pausejax.federated.tasks import Task
 from pausejax.parts import Bound
 from pausejax.privacy import Clip, privatize
 
-BatchStatistics = Literal["private", "clear", "local"]
+BatchStatistics = Literal["private", "clear", "clear_layers", "local"]
+BATCH_STATISTICS: tuple[str, ...] = get_args(BatchStatistics)
 
 _ADAM = parts.bind(parts.find("optimizer", adam.__name__), {})
 _FEDAVG = parts.bind(parts.find("server_optimizer", fedavg.__name__), {})
@@ -90,8 +92,8 @@ class Learning:
     @property
     def in_the_clear(self) -> bool:
         """Whether something that a client has learned leaves it without noise."""
-        sent = self.model.has_statistics and self.training.batch_statistics == "clear"
-        return sent or not self.training.private
+        clear = self.training.batch_statistics in ("clear", "clear_layers")
+        return not self.training.private or (self.model.has_statistics and clear)
 
     @property
     def num_parameters(self) -> int:
@@ -110,14 +112,39 @@ class Learning:
 
         The key is consumed; ε and Δf as in `privacy.privatize`.
         """
-        change = ravel_pytree(self.sent(after))[0] - ravel_pytree(self.sent(before))[0]
+        sent = self.sent(before)
+        change = ravel_pytree(self.sent(after))[0] - ravel_pytree(sent)[0]
         if not self.training.private:
             return change
         if not self.in_the_clear:
             return privatize(key, change, epsilon, sensitivity, self.training.clip)
-        protected = sum(leaf.size for leaf in jax.tree.leaves(before.params))
-        noised = privatize(key, change[:protected], epsilon, sensitivity, self.training.clip)
-        return jnp.concatenate([noised, change[protected:]])
+        sizes = [leaf.size for leaf in jax.tree.leaves(sent)]
+        clear = self._clear(sent)
+        pieces = _cut(change, sizes)
+        noised = jnp.concatenate([piece for piece, free in zip(pieces, clear, strict=True) if not free])
+        noised = privatize(key, noised, epsilon, sensitivity, self.training.clip)
+        held = iter(_cut(noised, [size for size, free in zip(sizes, clear, strict=True) if not free]))
+        return jnp.concatenate(
+            [piece if free else next(held) for piece, free in zip(pieces, clear, strict=True)]
+        )
+
+    def _clear(self, sent: Weights) -> list[bool]:
+        """Which leaves of what is sent leave a client without noise."""
+        paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(sent)[0]]
+        normed = {_layer(path) for path in paths if path[0].name == "statistics"}
+        with_layers = self.training.batch_statistics == "clear_layers"
+        return [path[0].name == "statistics" or (with_layers and _layer(path) in normed) for path in paths]
+
+
+def _cut(values: jax.Array, sizes: list[int]) -> list[jax.Array]:
+    """A vector in pieces of these sizes."""
+    return jnp.split(values, list(itertools.accumulate(sizes[:-1])))
+
+
+def _layer(path: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The layer that an array of `Weights` belongs to; linen files statistics under a collection's name."""
+    layer = tuple(path[1:-1])
+    return layer[1:] if layer[:1] == (jax.tree_util.DictKey("batch_stats"),) else layer
 
 
 def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weights:

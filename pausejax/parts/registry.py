@@ -3,14 +3,14 @@
 import contextlib
 import contextvars
 import dataclasses
-import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from pausejax.parts.parameter import Parameter
 from pausejax.parts.part import Part, PartError
 from pausejax.parts.signature import read
+from pausejax.spelling import nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -70,12 +70,6 @@ _COLLECTING: contextvars.ContextVar[Parts] = contextvars.ContextVar("parts", def
 def everything() -> Parts:
     """All parts that have been registered in this process, those of studies' own files left out."""
     return _REGISTERED
-
-
-def nearest(key: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known name, or nothing."""
-    match = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""
 
 
 def find(category: str, part: str | Part) -> Part:

@@ -10,9 +10,10 @@ from pausejax.analysis import metrics_of
 from pausejax.analysis.comparing import unlike
 from pausejax.analysis.metrics import direction
 from pausejax.analysis.quantities import Metric, metrics_in
-from pausejax.analysis.selecting import guess, select
+from pausejax.analysis.selecting import select
 from pausejax.report.grid import arrange
 from pausejax.report.levels import Measure, measure_of
+from pausejax.spelling import nearest
 
 _PER_ROUND = (("run", "round"), ("run", "eval"))
 
@@ -56,7 +57,7 @@ def _named(result: xr.Dataset, name: str) -> tuple[str, Metric, str]:
     if name not in result.data_vars:
         known = [*table, *(str(v) for v in result.data_vars if result[v].dims in _PER_ROUND)]
         listed = ", ".join(dict.fromkeys(known))
-        raise ValueError(f"measure: {name}: unknown here{guess(name, known)}; known: {listed}")
+        raise ValueError(f"measure: {name}: unknown here{nearest(name, known)}; known: {listed}")
     # Of what is added up over the rounds, single rounds are mostly noise.
     for other, metric in table.items():
         if metric.variable == name and metric.reduce == "total":

@@ -9,8 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.quantities import apart_in
-from pausejax.analysis.selecting import full_name
-from pausejax.analysis.settings import applies, axes_of, group, label, runs_table, symbols
+from pausejax.analysis.settings import applies, axes_of, full_name, group, label, runs_table, symbols
 from pausejax.report.levels import levels_of, name_of, shown
 from pausejax.report.statistics import Line, lines
 
@@ -86,11 +85,12 @@ def factors(result: xr.Dataset) -> list[str]:
 
 
 def _checked(result: xr.Dataset, by: Sequence[str], apart: Sequence[str]) -> list[str]:
-    names = [full_name(result, name, "by") for name in by]
+    axes = ("policy", *axes_of(result))
+    try:
+        names = [full_name(result, name, axes, "axis of this result") for name in by]
+    except ValueError as mistake:
+        raise ValueError(f"by: {mistake}") from None
     for spelling, name in zip(by, names, strict=True):
-        if name not in ("policy", *axes_of(result)):
-            known = ", ".join(["policy", *axes_of(result)])
-            raise ValueError(f"by: {spelling}: is the same in all runs or no axis; axes: {known}")
         if names.count(name) > 1:
             raise ValueError(f"by: {spelling}: is named twice")
     if names[0] in apart:

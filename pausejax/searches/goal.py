@@ -9,8 +9,8 @@ import numpy as np
 
 from pausejax.analysis.metrics import REDUCTIONS
 from pausejax.analysis.quantities import Metric
-from pausejax.parts.registry import nearest
 from pausejax.searches.halving import Shown
+from pausejax.spelling import nearest
 from pausejax.study.simulation import Arrays
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study

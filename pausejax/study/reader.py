@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from pausejax.parts import File, Parameter
-from pausejax.parts.registry import nearest
+from pausejax.spelling import nearest
 from pausejax.study.axes import SAMPLING, Axis, Range, Sampling, range_problem
 from pausejax.study.study import PolicySpec, Study
 from pausejax.study.vocabulary import Vocabulary

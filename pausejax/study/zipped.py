@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from pausejax.parts.registry import nearest
+from pausejax.spelling import nearest
 from pausejax.study.axes import Axis, Range
 from pausejax.study.vocabulary import Say, Vocabulary
 

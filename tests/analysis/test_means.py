@@ -146,7 +146,7 @@ def test_pairs_take_out_what_the_network_did():
         ),
         (
             lambda r: analysis.mean_ci(r, over="eta"),
-            "over = 'budget_decay': is no axis of this result; known: policy, ",
+            "over = 'eta': is no axis of this result; known: policy, ",
         ),
         (lambda r: analysis.mean_ci(r, method="z"), "method = 'z': must be one of t, bootstrap, percentile"),
         (lambda r: analysis.mean_ci(r, level=95), "level = 95: must be between 0 and 1"),

@@ -56,7 +56,7 @@ def test_runs_that_have_the_values_in_their_order(made, wanted, places):
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ({"gama": 5.0}, "'gama': is no label of this result's runs; did you mean 'gamma'? known: policy,"),
+        ({"gama": 5.0}, "'gama': is no label of this result's runs; did you mean 'gamma'?; known: policy,"),
         ({"eta": 1.0}, "'eta': is no label of this result's runs"),
         ({"elapsed": 1.0}, "'elapsed': is no label"),
         ({"policy": "pause"}, "policy = 'pause': no run has it; did you mean 'PAUSE'? known: 'PAUSE', "),

@@ -111,13 +111,16 @@ def test_where_chooses_runs_by_name_alias_and_symbol(swept):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"measures": ["pseudo_regert"]}, "measure: pseudo_regert: unknown here; did you mean pseudo_regret"),
+        (
+            {"measures": ["pseudo_regert"]},
+            "measure: pseudo_regert: unknown here; did you mean 'pseudo_regret'",
+        ),
         ({"measures": ["counts"]}, "counts: has dims run, client, no value a round; its measures: parti"),
         ({"where": {"gama": 5}}, "where: 'gama': is no label of this result's runs; did you mean 'gamma'"),
         ({"where": {"gamma": 7}}, r"where: gamma = 7: no run has it; did you mean 5\? known: 0.1, 1, 5, 25"),
         ({"where": {"policy": "pose"}}, "where: policy = 'pose': no run has it; did you mean 'pause'"),
-        ({"by": ["gama"]}, "by: gama: unknown here; did you mean gamma"),
-        ({"by": ["num_clients"]}, "by: num_clients: is the same in all runs or no axis; axes: policy, gen"),
+        ({"by": ["gama"]}, "by: 'gama': is no axis of this result; did you mean 'gamma'"),
+        ({"by": ["num_clients"]}, "by: 'num_clients': is no axis of this result; known: policy, gen"),
         ({"by": ["gamma", "γ"]}, "by: gamma: is named twice"),
     ],
 )
@@ -221,7 +224,7 @@ def test_run_refuses_what_it_could_not_draw_before_it_computes(tmp_path, capsys)
     )
     out = tmp_path / "out"
     for options, message in (
-        (["--by", "kappa"], "--by: kappa: unknown here"),
+        (["--by", "kappa"], "--by: 'kappa': is no axis of this result"),
         (["--measure", "test_accuracy"], "--measure: test_accuracy"),
         (["--where", "gamma=3"], "--where: gamma = 3: no run has it; did you mean 1? known: 1, 5"),
     ):
