@@ -92,7 +92,10 @@ def violation_fractions() -> None:
 def compare(pools: Pools, policy: str, settings: list[Setting]) -> None:
     print(
         f"\n{policy}; paper: "
-        + ", ".join(f"{name} {row[policy.removesuffix('_weighted')]}" for name, row in PAPER.items())
+        + ", ".join(
+            f"{name} {row['fedboost' if policy.startswith('fedboost') else policy]}"
+            for name, row in PAPER.items()
+        )
     )
     for setting in settings:
         cells = []
@@ -148,6 +151,7 @@ def main() -> None:
             Setting("kernel models cost 0.45, 0.75 of the budget", kernel_cost=0.45, spending=0.75),
         ],
     )
+    compare(pools, "fedboost_normalized", [dataclasses.replace(shipped, label="γ = B / K, weights sum to 1")])
     compare(pools, "fedboost_weighted", [dataclasses.replace(shipped, label="sampled in proportion to α")])
 
 

@@ -47,6 +47,7 @@ class Log(logging.Handler):
         self._of = len(plan.runs)
         self._found: int | None = None
         self._finished = self._played = 0
+        self._before = "compiling"
         self._begun = self._last = clock()
         self._marks = collections.deque([(self._begun, 0)], maxlen=_LINES_OF_SPEED)
         runs, groups = _count(self._of, "run"), _count(len(plan.groups), "group")
@@ -83,6 +84,8 @@ class Log(logging.Handler):
         event = getattr(record, "event", record.levelname.lower())
         if event == "chunk":
             self._finished += int(fields["runs"])
+        elif event == "compiled":
+            self._before = "playing the first rounds"
         self._say(event, record.getMessage(), **fields)
 
     def tick(self) -> None:
@@ -101,7 +104,7 @@ class Log(logging.Handler):
                 whole = self._of * self._rounds
                 part = min(self._played / whole, 1.0)
                 left = max(whole - self._played, 0) / speed if speed else None
-            pace = f"{speed:,.0f} rounds/s" if self._played else "compiling"
+            pace = f"{speed:,.0f} rounds/s" if self._played else self._before
             words = [f"{self._finished} of {_count(self._of, 'run')} finished"]
             words += [f"{part:.0%}"] if part is not None else []
             words += [pace]

@@ -17,7 +17,7 @@ from pausejax.study.study import Plan
 class _Speed(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f} rounds/s" if speed else "compiling")
+        return Text(f"{speed:,.0f} rounds/s" if speed else "starting")
 
 
 Form = Literal["text", "json", "bar"]
@@ -88,7 +88,7 @@ def _cell(plan: Plan) -> Iterator[Callback]:
 
     def shown() -> HTML:
         took = time.monotonic() - begun
-        pace = f"{done / took:,.0f} rounds/s" if done and took else "compiling"
+        pace = f"{done / took:,.0f} rounds/s" if done and took else "starting"
         part = min(done / (runs * rounds), 1.0)
         bar = f'<progress value="{part:.3f}" max="1" style="width:20em"></progress>'
         return HTML(f"<div>{done // rounds}/{runs} runs {bar} {part:.0%}, {pace}, {took:.0f} s</div>")

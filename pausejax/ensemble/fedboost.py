@@ -8,9 +8,9 @@ from jax import lax
 
 from pausejax.ensemble import compensated
 from pausejax.ensemble.compensated import Sum
-from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, uniform
+from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, certain_loss, uniform
 
-Sampling = Literal["uniform", "weighted"]
+Sampling = Literal["uniform", "weighted", "count"]
 _LEAST_PROBABILITY = 1e-6
 """Keeps the weights α / γ finite where the sampling would give up a model."""
 
@@ -50,6 +50,7 @@ def fedboost(
     learning_rate: jax.Array,
     spending: jax.Array | float,
     sampling: Sampling,
+    normalized: bool = False,
 ) -> EnsemblePolicy:
     """Builds the policy.
 
@@ -63,25 +64,34 @@ def fedboost(
       budget: int32 [R], in parameters.
       learning_rate: float32 [R], η.
       spending: float32 [R] or a number, the expected cost of a round over the budget, in (0, 1].
-      sampling: γ in proportion to 1 (`"uniform"`) or to α (`"weighted"`), capped at 1.
+      sampling: γ in proportion to 1 (`"uniform"`) or to α (`"weighted"`), capped at 1; `"count"`: γ = B / K
+        whatever the models cost, so that B models are sent in expectation (times `spending`).
+      normalized: whether the weights of the models sent are divided by their sum, as EFL-FG (1) demands. Then
+        the ensemble is biased, and `expected_loss` is the loss incurred by the models that were drawn.
     """
     num_models, num_runs = len(parameters), len(budget)
     scale = jnp.max(parameters).astype(jnp.float32)
     cost = jnp.asarray(parameters, jnp.float32) / scale
     expected_cost = spending * (jnp.asarray(budget, jnp.float32) / scale)
-    uniform_gamma = inclusion_probability(cost, expected_cost, jnp.ones((num_models, num_runs)))
+    if sampling == "count":
+        fixed = jnp.broadcast_to(
+            jnp.clip(expected_cost / num_models, _LEAST_PROBABILITY, 1.0), (num_models, num_runs)
+        )
+    else:
+        fixed = inclusion_probability(cost, expected_cost, jnp.ones((num_models, num_runs)))
 
     def init() -> Sum:
         return compensated.zeros((num_models, num_runs))
 
     def select(key: jax.Array, state: Sum) -> Choice:
         mixture = jax.nn.softmax(-learning_rate[None] * compensated.excess(state), axis=0)
-        if sampling == "uniform":
-            gamma = uniform_gamma
-        else:
-            gamma = inclusion_probability(cost, expected_cost, mixture)
+        gamma = inclusion_probability(cost, expected_cost, mixture) if sampling == "weighted" else fixed
         sent = uniform(key, (num_models,)) < gamma
-        return Choice(sent, jnp.where(sent, mixture / gamma, 0.0), (mixture, gamma))
+        mixing = jnp.where(sent, mixture / gamma, 0.0)
+        if normalized:
+            total = jnp.sum(mixing, axis=0, keepdims=True)
+            mixing = mixing / jnp.where(total > 0, total, 1.0)
+        return Choice(sent, mixing, (mixture, gamma))
 
     def update(state: Sum, choice: Choice, feedback: Feedback) -> Sum:
         clients = feedback.num_clients.astype(jnp.float32)
@@ -94,4 +104,4 @@ def fedboost(
         spread = jnp.square(mixture) * (1 - gamma) / gamma
         return jnp.square(mean - targets) + jnp.sum(spread[:, None] * jnp.square(predictions), axis=0)
 
-    return EnsemblePolicy(init, select, update, expected_loss, min_sent=0)
+    return EnsemblePolicy(init, select, update, certain_loss if normalized else expected_loss, min_sent=0)

@@ -52,12 +52,27 @@ def fedboost_weighted(
     )
 
 
+def fedboost_normalized(
+    *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, spending: jax.Array
+) -> EnsemblePolicy:
+    """FedBoost that includes every model with probability B / K and predicts with weights that sum to 1."""
+    return mirror_descent.fedboost(
+        parameters=parameters,
+        budget=budget,
+        learning_rate=learning_rate,
+        spending=spending,
+        sampling="count",
+        normalized=True,
+    )
+
+
 ENSEMBLE_POLICIES: tuple[str, ...] = tuple(
     ensemble_policy(function).__name__
     for function in (
         efl_fg,
         fedboost,
         fedboost_weighted,
+        fedboost_normalized,
         exp3,
         all_experts,
         uniform_affordable,

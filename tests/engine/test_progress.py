@@ -89,6 +89,17 @@ def test_a_line_at_the_start_every_half_minute_at_every_chunk_and_at_the_end(pla
     assert written[-1] == "[0:01:40] done after 0:01:40: 6 of 6 runs finished, 6 rounds/s"
 
 
+def test_before_the_first_rounds_are_played_it_says_what_is_being_done(plan):
+    log, clock, written = logs(plan)
+    log(0)
+    at(clock, log, 30)
+    record = logging.LogRecord("pausejax", logging.INFO, "", 0, "%s", ("compiled pause",), None)
+    record.event, record.fields = "compiled", {"policy": "pause"}
+    log.handle(record)
+    at(clock, log, 60)
+    assert written[1].endswith("0%, compiling") and written[3].endswith("0%, playing the first rounds")
+
+
 def test_json_has_the_same_as_fields(plan):
     log, clock, written = logs(plan, as_json=True)
     log(200)

@@ -97,20 +97,28 @@ def inclusion_probability(cost, budget, share):
 class FedBoost:
     """One run; the included models come from outside."""
 
-    def __init__(self, cost, budget, learning_rate, weighted):
-        self.cost, self.budget, self.rate, self.weighted = cost, budget, learning_rate, weighted
+    def __init__(self, cost, budget, learning_rate, sampling, normalized=False):
+        self.cost, self.budget, self.rate = cost, budget, learning_rate
+        self.sampling, self.normalized = sampling, normalized
         self.log_alpha = np.zeros(len(cost))
 
     def look(self):
         """α and γ of this round."""
         alpha = np.exp(self.log_alpha - self.log_alpha.max())
         alpha /= alpha.sum()
-        share = alpha if self.weighted else np.ones_like(alpha)
+        if self.sampling == "count":
+            models = self.budget / self.cost.max() / len(alpha)
+            return alpha, np.full(len(alpha), min(models, 1.0))
+        share = alpha if self.sampling == "weighted" else np.ones_like(alpha)
         return alpha, inclusion_probability(self.cost, self.budget, share)
 
-    def learn(self, sent, predictions, targets):
+    def mix(self, sent):
         alpha, gamma = self.look()
-        residual = predictions @ np.where(sent, alpha / gamma, 0) - targets
+        mixing = np.where(sent, alpha / gamma, 0)
+        return mixing / mixing.sum() if self.normalized and sent.any() else mixing
+
+    def learn(self, sent, predictions, targets):
+        residual = predictions @ self.mix(sent) - targets
         gradient = (2 * residual[:, None] * predictions).mean(axis=0)
         self.log_alpha = self.log_alpha - self.rate * np.where(sent, gradient, 0)
         return (residual**2).sum()

@@ -106,8 +106,10 @@ def test_efl_fg_agrees_step_by_step(draw, num_models, largest_rate):
     assert ties >= (5 * runs if draw is draw_tied_pool else runs), ties
 
 
-@pytest.mark.parametrize("sampling", ["uniform", "weighted"])
-def test_fedboost_agrees_step_by_step(sampling):
+@pytest.mark.parametrize(
+    ("sampling", "normalized"), [("uniform", False), ("weighted", False), ("count", False), ("count", True)]
+)
+def test_fedboost_agrees_step_by_step(sampling, normalized):
     rng = np.random.default_rng(5)
     predictions, targets, sizes = draw_pool(rng, 22)
     budgets = np.array([20, 70, 200, 1000], np.int32)
@@ -118,11 +120,12 @@ def test_fedboost_agrees_step_by_step(sampling):
         learning_rate=jnp.asarray(rates),
         spending=jnp.ones(4),
         sampling=sampling,
+        normalized=normalized,
     )
     select, update = jax.jit(policy.select), jax.jit(policy.update)
     state = policy.init()
     oracles = [
-        oracle.FedBoost(sizes.astype(float), float(b), float(rate), sampling == "weighted")
+        oracle.FedBoost(sizes.astype(float), float(b), float(rate), sampling, normalized)
         for b, rate in zip(budgets, rates, strict=True)
     ]
     for t in range(1, ROUNDS + 1):
@@ -134,7 +137,7 @@ def test_fedboost_agrees_step_by_step(sampling):
             np.testing.assert_allclose(np.asarray(choice.plan[0])[:, r], alpha, rtol=2e-3, atol=1e-7)
             np.testing.assert_allclose(np.asarray(choice.plan[1])[:, r], gamma, rtol=2e-3, atol=1e-7)
             np.testing.assert_allclose(
-                np.asarray(choice.mixing)[:, r], np.where(sent, alpha / gamma, 0), rtol=3e-3, atol=1e-7
+                np.asarray(choice.mixing)[:, r], expected.mix(sent), rtol=3e-3, atol=1e-7
             )
             expected.learn(sent, predictions[rows[:, r]].astype(float), targets[rows[:, r]].astype(float))
         state = update(state, choice, report(choice, predictions[rows], targets[rows]))

@@ -197,7 +197,7 @@ def test_command_line_runs_plans_and_reports(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["efl_fg", "efl_fg_table1"])
 def test_ready_specs_are_valid(name):
     plan = make_plan(load(SWEEPS / f"{name}.toml"))
-    assert len(plan.groups) == (6 if name == "efl_fg" else 18)
+    assert len(plan.groups) == (6 if name == "efl_fg" else 21)
     assert len(plan.study.seeds) == 20
 
 
@@ -206,7 +206,7 @@ def test_table_one_lies_in_the_papers_region(shared):
     """EFL-FG below FedBoost on every seed; within a factor of two of the paper's single run."""
     paper = {"bias": (4.81, 69.11), "ccpp": (4.92, 45.06), "energy": (8.36, 10.19)}
     result = pausejax.simulate(
-        ["efl_fg", "fedboost"],
+        ["efl_fg", "fedboost", "fedboost_normalized"],
         mode="ensemble",
         seeds=20,
         rounds=0,
@@ -214,17 +214,19 @@ def test_table_one_lies_in_the_papers_region(shared):
         dataset=list(paper),
         data_dir=shared / "data" / "uci",
     )
-    assert result["rounds_played"].values[::20].tolist() == [70, 87, 178] * 2
+    assert result["rounds_played"].values[::20].tolist() == [70, 87, 178] * 3
     for dataset, expected in paper.items():
         found = []
-        for policy, value in zip(("efl_fg", "fedboost"), expected, strict=True):
+        for policy, value in zip(
+            ("efl_fg", "fedboost", "fedboost_normalized"), (*expected, expected[1]), strict=True
+        ):
             chosen = (result["dataset"].values == dataset) & (result["policy"].values == policy)
             runs = result.isel(run=np.flatnonzero(chosen))
             found.append(1e3 * finals(runs)["mse"].values)
             assert value / 2 < found[-1].mean() < 2 * value
             violations = 100 * finals(runs)["violations"].values.mean()
             assert violations == 0 if policy == "efl_fg" else 13 < violations < 50
-        assert (found[0] < found[1]).all()
+        assert (found[0] < found[1]).all() and found[0].mean() < found[2].mean()
 
 
 @pytest.mark.slow

@@ -1,0 +1,141 @@
+"""The same FedAvg in other simulators, each in an environment of its own: rounds per CPU second.
+
+python scripts/bench/peers/run.py [--only NAME ...] [--rounds 200] [--repeats 2] [--data-dir FOLDER]
+
+README.md beside this file says what work is done and which versions do it.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parents[2] / ".cache" / "peers"
+CLIENTS, SAMPLES = 30, 2000
+
+
+class Peer(NamedTuple):
+    script: str
+    requirements: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    slower: int = 1
+    """Plays so many times fewer rounds."""
+
+
+_TORCH = ("torch==2.13.0", "numpy>=2")
+PEERS = {
+    "torch": Peer("plain_torch.py", _TORCH),
+    "pfl": Peer("pfl_research.py", ("pfl==0.6.0", "torch==2.13.0")),
+    "fedjax": Peer(
+        "fedjax_mnist.py",
+        (
+            "fedjax==0.0.17",
+            "jax==0.4.30",
+            "jaxlib==0.4.30",
+            "dm-haiku==0.0.12",
+            "numpy<2",
+            "optax==0.2.3",
+            "chex==0.1.86",
+            "flax==0.8.5",
+        ),
+    ),
+    "flower": Peer("flower_mnist.py", ("flwr[simulation]==1.41.*", *_TORCH), slower=4),
+    "ours_1": Peer("ours.py", (), ("1",)),
+    "ours_8": Peer("ours.py", (), ("8",)),
+}
+
+
+def data(folder: str | None) -> Path:
+    """The work as a file that every peer can read: pixels in [-1, 1], labels, who owns which image."""
+    path = CACHE / "mnist.npz"
+    if not path.exists():
+        from pausejax import data as sources
+
+        mnist = sources.load("mnist", folder)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        np.savez(
+            path,
+            x=_pixels(mnist.train_inputs[:SAMPLES]),
+            y=mnist.train_targets[:SAMPLES].astype(np.int64),
+            test_x=_pixels(mnist.test_inputs),
+            test_y=mnist.test_targets.astype(np.int64),
+            owner=np.random.default_rng(0).permutation(np.arange(SAMPLES) % CLIENTS),
+        )
+    return path
+
+
+def _pixels(images: np.ndarray) -> np.ndarray:
+    return ((images.reshape(len(images), -1) / 255 - 0.5) / 0.5).astype(np.float32)
+
+
+def interpreter(name: str, peer: Peer) -> str:
+    """A Python that has what a peer needs."""
+    if not peer.requirements:
+        return sys.executable
+    folder = CACHE / name
+    python, ready = folder / "bin" / "python", folder / "ready"
+    if not ready.exists() or ready.read_text() != "\n".join(peer.requirements):
+        print(f"installing {name}", file=sys.stderr, flush=True)
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *peer.requirements], check=True)
+        ready.write_text("\n".join(peer.requirements))
+    return str(python)
+
+
+def play(name: str, peer: Peer, work: Path, rounds: int) -> dict[str, object]:
+    """One run of a peer: its rounds, CPU seconds and accuracies."""
+    one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
+    xla = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    found = subprocess.run(
+        [interpreter(name, peer), HERE / peer.script, work, str(rounds // peer.slower), *peer.arguments],
+        env={**os.environ, **one, "XLA_FLAGS": xla, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(HERE)}
+        | ({"PYTHONPATH": str(HERE.parents[2])} if not peer.requirements else {}),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if found.returncode:
+        raise SystemExit(f"{name}: ended with {found.returncode}")
+    return {"peer": name, **json.loads(found.stdout.strip().splitlines()[-1])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each, in turn")
+    parser.add_argument("--data-dir", metavar="FOLDER", help="of prepared TFDS data sets")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="append each run as a line of JSON")
+    options = parser.parse_args()
+    work = data(options.data_dir)
+    speeds: dict[str, list[float]] = {name: [] for name in options.only}
+    accuracy: dict[str, float] = {}
+    for name in options.only:
+        interpreter(name, PEERS[name])
+    for _ in range(options.repeats):
+        for name in options.only:
+            line = play(name, PEERS[name], work, options.rounds)
+            if options.record:
+                with options.record.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+            speeds[name].append(line["rounds"] / line["cpu_seconds"])
+            accuracy[name] = line["accuracy"][-1]
+            print(f"{name}: {speeds[name][-1]:.1f} rounds per CPU second", file=sys.stderr, flush=True)
+    print("| peer | rounds per CPU second | least and most | test accuracy at the end |")
+    print("| --- | --- | --- | --- |")
+    for name, found in speeds.items():
+        low, middle, high = min(found), statistics.median(found), max(found)
+        print(f"| {name} | {middle:.3g} | {low:.3g} to {high:.3g} | {accuracy[name]:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
