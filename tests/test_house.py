@@ -1,6 +1,7 @@
 """The house keeps its rules: who imports whom, how large a room or file is, and who knows which names."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from functools import cache
@@ -168,6 +169,15 @@ def test_a_command_loads_what_it_needs(tmp_path, arguments, later):
     found = loaded(f"from pausejax.commands.main import main; main({typed})")
     assert not later & found and "pausejax.commands.main" in found
     assert ("jax" in found) == ("jax" not in later)
+
+
+@pytest.mark.parametrize("package", [pausejax, pausejax.analysis, pausejax.report])
+def test_names_that_wait_are_there(package):
+    assert set(package.__all__) <= set(dir(package))
+    for name in package.__all__:
+        assert not inspect.ismodule(getattr(package, name))
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018
 
 
 def loaded(code):

@@ -60,3 +60,7 @@ __getattr__ = lazy.face(
         ),
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

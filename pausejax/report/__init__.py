@@ -26,3 +26,7 @@ __getattr__ = lazy.face(
         "pausejax.report.unshown": ("left_out",),
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
