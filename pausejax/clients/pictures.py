@@ -180,7 +180,7 @@ def selection_gap(axes: Axes, curves: list[Curve]) -> None:
         explored = np.isfinite(samples.values).all(axis=0)
         gap = samples._replace(x=samples.x[explored], values=smooth(samples.values[:, explored], 20))
         draw_series(axes, summarized(curve.label, gap), curve.look)
-    axes.set(xlabel="round", ylabel="what the cohort loses in the policy's objective (14)")
+    axes.set(xlabel="round", ylabel="gap to the maximum of (14)")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
 

@@ -19,6 +19,7 @@ from pausejax.report.figure import Figure, image
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.series import Samples, summarized
 from pausejax.report.statistics import Line, learned, lines
+from pausejax.report.style import wrapped
 from pausejax.report.summary import diverged_runs, summary_table
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -148,7 +149,7 @@ def _samples(runs: xr.Dataset, shown: Shown) -> Samples:
 def _draw(axes: Axes, curves: list[Curve], shown: Shown) -> None:
     for curve in curves:
         draw_series(axes, summarized(curve.label, _samples(curve.runs, shown)), curve.look)
-    axes.set(xlabel="round", ylabel=shown.label)
+    axes.set(xlabel="round", ylabel=wrapped(shown.label, 40))
     axes.set_xlim(left=0)
 
 

@@ -1,13 +1,17 @@
 """One look for every picture: colours, dashes and markers that a grey print and every eye tells apart."""
 
 import contextlib
+import functools
+import math
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.ticker import FuncFormatter
 from matplotlib.typing import LineStyleType
 
 from pausejax.report.figure import Figure
@@ -30,6 +34,8 @@ MARKERS = "osD^vP*X"
 SIZE = (3.5, 2.7)
 # Both columns, with the legend beside the picture: for more lines than a column has room for.
 WIDE = (7.0, 3.2)
+# Up to so much between the ends of a logarithmic axis its decades are not enough.
+_FEW_DECADES = 50.0
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 8.5,
@@ -77,9 +83,22 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def tidy(axes: Axes) -> None:
-    """A light grid and no frame above and at the right."""
+    """A light grid, no frame above and at the right, and few numbers within a decade."""
     axes.grid(alpha=0.3, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_minor_formatter(FuncFormatter(functools.partial(_within_a_decade, axis)))
+
+
+def _within_a_decade(axis: Axis, value: float, _: int | None = None) -> str:
+    """2 and 5 between the powers of ten where an axis has few of these; all digits would touch each other."""
+    low, high = sorted(axis.get_view_interval())
+    if not 0 < low < high <= _FEW_DECADES * low:
+        return ""
+    exponent = math.floor(math.log10(value) + 1e-9)
+    digit = round(value / 10.0**exponent)
+    return f"${digit}\\times10^{{{exponent}}}$" if digit in (2, 5) else ""
 
 
 def wrapped(text: str, width: int) -> str:

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from pausejax.analysis.choice import non_dominated
 from pausejax.report.figure import Figure
-from pausejax.report.style import PALETTE, styled_context
+from pausejax.report.style import PALETTE, styled_context, wrapped
 from pausejax.searches.find import Found
 from pausejax.searches.search import Ended
 from pausejax.study.axes import Range
@@ -65,7 +65,7 @@ def _history(found: Found) -> Figure:
                 sign = 1 if found.goal.maximize[0] else -1
                 spent = [one.spent for one in ends]
                 axes.step(spent, sign * scale * best, where="post", color="black", label="best to the end")
-            axes.set(xlabel="rounds × runs spent", ylabel=label)
+            axes.set(xlabel="rounds × runs spent", ylabel=wrapped(label, 40))
             _finish(axes)
         grid[0, 0].legend(frameon=False, fontsize=6)
     return figure
@@ -96,7 +96,7 @@ def _slices(found: Found) -> Figure:
                 axes.set_xscale("log")
             symbol = found.study.words.parameters[name].symbol
             axes.set(xlabel=f"{name.replace('_', ' ')}{f' {symbol}' if symbol else ''}")
-            axes.set_ylabel(label if axes in grid[:, 0] else "")
+            axes.set_ylabel(wrapped(label, 28) if axes in grid[:, 0] else "")
             _finish(axes)
         figure.suptitle("bright: came to a later rung", fontsize=7)
     return figure
@@ -117,7 +117,7 @@ def _front(found: Found) -> Figure:
         along = np.flatnonzero(front)[np.argsort(x[front])]
         axes.plot(x[along], y[along], "o-", markersize=3, linewidth=0.8, color=PALETTE[0], label="front")
         axes.legend(frameon=False, fontsize=6)
-        axes.set(xlabel=across, ylabel=up)
+        axes.set(xlabel=wrapped(across, 50), ylabel=wrapped(up, 40))
         _finish(axes)
     return figure
 

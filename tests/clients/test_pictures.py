@@ -8,6 +8,7 @@ from pausejax import analysis, kinds
 from pausejax.clients.variables import METRICS
 
 from ..analysis.made_up import CLIENTS, EVALUATED, ROUNDS, build
+from ..legible import assert_legible
 
 ALPHA, GAMMA, FLOOR, DEVIATION = 7.0, 0.5, 0.05, 0.05
 
@@ -36,6 +37,14 @@ def result():
 @pytest.fixture(scope="module")
 def drawn(result):
     return {name: figure.axes[0] for name, figure in kinds.draw(result).items()}
+
+
+def test_everything_written_lies_in_the_picture(result):
+    found = result.assign(expected_regret=np.abs(result["regret"]))
+    figures = kinds.draw(found)
+    assert {"selection_gap", "expected_regret_vs_rounds"} <= figures.keys()
+    for figure in figures.values():
+        assert_legible(figure)
 
 
 def line(axes):

@@ -11,7 +11,7 @@ from pausejax.report.growth import growth
 from pausejax.report.series import has_curve, series_of
 
 from ..analysis.made_up import build, store
-from .test_many import assert_legible
+from ..legible import assert_legible
 
 ALPHA, GAMMA = [1.0, 10.0, 100.0], [0.1, 1.0, 5.0, 25.0]
 AXES = {"generalization_weight": "alpha", "privacy_weight": "gamma"}
