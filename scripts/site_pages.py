@@ -50,6 +50,7 @@ GALLERY = (
         "Regret of ensembles on Energy",
         "run sweeps/efl_fg_table1.toml --data-dir FOLDER --set rounds=5000",
     ),
+    ("privacy_cost", "What privacy of the whole update costs", "run sweeps/privacy_cost.toml"),
     ("reproduction_k30", "Beside the paper's own code, K = 30", "run sweeps/paper/archive_mnist_k30.toml"),
     ("reproduction_k300", "Beside the paper's own code, K = 300", "run sweeps/paper/archive_mnist_k300.toml"),
     ("theorem4", "Theorem 4 on small networks", "scripts/theorem4.py"),
