@@ -1,11 +1,10 @@
 """The kind "client selection": who takes part in a round of federated learning."""
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import xarray as xr
 
 from pausejax import data, network, policies
 from pausejax.clients.checks import check
@@ -18,6 +17,9 @@ from pausejax.federated import models, optimizers, servers, tasks
 from pausejax.federated.batches import num_steps, prepare
 from pausejax.federated.modules import Model
 from pausejax.study.study import Group, Kind, Plan, Study
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 PARTS = (data, network, policies, models, optimizers, servers, tasks)
 """Whose parts every study may use; importing them registers these."""
@@ -71,14 +73,14 @@ def _flops_of(model: Model, shape: tuple[int, ...], dtype: Any) -> float:
     return float((forward.cost_analysis() or {}).get("flops", 0.0))
 
 
-def draw(result: xr.Dataset, grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
+def draw(result: "xr.Dataset", grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
     """The kind's own pictures, by file name, in the panels of a `report.grid.Grid`."""
     from pausejax.clients import pictures  # matplotlib is loaded for whoever draws
 
     return pictures.draw(result, grid, smoothing=smoothing)
 
 
-def unshown(result: xr.Dataset) -> list[str]:
+def unshown(result: "xr.Dataset") -> list[str]:
     """Who is not in some of these pictures, and why."""
     from pausejax.clients import pictures
 
