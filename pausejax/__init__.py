@@ -7,6 +7,7 @@ parts of one's own, and the modules that stand alone. Everything is loaded on fi
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pausejax import lazy
 from pausejax.version import __version__
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _HOME = {
         "task",
     ),
 }
-_PUBLIC = {name: module for module, names in _HOME.items() for name in names}
+_public = lazy.face(__name__, _HOME)
 _MODULES = (
     "analysis",
     "bandit",
@@ -87,11 +88,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
-    if name in _MODULES:
-        return importlib.import_module(f"pausejax.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"pausejax.{name}") if name in _MODULES else _public(name)
 
 
 def __dir__() -> list[str]:

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import xarray as xr
-
 from pausejax.clients.kind import KIND as CLIENTS
 from pausejax.ensemble.kind import KIND as ENSEMBLE
 from pausejax.study import spec
 from pausejax.study.study import Kind, Study
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from pausejax.report.figure import Pictures
 
 KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
@@ -57,7 +57,7 @@ def parse(document: Mapping[str, Any], **options: Any) -> Study:
 
 
 def draw(
-    result: xr.Dataset,
+    result: "xr.Dataset",
     *,
     measures: Sequence[str] = (),
     where: Mapping[str, Any] | None = None,
@@ -92,7 +92,7 @@ def draw(
 
 
 def left_out(
-    result: xr.Dataset,
+    result: "xr.Dataset",
     *,
     measures: Sequence[str] = (),
     where: Mapping[str, Any] | None = None,
@@ -106,5 +106,5 @@ def left_out(
     return lines if wanted else [*_kind_of(runs).unshown(runs), *lines]
 
 
-def _kind_of(result: xr.Dataset) -> Kind:
+def _kind_of(result: "xr.Dataset") -> Kind:
     return next((kind for kind in KINDS if kind.name == result.attrs["kind"]), CLIENTS)

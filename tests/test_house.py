@@ -1,6 +1,7 @@
 """The house keeps its rules: who imports whom, how large a room or file is, and who knows which names."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from functools import cache
@@ -10,6 +11,7 @@ import pytest
 
 import pausejax.ensemble.policies
 import pausejax.policies
+from pausejax import data
 from pausejax.parts import everything
 
 PACKAGE = Path(pausejax.__file__).parent
@@ -34,7 +36,7 @@ FLOORS = (
     ("bandit", "network", "privacy"),
     ("devices", "rounding", "atomic"),
     ("parts",),
-    ("spelling", "version"),
+    ("lazy", "spelling", "version"),
 )
 """From the top; a room imports only from floors beneath its own."""
 
@@ -136,14 +138,55 @@ HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlfl
         ("from pausejax.commands.main import _parser; _parser()", {"jax", "xarray", "matplotlib"}),
         ("import pausejax; pausejax.simulate", {"matplotlib"}),
         ("import pausejax.commands.run, pausejax.engine.local, pausejax.results.store", {"matplotlib"}),
-        ("import pausejax.report, pausejax.clients.pictures", set()),
+        ("import pausejax.report.style, pausejax.clients.pictures", set()),
     ],
 )
 def test_libraries_are_loaded_where_they_are_used(code, later):
     """Nor are those of `later`, which a later step needs."""
-    code += "; import sys; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not (HEAVY | later) & set(found.stdout.split())
+    assert not (HEAVY | later) & loaded(code)
+
+
+STORING = {"xarray", "pandas", "zarr", "orbax", "tensorstore"}
+SLOW = {"scipy.sparse", "scipy.stats", "flax.nnx", "sklearn", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "later"),
+    [
+        (("plan", "sweeps/paper/fig1.toml"), {*STORING, *SLOW}),
+        (("plan", "sweeps/quickstart.toml"), {*STORING, *SLOW}),
+        (("run", "missing.toml", "--out", "out"), {"jax", "numpy", *STORING, *SLOW}),
+        (("run", "BANDIT", "--out", "OUT", "--quiet", "--no-report"), {"flax.nnx", "sklearn", "matplotlib"}),
+    ],
+)
+def test_a_command_loads_what_it_needs(tmp_path, arguments, later):
+    """`pausejax plan` is instant because of what it leaves alone; a spec that is missing costs no JAX."""
+    data.load("digits")  # scikit-learn has been asked for them
+    bandit = tmp_path / "bandit.toml"
+    bandit.write_text('mode = "bandit"\nrounds = 2\n[[policy]]\nname = "random"\n')
+    named = {"BANDIT": str(bandit), "OUT": str(tmp_path / "out")}
+    typed = [named.get(argument, argument) for argument in arguments]
+    found = loaded(f"from pausejax.commands.main import main; main({typed})")
+    assert not later & found and "pausejax.commands.main" in found
+    assert ("jax" in found) == ("jax" not in later)
+
+
+@pytest.mark.parametrize("package", [pausejax, pausejax.analysis, pausejax.report])
+def test_names_that_wait_are_there(package):
+    assert set(package.__all__) <= set(dir(package))
+    for name in package.__all__:
+        assert not inspect.ismodule(getattr(package, name))
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018
+
+
+def loaded(code):
+    """The modules that a new process has when it has run some code."""
+    code += "; import sys; print('modules:', *sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
+    )
+    return set(found.stdout.rpartition("modules:")[2].split())
 
 
 def test_only_the_kinds_know_their_modes():

@@ -15,6 +15,8 @@ import xarray as xr
 from scipy import stats
 
 from pausejax.ensemble import make_pool
+from pausejax.searches.halving import Shown
+from pausejax.searches.search import Ended
 
 from .analysis import made_up
 
@@ -225,3 +227,37 @@ def test_a_shuffled_game_numbers_its_clients_at_random():
         draws = (jax.random.normal(jax.random.fold_in(key, t), (4,)) for t in range(1, 5))
         drawn = np.stack([np.maximum(0.05, means + 0.05 * np.asarray(draw)) for draw in draws])
         np.testing.assert_allclose(latency[seed], drawn[:, number][np.arange(4), np.arange(4)], rtol=1e-5)
+
+
+def test_the_regret_of_value_per_second_is_what_enumeration_finds():
+    script = load("beyond_pause")
+    rng = np.random.default_rng(0)
+    mu = np.array([0.5, 0.3, 0.1, 0.08, 0.06], np.float32)
+    selected = np.stack([[rng.choice(5, 2, replace=False) for _ in range(30)] for _ in range(2)])
+    found = script.value_regret(selected, mu, 10.0, 0.04)
+    sets = np.array(list(itertools.combinations(range(5), 2)))
+    for run, chosen in enumerate(selected):
+        counts = np.zeros(5)
+        for round, members in enumerate(chosen):
+            value = np.exp(-0.4 * (counts - counts.min()))
+            rate = mu[sets].min(axis=1) * value[sets].sum(axis=1)
+            own = mu[members].min() * value[members].sum()
+            assert found[run, round] == pytest.approx(rate.max() - own, abs=1e-6)
+            counts[members] += 1
+
+
+def test_a_search_has_the_best_so_far_as_its_incumbent():
+    script = load("bench/search")
+    ended = [(10.0, (1, 0.5)), (30.0, (2, 0.1)), (60.0, (2, 0.7)), (100.0, (2, 0.6))]
+    shown = [
+        (spent, Ended(n, None, ((rung, Shown((v,))),), None, 1, 1, ""))
+        for n, (spent, (rung, v)) in enumerate(ended)
+    ]
+    found = {share: one.number for share, one in script.incumbents(shown, 100.0)}
+    assert found == {0.125: 0, 0.25: 0, 0.5: 1, 1.0: 2}
+
+
+def test_a_grid_has_the_middles_of_equal_parts():
+    script = load("bench/search")
+    assert script.spread("uniform", [0.0, 1.0], 2) == [0.25, 0.75]
+    assert script.spread("log_uniform", [1.0, 16.0], 2) == [2.0, 8.0]

@@ -4,14 +4,19 @@ Every function takes the data set that `pausejax.open` or `pausejax.simulate` re
 that `finals` makes of it once, and gives back a labelled one.
 """
 
-from pausejax.analysis.choice import best, non_dominated, pareto
-from pausejax.analysis.frames import to_dataframe
-from pausejax.analysis.means import mean_ci, paired_difference
-from pausejax.analysis.metrics import metrics_of
-from pausejax.analysis.per_run import finals
-from pausejax.analysis.quantities import Metric, Variable
-from pausejax.analysis.selecting import select
-from pausejax.analysis.verdict import Verdict, verdict
+from typing import TYPE_CHECKING
+
+from pausejax import lazy
+
+if TYPE_CHECKING:
+    from pausejax.analysis.choice import best, non_dominated, pareto
+    from pausejax.analysis.frames import to_dataframe
+    from pausejax.analysis.means import mean_ci, paired_difference
+    from pausejax.analysis.metrics import metrics_of
+    from pausejax.analysis.per_run import finals
+    from pausejax.analysis.quantities import Metric, Variable
+    from pausejax.analysis.selecting import select
+    from pausejax.analysis.verdicts import Verdict, verdict
 
 __all__ = [
     "Metric",
@@ -28,3 +33,34 @@ __all__ = [
     "to_dataframe",
     "verdict",
 ]
+
+__getattr__ = lazy.face(
+    __name__,
+    {
+        "pausejax.analysis.choice": (
+            "best",
+            "non_dominated",
+            "pareto",
+        ),
+        "pausejax.analysis.frames": ("to_dataframe",),
+        "pausejax.analysis.means": (
+            "mean_ci",
+            "paired_difference",
+        ),
+        "pausejax.analysis.metrics": ("metrics_of",),
+        "pausejax.analysis.per_run": ("finals",),
+        "pausejax.analysis.quantities": (
+            "Metric",
+            "Variable",
+        ),
+        "pausejax.analysis.selecting": ("select",),
+        "pausejax.analysis.verdicts": (
+            "Verdict",
+            "verdict",
+        ),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

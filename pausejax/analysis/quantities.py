@@ -6,9 +6,10 @@ that a study with parts of its user's own is read without those parts.
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import xarray as xr
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 class Variable(NamedTuple):
@@ -81,27 +82,27 @@ def described(
     }
 
 
-def metrics_in(result: xr.Dataset) -> dict[str, Metric]:
+def metrics_in(result: "xr.Dataset") -> dict[str, Metric]:
     """The table of metrics that a result carries."""
     found = {name: Metric(**fields) for name, fields in _attribute(result, "metrics", {}).items()}
     return {name: metric._replace(scaled_by=tuple(metric.scaled_by)) for name, metric in found.items()}
 
 
-def objectives_in(result: xr.Dataset) -> tuple[str, ...]:
+def objectives_in(result: "xr.Dataset") -> tuple[str, ...]:
     """The metrics that a front weighs."""
     return tuple(_attribute(result, "objectives", []))
 
 
-def parameters_in(result: xr.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
+def parameters_in(result: "xr.Dataset") -> dict[str, tuple[tuple[str, ...], str]]:
     """Aliases and symbol of every parameter of the study."""
     found = _attribute(result, "parameters", {})
     return {name: (tuple(aliases), symbol) for name, (aliases, symbol) in found.items()}
 
 
-def apart_in(result: xr.Dataset) -> tuple[str, ...]:
+def apart_in(result: "xr.Dataset") -> tuple[str, ...]:
     """The parameters whose values are never mixed in one front or joined by one line."""
     return tuple(_attribute(result, "apart", ["dataset"]))
 
 
-def _attribute(result: xr.Dataset, name: str, default: Any) -> Any:
+def _attribute(result: "xr.Dataset", name: str, default: Any) -> Any:
     return json.loads(result.attrs[name]) if name in result.attrs else default

@@ -2,11 +2,10 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import xarray as xr
 
 from pausejax import data, network, policies
 from pausejax.clients.checks import check
@@ -19,6 +18,9 @@ from pausejax.federated import models, optimizers, servers, tasks
 from pausejax.federated.batches import num_steps, prepare
 from pausejax.federated.modules import Model
 from pausejax.study.study import Group, Kind, Plan, Study
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 PARTS = (data, network, policies, models, optimizers, servers, tasks)
 """Whose parts every study may use; importing them registers these."""
@@ -72,14 +74,14 @@ def _flops_of(model: Model, shape: tuple[int, ...], dtype: Any) -> float:
     return float((forward.cost_analysis() or {}).get("flops", 0.0))
 
 
-def draw(result: xr.Dataset, grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
+def draw(result: "xr.Dataset", grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
     """The kind's own pictures, by file name, in the panels of a `report.grid.Grid`."""
     from pausejax.clients import pictures  # matplotlib is loaded for whoever draws
 
     return pictures.draw(result, grid, smoothing=smoothing)
 
 
-def unshown(result: xr.Dataset) -> list[str]:
+def unshown(result: "xr.Dataset") -> list[str]:
     """Who is not in some of these pictures, and why."""
     from pausejax.clients import pictures
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from pausejax.analysis.quantities import Metric
-    from pausejax.analysis.verdict import Verdict
+    from pausejax.analysis.verdicts import Verdict
 
 
 def add_to(commands: Any) -> None:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
       ValueError: an unknown metric, name or value, or settings that can't be compared by the metric.
     """
     from pausejax.analysis import finals, metrics_of, select
-    from pausejax.analysis.verdict import verdict
+    from pausejax.analysis.verdicts import verdict
     from pausejax.results import store
 
     result = store.read(options.directory)

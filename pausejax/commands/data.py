@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.data import pictures
     from pausejax.data.host import Sources
     from pausejax.report import save
-    from pausejax.study.spec import SpecError
+    from pausejax.study.document import SpecError
 
     study, values = _checked(options)
     name, sources = values["dataset"], Sources(options.data_dir)
@@ -79,7 +79,7 @@ def _checked(options: argparse.Namespace) -> "tuple[Study, dict[str, Any]]":
     from pausejax import kinds
     from pausejax.parts import everything
     from pausejax.study.axes import Range
-    from pausejax.study.spec import SpecError
+    from pausejax.study.document import SpecError
 
     document = {
         "seeds": [options.seed],

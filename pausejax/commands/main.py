@@ -58,7 +58,7 @@ def _carry_out(typed: Sequence[str]) -> int:
     options.typed = shlex.join(["pausejax", *typed])
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
     from pausejax.engine.stopping import Stopped
-    from pausejax.study.spec import SpecError, printable
+    from pausejax.study.document import SpecError, printable
 
     try:
         options.command(options)
@@ -89,7 +89,7 @@ def _warn(
     line: str | None = None,
 ) -> None:
     """A warning as one line, without the line of code that it comes from."""
-    from pausejax.study.spec import printable
+    from pausejax.study.document import printable
 
     print(f"pausejax: {category.__name__}: {printable(str(message))}", file=file or sys.stderr)
 

@@ -118,9 +118,9 @@ def load_plan(options: argparse.Namespace) -> "Plan":
     Raises:
       SpecError: the spec has mistakes.
     """
-    from pausejax.study import spec
+    from pausejax.study import document
 
-    spec.read(options.spec)  # before the parts are loaded, which takes seconds
+    document.read(options.spec)  # before the parts are loaded, which takes seconds
     from pausejax import kinds
     from pausejax.study.plan import make_plan
 
@@ -152,7 +152,7 @@ def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
       SpecError: an unknown measure, axis or value.
     """
     from pausejax.report import asked
-    from pausejax.study.spec import SpecError
+    from pausejax.study.document import SpecError
 
     try:
         asked.chosen(result, **_asked(options))

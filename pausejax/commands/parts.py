@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     """
     from pausejax import kinds  # registers the package's own
     from pausejax.parts import CATEGORIES, everything
-    from pausejax.study.spec import SpecError
+    from pausejax.study.document import SpecError
 
     if options.category and options.category not in CATEGORIES:
         known = ", ".join(CATEGORIES)

@@ -135,7 +135,7 @@ def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) 
 
 def _executor(options: argparse.Namespace) -> "Callable[..., Outcome] | None":
     """What simulates a study elsewhere than in this process; None: nothing does."""
-    from pausejax.study.spec import SpecError
+    from pausejax.study.document import SpecError
 
     if options.executor == "local":
         for name in ("ray_address", "cpus_per_worker"):

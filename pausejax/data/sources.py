@@ -2,12 +2,13 @@
 
 import os
 import zipfile
+from importlib import metadata
 from typing import Annotated, Any
 
 import numpy as np
 
 from pausejax import parts
-from pausejax.data import tfds
+from pausejax.data import cache, tfds
 from pausejax.data.dataset import Dataset, checked
 from pausejax.parts import File, Parameter, Part, PartError
 
@@ -48,6 +49,26 @@ def digits() -> Dataset:
 
     The split is fixed and stratified: every class is in the test set in proportion.
     """
+    # scikit-learn takes longer to load than a small study to plan.
+    made = f"{metadata.version('scikit-learn')}-{_DIGITS_TEST_SIZE}-{_DIGITS_SPLIT_SEED}"
+    kept = cache.cache_dir() / f"digits-{made}.npz"
+    arrays = cache.read(kept)
+    if arrays is None:
+        arrays = _split_digits()
+        cache.write(kept, arrays)
+    images = arrays["train_images"]
+    return Dataset(
+        images,
+        arrays["train_labels"],
+        arrays["test_images"],
+        arrays["test_labels"],
+        num_classes=10,
+        mean=float(images.mean()),
+        std=float(images.std()),
+    )
+
+
+def _split_digits() -> dict[str, np.ndarray]:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -57,15 +78,12 @@ def digits() -> Dataset:
     train, test = train_test_split(
         np.arange(labels.size), test_size=_DIGITS_TEST_SIZE, stratify=labels, random_state=_DIGITS_SPLIT_SEED
     )
-    return Dataset(
-        images[train],
-        labels[train],
-        images[test],
-        labels[test],
-        num_classes=10,
-        mean=float(images[train].mean()),
-        std=float(images[train].std()),
-    )
+    return {
+        "train_images": images[train],
+        "train_labels": labels[train],
+        "test_images": images[test],
+        "test_labels": labels[test],
+    }
 
 
 @parts.dataset

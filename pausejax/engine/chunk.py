@@ -1,7 +1,7 @@
 """Plays all rounds of one chunk of runs, segment by segment, with checkpoints, and shrinks as runs stop."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,10 @@ import numpy as np
 from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh
 from pausejax.engine.schedule import Chunk
 from pausejax.engine.stopping import NEVER, Stopping
-from pausejax.results.checkpoint import Checkpoints
 from pausejax.study.simulation import Arrays, Segment, Simulation
+
+if TYPE_CHECKING:
+    from pausejax.results.checkpoint import Checkpoints
 
 
 def play(
@@ -19,7 +21,7 @@ def play(
     chunk: Chunk,
     program: Callable[[int], jax.stages.Compiled],
     progress: Callable[[int], None],
-    checkpoints: Checkpoints | None,
+    checkpoints: "Checkpoints | None",
     stopping: Stopping = NEVER,
 ) -> Arrays:
     """Plays a chunk from its start, or from its last checkpoint.

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import jax
 
@@ -15,10 +15,12 @@ from pausejax.engine import events, memory
 from pausejax.engine.schedule import Chunk, Unit, cut
 from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.parts import PartError
-from pausejax.results.checkpoint import Checkpoints
 from pausejax.study.simulation import Arrays, Simulation
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Group, Plan
+
+if TYPE_CHECKING:
+    from pausejax.results.checkpoint import Checkpoints
 
 
 class Progress(Protocol):
@@ -105,7 +107,7 @@ class Engine:
         work: Sequence[Unit],
         *,
         progress: Progress = lambda _: None,
-        checkpoints: Callable[[Chunk], Checkpoints] | None = None,
+        checkpoints: "Callable[[Chunk], Checkpoints] | None" = None,
     ) -> Iterator[tuple[Chunk, Arrays]]:
         """Plays some units.
 
@@ -172,7 +174,7 @@ class Engine:
         self,
         chunk: Chunk,
         progress: Progress = lambda _: None,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: "Checkpoints | None" = None,
     ) -> Arrays:
         """Plays all rounds of one chunk of a group that was prepared; as `chunk.play`."""
         group = chunk.group
@@ -225,7 +227,7 @@ class Engine:
             lowered = self.lower(group, width)
 
     def _simulate_unit(
-        self, unit: Unit, progress: Progress, checkpoints: Callable[[Chunk], Checkpoints] | None
+        self, unit: Unit, progress: Progress, checkpoints: "Callable[[Chunk], Checkpoints] | None"
     ) -> Iterator[tuple[Chunk, Arrays]]:
         left = unit
         while len(left.rows):

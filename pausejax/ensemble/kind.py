@@ -1,11 +1,10 @@
 """The kind "ensembles on a feedback graph": which models of a pool a round sends."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import xarray as xr
 
 from pausejax.data.host import Sources
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS
@@ -15,6 +14,9 @@ from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
 from pausejax.study.checks import values_of
 from pausejax.study.study import Group, Kind, Plan, Study
 from pausejax.study.vocabulary import Say
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 # Measured on two CPU cores with 22 models; EFL-FG, the slowest policy.
 _SECONDS_PER_ROUND = 1e-5
@@ -52,14 +54,14 @@ def seconds(plan: Plan, group: Group, simulation: EnsembleSimulation, peak: floa
     return len(group.members) * simulation.rounds * _SECONDS_PER_ROUND
 
 
-def draw(result: xr.Dataset, grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
+def draw(result: "xr.Dataset", grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
     """The kind's own pictures, by file name, in the panels of a `report.grid.Grid`."""
     from pausejax.ensemble import pictures  # matplotlib is loaded for whoever draws
 
     return pictures.draw(result, grid, smoothing=smoothing)
 
 
-def unshown(result: xr.Dataset) -> list[str]:
+def unshown(result: "xr.Dataset") -> list[str]:
     """Who is not in some of these pictures, and why."""
     from pausejax.ensemble import pictures
 

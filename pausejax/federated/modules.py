@@ -2,13 +2,16 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import linen, nnx
+from flax import linen
 
 from pausejax.parts import Part, PartError
+
+if TYPE_CHECKING:
+    from flax import nnx  # loaded where a model of its kind is built
 
 Params = Any
 
@@ -106,23 +109,27 @@ def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any])
         except Exception as error:
             raise PartError(f"{part.where}: can't be built: {_first_line(error)}") from error
 
-    def seeded(key: jax.Array) -> nnx.Module:
-        module = make(rngs=nnx.Rngs(key))
-        if not isinstance(module, nnx.Module):
-            raise PartError(f"{part.where}: takes rngs, so it must return an nnx module")
-        return module
-
     if "rngs" in part.given:
+        from flax import nnx
+
+        def seeded(key: jax.Array) -> nnx.Module:
+            module = make(rngs=nnx.Rngs(key))
+            if not isinstance(module, nnx.Module):
+                raise PartError(f"{part.where}: takes rngs, so it must return an nnx module")
+            return module
+
         return _from_nnx(nnx.eval_shape(lambda: seeded(jax.random.key(0))), seeded)
     made = make()
     if isinstance(made, Redrawn):
         return _from_linen(made.module, example, made.draw)
     if isinstance(made, linen.Module):
         return _from_linen(made, example, None)
-    if isinstance(made, nnx.Module):
-        raise PartError(f"{part.where}: an nnx module must take rngs, or all seeds would start alike")
     if isinstance(made, tuple) and len(made) == 2 and all(map(callable, made)):
         return _from_pair(*made)
+    from flax import nnx
+
+    if isinstance(made, nnx.Module):
+        raise PartError(f"{part.where}: an nnx module must take rngs, or all seeds would start alike")
     raise PartError(
         f"{part.where}: must return a linen or nnx module or a pair (init, apply), not {type(made).__name__}"
     )
@@ -158,7 +165,9 @@ def _from_linen(
     return Model(init, apply, convolutional=False, has_statistics=False)
 
 
-def _from_nnx(abstract: nnx.Module, make: Callable[[jax.Array], nnx.Module]) -> Model:
+def _from_nnx(abstract: "nnx.Module", make: "Callable[[jax.Array], nnx.Module]") -> Model:
+    from flax import nnx
+
     def split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:
         """Its graph, parameters, random streams and the rest."""
         found: Any = nnx.split(module, nnx.Param, nnx.RngState, ...)
@@ -206,14 +215,16 @@ def _switches(function: Callable[..., Any]) -> Callable[[bool], dict[str, Any]]:
     return lambda training: {name: _MODES[name] == training for name in taken}
 
 
-def _filled(like: nnx.State, values: Params) -> nnx.State:
+def _filled(like: "nnx.State", values: Params) -> "nnx.State":
     """A state of some structure with other arrays."""
+    from flax import nnx
+
     state = jax.tree.map(lambda leaf: leaf, like)
     nnx.replace_by_pure_dict(state, values)
     return state
 
 
-def _streams(like: nnx.State, key: jax.Array) -> nnx.State:
+def _streams(like: "nnx.State", key: jax.Array) -> "nnx.State":
     """The random streams of a module begun anew from one key."""
     leaves, structure = jax.tree.flatten(like)
     begun = []

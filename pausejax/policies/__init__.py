@@ -13,6 +13,7 @@ from pausejax.policies.pause import pause
 from pausejax.policies.power_of_choice import power_of_choice
 from pausejax.policies.random import random
 from pausejax.policies.sa_pause import sa_pause
+from pausejax.policies.value_per_second import value_per_second
 from pausejax.policies.vanilla_sa import vanilla_sa
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "problems_of",
     "random",
     "sa_pause",
+    "value_per_second",
     "vanilla_sa",
 ]

@@ -102,7 +102,7 @@ def goal_of(
       horizon: the round, or the simulated time, at which settings are compared.
       by_latency: whether it is a time.
       reduction: of those at a rung one in so many goes on.
-      first: the first rung; by default three halvings before the horizon.
+      first: the first rung; by default one halving before the horizon.
       step: rounds between two looks at a run: rungs in rounds are multiples of it.
 
     Raises:
@@ -130,7 +130,7 @@ def goal_of(
 
 
 def _rungs(horizon: float, reduction: float, first: float | None, step: int) -> tuple[float, ...]:
-    least = first if first is not None else max(horizon / reduction**3, step or 0.0)
+    least = first if first is not None else max(horizon / reduction, step or 0.0)
     if not 1e-6 * horizon <= least <= horizon:
         raise SpecError([f"--first-rung {least:g}: must be above 0, and at most the horizon, {horizon:g}"])
     found = [horizon]

@@ -33,7 +33,7 @@ class Options(NamedTuple):
     reduction: float = 3.0
     """Of those at a rung one in so many goes on; "1" stops nobody."""
     first_rung: float | None = None
-    """A round, or a time; None: three halvings before the end."""
+    """A round, or a time; None: one halving before the end."""
     most: int | None = None
     """The most runs side by side; None: what the devices are good for."""
     device_memory: int | None = None

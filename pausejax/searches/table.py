@@ -83,12 +83,14 @@ def describe(one: Compared, compared: Sequence[Compared], found: Found) -> str:
 
 
 def summary(found: Found) -> str:
-    """One line on what was played."""
+    """One line on what was played, and on constraints that nobody has kept."""
     whys = [one.why for one in found.ended]
     busy = found.spent / found.lane_rounds if found.lane_rounds else 1.0
+    best = found.best(1)
+    broken = best and best[0].history and best[0].history[-1][1].violation > 0
     return (
         f"{len(whys)} settings, {whys.count('finished')} to the end; {found.spent:,} rounds × runs, "
-        f"{busy:.0%} of the lanes' time"
+        f"{busy:.0%} of the lanes' time" + "; none that came so far keeps the constraints" * bool(broken)
     )
 
 

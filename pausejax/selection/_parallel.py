@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from pausejax.rounding import rounded
 from pausejax.selection import _fixed as fixed
 from pausejax.selection._rows import argsort, places, take
-from pausejax.selection._thresholds import HALF_ULP, Bounds
+from pausejax.selection._thresholds import HALF_ULP, SUM, Bounds, Worth
 
 _LARGEST_SQUARE = 512
 """Up to this K comparing all pairs of clients takes fewer kernels and no memory; work grows as K²."""
@@ -20,12 +21,12 @@ _PAIR_BITS = 3
 _DIGIT_BITS = 4
 
 
-def by_eviction(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+def by_eviction(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """Finds when each client leaves the m best; O(log K) kernels whatever m.
 
     Scores are added as integers, exactly and in any order; the bounds cover what is rounded off before.
     """
-    return (by_pairs if are_few(ucb.shape[1]) else by_digits)(ucb, score, m)
+    return (by_pairs if are_few(ucb.shape[1]) else by_digits)(ucb, score, m, worth)
 
 
 def are_few(num_clients: int) -> bool:
@@ -33,7 +34,7 @@ def are_few(num_clients: int) -> bool:
     return num_clients <= _LARGEST_SQUARE
 
 
-def by_pairs(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+def by_pairs(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """`by_eviction` without a sort, in O(K²) comparisons; entries lie in the order of the clients."""
     num_clients = ucb.shape[1]
     index = jnp.arange(num_clients, dtype=jnp.int32)
@@ -55,7 +56,7 @@ def by_pairs(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
     whole, unit, magnitude = _in_integers(scores, m)
     among_the_best = (ranked[:, None] <= arrival[..., None]) & (arrival[..., None] < eviction[:, None])
     total = jnp.sum(jnp.where(among_the_best, whole[:, None], 0), axis=2)
-    return _bounds(ucb, total, unit, magnitude, arrival >= m - 1, m)
+    return _bounds(ucb, total, unit, magnitude, arrival >= m - 1, m, worth)
 
 
 def best_by_pairs(
@@ -88,7 +89,7 @@ def _before(x: jax.Array) -> jax.Array:
     return (x[:, None] > x[..., None]) | ((x[:, None] == x[..., None]) & lower)
 
 
-def by_digits(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+def by_digits(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """`by_eviction` with sorts; entries lie in descending order of ucb."""
     runs, num_clients = ucb.shape
     by_ucb, by_score = jnp.split(argsort(jnp.concatenate([-ucb, -score])), [runs])
@@ -101,7 +102,7 @@ def by_digits(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
     change = jnp.zeros_like(whole).at[row, arrival].set(joins, unique_indices=True)
     total = jnp.cumsum(change.at[row, eviction].add(-joins, mode="drop"), axis=1)
     enough = (jnp.arange(num_clients) >= m - 1)[None]
-    return _bounds(thresholds, total, unit, magnitude, enough, m)
+    return _bounds(thresholds, total, unit, magnitude, enough, m, worth)
 
 
 def _in_integers(scores: jax.Array, m: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -115,15 +116,22 @@ def _in_integers(scores: jax.Array, m: int) -> tuple[jax.Array, jax.Array, jax.A
 
 
 def _bounds(
-    thresholds: jax.Array, total: jax.Array, unit: jax.Array, magnitude: jax.Array, enough: jax.Array, m: int
+    thresholds: jax.Array,
+    total: jax.Array,
+    unit: jax.Array,
+    magnitude: jax.Array,
+    enough: jax.Array,
+    m: int,
+    worth: Worth,
 ) -> Bounds:
-    value = thresholds + total.astype(jnp.float32) * fixed.power_of_two(unit)
+    sums = rounded(total.astype(jnp.float32) * fixed.power_of_two(unit))
     # What the canonical sum may round off, what its integers do, and what is too small to hold.
     rounding = HALF_ULP * ((m - 1).bit_length() + 4)
-    margin = m * (magnitude * rounding + fixed.power_of_two(unit)) + jnp.abs(value) * (4 * HALF_ULP)
+    margin = m * (magnitude * rounding + fixed.power_of_two(unit)) + jnp.abs(sums) * (4 * HALF_ULP)
     margin = margin + 4 * m * float(jnp.finfo(jnp.float32).tiny)
     counts = enough & (thresholds > -jnp.inf)
-    lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in (value - margin, value + margin))
+    bounds = (worth.of(thresholds, sums + side) for side in (-margin, margin))
+    lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in bounds)
     return Bounds(thresholds, lower, upper)
 
 

@@ -2,8 +2,10 @@
 
 For a threshold u, the best set among the clients with ucb >= u is their top m by score, and it is worth at
 least u + Σ score. Lowering u only adds clients, so one sweep over the sorted thresholds meets all of them.
+The same holds of u · Σ score, where all are positive.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -16,8 +18,24 @@ from pausejax.selection._rows import argsort, places, take
 HALF_ULP = 2.0**-24
 
 
+class Worth(NamedTuple):
+    """What a set is worth by its slowest member and Σ score: monotone in both, after rounding too."""
+
+    of: Callable[[jax.Array, jax.Array], jax.Array]
+    neutral: float
+    """A ucb that leaves Σ score alone to count."""
+
+
+def _product(slowest: jax.Array, total: jax.Array) -> jax.Array:
+    return jnp.where((slowest > 0) & (total >= 0), slowest * total, -jnp.inf)
+
+
+SUM = Worth(jnp.add, 0.0)
+PRODUCT = Worth(_product, 1.0)
+
+
 class Bounds(NamedTuple):
-    """Bounds on threshold + `tree_sum` of the m best scores that reach it; -inf where fewer than m do.
+    """Bounds on a threshold with `tree_sum` of the m best scores that reach it; -inf where fewer than m do.
 
     A threshold that several clients share has several entries: the largest is right, the others miss clients.
     """
@@ -30,7 +48,7 @@ class Bounds(NamedTuple):
     """float32 [N, E]."""
 
 
-def by_insertion(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+def by_insertion(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """Adds one client after another to a sorted list of the m best scores. O(m) steps a client, no error.
 
     The runs lie in the last axis, so that one vector instruction serves eight of them.
@@ -45,11 +63,11 @@ def by_insertion(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
         return best, tree_sum(best)
 
     _, total = lax.scan(insert, jnp.full((m, runs), -jnp.inf), scores)
-    value = (thresholds + total).T
+    value = worth.of(thresholds, total).T
     return Bounds(thresholds.T, value, value)
 
 
-def by_replacement(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
+def by_replacement(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """Takes the clients away in ascending order of ucb; the next in score steps in for one of the m best.
 
     O(1) steps a client: what was passed over is never needed again, so a pointer into the clients sorted by
@@ -61,11 +79,13 @@ def by_replacement(ucb: jax.Array, score: jax.Array, m: int) -> Bounds:
     place = jnp.concatenate([take(places(ranking), leaving), take(places(leaving), ranking)], axis=1)
     scores = jnp.concatenate([take(score, leaving), take(score, ranking)], axis=1)
     # The loop is scalar: one run after another is faster than all of them in step.
-    return Bounds(*lax.map(lambda run: _replace(run[0], run[1], run[2], m), (thresholds, place, scores)))
+    return Bounds(
+        *lax.map(lambda run: _replace(run[0], run[1], run[2], m, worth), (thresholds, place, scores))
+    )
 
 
 def _replace(
-    thresholds: jax.Array, place: jax.Array, scores: jax.Array, m: int
+    thresholds: jax.Array, place: jax.Array, scores: jax.Array, m: int, worth: Worth
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """One run of `by_replacement`: thresholds [K] ascending, place and scores [2K]."""
     num_clients = thresholds.shape[0]
@@ -90,10 +110,9 @@ def _replace(
         total, rest = _two_sum(total, rest + error)
         threshold = thresholds[jnp.minimum(gone, last)]
         counts = (missing == 0) & (gone <= num_clients - m) & (threshold > -jnp.inf)
-        value = jnp.where(counts, threshold, 0.0) + total
-        margin = m * jnp.maximum(best_score, worst) * rounding + jnp.abs(value) * (4 * HALF_ULP) + underflow
-        lower = jnp.where(counts, value - margin, -jnp.inf)
-        upper = jnp.where(counts, value + margin, -jnp.inf)
+        margin = m * jnp.maximum(best_score, worst) * rounding + jnp.abs(total) * (4 * HALF_ULP) + underflow
+        bounds = (worth.of(threshold, total + side) for side in (-margin, margin))
+        lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in bounds)
         return (gone, pointer, missing, worst, total, rest), (threshold, lower, upper)
 
     start = (jnp.int32(0), jnp.int32(-1), jnp.int32(m), *jnp.zeros(3))

@@ -9,7 +9,8 @@ import numpy as np
 from jax import lax
 
 from pausejax.rounding import tree_sum
-from pausejax.selection.exact import Selection, check_inputs, everyone, stand_ins
+from pausejax.selection._thresholds import PRODUCT, SUM, Worth
+from pausejax.selection.exact import Selection, check_inputs, everyone, rate_terms, stand_ins
 
 MAX_SETS = 100_000_000
 """`brute_force` refuses to try more sets than this."""
@@ -26,25 +27,39 @@ def brute_force(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array |
       ValueError: also if there are more than `MAX_SETS` sets.
     """
     check_inputs(ucb, score, m, available)
-    num_clients = jnp.shape(ucb)[0]
+    terms = jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32)
+    return _tried(*terms, m, available, SUM)
+
+
+def brute_force_rate(
+    speed: jax.Array, value: jax.Array, m: int, available: jax.Array | None = None
+) -> Selection:
+    """The set of m clients with the largest min speed · Σ value by trying all: to `best_rate` what
+    `brute_force` is to `best_set`."""
+    return _tried(*rate_terms(speed, value, m, available), m, available, PRODUCT)
+
+
+def _tried(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None, worth: Worth) -> Selection:
+    num_clients = ucb.shape[0]
     num_sets = math.comb(num_clients, m)
     if num_sets > MAX_SETS:
         raise ValueError(
             f"m: {m} out of {num_clients} clients makes {num_sets} sets; brute_force tries at most {MAX_SETS}"
         )
-    available = None if available is None else jnp.asarray(available)
-    return _brute_force(jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32), available, m)
+    return _brute_force(ucb, score, None if available is None else jnp.asarray(available), m, worth)
 
 
-@functools.partial(jax.jit, static_argnames="m")
-def _brute_force(ucb: jax.Array, score: jax.Array, available: jax.Array | None, m: int) -> Selection:
+@functools.partial(jax.jit, static_argnames=("m", "worth"))
+def _brute_force(
+    ucb: jax.Array, score: jax.Array, available: jax.Array | None, m: int, worth: Worth
+) -> Selection:
     num_clients, num_sets = ucb.shape[0], math.comb(ucb.shape[0], m)
     if available is not None:
         clients = jnp.nonzero(available, size=m, fill_value=0)[0].astype(jnp.int32)
         few = jnp.sum(available) < m
         there = jnp.arange(m) < jnp.sum(available)
-        alone = everyone(ucb[clients], score[clients], there, clients)
-    offset, ucb, score = stand_ins(ucb, score, m, available)
+        alone = everyone(ucb[clients], score[clients], there, clients, worth)
+    offset, ucb, score = stand_ins(ucb, score, m, available, worth)
     by_score = jnp.argsort(-score, stable=True)
     rank = jnp.argsort(by_score, stable=True).astype(jnp.int32)
     ranked_score = score[by_score]
@@ -58,7 +73,7 @@ def _brute_force(ucb: jax.Array, score: jax.Array, available: jax.Array | None, 
         ranks = jnp.sort(rank[members], axis=1)
         scores = ranked_score[ranks]
         slowest = jnp.min(ucb[members], axis=1)
-        value = slowest + tree_sum(scores.T)
+        value = worth.of(slowest, tree_sum(scores.T))
         # If an outsider is no slower than the slowest and scores more than the worst, swapping it in makes a
         # truly better set, even where rounding hides it.
         above_worst = jnp.sum((ucb[None] >= slowest[:, None]) & (score[None] > scores[:, -1:]), axis=1)

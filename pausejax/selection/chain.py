@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 Rule = Literal["ranked", "raw", "printed", "any"]
 RULES: tuple[str, ...] = get_args(Rule)
@@ -111,7 +110,7 @@ def is_symmetric(adjacency: np.ndarray) -> bool:
 
 def is_irreducible(adjacency: np.ndarray) -> bool:
     """Whether every vertex can be reached from every other (R3 of the proof)."""
-    return connected_components(adjacency, connection="strong")[0] == 1
+    return _components(adjacency, "strong") == 1
 
 
 def is_weakly_reversible(adjacency: np.ndarray, energy: np.ndarray) -> bool:
@@ -119,10 +118,15 @@ def is_weakly_reversible(adjacency: np.ndarray, energy: np.ndarray) -> bool:
     for height in np.unique(energy):
         level = energy >= height
         inside = adjacency[np.ix_(level, level)]
-        strong = connected_components(inside, connection="strong")[0]
-        if strong != connected_components(inside, connection="weak")[0]:
+        if _components(inside, "strong") != _components(inside, "weak"):
             return False
     return True
+
+
+def _components(adjacency: np.ndarray, connection: Literal["strong", "weak"]) -> int:
+    from scipy.sparse.csgraph import connected_components  # loads slowly, and no study asks for it
+
+    return int(connected_components(adjacency, connection=connection)[0])
 
 
 def critical_depth(adjacency: np.ndarray, energy: np.ndarray, tolerance: float = TOLERANCE) -> float:

@@ -13,40 +13,13 @@ from pausejax.parts import File, PartError
 from pausejax.parts.extensions import UseError, digest_of_file, load
 from pausejax.study import checks
 from pausejax.study.axes import Axis, Sampling
+from pausejax.study.document import SpecError as SpecError
+from pausejax.study.document import printable as printable
+from pausejax.study.document import read as read
 from pausejax.study.reader import Reader, show
 from pausejax.study.study import Kind, Study, words_of
 from pausejax.study.vocabulary import Vocabulary
 from pausejax.study.zipped import check_groups, read_groups
-
-
-class SpecError(ValueError):
-    """A spec with mistakes; `problems` has one line each."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        problems = tuple(dict.fromkeys(map(printable, problems)))
-        super().__init__("\n".join(problems))
-        self.problems = problems
-
-
-def printable(text: str) -> str:
-    """Text as one line that leaves a terminal as it is; what users' names hold of other signs is escaped."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-
-
-def read(path: str | Path) -> dict[str, Any]:
-    """Reads a spec file as nested tables.
-
-    Raises:
-      SpecError: the file can't be read, or is no TOML.
-    """
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError([f"{path}: can't be read: {error.strerror}"]) from None
-    except ValueError as error:
-        raise SpecError([f"{path}: is no valid TOML: {error}"]) from None
-    except RecursionError:
-        raise SpecError([f"{path}: is no valid TOML: brackets are nested too deeply"]) from None
 
 
 def parse(

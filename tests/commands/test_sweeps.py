@@ -25,12 +25,16 @@ TRAINING = (
     *("eval_every=2", "max_steps=1", "persist_optimizer=false"),
     *("network.num_clients=30", "network.clients_per_round=5", "annealing_steps=20"),
 )
+_SMALL = ("eval_every=2", "max_steps=1", "training.model=linear")
 OF_SPEC = {
     "annealing_gap": ("rounds=30",),  # K / m rounds go by before everybody was seen
     "hyperparameters": ("annealing_steps=5",),
-    "quickstart": ("eval_every=2", "max_steps=1", "training.model=linear"),
+    "quickstart": _SMALL,
     "efl_fg": ("eval_every=2", "network.num_clients=30"),
-    "digits": ("sampling.n=20", "eval_every=2", "max_steps=1", "training.model=linear"),
+    "digits": ("sampling.n=20", *_SMALL),
+    **dict.fromkeys(("digits_equal", "digits_skewed"), _SMALL),
+    **dict.fromkeys(("pause_digits", "pause_skewed"), ("sampling.n=20", *_SMALL)),
+    "mnist": (*_SMALL, "data.dataset=digits", "data.train_samples=0"),
     "efl_fg_table1": ("network.num_clients=30",),
     "sampled": ("sampling.n=20",),
 }

@@ -55,6 +55,23 @@ def test_digits_are_split_once_stratified_and_standardized():
     np.testing.assert_array_equal(data.load("digits").train_inputs, digits.train_inputs)
 
 
+def test_digits_are_asked_of_their_library_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path))
+    first = data.load("digits")
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    again = data.load("digits")
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(other, one)
+    (kept,) = tmp_path.iterdir()
+    content = bytearray(kept.read_bytes())
+    content[len(content) // 2] ^= 1
+    kept.write_bytes(content)
+    monkeypatch.undo()
+    monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path))
+    with pytest.warns(UserWarning, match="cannot be read whole: building it again"):
+        np.testing.assert_array_equal(data.load("digits").train_inputs, first.train_inputs)
+
+
 def test_unknown_name_lists_the_known_ones_and_the_nearest():
     with pytest.raises(ValueError, match=r"'minst'; did you mean 'mnist'\?; known: digits, mnist, .*cifar10"):
         data.load("minst")

@@ -18,7 +18,7 @@ from pausejax.commands import main as cli
 
 from . import mutants
 
-RUN = 0.2
+RUN = 0.1
 """Of the mutants that pass and are tiny: this share is run."""
 TINY = 10_000
 """Rounds × runs × clients that are played in a moment."""

@@ -7,6 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from pausejax import network, parts
+from pausejax.network import laws
 
 LAWS = ("two_speed", "lognormal", "shifted_exponential")
 FLOOR, DEVIATION = 0.05, 0.05
@@ -141,3 +142,10 @@ def test_a_trace_that_does_not_fit_is_refused(file, message):
     values = {} if file is None else {"trace_file": jnp.asarray(file, jnp.float32)}
     with pytest.raises(ValueError, match=message):
         law_of("trace", 3, **values)
+
+
+def test_the_quadrature_is_that_of_gauss_and_legendre():
+    nodes, weights = laws._legendre_on_host()
+    expected = np.polynomial.legendre.leggauss(256)
+    np.testing.assert_allclose(nodes, expected[0], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(weights, expected[1], rtol=1e-9)

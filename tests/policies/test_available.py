@@ -20,7 +20,8 @@ MAY_TAKE_FEWER = {"fedcs", "clustered_size", "clustered_similarity"}
 
 
 def build(name, **changes):
-    values = {"num_clients": K, "clients_per_round": M, "num_parameters": 2, "annealing_steps": 20} | changes
+    given = {"num_clients": K, "clients_per_round": M, "num_parameters": 2, "min_latency": 0.05}
+    values = given | {"budget_decay": 0.04, "annealing_steps": 20} | changes
     return parts.everything().get("policy", name).build(**values)
 
 

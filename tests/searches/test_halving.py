@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pausejax.searches.goal import _rungs
 from pausejax.searches.halving import Halving, Shown, fronts, order
 
 VALUE = st.one_of(st.sampled_from([0.0, 0.5, 1.0, math.nan]), st.floats(-1e6, 1e6))
@@ -97,3 +98,10 @@ def test_keeping_the_constraints_comes_first():
 @pytest.mark.parametrize("reduction", [1.0, 3.0])
 def test_somebody_always_goes_on(reduction):
     assert Halving(2, reduction).go_on(0, [Shown((math.nan,))]) == [True]
+
+
+def test_rungs_are_a_reduction_apart_and_by_default_there_is_one_before_the_end():
+    assert _rungs(27.0, 3.0, None, 0) == (9.0, 27.0)
+    assert _rungs(27.0, 3.0, 1.0, 0) == (1.0, 3.0, 9.0, 27.0)
+    assert _rungs(300.0, 3.0, 30.0, 25) == (25.0, 100.0, 300.0)
+    assert _rungs(300.0, 1.0, None, 25) == (300.0,)

@@ -10,6 +10,7 @@ from pausejax.results.folder import Folder
 from pausejax.searches import confirm
 from pausejax.searches.find import search
 from pausejax.searches.options import Options
+from pausejax.searches.table import summary
 from pausejax.study.plan import plan_of
 from pausejax.study.spec import SpecError
 
@@ -152,10 +153,43 @@ def test_a_killed_search_makes_the_same_choices(document, options, tmp_path):
     else:
         pytest.fail("never came to its end")
     assert kills > 0
+    assert_the_same(whole, again, tmp_path)
+
+
+@pytest.mark.slow
+def test_as_many_kills_as_are_asked_for_change_nothing(tmp_path, request):
+    """`--kills 20`: each in another step."""
+    options, kills = REGRET._replace(budget=24_000, most=8), request.config.getoption("--kills")
+    steps = 0
+
+    def count():
+        nonlocal steps
+        steps += 1
+
+    whole = found(BANDIT, options, Folder(tmp_path / "whole"), check=count)
+    assert steps > kills, "too few steps for so many kills"
+    ends = np.sort(np.random.default_rng(1).choice(np.arange(1, steps), kills, replace=False))
+    for end in ends:
+        left = int(end)
+
+        def killed():
+            nonlocal left
+            left -= 1
+            if not left:
+                raise Kill
+
+        with pytest.raises(Kill):
+            found(BANDIT, options, Folder(tmp_path / "again"), check=killed)
+    again = found(BANDIT, options, Folder(tmp_path / "again"))
+    assert_the_same(whole, again, tmp_path)
+
+
+def assert_the_same(whole, again, folder):
+    """Two searches chose, saw and left the same, byte for byte: in `whole` and in `again`."""
     for one, other in zip(whole.ended, again.ended, strict=True):
         assert one[:3] == other[:3] and one[4:] == other[4:]
         np.testing.assert_array_equal(one.figures, other.figures)
-    a, b = ((tmp_path / name / "results.zarr") for name in ("whole", "again"))
+    a, b = ((folder / name / "results.zarr") for name in ("whole", "again"))
     files = sorted(path.relative_to(a) for path in a.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(b) for path in b.rglob("*") if path.is_file())
     for file in files:
@@ -209,6 +243,12 @@ def test_constraints_are_kept_by_the_best():
     latency = played.result["elapsed"].values[2 * best.number : 2 * best.number + 2, -1] / 75
     kept = [one for one in played.ended if one.why == "finished" and one.history[-1][1].violation == 0]
     assert latency.mean() >= 0.2 or not kept
+    assert ("none that came so far keeps" in summary(played)) == (not kept)
+
+
+def test_constraints_that_nobody_keeps_are_said():
+    played = found(BANDIT, REGRET._replace(constraints=("max_leakage<=0.001",), budget=1200))
+    assert summary(played).endswith("none that came so far keeps the constraints")
 
 
 BAD = [

@@ -40,7 +40,7 @@ def test_evictions_bound_every_threshold_and_settle_on_the_same_set(num_clients,
     def run(ucb, score):
         one_by_one, at_once = by_insertion(ucb, score, m), _parallel.by_eviction(ucb, score, m)
         expected = _settle(ucb, score, m, one_by_one)
-        got = _settle(ucb, score, m, at_once, *([_parallel.best_by_pairs] if by_pairs else []))
+        got = _settle(ucb, score, m, at_once, **({"best": _parallel.best_by_pairs} if by_pairs else {}))
         if by_pairs:  # whose entries lie as the clients do
             order = jnp.argsort(-ucb, axis=1, stable=True)
             at_once = jax.tree.map(lambda x: jnp.take_along_axis(x, order, axis=1), at_once)

@@ -1,0 +1,120 @@
+"""Value per second: the cohort that is worth most for each second of its round (docs/beyond-pause.md)."""
+
+from typing import Annotated, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+
+from pausejax import bandit, parts, selection
+from pausejax.bandit import Number
+from pausejax.parts import Parameter
+from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, mask_of
+from pausejax.rounding import rounded
+
+SpeedIndex = Literal["variance", "range", "thompson"]
+INDICES: tuple[str, ...] = get_args(SpeedIndex)
+
+
+class ValueState(NamedTuple):
+    data_share: jax.Array
+    """float32 [K], |D_k| / |D|."""
+    bandit: bandit.BanditState
+    mean_latency: jax.Array
+    """float32 [K], seconds; 0 before the first participation."""
+    squares: jax.Array
+    """float32 [K], Σ (τ - mean)² over a client's participations, seconds²."""
+
+
+@parts.policy
+def value_per_second(
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    budget_decay: Number,
+    min_latency: Number,
+    price: Annotated[
+        Number, Parameter(help="value per second: c, how much each participation costs", low=0)
+    ] = 50.0,
+    share_exponent: Annotated[
+        Number, Parameter(help="value per second: power of a client's data share", low=0)
+    ] = 1.0,
+    optimism: Annotated[
+        Number, Parameter(help="value per second: factor on what latencies may be off by", low=0)
+    ] = 1.0,
+    speed_index: Annotated[
+        SpeedIndex, Parameter(help="value per second: how speeds are guessed")
+    ] = "variance",
+) -> Policy:
+    """Chooses the largest Σ value / (optimistic time of the round) in every round, exactly.
+
+    A client's value is (K |D_k| / |D|)^s e^(-c η T_k): its data, less as its budget is spent. Its optimistic
+    latency is never below τ_min; clients never seen come first.
+
+    Args:
+      num_clients: K.
+      clients_per_round: m, at most K.
+      budget_decay: η.
+      min_latency: τ_min, seconds.
+      price: c; 0 goes for speed alone, large prices even out participations.
+      share_exponent: s; 0 values all clients alike.
+      optimism: factor on the width of what is uncertain.
+      speed_index: "variance": the mean latency less sqrt(2 log(t) / T_k) of its standard deviation, which is
+        pooled over the clients for those seen seldom. "range": by the upper confidence bound (13) on
+        τ_min / τ, at most 1, which knows no more than that it lies in (0, 1]. "thompson": a normal draw
+        around the mean latency.
+
+    Raises:
+      ValueError: unless 1 <= clients_per_round <= num_clients, or for an unknown index.
+    """
+    m = clients_per_round
+    if not 1 <= m <= num_clients:
+        raise ValueError(f"clients_per_round: {m} out of {num_clients} clients; allowed: 1 to num_clients")
+    if speed_index not in INDICES:
+        raise ValueError(f"speed_index: unknown index {speed_index!r}; allowed: {', '.join(INDICES)}")
+
+    def init(key: jax.Array, clients: Clients) -> ValueState:
+        zeros = jnp.zeros(num_clients, jnp.float32)
+        return ValueState(clients.data_share, bandit.init(num_clients), zeros, zeros)
+
+    def least_latency(key: jax.Array, state: ValueState, time: jax.Array) -> jax.Array:
+        """Optimistic latencies, float32 [K], seconds; junk for clients never seen."""
+        counts, mean_reward = state.bandit
+        if speed_index == "range":
+            width = bandit.ucb(jnp.zeros(num_clients), counts, time, m)
+            return min_latency / jnp.minimum(mean_reward + rounded(optimism * width), 1.0)
+        seen = jnp.maximum(counts, 1).astype(jnp.float32)
+        # Who was seen once has the variance of the others, and before there is any: τ_min squared.
+        repeats = jnp.sum(jnp.maximum(counts - 1, 0)).astype(jnp.float32)
+        pooled = (jnp.sum(state.squares) + min_latency**2) / (repeats + 1)
+        error = optimism * jnp.sqrt((state.squares + pooled) / seen / seen)
+        if speed_index == "thompson":
+            return state.mean_latency + rounded(error * jax.random.normal(key, (num_clients,)))
+        log_time = jnp.log(jnp.maximum(time, 1).astype(jnp.float32))
+        return state.mean_latency - rounded(error * jnp.sqrt(2 * log_time))
+
+    def select(key: jax.Array, state: ValueState, view: View) -> Cohort:
+        counts = state.bandit.counts
+        least = jnp.maximum(least_latency(key, state, bandit.time_of_terms(view.round)), min_latency)
+        speed = jnp.where(counts > 0, 1 / least, jnp.inf)
+        # A common factor changes no choice and keeps late values from vanishing.
+        spent = (counts - jnp.min(counts)).astype(jnp.float32)
+        value = (num_clients * state.data_share) ** share_exponent * jnp.exp(-price * budget_decay * spent)
+        members = selection.best_rate(speed, value, m, **mask_of(view)).members
+        return cohort(members, state.data_share)
+
+    def update(state: ValueState, view: View, feedback: Feedback) -> ValueState:
+        members = feedback.members
+        slot = jnp.where(members >= 0, members, num_clients)
+        after = bandit.update(state.bandit, members, feedback.reward)
+        old = state.mean_latency[members]
+        seen = jnp.maximum(after.counts[members], 1).astype(jnp.float32)
+        new = old + (feedback.latency - old) / seen
+        change = rounded((feedback.latency - old) * (feedback.latency - new))
+        return ValueState(
+            state.data_share,
+            after,
+            state.mean_latency.at[slot].set(new, mode="drop"),
+            state.squares.at[slot].add(change, mode="drop"),
+        )
+
+    return Policy(init, select, update)

@@ -1,0 +1,197 @@
+"""Tables and the picture of docs/beyond-pause.md: value per second against PAUSE, paired by seed.
+
+    python scripts/beyond_pause.py table out/digits out/skewed out/mnist --picture beyond_pause.png
+    python scripts/beyond_pause.py regret
+
+Differences are taken seed by seed (the runs of a seed meet the same network), with 95 % t intervals.
+"""
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+import pausejax
+from pausejax.network.law import expected_reward
+from pausejax.network.laws import two_speed
+from pausejax.report.statistics import Line, accuracy_at, band, lines
+from pausejax.selection import best_rate
+
+INDICES = ("variance", "range", "thompson")
+
+
+def figures(line: Line, times: Sequence[float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Accuracy in percent, maximum leakage and rounds at simulated times, [seeds, times] each.
+
+    NaN at times that a run has not come to.
+    """
+    runs = line.runs.sortby("seed").load()
+    elapsed, leakage = runs["elapsed"].values, runs["max_leakage"].values
+    rounds = np.stack([(elapsed <= time).sum(axis=1) for time in times], axis=1)
+    there = np.take_along_axis(leakage, np.maximum(rounds - 1, 0), axis=1)
+    accuracy = np.stack([100 * accuracy_at(runs, time) for time in times], axis=1)
+    reached = np.nanmax(elapsed, axis=1)[:, None] >= np.asarray(times)
+    return tuple(np.where(reached, x, np.nan) for x in (accuracy, there, rounds))
+
+
+def rows(result: xr.Dataset, times: Sequence[float], of: str) -> list[tuple[str, list[str]]]:
+    """A row for each policy: accuracy, leakage and rounds at each time, and the leads over one of them."""
+    found = {line.label: figures(line, times) for line in lines(result)}
+    own_accuracy, own_leakage, _ = found[of]
+    table = []
+    for label, (accuracy, leakage, rounds) in found.items():
+        cells = []
+        for at in range(len(times)):
+            if not np.isfinite(accuracy[:, at]).all():
+                cells.append("–")
+                continue
+            told = f"{accuracy[:, at].mean():.1f} / {leakage[:, at].mean():.1f}"
+            if label != of:
+                gain = band(accuracy[:, at] - own_accuracy[:, at])
+                less = band(leakage[:, at] - own_leakage[:, at])
+                told += (
+                    f" ({gain.mean:+.1f} ± {gain.half_width:.1f}, {less.mean:+.1f} ± {less.half_width:.1f})"
+                )
+            cells.append(f"{told} [{rounds[:, at].mean():.0f}]")
+        table.append((label, cells))
+    return table
+
+
+def draw(directories: Sequence[str], times: Sequence[float], path: str) -> None:
+    """Accuracy against leakage at each time: a panel for each study, a line for each policy."""
+    from pausejax.report.figure import Figure
+    from pausejax.report.style import PALETTE, look, styled_context
+
+    with styled_context():
+        figure = Figure(figsize=(7.0, 3.0), layout="constrained")
+        panels = figure.subplots(1, len(directories), squeeze=False)[0]
+        names: dict[str, int] = {}
+        for panel, directory in zip(panels, directories, strict=True):
+            result = pausejax.open(directory)
+            for line in lines(result):
+                accuracy, leakage, _ = figures(line, times)
+                own = look(names.setdefault(line.label, len(names)))
+                style = {"color": own.colour, "marker": own.marker, "linewidth": 0.9, "capsize": 1.5}
+                errors = (band(leakage).half_width, band(accuracy).half_width)
+                panel.errorbar(
+                    leakage.mean(axis=0),
+                    accuracy.mean(axis=0),
+                    errors[1],
+                    errors[0],
+                    markersize=3.5,
+                    elinewidth=0.6,
+                    linestyle=own.dash,
+                    markerfacecolor="white" if names[line.label] >= len(PALETTE) else own.colour,
+                    label=line.label,
+                    **style,
+                )
+            panel.set_title(str(result.attrs.get("name", directory)).removeprefix("beyond PAUSE: "))
+            panel.set_xlabel("maximum leakage")
+        panels[0].set_ylabel("test accuracy (%)")
+        handles = {
+            label: handle
+            for panel in panels
+            for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+        figure.savefig(path, dpi=150)
+
+
+@partial(jax.jit, static_argnames=("price", "decay"))
+def value_regret(selected: jax.Array, mean_reward: jax.Array, price: float, decay: float) -> jax.Array:
+    """What each round's cohort loses against the best rate on the policy's own history, [runs, rounds].
+
+    The rate is Σ value · min μ with μ = E[τ_min / τ], and values as the policy has them (equal data).
+
+    Args:
+      selected: int [runs, rounds, m], every client in 0 .. K - 1.
+      mean_reward: μ, float32 [K].
+      price: c.
+      decay: η.
+    """
+    m = selected.shape[2]
+
+    def step(counts: jax.Array, members: jax.Array) -> tuple[jax.Array, jax.Array]:
+        spent = (counts - jnp.min(counts)).astype(jnp.float32)
+        value = jnp.exp(-price * decay * spent)
+        own = jnp.min(mean_reward[members]) * jnp.sum(value[members])
+        return counts.at[members].add(1), best_rate(mean_reward, value, m).value - own
+
+    def run(selected: jax.Array) -> jax.Array:
+        return jax.lax.scan(step, jnp.zeros(mean_reward.shape, jnp.int32), selected)[1]
+
+    return jax.vmap(run)(selected)
+
+
+def bound(num_clients: int, m: int, rounds: np.ndarray) -> np.ndarray:
+    """The bound of docs/beyond-pause.md on the regret of the index "range" with optimism 1."""
+    leading = 4 * np.sqrt((m + 1) * m * num_clients * rounds * np.log(np.maximum(rounds, 1)))
+    return m * (num_clients + leading + 2.41 * num_clients)
+
+
+def regret(rounds: int, seeds: int, price: float) -> list[tuple[str, list[str]]]:
+    """A row for each index: cumulative regret after a tenth, a third and all of the rounds."""
+    ends = [rounds // 10, rounds // 3, rounds]
+    table = []
+    for index in INDICES:
+        result = pausejax.simulate(
+            {"name": "value_per_second", "speed_index": index, "price": price},
+            mode="bandit",
+            num_clients=30,
+            clients_per_round=5,
+            min_latency=0.05,
+            budget_decay=0.04,
+            rounds=rounds,
+            seeds=seeds,
+        )
+        law = two_speed(num_clients=30, min_latency=0.05)
+        losses = value_regret(result["selected"].values, expected_reward(law, 0.05), price, 0.04)
+        totals = np.cumsum(np.asarray(losses), axis=1, dtype=np.float64)
+        cells = [f"{band(totals[:, n - 1]).mean:.0f} ± {band(totals[:, n - 1]).half_width:.0f}" for n in ends]
+        table.append((index, cells))
+    table.append(("bound for range", [f"{x:.0f}" for x in bound(30, 5, np.array(ends))]))
+    return table
+
+
+def shown(head: Sequence[str], table: Sequence[tuple[str, list[str]]]) -> str:
+    """The table in Markdown."""
+    lines = [f"| {' | '.join(('policy', *head))} |", "| --- " * (len(head) + 1) + "|"]
+    return "\n".join([*lines, *(f"| {label} | {' | '.join(cells)} |" for label, cells in table)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    compare = commands.add_parser("table", help="accuracy / leakage (leads) [rounds]")
+    compare.add_argument("directories", nargs="+")
+    compare.add_argument("--times", type=float, nargs="+", default=[30.0, 50.0, 80.0], metavar="SECONDS")
+    compare.add_argument("--of", default="PAUSE", metavar="LABEL", help="whom the others lead")
+    compare.add_argument("--picture", metavar="PNG")
+    bandits = commands.add_parser("regret", help="against the best rate on a policy's own history")
+    bandits.add_argument("--rounds", type=int, default=1500)
+    bandits.add_argument("--seeds", type=int, default=20)
+    bandits.add_argument("--price", type=float, default=10.0)
+    options = parser.parse_args()
+    if options.command == "regret":
+        ends = [f"{n} rounds" for n in (options.rounds // 10, options.rounds // 3, options.rounds)]
+        print(shown(ends, regret(options.rounds, options.seeds, options.price)))
+        return
+    for directory in options.directories:
+        print(f"\n{directory}\n")
+        print(
+            shown(
+                [f"{t:g} s" for t in options.times], rows(pausejax.open(directory), options.times, options.of)
+            )
+        )
+    if options.picture:
+        draw(options.directories, options.times, options.picture)
+
+
+if __name__ == "__main__":
+    main()
