@@ -19,6 +19,7 @@ OBJECTIVE = {f.name: f.default for f in dataclasses.fields(bandit.Objective) if 
 SEEDS = (3, 8)
 LATENCY, AVAILABILITY, FAILURE = 0, 3, 4
 """The purposes of the draws in a round."""
+OF_STUDIES = {"min_latency": FLOOR, "budget_decay": OBJECTIVE["budget_decay"]}
 
 
 def simulate(
@@ -35,8 +36,8 @@ def simulate(
 
     def bound(category, name):
         part = parts.everything().get(category, name)
-        floor = {"min_latency": parts.Parameter(FLOOR, traced=True)}
-        return parts.bind(part, known, {**part.parameters, **floor})
+        of_studies = {name: parts.Parameter(value, traced=True) for name, value in OF_STUDIES.items()}
+        return parts.bind(part, known, {**part.parameters, **of_studies})
 
     program = Program(
         policy=bound("policy", policy),
@@ -50,7 +51,7 @@ def simulate(
         selection_gap=selection_gap,
         failure_stage=stage,
     )
-    values = {"min_latency": FLOOR, "privacy_budget": BUDGET, "failure_probability": probability, **OBJECTIVE}
+    values = {**OF_STUDIES, "privacy_budget": BUDGET, "failure_probability": probability, **OBJECTIVE}
     for chosen in (program.policy, program.law, program.availability):
         own = [name for name in chosen.traced if name not in values and name not in (files or {})]
         values |= {name: chosen.part.parameters[name].default for name in own}
