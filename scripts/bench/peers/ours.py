@@ -48,10 +48,10 @@ def play(rounds):
     return time.process_time() - begun, result
 
 
-# Imports, tracing and compilation are the same for few rounds and for many.
-play(20)
-short, _ = play(20)
-long, result = play(20 + 10 * rounds)
+# Imports, tracing and compilation are the same for few rounds and for many, once both have a call's worth.
+play(100)
+short, _ = play(100)
+long, result = play(100 + 10 * rounds)
 accuracy = result["test_accuracy"].values.mean(axis=0)[: rounds // 10]
 print(
     json.dumps(

@@ -26,8 +26,6 @@ class Peer(NamedTuple):
     script: str
     requirements: tuple[str, ...]
     arguments: tuple[str, ...] = ()
-    slower: int = 1
-    """Plays so many times fewer rounds."""
 
 
 _TORCH = ("torch==2.13.0", "numpy>=2")
@@ -47,7 +45,6 @@ PEERS = {
             "flax==0.8.5",
         ),
     ),
-    "flower": Peer("flower_mnist.py", ("flwr[simulation]==1.41.*", *_TORCH), slower=4),
     "ours_1": Peer("ours.py", (), ("1",)),
     "ours_8": Peer("ours.py", (), ("8",)),
 }
@@ -95,7 +92,7 @@ def play(name: str, peer: Peer, work: Path, rounds: int) -> dict[str, object]:
     one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
     xla = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     found = subprocess.run(
-        [interpreter(name, peer), HERE / peer.script, work, str(rounds // peer.slower), *peer.arguments],
+        [interpreter(name, peer), HERE / peer.script, work, str(rounds), *peer.arguments],
         env={**os.environ, **one, "XLA_FLAGS": xla, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(HERE)}
         | ({"PYTHONPATH": str(HERE.parents[2])} if not peer.requirements else {}),
         stdout=subprocess.PIPE,
