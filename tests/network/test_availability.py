@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import pausejax.network  # noqa: F401  (registers those of the package)
 from pausejax import parts
 
 K = 40
