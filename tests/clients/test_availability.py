@@ -86,7 +86,7 @@ def drawn(seed, purpose):
     return np.stack([np.asarray(jax.random.uniform(key, (K,))) for key in keys])
 
 
-# One of each sort: by the bandit, everyone, by losses, by updates. The masks of all the others' own are met in
+# One of each sort: by the bandit, everyone, by losses, by updates. Masks are met by every policy in
 # tests/policies/test_available.py.
 SORTS = ("pause", "fedavg", "oort", "clustered_similarity")
 REST = sorted(set(parts.everything().of("policy")) - set(SORTS))
