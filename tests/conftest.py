@@ -1,5 +1,6 @@
 """Settings shared by every test: strict promotion, two CPU devices, and the switch for slow tests."""
 
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -58,14 +59,18 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     attacks = parser.getgroup("attacks", "how often tests/faults attack")
-    attacks.addoption("--mutations", type=int, default=500, help="mutated specs")
-    attacks.addoption("--damages", type=int, default=60, help="damaged files")
+    attacks.addoption("--mutations", type=int, help="mutated specs: 150, with --slow 500")
+    attacks.addoption("--damages", type=int, help="damaged files: 20, with --slow 60")
     attacks.addoption("--kills", type=int, default=12, help="kills, with --slow")
     attacks.addoption("--first-seed", type=int, default=0, help="of the attacks")
 
 
 def pytest_configure(config):
-    if not config.getoption("--slow"):
+    slow = config.getoption("--slow")
+    for name, few, many in (("mutations", 150, 500), ("damages", 20, 60)):
+        if getattr(config.option, name) is None:
+            setattr(config.option, name, many if slow else few)
+    if not slow:
         _tell_xla(**_IN_A_HURRY)
 
 
@@ -76,6 +81,12 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_collection_finish():
+    """What has been imported stays, and tracing makes many objects that live: looking at all of them is dear."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.fixture(scope="module", autouse=True)
