@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """What has been imported stays, and tracing makes many objects that live: looking at all of them is dear."""
+    """What is imported stays, and tracing makes many objects that live: to look at them all is dear."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
 
