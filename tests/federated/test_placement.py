@@ -15,9 +15,6 @@ from pausejax.federated.evaluation import evaluate
 from pausejax.federated.learning import Learning, LocalTraining
 from pausejax.federated.tasks import classification
 
-# What changes nothing but speed has to do so as users' programs are compiled.
-pytestmark = pytest.mark.optimized
-
 NETWORKS = ("linear", "mlp", "cnn_mnist", "cnn_cifar")
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "training.py"
 
