@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from pausejax.clients import expected_regret, records
 from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
+from pausejax.clients.learning import layout_of
 from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.program import Hyper, Program, State, World
 from pausejax.data.host import Sources
@@ -23,6 +24,7 @@ from pausejax.parts import PartError
 from pausejax.policies.base import Clients, View
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.study import Group, Plan
+from pausejax.study.trials import Layout
 
 
 class ClientSimulation:
@@ -32,7 +34,12 @@ class ClientSimulation:
     """
 
     def __init__(
-        self, plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
+        self,
+        plan: Plan,
+        group: Group,
+        sources: Sources,
+        devices: Sequence[jax.Device] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         """Reads the data and shares them out.
 
@@ -41,17 +48,19 @@ class ClientSimulation:
           group: of it.
           sources: where data come from.
           devices: what the runs are for, the local ones if not given; for others it can be lowered alone.
+          layout: how learning lies on them, as `federated.placement.Placement`.
 
         Raises:
           SpecError: the data can't be shared out, or a part refuses the rest.
         """
         self._study, self._static, self._sources = plan.study, group.static, sources
         self._devices = devices or jax.local_devices()
-        self.program = build_program(plan, group, sources, self._devices[0].platform)
+        self.program = build_program(plan, group, sources, self._devices[0].platform, layout)
         self.rounds, self.rounds_per_call = plan.study.rounds, self.program.rounds_per_call
         self.stop_at_latency = plan.study.stop_at_latency
         learning = self.program.learning
-        self.placement = f"up to {learning.training.lanes} clients trained at a time" if learning else ""
+        self.layout = layout_of(learning) if learning else {}
+        self.placement = f"up to {self.layout['lanes']} clients trained at a time" if learning else ""
         runs = plan.runs_of(group)
         seeds = sorted({run.seed for run in runs})
         self._row_of = {seed: row for row, seed in enumerate(seeds)}

@@ -5,7 +5,6 @@ import time
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from rich import box
 from rich.console import Group as Lines
 from rich.table import Table
@@ -13,9 +12,11 @@ from rich.text import Text
 
 from pausejax.data.host import Sources
 from pausejax.devices import padded, runs_mesh
-from pausejax.engine.engine import Engine, most_runs
+from pausejax.engine.engine import Engine
 from pausejax.engine.memory import program_memory
 from pausejax.engine.schedule import units
+from pausejax.engine.speed import matrix_product_rate
+from pausejax.engine.tuning import Asked, decide
 from pausejax.study.simulation import Simulation
 from pausejax.study.study import Group, Plan
 
@@ -76,7 +77,7 @@ def group_costs(plan: Plan, sources: Sources, *, compiles: bool) -> list[Cost]:
     """The predicted cost of every group; as `plan_table`."""
     peak = matrix_product_rate()
     engine = Engine(plan, sources)
-    work = units(plan, (), most=most_runs())
+    work = units(plan, (), most=decide(engine, plan.groups, Asked()).runs)
     costs = []
     for group in plan.groups:
         own = [unit for unit in work if unit.group is group]
@@ -111,17 +112,6 @@ def group_costs(plan: Plan, sources: Sources, *, compiles: bool) -> list[Cost]:
 def _state_bytes(simulation: Simulation, width: int) -> int:
     shapes = jax.tree.leaves(simulation.state_shapes(width))
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes)
-
-
-def matrix_product_rate(size: int = 768) -> float:
-    """FLOP/s of a float32 matrix product on the default device."""
-    matrix = jnp.ones((size, size))
-    product = jax.jit(jnp.matmul)
-    product(matrix, matrix).block_until_ready()
-    begun = time.perf_counter()
-    for _ in range(5):
-        product(matrix, matrix).block_until_ready()
-    return 5 * 2 * size**3 / (time.perf_counter() - begun)
 
 
 def _distinct(plan: Plan, group: Group) -> str:

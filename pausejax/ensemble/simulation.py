@@ -19,6 +19,7 @@ from pausejax.ensemble.simulate import Runs, check_runs, hyper_of, one_pass, wor
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Group, Plan
+from pausejax.study.trials import Layout
 
 _POOL_OPTIONS = ("fit_fraction", "ridge", "feature_scaling", "kernel_parameters")
 _ROUNDS_PER_CALL = 100
@@ -29,6 +30,7 @@ class EnsembleSimulation:
 
     stop_at_latency = 0.0
     placement = ""
+    layout: Layout = {}  # noqa: RUF012, never written to
 
     def __init__(
         self, plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None

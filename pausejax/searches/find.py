@@ -5,13 +5,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import xarray as xr
 
+from pausejax import measured
 from pausejax.analysis.made import said
 from pausejax.data.host import Sources
 from pausejax.devices import compile_for
 from pausejax.engine import events, memory
-from pausejax.engine.engine import most_runs
 from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.parts import PartError
 from pausejax.results import layout, made, store
@@ -228,7 +229,7 @@ class _Lazily:
 def _slots(study: Study, goal: Goal, options: Options, makers: list[_Maker], step: int) -> int:
     """Settings side by side: as many as the devices are good for and have memory for, and a few batches."""
     seeds = len(study.seeds)
-    wide = max((options.most or most_runs()) // seeds, 1)
+    wide = max((options.most or measured.most_runs(jax.default_backend())) // seeds, 1)
     if options.most is None:
         shares = [1.0 / options.reduction**rung for rung in range(len(goal.rungs))]
         lengths = [b - a for a, b in zip((0.0, *goal.rungs), goal.rungs, strict=False)]

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 import jax
 import numpy as np
 
+from pausejax.study.trials import Layout
+
 Arrays = dict[str, np.ndarray]
 """What some runs leave: arrays by variable, leading axis the runs."""
 
@@ -32,6 +34,8 @@ class Simulation(Protocol):
     """Simulated time at which a run may stop, seconds; 0: never."""
     placement: str
     """What of a run lies side by side on its device, in words; "" where there is nothing to tell."""
+    layout: Layout
+    """The same for machines, of what might lie there in another way."""
 
     def lower(self, width: int) -> jax.stages.Lowered:
         """Traces the program for so many rows. Nothing is put on a device.
