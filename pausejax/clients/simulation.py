@@ -16,13 +16,14 @@ from pausejax.clients.build import build_program, dataset_of, files_of, partitio
 from pausejax.clients.learning import layout_of
 from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.program import Hyper, Program, State, World
+from pausejax.clients.round import Record
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
 from pausejax.federated import batches
 from pausejax.federated.batches import HeldOut, TrainingData
 from pausejax.parts import PartError
 from pausejax.policies.base import Clients, View
-from pausejax.study.simulation import Arrays, Segment
+from pausejax.study.simulation import Arrays, Resident, Segment, bytes_of
 from pausejax.study.study import Group, Plan
 from pausejax.study.trials import Layout
 
@@ -239,9 +240,31 @@ class ClientSimulation:
 
         return jax.eval_shape(one_round, hyper).shape[0]
 
-    def resident_bytes(self) -> int:
-        shared = (self.world.files, self.world.data, self.world.test)
-        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(shared))
+    def resident(self) -> Resident:
+        world, data, state = self.world, self.world.data, self.state_shapes(1)
+        samples = (data.inputs, data.targets) if data else ()
+        owners = (data.order, data.offset, data.size) if data else ()
+        memory = state.optimizer
+        rest = state._replace(params=None, optimizer=None)
+        # A number of every kind and the cohort, of each round of the call that is played and the one before.
+        record = 4 * (len(Record._fields) + self.program.clients_per_round)
+        return Resident(
+            {
+                name: bytes_of(tree)
+                for name, tree in (
+                    ("training data", samples),
+                    ("test data", world.test),
+                    ("partitions", owners),
+                    ("tables", world.files),
+                )
+            },
+            {
+                "parameters": bytes_of(state.params),
+                "moments": bytes_of(memory),
+                "state": bytes_of(rest),
+                "records": 2 * self.rounds_per_call * record,
+            },
+        )
 
     def release(self) -> None:
         self._on_device = None

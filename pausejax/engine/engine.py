@@ -98,11 +98,22 @@ class Engine:
         """
         widths = {unit.group.number: (unit.group, unit.width) for unit in work}
         new = {key: pair for key, pair in widths.items() if key not in self._compiled}
+        for group, _ in new.values():
+            self.check_memory(group)
         lowered = {key: self.lower(group, width) for key, (group, width) in new.items()}
         for group, width in new.values():
             self._tell_placement(group, width)
         for key, (group, width) in new.items():
             self._compiled[key] = self._threads.submit(self._compile, group, lowered[key], width)
+
+    def check_memory(self, group: Group) -> None:
+        """Refuses a group of which not even one run fits beside its data.
+
+        Raises:
+          SpecError: one line with the numbers.
+        """
+        policy = self.plan.runs_of(group)[0].policy
+        memory.check(policy, self.simulation(group).resident(), self.limit)
 
     def simulate(
         self,

@@ -1,5 +1,6 @@
 """What a kind of study hands to the engine: one group of runs as a compiled program sees it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -21,6 +22,15 @@ class Segment(NamedTuple):
     """int [n], the group's rows that were played; one may be there again as padding."""
     records: Arrays
     """By variable, [n, records, ...]."""
+
+
+class Resident(NamedTuple):
+    """Bytes on a device, by what they are."""
+
+    shared: Mapping[str, int]
+    """Once, for all rows: data, partitions, tables."""
+    each: Mapping[str, int]
+    """Of every row: its state between two rounds, and what two calls record of it."""
 
 
 class Simulation(Protocol):
@@ -69,13 +79,18 @@ class Simulation(Protocol):
         """What some distinct rows leave in the result once all their rounds are recorded."""
         ...
 
-    def resident_bytes(self) -> int:
-        """Bytes on each device that all rows share: data, partitions, tables."""
+    def resident(self) -> Resident:
+        """What lies on each device while runs are played, by shapes alone."""
         ...
 
     def release(self) -> None:
         """Lets go of what lies on the devices; it is put there again when it is needed."""
         ...
+
+
+def bytes_of(tree: Any) -> int:
+    """Of arrays, or of their shapes."""
+    return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(tree))
 
 
 @runtime_checkable

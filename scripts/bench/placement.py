@@ -1,10 +1,10 @@
-"""What `pausejax tune` finds on this machine, against what the package had written down before it could measure.
+"""What `pausejax tune` finds on this machine, against what the package did before it could measure.
 
     python scripts/bench/placement.py [--case mlp linear] [--runs 8] [--seconds 60] [--table]
 
-For each network the layout is measured as `pausejax tune` does; then whole rounds are timed in turn in the layout
-found and in the one of before, by CPU seconds of all cores (wall seconds where it is no CPU). The data are
-noise of the data sets' shapes. --table writes what was found into `pausejax/measured.json`, for this backend.
+For each network the layout is measured as `pausejax tune` does; then whole rounds are timed in turn in the
+layout found and in the one of before, by CPU seconds of all cores (wall seconds where it is no CPU). The data
+are noise of the data sets' shapes. --table writes what was found into `pausejax/measured.json`.
 """
 
 import argparse
