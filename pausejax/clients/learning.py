@@ -30,7 +30,16 @@ from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
 from pausejax.study.trials import Layout
 
-TRAINING = ("batch_size", "local_epochs", "max_steps", "persist_optimizer", "private", "clip", "precision")
+TRAINING = (
+    "batch_size",
+    "local_epochs",
+    "max_steps",
+    "persist_optimizer",
+    "private",
+    "clip",
+    "noise_generator",
+    "precision",
+)
 
 
 def learning_of(
