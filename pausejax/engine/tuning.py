@@ -83,7 +83,7 @@ class Asked(NamedTuple):
 
 
 def table(plan: Plan, decided: Decided) -> Table:
-    """Everything that was tried, the fastest first marked."""
+    """Everything that was tried, the chosen ones in bold type."""
     found = Table(box=box.SIMPLE_HEAD)
     for heading in ("program", "layout", "a round of a run, µs", "of the usual"):
         found.add_column(heading, justify="left" if heading in ("program", "layout") else "right")

@@ -98,7 +98,7 @@ def best_of(call: Callable[..., Any], prepare: Callable[[], Sequence[Any]] = tup
     clock = time.process_time if on_cpu else time.perf_counter
     jax.block_until_ready(call(*prepare()))
     taken: list[float] = []
-    while len(taken) < 2 or (len(taken) < _REPEATS and sum(taken) < _ENOUGH_SECONDS):
+    while not taken or (len(taken) < _REPEATS and sum(taken) < _ENOUGH_SECONDS):
         arguments = jax.block_until_ready(prepare())
         begun = clock()
         jax.block_until_ready(call(*arguments))
