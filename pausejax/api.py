@@ -16,7 +16,7 @@ from pausejax.engine.progress import default_form, reporting
 from pausejax.engine.tracking import Tracker
 from pausejax.results import saving, store
 from pausejax.searches import confirm, find
-from pausejax.searches.options import Options
+from pausejax.searches.options import Options, check_fresh
 from pausejax.searches.table import Searched
 from pausejax.study.plan import make_plan
 
@@ -75,7 +75,7 @@ def search(
     budget: int,
     metric: str | Sequence[str] = (),
     maximize: bool | None = None,
-    constraints: Sequence[str] = (),
+    constraints: str | Sequence[str] = (),
     at_round: int | None = None,
     at_latency: float | None = None,
     sampler: str = "tpe",
@@ -122,7 +122,7 @@ def search(
         budget=budget,
         metrics=names,
         maximize=maximize,
-        constraints=tuple(constraints),
+        constraints=(constraints,) if isinstance(constraints, str) else tuple(constraints),
         at_round=at_round,
         at_latency=at_latency,
         sampler=sampler,
@@ -130,6 +130,7 @@ def search(
         reduction=reduction,
         first_rung=first_rung,
     )
+    check_fresh(study, fresh_seeds)
     sources = Sources(data_dir)
     found = find.search(study, options, sources)
     confirmed = local.run(make_plan(confirm.confirmation(found, fresh_seeds)), sources)

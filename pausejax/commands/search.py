@@ -49,9 +49,7 @@ def add_to(commands: Any) -> None:
         help="what the best must keep to, on average; also >=; may be repeated",
     )
     parser.add_argument("--at-round", type=common.count, metavar="N", help="compare after N rounds")
-    parser.add_argument(
-        "--at-latency", type=common.seconds, metavar="SECONDS", help="compare at a simulated time"
-    )
+    parser.add_argument("--at-latency", type=_number, metavar="SECONDS", help="compare at a simulated time")
     parser.add_argument(
         "--budget",
         type=_rounds,
@@ -67,13 +65,13 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "--reduction",
-        type=common.seconds,
+        type=_number,
         default=3.0,
         metavar="N",
         help="of those at a rung one in N goes on (default 3); 1 stops nobody",
     )
     parser.add_argument(
-        "--first-rung", type=common.seconds, metavar="N", help="the first rung, in rounds or seconds"
+        "--first-rung", type=_number, metavar="N", help="the first rung, in rounds or seconds"
     )
     parser.add_argument(
         "--fresh-seeds",
@@ -102,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.engine.stopping import listening
     from pausejax.results.folder import Folder
     from pausejax.searches import find
-    from pausejax.searches.options import Options
+    from pausejax.searches.options import Options, check_fresh
 
     study = kinds.load(options.spec, options.set, options.use, searched=True)
     asked = Options(
@@ -119,6 +117,7 @@ def run(options: argparse.Namespace) -> None:
         most=options.lanes,
         device_memory=options.memory,
     )
+    check_fresh(study, options.fresh_seeds)
     set_up_jax()
     sources, folder = Sources(options.data_dir), Folder(options.out)
     with listening() as stopping, _telling(options) as progress:
@@ -198,11 +197,20 @@ def _telling(options: argparse.Namespace) -> Iterator[Callable[[int], None]]:
 
 
 def _rounds(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)", text)
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)", text)
     count = round(float(found[1]) * _SUFFIX[found[2]]) if found and len(text) < 20 else 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: as 200000, 200k or 2M")
+    if not 1 <= count <= 10**12:
+        told = "as 200000, 200k or 2M; from 1 to 1000G"
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: {told}")
     return count
+
+
+def _number(text: str) -> float:
+    """Any; what it may be is seen with the rest."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
 
 
 def _seed(text: str) -> int:

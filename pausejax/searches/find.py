@@ -1,5 +1,6 @@
 """From a checked study and what is asked of it to a search that has been played."""
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
@@ -102,50 +103,68 @@ def search(
         first=options.first_rung,
         step=step,
     )
-    check_budget(study, options, goal)
-    sampler = Sampler(
-        space,
-        options.sampler,
-        options.sampler_seed,
-        len(goal.metrics),
-        constrained=bool(goal.constraints),
-    )
-    journal, programs = Journal(folder, command), space.programs()
+    check_budget(study, options, goal, step)
+    _sampler(space, options, goal)  # what it can't do is said before anything is made
     wanted = {
         "spec": layout.spec_text(plan_of(study, [])),
         "options": options._replace(most=None, device_memory=None)._asdict(),
     }
-    settled = journal.agree(wanted)
-    makers = {key: _Maker(study, settings, sources, step, options) for key, settings in programs.items()}
-    if "slots" not in settled:
-        settled = {**settled, "slots": _slots(study, goal, options, list(makers.values()), step)}
+    journal = Journal(folder, command)
+    settled = journal.settled(wanted)
+    makers = {
+        key: _Maker(study, settings, sources, step, options) for key, settings in space.programs().items()
+    }
+    if settled is None:
+        settled = {**wanted, "slots": _slots(study, goal, options, list(makers.values()), step)}
         journal.settle(settled)
         if folder:
             folder.write(store.SPEC, settled["spec"].encode())
-    slots = settled["slots"]
-    each = max(1, slots // len(makers))
-    found = Search(
-        space,
-        goal,
-        sampler,
-        {key: _Lazily(maker, each) for key, maker in makers.items()},
-        journal,
-        budget=options.budget,
-        reduction=options.reduction,
-        slots=each * len(makers),
-        step=step,
-    )
-    found.play(progress, stopping.check)
-    return _outcome(found, study, space, goal, folder)
+    each = max(1, settled["slots"] // len(makers))
+
+    def played(journal: Journal) -> Search:
+        found = Search(
+            space,
+            goal,
+            _sampler(space, options, goal),
+            {key: _Lazily(maker, each) for key, maker in makers.items()},
+            journal,
+            budget=options.budget,
+            reduction=options.reduction,
+            slots=each * len(makers),
+            step=step,
+        )
+        found.play(progress, stopping.check)
+        return found
+
+    if folder and folder.exists(store.RESULT):
+        # It was at its end before: the result has what the parts had, unless it is damaged.
+        with contextlib.suppress(Missing):
+            known = Journal(folder, command, parts_are_kept=False)
+            return _outcome(played(known), study, space, goal, folder)
+    return _outcome(played(journal), study, space, goal, folder)
+
+
+def _sampler(space: Space, options: Options, goal: Goal) -> Sampler:
+    several = len(goal.metrics)
+    return Sampler(space, options.sampler, options.sampler_seed, several, constrained=bool(goal.constraints))
+
+
+class Missing(OSError):
+    """Runs that had ended are not there."""
 
 
 def _outcome(found: Search, study: Study, space: Space, goal: Goal, folder: Folder | None) -> Found:
     ended = sorted(found.ended, key=lambda one: one.number)
+    if not any(one.history for one in ended):
+        what = (
+            f"was spent before any setting came to {goal.rungs[0]:g} {'s' if goal.by_latency else 'rounds'}"
+        )
+        raise SpecError([f"--budget {found.spent}: {what}, where settings are first compared"])
     plan = plan_of(study, [run for one in ended for run in one.setting.runs(study)])
     result = None
     if folder:
         if missing := store.consolidate(folder, plan):
-            raise OSError(
+            raise Missing(
                 f"{folder}: {missing} runs that had ended are no longer there; has it been cleared?"
             )
         folder.write("trials.json", json.dumps([_row(one, goal) for one in ended], indent=1).encode())

@@ -32,8 +32,8 @@ class Sampler:
             raise SpecError(
                 ["search: Optuna is not installed; pip install 'pausejax[search]' brings it"]
             ) from None
-        if objectives > 1 and name not in _SEVERAL:
-            raise SpecError([f"--sampler {name}: takes one metric; for several: {', '.join(_SEVERAL)}"])
+        if problem := _unfit(space, name, objectives, constrained=constrained):
+            raise SpecError([f"--sampler {name}: {problem}"])
         self._optuna, self._space = optuna, space
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
@@ -94,6 +94,22 @@ def _choose(trial: Any, key: str, given: Range | int) -> Any:
     if given.law == "int_uniform":
         return trial.suggest_int(key, int(given.low), int(given.high))
     return trial.suggest_float(key, given.low, given.high, log=given.law == "log_uniform")
+
+
+def _unfit(space: Space, name: str, objectives: int, *, constrained: bool) -> str:
+    """Why a sampler can't do what is asked; "": it can."""
+    ranges = {d.key for dims in space.dimensions.values() for d in dims if isinstance(d.values, Range)}
+    if objectives > 1 and name not in _SEVERAL:
+        return f"takes one metric; for several: {', '.join(_SEVERAL)}"
+    if name == "sobol" and not ranges:
+        return "spreads points over ranges, and the spec has lists alone; grid plays them all"
+    if name != "cmaes":
+        return ""
+    if len(space.dimensions) > 1:
+        return "takes one policy; for several: tpe, nsga2, random"
+    if len(ranges) < 2:
+        return f"needs two ranges, and the spec has {'one' if ranges else 'no'} range; tpe needs none"
+    return "knows no constraints; tpe and nsga2 do" if constrained else ""
 
 
 def _make(optuna: Any, space: Space, name: str, seed: int, constraints: Any) -> Any:

@@ -40,6 +40,8 @@ class Ended(NamedTuple):
     """Rounds × runs of the whole search when it ended."""
     why: str
     """"finished", "stopped" at a rung, or out of "budget"."""
+    short: bool = False
+    """Whether its rounds ended before the time at which it was to be seen last."""
 
 
 class Search:
@@ -80,6 +82,7 @@ class Search:
         self._exhausted, self._in_a_row = False, 0
         self._histories: dict[int, list[tuple[int, Shown]]] = {}
         self._figures: dict[int, np.ndarray] = {}
+        self._short: set[int] = set()
         self._seconds, self._rounds = 0.0, 0
         self.spent = 0
         """Rounds × runs of settings so far."""
@@ -208,7 +211,10 @@ class Search:
             batch = [self._goal.shown(reports[number][rung - before[number]][:, :-1]) for number in here]
             for number, shown in zip(here, batch, strict=True):
                 self._histories.setdefault(number, []).append((rung, shown))
-                self._figures[number] = reports[number][rung - before[number]][:, :-1]
+                seen = reports[number][rung - before[number]]
+                self._figures[number] = seen[:, :-1]
+                if self._goal.by_latency and seen[:, -1].min() < self._goal.rungs[rung]:
+                    self._short.add(number)
             if rung == top:
                 ends |= dict.fromkeys(here, "finished")
                 continue
@@ -246,7 +252,10 @@ class Search:
         figures = self._figures.get(trial.number, nothing)
         rounds = min(trial.rounds, self._space.study.rounds)
         self._sampler.tell(trial.number, history, finished=why == "finished")
-        self.ended.append(Ended(trial.number, trial.setting, history, figures, rounds, self.spent, why))
+        short = trial.number in self._short
+        self.ended.append(
+            Ended(trial.number, trial.setting, history, figures, rounds, self.spent, why, short)
+        )
         if simulated:
             self.arrays[trial.number] = lanes.arrays(trial)
         lanes.leave(trial)

@@ -87,11 +87,18 @@ def summary(found: Found) -> str:
     whys = [one.why for one in found.ended]
     busy = found.spent / found.lane_rounds if found.lane_rounds else 1.0
     best = found.best(1)
-    broken = best and best[0].history and best[0].history[-1][1].violation > 0
-    return (
-        f"{len(whys)} settings, {whys.count('finished')} to the end; {found.spent:,} rounds × runs, "
-        f"{busy:.0%} of the lanes' time" + "; none that came so far keeps the constraints" * bool(broken)
-    )
+    told = [
+        f"{len(whys)} settings, {whys.count('finished')} to the end",
+        f"{found.spent:,} rounds × runs, {busy:.0%} of the lanes' time",
+    ]
+    if best and best[0].history[-1][1].violation > 0:
+        told.append("none that came so far keeps the constraints")
+    if best and np.isnan(best[0].history[-1][1].values).any():
+        told.append("none that came so far has a value of every metric")
+    early = sum(one.why == "finished" and one.short for one in found.ended)
+    if early:
+        told.append(f"{early} had played their {found.study.rounds} rounds before {found.goal.rungs[-1]:g} s")
+    return "; ".join(told)
 
 
 def _where(found: Found) -> str:

@@ -72,23 +72,6 @@ def test_a_plain_run_does_not_go_on_in_the_folder_of_a_search(searched, capsys):
     assert "another spec" in capsys.readouterr().err
 
 
-def test_mistakes_have_one_line_and_code_2(tmp_path, capsys):
-    (tmp_path / "spec.toml").write_text(SPEC)
-    arguments = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--budget", "2k"]
-    for more, said in [
-        (["--metric", "test_accuracy"], 'mode "bandit" has no such figure'),
-        (["--sampler", "best"], "must be one of tpe"),
-        (["--set", "mode=ensemble"], ""),
-    ]:
-        assert main([*arguments, *more]) == 2
-        errors = capsys.readouterr().err
-        assert said in errors and "Traceback" not in errors
-    with pytest.raises(SystemExit) as caught:
-        main([*arguments[:-1], "many"])
-    assert caught.value.code == 2
-    assert "no number of rounds" in capsys.readouterr().err
-
-
 def test_the_function_finds_what_the_command_finds():
     found = pausejax.search(
         "pause",
