@@ -17,7 +17,7 @@ from pausejax.engine.tracking import Tracker
 from pausejax.results import saving, store
 from pausejax.searches import confirm, find
 from pausejax.searches.options import Options, check_fresh
-from pausejax.searches.table import Searched
+from pausejax.searches.searched import Searched
 from pausejax.study.plan import make_plan
 
 if TYPE_CHECKING:

@@ -136,7 +136,7 @@ def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: An
     from pausejax.searches import confirm
     from pausejax.study.plan import make_plan
 
-    where = _confirmation(options)
+    where = common.confirmation(options.out)
     plan = make_plan(confirm.confirmation(found, options.fresh_seeds))
     folder = Folder(where)
     settings = Settings(options.lanes, options.memory, command=options.typed)
@@ -145,30 +145,29 @@ def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: An
     return confirm.compare(found, store.read(where).load())
 
 
-def _confirmation(options: argparse.Namespace) -> str:
-    """Where the best is played again."""
-    return f"{options.out.rstrip('/')}/confirmation"
-
-
 def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
-    from pausejax import kinds, page
-    from pausejax.results import store
-    from pausejax.searches import pictures, table
+    from pausejax.results.folder import Folder
+    from pausejax.searches import table
+    from pausejax.searches.record import record_of
 
+    record_of(found, compared).write(Folder(options.out))
     if not options.quiet:
         console = common.console()
         console.print(table.table(found, compared))
         console.print(table.summary(found), markup=False)
     if not options.no_report:
-        names = common.leave(options.out, pictures.draw(found))
-        where = _confirmation(options)
-        result = store.read(where)
-        figures = kinds.draw(result)
-        common.leave(where, figures, page.build(result, figures, notes=kinds.left_out(result)))
-        if not options.quiet:
-            console.print(f"pictures in {options.out} (PNG and PDF): {names}", markup=False)
-            told = f"the best on fresh seeds, on one page: {where}/{page.NAME}"
-            console.print(told, markup=False, soft_wrap=True)
+        common.draw_search(options.out, quiet=options.quiet)
+        _draw_confirmation(options)
+
+
+def _draw_confirmation(options: argparse.Namespace) -> None:
+    from pausejax import kinds, page
+    from pausejax.results import store
+
+    where = common.confirmation(options.out)
+    result = store.read(where)
+    figures = kinds.draw(result)
+    common.leave(where, figures, page.build(result, figures, notes=kinds.left_out(result)))
 
 
 @contextlib.contextmanager

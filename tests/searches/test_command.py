@@ -1,6 +1,7 @@
 """`pausejax search` and `pausejax.search` as a user meets them."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -65,6 +66,37 @@ def test_the_same_command_has_nothing_left_to_play(searched):
     assert again.stdout == done.stdout
 
 
+def test_report_draws_a_search_and_its_page_again(searched, capsys):
+    folder, _, _ = searched
+    out = folder / "out"
+    before = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    assert main(["report", str(out)]) == 0
+    assert "search_history" in capsys.readouterr().out
+    assert (out / "report.html").read_bytes() == before
+    trials = json.loads((out / "trials.json").read_text())
+    for said in (
+        "sought: least cumulative_pseudo_regret at 50 rounds",
+        "on 4 fresh seeds",
+        f"{len(trials)} rows",
+        "search_importance.png",
+        "search_slices.png",
+        "minus best",
+    ):
+        assert said in before.decode(), said
+    assert main(["report", str(out), "--measure", "reward"]) == 0
+    assert "search_history" not in capsys.readouterr().out
+
+
+def test_a_damaged_record_is_said(searched, tmp_path, capsys):
+    folder, _, _ = searched
+    shutil.copytree(folder / "out", tmp_path / "out")
+    (tmp_path / "out" / "search_record.json").write_text('{"name": 3')
+    assert main(["report", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "search_record.json is damaged" in said
+
+
 def test_a_plain_run_does_not_go_on_in_the_folder_of_a_search(searched, capsys):
     folder, _, _ = searched
     plain = [str(folder / "spec.toml"), "--set", "reward.generalization_weight=5.0"]
@@ -88,6 +120,6 @@ def test_the_function_finds_what_the_command_finds():
     assert found.best["policy"] == "pause"
     assert 1 <= found.best["generalization_weight"] <= 1000
     assert "best: pause" in repr(found)
-    assert set(found.draw()) == {"search_history", "search_slices"}
+    assert set(found.draw()) == {"search_history", "search_slices", "search_importance"}
     lead = found.compared[1]
     np.testing.assert_allclose(lead.lead, (found.compared[0].figures - lead.figures).mean(axis=0), rtol=1e-12)

@@ -204,8 +204,8 @@ def test_a_time_that_the_rounds_do_not_reach_is_said():
 
 
 def test_a_budget_that_brings_nobody_to_a_rung_is_said():
-    with pytest.raises(SpecError, match="was spent before any setting came to 4 s"):
-        found(BANDIT, REGRET._replace(budget=60, at_latency=4.0, reduction=1.0))
+    with pytest.raises(SpecError, match="was spent before any setting came to 50 s"):
+        found(BANDIT, REGRET._replace(budget=60, at_latency=50.0, reduction=1.0))
 
 
 def test_damage_to_the_journal_costs_only_time(tmp_path):
