@@ -1,19 +1,11 @@
 """`pausejax search`: the best settings of a spec for a budget of rounds."""
 
 import argparse
-import contextlib
 import re
-import sys
-import time
-from collections.abc import Callable, Iterator
 from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pausejax.commands import options as common
 
-_SECONDS = 30.0
 _SUFFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -81,6 +73,14 @@ def add_to(commands: Any) -> None:
         help="seeds on which the best, the second and the defaults are compared in the end (default 20)",
     )
     parser.add_argument("--no-report", action="store_true", help="draw nothing")
+    parser.add_argument(
+        "--tracker", metavar="NAME", help="report runs that have ended: mlflow, tensorboard or wandb"
+    )
+    parser.add_argument(
+        "--log",
+        choices=("text", "json", "bar"),
+        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
+    )
     parser.set_defaults(command=run)
 
 
@@ -96,11 +96,15 @@ def run(options: argparse.Namespace) -> None:
     spec.read(options.spec)  # before the parts are loaded, which takes seconds
     from pausejax import kinds
     from pausejax.data.host import Sources
+    from pausejax.devices import local_devices
+    from pausejax.engine import tracking
+    from pausejax.engine.progress import default_form
     from pausejax.engine.runtime import set_up_jax
     from pausejax.engine.stopping import listening
     from pausejax.results.folder import Folder
     from pausejax.searches import find
     from pausejax.searches.options import Options, check_fresh
+    from pausejax.searches.progress import reporting
 
     study = kinds.load(options.spec, options.set, options.use, searched=True)
     asked = Options(
@@ -120,10 +124,20 @@ def run(options: argparse.Namespace) -> None:
     check_fresh(study, options.fresh_seeds)
     set_up_jax()
     sources, folder = Sources(options.data_dir), Folder(options.out)
-    with listening() as stopping, _telling(options) as progress:
-        found = find.search(
-            study, asked, sources, folder, command=options.typed, progress=progress, stopping=stopping
-        )
+    tracker = tracking.make(options.tracker) if options.tracker else None
+    form = None if options.quiet else options.log or default_form()
+    with listening() as stopping:
+        with reporting(study, asked, form, local_devices()) as progress:
+            found = find.search(
+                study,
+                asked,
+                sources,
+                folder,
+                command=options.typed,
+                progress=progress,
+                tracker=tracker,
+                stopping=stopping,
+            )
         compared = _confirm(found, options, sources, stopping)
     _finish(found, compared, options)
 
@@ -168,31 +182,6 @@ def _draw_confirmation(options: argparse.Namespace) -> None:
     result = store.read(where)
     figures = kinds.draw(result)
     common.leave(where, figures, page.build(result, figures, notes=kinds.left_out(result)))
-
-
-@contextlib.contextmanager
-def _telling(options: argparse.Namespace) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, else a line every 30 s."""
-    screen = Console(stderr=True)
-    if options.quiet:
-        yield lambda _: None
-    elif screen.is_terminal:
-        columns = (TextColumn("{task.completed:,.0f} rounds"), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=screen) as shown:
-            task = shown.add_task("", total=options.budget)
-            yield lambda rounds: shown.update(task, advance=rounds)
-    else:
-        spent, last = 0, time.monotonic()
-
-        def tell(rounds: int) -> None:
-            nonlocal spent, last
-            spent += rounds
-            if time.monotonic() - last >= _SECONDS:
-                last = time.monotonic()
-                print(f"{spent:,} of {options.budget:,} rounds", file=sys.stderr, flush=True)
-
-        print(f"search of {options.spec}: {options.budget:,} rounds", file=sys.stderr, flush=True)
-        yield tell
 
 
 def _rounds(text: str) -> int:

@@ -28,7 +28,7 @@ def build(
     notes: Sequence[str] = (),
     summary: tables.Table | None = None,
     compared: xr.Dataset | None = None,
-    more: Sequence[tables.Table] = (),
+    folded: Sequence[tables.Table] = (),
 ) -> str:
     """The page of a result; the same text for the same result and figures.
 
@@ -39,7 +39,7 @@ def build(
       notes: what was left out, and how to ask for it; one line each.
       summary: in place of the result's own.
       compared: the result whose policies are compared, in place of this one.
-      more: tables that are folded up beside the runs.
+      folded: tables that stand beside the runs, folded up.
 
     Returns:
       HTML with everything in it: no picture, script, style or font is fetched from anywhere.
@@ -71,7 +71,7 @@ def build(
         facts=tables.facts(result),
         spec=result.attrs.get("spec", "not recorded"),
         summary=tables.summary(result) if summary is None else summary,
-        more=more,
+        folded=folded,
         differences=differences,
         diverged=diverged,
         notes=[*notes, *too_large, *not_compared],

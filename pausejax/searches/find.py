@@ -1,37 +1,30 @@
 """From a checked study and what is asked of it to a search that has been played."""
 
 import contextlib
-import dataclasses
 import json
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import xarray as xr
 
 from pausejax.analysis.made import said
 from pausejax.data.host import Sources
-from pausejax.devices import compile_for
-from pausejax.engine import events, memory
-from pausejax.engine.engine import most_runs
 from pausejax.engine.stopping import NEVER, Stopping
-from pausejax.parts import PartError
+from pausejax.engine.tracking import Tracker
 from pausejax.results import layout, made, store
 from pausejax.results.folder import Folder
 from pausejax.searches.goal import Goal, goal_of
 from pausejax.searches.halving import order
 from pausejax.searches.journal import Journal
-from pausejax.searches.lanes import Compiled, Lanes
 from pausejax.searches.options import Options, check, check_budget, step_of, up_to
+from pausejax.searches.player import LocalPlayer
+from pausejax.searches.programs import Cut, Programs
+from pausejax.searches.progress import Callback
 from pausejax.searches.sampler import Sampler
 from pausejax.searches.search import Ended, Search
-from pausejax.searches.space import Setting, Space, space_of
+from pausejax.searches.space import Space, space_of
 from pausejax.study.plan import plan_of
-from pausejax.study.simulation import Refillable
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Plan, Study
-
-# Samplers learn from one batch for the next, so a budget comes to at least so many.
-_BATCHES = 8
 
 
 class Found(NamedTuple):
@@ -70,7 +63,8 @@ def search(
     folder: Folder | None = None,
     *,
     command: str = "",
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callback = lambda _: None,
+    tracker: Tracker | None = None,
     stopping: Stopping = NEVER,
 ) -> Found:
     """Searches a study's ranges and lists.
@@ -81,7 +75,8 @@ def search(
       sources: where data come from.
       folder: where everything is kept, and a search that was killed goes on; None: in memory.
       command: as it was typed, for the result to say.
-      progress: told of rounds × runs.
+      progress: told how far the search is.
+      tracker: told of the runs of each setting that has ended.
       stopping: whether the search is asked to stop; what has been seen is kept.
 
     Raises:
@@ -111,26 +106,26 @@ def search(
     }
     journal = Journal(folder, command)
     settled = journal.settled(wanted)
-    makers = {
-        key: _Maker(study, settings, sources, step, options) for key, settings in space.programs().items()
-    }
+    programs = Programs(space, sources, options.device_memory)
     if settled is None:
-        settled = {**wanted, "slots": _slots(study, goal, options, list(makers.values()), step)}
+        cut = programs.cut(goal, options, shared=False)
+        settled = {**wanted, "cut": cut._asdict()}
         journal.settle(settled)
         if folder:
             folder.write(store.SPEC, settled["spec"].encode())
-    each = max(1, settled["slots"] // len(makers))
+    cut = Cut(**settled["cut"])
 
     def played(journal: Journal) -> Search:
         found = Search(
             space,
             goal,
             _sampler(space, options, goal),
-            {key: _Lazily(maker, each) for key, maker in makers.items()},
+            LocalPlayer(study, goal, lambda key: programs.lanes(key, cut.width)),
             journal,
             budget=options.budget,
             reduction=options.reduction,
-            slots=each * len(makers),
+            blocks=cut.blocks,
+            width=cut.width,
             step=step,
         )
         found.play(progress, stopping.check)
@@ -194,70 +189,3 @@ def _row(one: Ended, goal: Goal) -> dict[str, Any]:
             for name, mean in zip(goal.figures, means, strict=False)
         },
     }
-
-
-class _Maker(NamedTuple):
-    """Makes the program of some settings."""
-
-    study: Study
-    settings: Sequence[Setting]
-    """Of one program, together at the ends of everything."""
-    sources: Sources
-    step: int
-    options: Options
-
-    def compiled(self, slots: int) -> Compiled:
-        """The program for so many settings side by side.
-
-        Raises:
-          SpecError: it can't be built, or the kind of study does not search.
-        """
-        runs = [run for setting in self.settings for run in setting.runs(self.study)]
-        plan = plan_of(self.study, runs)
-        simulation = self.study.kind.simulation(plan, plan.groups[0], self.sources)
-        if not isinstance(simulation, Refillable):
-            raise SpecError(
-                [f'mode = "{self.study.mode}": has no search; only studies of client selection do']
-            )
-        seeds = list(self.study.seeds) * slots
-        values = [self.settings[0].values] * len(seeds)
-        width = Lanes.width(slots, len(self.study.seeds))
-        policy = self.settings[0].policy
-        try:
-            call = compile_for(simulation.with_runs(seeds, values).lower_by_row(width, self.step))
-        except PartError as error:
-            raise SpecError([str(error)]) from None
-        except ValueError as error:
-            raise SpecError([f"policy {policy}: {error}"]) from None
-        told = f"compiled {policy} for {slots} settings side by side"
-        events.say("compiled", told, policy=policy, width=width)
-        return Compiled(simulation, call)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Lazily:
-    maker: _Maker
-    slots: int
-
-    def __call__(self) -> Lanes:
-        maker = self.maker
-        return Lanes(lambda: maker.compiled(self.slots), self.slots, maker.study.seeds, maker.step)
-
-
-def _slots(study: Study, goal: Goal, options: Options, makers: list[_Maker], step: int) -> int:
-    """Settings side by side: as many as the devices are good for and have memory for, and a few batches."""
-    seeds = len(study.seeds)
-    wide = max((options.most or most_runs()) // seeds, 1)
-    if options.most is None:
-        shares = [1.0 / options.reduction**rung for rung in range(len(goal.rungs))]
-        lengths = [b - a for a, b in zip((0.0, *goal.rungs), goal.rungs, strict=False)]
-        share = sum(a * b for a, b in zip(shares, lengths, strict=True)) / goal.rungs[-1]
-        rounds = max(share * study.rounds, step)
-        wide = min(wide, max(int(options.budget / (seeds * rounds * _BATCHES)), 1))
-    limit = options.device_memory or memory.device_memory()
-    while True:
-        each = max(1, wide // len(makers))
-        used = max(memory.program_memory(maker.compiled(each).call) for maker in makers)
-        if used <= limit or each == 1:
-            return wide
-        wide //= 2

@@ -27,7 +27,7 @@ def build(record: Record, result: xr.Dataset, confirmation: xr.Dataset, figures:
     if len(record.trials) > MOST_RUNS:
         notes.append(f"settings: the first {MOST_RUNS} of {len(record.trials)}; trials.json has them all")
     return page.build(
-        result, figures, notes=notes, summary=summary, compared=confirmation, more=[_settings(record)]
+        result, figures, notes=notes, summary=summary, compared=confirmation, folded=[_settings(record)]
     )
 
 

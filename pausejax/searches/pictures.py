@@ -61,7 +61,12 @@ def _history(record: Record) -> Figure:
             group = [one for one in record.trials if one.outcome == outcome and one.rung is not None]
             if group:
                 spent = [one.spent for one in group]
-                look = {"markersize": 3, "alpha": 0.6, "color": PALETTE[number], "linestyle": ""}
+                look: dict[str, Any] = {
+                    "markersize": 3,
+                    "alpha": 0.6,
+                    "color": PALETTE[number],
+                    "linestyle": "",
+                }
                 axes.plot(spent, _shown(record, group, place), marker=mark, label=label, **look)
         ends = [one for one in record.ends if not one.broken]
         if len(record.metrics) == 1 and ends:

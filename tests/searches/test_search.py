@@ -11,6 +11,7 @@ from pausejax.searches import confirm
 from pausejax.searches.find import search
 from pausejax.searches.lanes import Lanes
 from pausejax.searches.options import Options
+from pausejax.searches.programs import _cut
 from pausejax.searches.table import summary
 from pausejax.study.plan import plan_of
 from pausejax.study.spec import SpecError
@@ -104,6 +105,28 @@ def test_the_budget_is_kept_and_the_lanes_are_busy(regret):
     assert regret.spent > 0.9 * REGRET.budget
     assert regret.spent / regret.lane_rounds > 0.85
     assert any(one.why == "finished" for one in regret.ended)
+
+
+TWO = {**BANDIT, "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}]}
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_the_lanes_follow_what_the_sampler_asks_for(sampler):
+    """Two programs, whichever the sampler prefers."""
+    played = found(TWO, REGRET._replace(budget=40_000, most=64, sampler=sampler))
+    assert {one.setting.policy for one in played.ended} == {"pause", "sa_pause"}
+    assert played.spent / played.lane_rounds > 0.88
+    assert 0.95 * 40_000 < played.spent <= 40_000
+    assert played.spent == sum(2 * one.rounds for one in played.ended)
+
+
+def test_lanes_are_cut_for_programs_that_share_them():
+    assert _cut(128, 2, 1, shared=False) == (1, 128)
+    assert _cut(128, 2, 1, shared=True) == (8, 16)
+    assert _cut(128, 2, 3, shared=False) == (8, 16)
+    assert _cut(128, 2, 16, shared=False) == (32, 4)
+    assert _cut(8, 2, 2, shared=False) == (2, 4)
+    assert _cut(1, 1, 5, shared=True) == (1, 1)
 
 
 def test_the_best_is_the_best_of_those_that_came_to_the_end(regret):
