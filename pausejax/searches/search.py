@@ -5,7 +5,6 @@ on no clock and on nobody's speed. So a search that is played again up to some s
 without a simulation, is where it was.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -15,10 +14,11 @@ import numpy as np
 from pausejax.searches.goal import Goal
 from pausejax.searches.halving import Halving, Shown, order
 from pausejax.searches.journal import Journal, Reports
-from pausejax.searches.lanes import Lanes, Seat
-from pausejax.searches.player import Order, Player
+from pausejax.searches.lanes import Lanes
+from pausejax.searches.player import Player
 from pausejax.searches.progress import Callback, State
 from pausejax.searches.sampler import Sampler
+from pausejax.searches.seating import Seating, Trial
 from pausejax.searches.space import Setting, Space
 from pausejax.study.plan import plan_of
 from pausejax.study.simulation import Arrays
@@ -44,43 +44,6 @@ class Ended(NamedTuple):
     """"finished", "stopped" at a rung, or out of "budget"."""
     short: bool = False
     """Whether its rounds ended before the time at which it was to be seen last."""
-
-
-@dataclasses.dataclass
-class _Trial:
-    """A setting that is played, or waits for its lanes."""
-
-    number: int
-    setting: Setting
-    rung: int = 0
-    """The next one."""
-    rounds: int = 0
-    """Played so far."""
-
-    @property
-    def seat(self) -> Seat:
-        return Seat(self.number, self.setting, self.rung, self.rounds)
-
-
-@dataclasses.dataclass
-class _Block:
-    """Lanes side by side in one call of one program; open as long as somebody is there."""
-
-    number: int
-    key: tuple[Any, ...]
-    """Of the program."""
-    seats: list[_Trial | None]
-
-    @property
-    def trials(self) -> list[_Trial]:
-        return [trial for trial in self.seats if trial]
-
-    @property
-    def order(self) -> Order:
-        seats = (
-            trial and Seat(trial.number, trial.setting, trial.rung, trial.rounds) for trial in self.seats
-        )
-        return Order(self.number, self.key, tuple(seats))
 
 
 class Search:
@@ -119,11 +82,9 @@ class Search:
         self._space, self._goal, self._sampler, self._journal = space, goal, sampler, journal
         self._player = player
         self._halving = Halving(len(goal.rungs), reduction)
-        self._budget, self._most, self._width, self._step = budget, blocks, width, step
+        self._budget, self._step = budget, step
+        self._seating = Seating(space, blocks, width)
         self._seeds = len(space.study.seeds)
-        self._blocks: list[_Block] = []
-        self._opened = 0
-        self._waiting: list[_Trial] = []
         self._known: set[tuple[Any, ...]] = set()
         self._exhausted, self._in_a_row = False, 0
         self._histories: dict[int, list[tuple[int, Shown]]] = {}
@@ -158,18 +119,19 @@ class Search:
         step, replayed = 0, True
         while True:
             self._fill()
-            if not self._blocks:
+            blocks = self._seating.blocks
+            if not blocks:
                 return
-            orders = [block.order for block in self._blocks]
+            orders = [block.order for block in blocks]
             reports = self._journal.read(step) if replayed else None
             replayed = reports is not None
             if reports is None:
                 reports = self._player.play(orders)
-            for block in self._blocks:
+            for block in blocks:
                 for trial in block.trials:
                     trial.rounds += self._step
                 self.spent += len(block.trials) * self._seeds * self._step
-                self.lane_rounds += Lanes.width(self._width, self._seeds) * self._step
+                self.lane_rounds += Lanes.width(len(block.seats), self._seeds) * self._step
             ended = self._judge(reports, simulated=not replayed)
             if not replayed:
                 self._journal.write(step, reports, ended)
@@ -184,9 +146,10 @@ class Search:
 
         Some may wait for a block of their program; others then take what is free in the rest.
         """
-        self._blocks = [block for block in self._blocks if block.trials]
-        self._waiting = [trial for trial in self._waiting if not self._seated(trial)]
-        while not self._exhausted and self._has_room() and self._affords(newcomers=1):
+        # Nobody is seated whose first step the budget does not last for.
+        most = (self._budget - self.spent) // (self._seeds * self._step)
+        self._seating.refill(most)
+        while not self._exhausted and self._seating.has_room and self._affords(newcomers=1):
             number, setting = self._sampler.ask()
             if setting.key in self._known:
                 self._sampler.tell(number, (), finished=False)
@@ -195,44 +158,14 @@ class Search:
                 continue
             self._in_a_row = 0
             self._known.add(setting.key)
-            trial = _Trial(number, setting)
-            if not self._seated(trial):
-                self._waiting.append(trial)
-
-    def _has_room(self) -> bool:
-        there = len(self._trials())
-        return there < self._most * self._width and len(self._waiting) < self._width
-
-    def _seated(self, trial: _Trial) -> bool:
-        """Seats somebody in a block of its program, or in a new one if there may be one more.
-
-        Nobody is seated whose first step the budget does not last for.
-        """
-        seated = sum(len(block.trials) for block in self._blocks)
-        if self.spent + (seated + 1) * self._seeds * self._step > self._budget:
-            return False
-        key = self._space.program(trial.setting)
-        for block in self._blocks:
-            if block.key == key and None in block.seats:
-                block.seats[block.seats.index(None)] = trial
-                return True
-        if len(self._blocks) == self._most:
-            return False
-        seats = [trial, *[None] * (self._width - 1)]
-        self._blocks.append(_Block(self._opened, key, seats))
-        self._opened += 1
-        return True
-
-    def _trials(self) -> list[_Trial]:
-        """Everybody who is seated or waits."""
-        return [trial for block in self._blocks for trial in block.trials] + self._waiting
+            self._seating.enter(Trial(number, setting), most)
 
     def _affords(self, *, newcomers: int = 0, without: Collection[int] = ()) -> bool:
         """Whether the budget lasts until everybody, and so many besides, has come to its next rung.
 
         Until one has come to the end, the way of whoever is ahead to the last rung is not spent on others.
         """
-        trials = [trial for trial in self._trials() if trial.number not in without]
+        trials = [trial for trial in self._seating.trials if trial.number not in without]
         owed = sum(max(self._rounds_to(trial.rung) - trial.rounds, 0) for trial in trials)
         owed += newcomers * self._rounds_to(0)
         if not any(one.why == "finished" for one in self.ended):
@@ -250,7 +183,7 @@ class Search:
 
     def _judge(self, reports: Reports, *, simulated: bool) -> dict[tuple[str, ...], Arrays]:
         """Lets settings go on or end; returns the runs of those that ended, by identities."""
-        there = {trial.number: (block, trial) for block in self._blocks for trial in block.trials}
+        there = {trial.number: (block, trial) for block in self._seating.blocks for trial in block.trials}
         before = {number: there[number][1].rung for number in reports}
         for number, seen in reports.items():
             self._rounds += there[number][1].rounds * self._seeds
@@ -300,15 +233,14 @@ class Search:
             leaving = [(there[number][0].order, number) for number in ends]
             self.arrays |= self._player.arrays(leaving)
         for number in ends:
-            block, trial = there[number]
-            block.seats[block.seats.index(trial)] = None
+            there[number][0].leave(there[number][1])
         study = self._space.study
         return {
             plan_of(study, there[number][1].setting.runs(study)).identities: self.arrays.get(number, {})
             for number in ends
         }
 
-    def _end(self, trial: _Trial, why: str) -> None:
+    def _end(self, trial: Trial, why: str) -> None:
         history = tuple(self._histories.get(trial.number, ()))
         nothing = np.full((self._seeds, len(self._goal.figures)), np.nan)
         figures = self._figures.get(trial.number, nothing)
