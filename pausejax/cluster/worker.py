@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import jax
 import xarray as xr
@@ -81,13 +81,18 @@ class News(NamedTuple):
     """What its engine has said since it was last asked."""
 
 
-class _Ear(logging.Handler):
+class Ear(logging.Handler):
     """Keeps what the engine says for the driver's log; which runs are finished the driver knows by itself."""
 
     def __init__(self, name: str) -> None:
         super().__init__(logging.INFO)
         self._name = name
         self._heard: collections.deque[Said] = collections.deque(maxlen=_MOST_SAID)
+
+    @classmethod
+    def of(cls, slot: Slot) -> Self:
+        """With the name of a worker."""
+        return cls(f"{socket.gethostname()}, worker {slot.number + 1}")
 
     def emit(self, record: logging.LogRecord) -> None:
         event, fields = getattr(record, "event", ""), getattr(record, "fields", {})
@@ -120,17 +125,11 @@ class Worker:
         self._folder = Folder(job.location)
         self._engine: Engine | None = None
         self._played = 0
-        self._ear = _Ear(f"{socket.gethostname()}, worker {slot.number + 1}")
+        self._ear = Ear.of(slot)
 
     def begin(self) -> int | Exception:
         """Sets JAX up, makes sure that the folder is the driver's, and says how many runs go side by side."""
-        LOGGER.addHandler(self._ear)
-        LOGGER.setLevel(logging.INFO)
-        if self._job.cache_dir:
-            os.environ["PAUSEJAX_CACHE_DIR"] = self._job.cache_dir
-        if not self._slot.gpus:
-            jax.config.update("jax_platforms", "cpu")
-        set_up_jax(self._slot.cpus)
+        set_up_worker(self._slot, self._job.cache_dir, self._ear)
         deadline = time.monotonic() + _SECONDS_TO_SEE_THE_FOLDER
         while not self._folder.exists(store.SPEC):
             if time.monotonic() > deadline:
@@ -149,7 +148,7 @@ class Worker:
           unit: of the plan, without the runs that were finished when the driver began.
           again: another worker has died at it, and may have finished some of it.
         """
-        return _or_mistake(lambda: self._simulate(unit, again))
+        return or_mistake(lambda: self._simulate(unit, again))
 
     def _simulate(self, unit: Unit, again: bool) -> Report:
         plan, left = self._plan, [unit]
@@ -173,7 +172,7 @@ class Worker:
 
     def consolidate(self) -> int | Exception:
         """Puts the result together, labelled with what it was played on; how many runs are missing."""
-        return _or_mistake(lambda: store.consolidate(self._folder, self._plan))
+        return or_mistake(lambda: store.consolidate(self._folder, self._plan))
 
     def _advance(self, rounds_times_runs: int) -> None:
         self._played += rounds_times_runs
@@ -185,7 +184,18 @@ class Worker:
         return memory.device_memory() // self._slot.neighbours
 
 
-def _or_mistake(work: Callable[[], T]) -> T | Exception:
+def set_up_worker(slot: Slot, cache_dir: str | None, ear: Ear) -> None:
+    """Sets JAX up in a worker's process, and lets an ear hear the engine."""
+    LOGGER.addHandler(ear)
+    LOGGER.setLevel(logging.INFO)
+    if cache_dir:
+        os.environ["PAUSEJAX_CACHE_DIR"] = cache_dir
+    if not slot.gpus:
+        jax.config.update("jax_platforms", "cpu")
+    set_up_jax(slot.cpus)
+
+
+def or_mistake(work: Callable[[], T]) -> T | Exception:
     """What comes of some work, or what would end a study on one machine, in a form that travels."""
     try:
         return work()

@@ -1,9 +1,12 @@
 """`pausejax search`: the best settings of a spec for a budget of rounds."""
 
 import argparse
+import contextlib
+import functools
 import re
 from typing import Any
 
+from pausejax.commands import executors
 from pausejax.commands import options as common
 
 _SUFFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
@@ -13,7 +16,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "search",
-        parents=[common.spec(), common.quiet(), common.devices()],
+        parents=[common.spec(), common.quiet(), common.devices(), executors.arguments()],
         help="find the best settings of a spec's lists and ranges",
         description=(
             "Tries settings of a spec's lists and ranges side by side. At rungs the worse ones stop and make "
@@ -93,10 +96,10 @@ def run(options: argparse.Namespace) -> None:
     """
     from pausejax.study import spec
 
+    cluster = executors.cluster(options)
     spec.read(options.spec)  # before the parts are loaded, which takes seconds
     from pausejax import kinds
     from pausejax.data.host import Sources
-    from pausejax.devices import local_devices
     from pausejax.engine import tracking
     from pausejax.engine.progress import default_form
     from pausejax.engine.runtime import set_up_jax
@@ -126,8 +129,9 @@ def run(options: argparse.Namespace) -> None:
     sources, folder = Sources(options.data_dir), Folder(options.out)
     tracker = tracking.make(options.tracker) if options.tracker else None
     form = None if options.quiet else options.log or default_form()
-    with listening() as stopping:
-        with reporting(study, asked, form, local_devices()) as progress:
+    with listening() as stopping, _connected(cluster):
+        devices, players = _players(cluster, stopping)
+        with reporting(study, asked, form, devices) as progress:
             found = find.search(
                 study,
                 asked,
@@ -137,12 +141,35 @@ def run(options: argparse.Namespace) -> None:
                 progress=progress,
                 tracker=tracker,
                 stopping=stopping,
+                players=players,
             )
-        compared = _confirm(found, options, sources, stopping)
+        compared = _confirm(found, options, sources, cluster, stopping)
     _finish(found, compared, options)
 
 
-def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: Any) -> Any:
+def _connected(cluster: Any) -> contextlib.AbstractContextManager[None]:
+    """One connection for the search and for its best on fresh seeds."""
+    if cluster is None:
+        return contextlib.nullcontext()
+    from pausejax.cluster import pool
+
+    return pool.connected(cluster.address)
+
+
+def _players(cluster: Any, stopping: Any) -> Any:
+    """What plays, in words, and how it is made."""
+    if cluster is None:
+        from pausejax.devices import local_devices
+        from pausejax.searches.find import local_player
+
+        return local_devices(), local_player
+    from pausejax.cluster import searching
+
+    made = functools.partial(searching.player, cluster=cluster, stopping=stopping)
+    return "the workers of a Ray cluster", made
+
+
+def _confirm(found: Any, options: argparse.Namespace, sources: Any, cluster: Any, stopping: Any) -> Any:
     """The contenders on fresh seeds, as a study in a folder of its own."""
     from pausejax.engine.local import Settings, simulate_into
     from pausejax.results import store
@@ -150,12 +177,17 @@ def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: An
     from pausejax.searches import confirm
     from pausejax.study.plan import make_plan
 
+    simulate: Any = simulate_into
+    if cluster:
+        from pausejax.cluster import driver
+
+        simulate = functools.partial(driver.simulate_into, cluster=cluster)
     where = common.confirmation(options.out)
     plan = make_plan(confirm.confirmation(found, options.fresh_seeds))
     folder = Folder(where)
     settings = Settings(options.lanes, options.memory, command=options.typed)
     held = store.prepare(folder, plan)
-    simulate_into(folder, plan, held, sources, settings, progress=lambda _: None, stopping=stopping)
+    simulate(folder, plan, held, sources, settings, progress=lambda _: None, stopping=stopping)
     return confirm.compare(found, store.read(where).load())
 
 

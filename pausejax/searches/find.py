@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import xarray as xr
 
 from pausejax.analysis.made import said
 from pausejax.data.host import Sources
+from pausejax.engine import local
 from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.engine.tracking import Tracker
 from pausejax.results import layout, made, store
@@ -16,15 +18,24 @@ from pausejax.searches.goal import Goal, goal_of
 from pausejax.searches.halving import order
 from pausejax.searches.journal import Journal
 from pausejax.searches.options import Options, check, check_budget, step_of, up_to
-from pausejax.searches.player import LocalPlayer
+from pausejax.searches.player import LocalPlayer, Player
 from pausejax.searches.programs import Cut, Programs
 from pausejax.searches.progress import Callback
 from pausejax.searches.sampler import Sampler
 from pausejax.searches.search import Ended, Search
-from pausejax.searches.space import Space, space_of
+from pausejax.searches.space import Setting, Space, space_of
 from pausejax.study.plan import plan_of
+from pausejax.study.simulation import Arrays
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Plan, Study
+
+Players = Callable[[Space, Goal, Options, Sources], contextlib.AbstractContextManager[Player]]
+
+
+@contextlib.contextmanager
+def local_player(space: Space, goal: Goal, options: Options, sources: Sources) -> Iterator[Player]:
+    """This process's devices."""
+    yield LocalPlayer(goal, Programs(space, sources, options.device_memory), options)
 
 
 class Found(NamedTuple):
@@ -66,6 +77,7 @@ def search(
     progress: Callback = lambda _: None,
     tracker: Tracker | None = None,
     stopping: Stopping = NEVER,
+    players: Players = local_player,
 ) -> Found:
     """Searches a study's ranges and lists.
 
@@ -78,6 +90,7 @@ def search(
       progress: told how far the search is.
       tracker: told of the runs of each setting that has ended.
       stopping: whether the search is asked to stop; what has been seen is kept.
+      players: makes who plays, when somebody has to; by default this process's devices.
 
     Raises:
       SpecError: the study or the options have mistakes; nothing has been computed then.
@@ -106,37 +119,62 @@ def search(
     }
     journal = Journal(folder, command)
     settled = journal.settled(wanted)
-    programs = Programs(space, sources, options.device_memory)
-    if settled is None:
-        cut = programs.cut(goal, options, shared=False)
-        settled = {**wanted, "cut": cut._asdict()}
-        journal.settle(settled)
-        if folder:
-            folder.write(store.SPEC, settled["spec"].encode())
-    cut = Cut(**settled["cut"])
+    with contextlib.ExitStack() as stack:
+        player: Player | None = None
 
-    def played(journal: Journal) -> Search:
-        found = Search(
-            space,
-            goal,
-            _sampler(space, options, goal),
-            LocalPlayer(study, goal, lambda key: programs.lanes(key, cut.width)),
-            journal,
-            budget=options.budget,
-            reduction=options.reduction,
-            blocks=cut.blocks,
-            width=cut.width,
-            step=step,
-        )
-        found.play(progress, stopping.check)
-        return found
+        def playing() -> Player:
+            nonlocal player
+            player = player or stack.enter_context(players(space, goal, options, sources))
+            return player
 
-    if folder and folder.exists(store.RESULT):
-        # It was at its end before: the result has what the parts had, unless it is damaged.
-        with contextlib.suppress(Missing):
-            known = Journal(folder, command, parts_are_kept=False)
-            return _outcome(played(known), study, space, goal, folder)
-    return _outcome(played(journal), study, space, goal, folder)
+        if settled is None:
+            settled = {**wanted, "cut": playing().cut()._asdict()}
+            journal.settle(settled)
+            if folder:
+                folder.write(store.SPEC, settled["spec"].encode())
+        cut = Cut(**settled["cut"])
+
+        def played(journal: Journal) -> Found:
+            found = Search(
+                space,
+                goal,
+                _sampler(space, options, goal),
+                playing,
+                journal,
+                budget=options.budget,
+                reduction=options.reduction,
+                blocks=cut.blocks,
+                width=cut.width,
+                step=step,
+            )
+            if tracker:
+                found.told = _tell(tracker, study)
+            found.play(progress, stopping.check)
+            return _outcome(found, study, space, goal, folder)
+
+        if tracker:
+            tracker.start(layout.provenance(plan_of(study, [])))
+        outcome = None
+        if folder and folder.exists(store.RESULT):
+            # It was at its end before: the result has what the parts had, unless it is damaged.
+            with contextlib.suppress(Missing):
+                outcome = played(Journal(folder, command, parts_are_kept=False))
+        outcome = outcome or played(journal)
+    if tracker:
+        if folder:  # runs of a process before this one
+            local.tell(tracker, folder, range(len(outcome.plan.runs)))
+        tracker.finish()
+    return outcome
+
+
+def _tell(tracker: Tracker, study: Study) -> Callable[[Setting, Arrays], None]:
+    """Tells a tracker of the runs of a setting that has ended."""
+
+    def tell(setting: Setting, arrays: Arrays) -> None:
+        plan = plan_of(study, setting.runs(study))
+        tracker.runs_finished(layout.label(plan, layout.coordinates(plan), slice(None), arrays))
+
+    return tell
 
 
 def _sampler(space: Space, options: Options, goal: Goal) -> Sampler:

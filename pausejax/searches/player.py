@@ -3,7 +3,7 @@
 A player decides nothing, so who plays, how many there are and who is faster change no search.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy as np
 from pausejax.searches.goal import Goal, figures_at
 from pausejax.searches.journal import Reports
 from pausejax.searches.lanes import Lanes, Seat
+from pausejax.searches.options import Options
+from pausejax.searches.programs import Cut, Programs
 from pausejax.study.simulation import Arrays
-from pausejax.study.study import Study
 
 
 class Order(NamedTuple):
@@ -28,8 +29,21 @@ class Order(NamedTuple):
 class Player(Protocol):
     """Plays blocks; what it has not played itself it plays again from its beginning."""
 
-    def play(self, orders: Sequence[Order]) -> Reports:
-        """Plays a step of every block, and looks at whoever has come to a rung. Other blocks are closed."""
+    def cut(self) -> Cut:
+        """How lanes are to be cut where nobody has settled it yet.
+
+        Raises:
+          SpecError: a program can't be built.
+        """
+        ...
+
+    def play(self, orders: Sequence[Order], open_blocks: frozenset[int] | None = None) -> Reports:
+        """Plays a step of some blocks, and looks at whoever has come to a rung.
+
+        Args:
+          orders: who sits where before the step.
+          open_blocks: all that are open; by default these. The others are closed.
+        """
         ...
 
     def arrays(self, leaving: Sequence[tuple[Order, int]]) -> dict[int, Arrays]:
@@ -44,21 +58,28 @@ class Player(Protocol):
 class LocalPlayer:
     """Plays on this process's devices."""
 
-    def __init__(self, study: Study, goal: Goal, make: Callable[[tuple[Any, ...]], Lanes]) -> None:
+    def __init__(self, goal: Goal, programs: Programs, options: Options, *, shared: bool = False) -> None:
         """Nothing is made before it is needed.
 
         Args:
-          study: up to the horizon.
           goal: what settings are judged by.
-          make: empty lanes of a program.
+          programs: of the search.
+          options: what is asked.
+          shared: whether others play blocks of the same search.
         """
-        self._study, self._goal, self._make = study, goal, make
+        self._study, self._goal, self._programs = programs.study, goal, programs
+        self._options, self._shared = options, shared
         self._lanes: dict[int, Lanes] = {}
 
-    def play(self, orders: Sequence[Order]) -> Reports:
+    def cut(self) -> Cut:
         """As `Player` says."""
-        wanted = {order.block for order in orders}
-        self._lanes = {block: lanes for block, lanes in self._lanes.items() if block in wanted}
+        return self._programs.cut(self._goal, self._options, shared=self._shared)
+
+    def play(self, orders: Sequence[Order], open_blocks: frozenset[int] | None = None) -> Reports:
+        """As `Player` says."""
+        if open_blocks is None:
+            open_blocks = frozenset(order.block for order in orders)
+        self._lanes = {block: lanes for block, lanes in self._lanes.items() if block in open_blocks}
         found: dict[int, np.ndarray] = {}
         for order in orders:
             lanes = self._arranged(order)
@@ -84,7 +105,7 @@ class LocalPlayer:
 
     def _arranged(self, order: Order) -> Lanes:
         if order.block not in self._lanes:
-            self._lanes[order.block] = self._make(order.key)
+            self._lanes[order.block] = self._programs.lanes(order.key, len(order.seats))
         self._lanes[order.block].arrange(order.seats)
         return self._lanes[order.block]
 

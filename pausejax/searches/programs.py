@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import jax
+
 from pausejax.data.host import Sources
 from pausejax.devices import compile_for
 from pausejax.engine import events, memory
@@ -14,6 +16,7 @@ from pausejax.searches.space import Space
 from pausejax.study.plan import plan_of
 from pausejax.study.simulation import Refillable
 from pausejax.study.spec import SpecError
+from pausejax.study.study import Study
 
 # Samplers learn from one batch for the next, so a budget comes to at least so many.
 _BATCHES = 8
@@ -51,6 +54,20 @@ class Programs:
         """What each program is made of."""
         return list(self._settings)
 
+    @property
+    def study(self) -> Study:
+        """What is searched."""
+        return self._space.study
+
+    def check(self) -> None:
+        """Traces every program, so that what can't be built is refused at once.
+
+        Raises:
+          SpecError: as `compiled`.
+        """
+        for key in self.keys:
+            self._lowered(key, 1)
+
     def lanes(self, key: Key, width: int) -> Lanes:
         """Empty lanes for so many settings of a program."""
         study = self._space.study
@@ -67,6 +84,14 @@ class Programs:
         return self._compiled[key, width]
 
     def _compile(self, key: Key, width: int) -> Compiled:
+        simulation, lowered = self._lowered(key, width)
+        lanes, policy = Lanes.width(width, len(self.study.seeds)), self._settings[key][0].policy
+        call = compile_for(lowered)
+        told = f"compiled {policy} for {width} settings side by side"
+        events.say("compiled", told, policy=policy, width=lanes)
+        return Compiled(simulation, call)
+
+    def _lowered(self, key: Key, width: int) -> tuple[Refillable, jax.stages.Lowered]:
         study, settings = self._space.study, self._settings[key]
         # Settings that together stand at the ends of everything.
         runs = [run for setting in settings for run in setting.runs(study)]
@@ -77,17 +102,13 @@ class Programs:
             raise SpecError([f'mode = "{study.mode}": {what}'])
         seeds = list(study.seeds) * width
         values = [settings[0].values] * len(seeds)
-        lanes, policy = Lanes.width(width, len(study.seeds)), settings[0].policy
+        lanes = Lanes.width(width, len(study.seeds))
         try:
-            lowered = simulation.with_runs(seeds, values).lower_by_row(lanes, step_of(study))
-            call = compile_for(lowered)
+            return simulation, simulation.with_runs(seeds, values).lower_by_row(lanes, step_of(study))
         except PartError as error:
             raise SpecError([str(error)]) from None
         except ValueError as error:
-            raise SpecError([f"policy {policy}: {error}"]) from None
-        told = f"compiled {policy} for {width} settings side by side"
-        events.say("compiled", told, policy=policy, width=lanes)
-        return Compiled(simulation, call)
+            raise SpecError([f"policy {settings[0].policy}: {error}"]) from None
 
     def cut(self, goal: Goal, options: Options, *, shared: bool) -> Cut:
         """How lanes are cut: as many as the devices are good for and have memory for, and a few batches.

@@ -56,7 +56,7 @@ class Search:
       space: what is chosen from.
       goal: what settings are judged by.
       sampler: where they come from.
-      player: plays the blocks.
+      player: gives who plays the blocks, when somebody has to.
       journal: where steps are kept.
       budget: rounds × runs.
       reduction: one in so many goes on at a rung.
@@ -70,7 +70,7 @@ class Search:
         space: Space,
         goal: Goal,
         sampler: Sampler,
-        player: Player,
+        player: Callable[[], Player],
         journal: Journal,
         *,
         budget: int,
@@ -98,6 +98,8 @@ class Search:
         self.ended: list[Ended] = []
         self.arrays: dict[int, Arrays] = {}
         """What the runs of settings have left, by number, seeds first; empty where a journal keeps them."""
+        self.told: Callable[[Setting, Arrays], None] | None = None
+        """Told of every setting that ends, with what its runs have left."""
 
     @property
     def state(self) -> State:
@@ -126,7 +128,7 @@ class Search:
             reports = self._journal.read(step) if replayed else None
             replayed = reports is not None
             if reports is None:
-                reports = self._player.play(orders)
+                reports = self._player().play(orders)
             for block in blocks:
                 for trial in block.trials:
                     trial.rounds += self._step
@@ -231,7 +233,11 @@ class Search:
                 self._end(there[number][1], "budget")
         if simulated:
             leaving = [(there[number][0].order, number) for number in ends]
-            self.arrays |= self._player.arrays(leaving)
+            left_behind = self._player().arrays(leaving)
+            self.arrays |= left_behind
+            if self.told:
+                for number, arrays in left_behind.items():
+                    self.told(there[number][1].setting, arrays)
         for number in ends:
             there[number][0].leave(there[number][1])
         study = self._space.study
