@@ -80,7 +80,7 @@ def search(
     at_latency: float | None = None,
     sampler: str = "tpe",
     sampler_seed: int = 0,
-    reduction: float = 3.0,
+    reduction: float | None = None,
     first_rung: float | None = None,
     fresh_seeds: int = 20,
     seeds: int | Sequence[int] = 1,
@@ -102,8 +102,9 @@ def search(
       at_latency: instead, the simulated time, seconds.
       sampler: "tpe", "cmaes", "nsga2", "sobol", "random" or "grid".
       sampler_seed: of the sampler.
-      reduction: of the settings at a rung one in so many goes on; 1 stops nobody.
-      first_rung: in rounds or seconds.
+      reduction: of the settings at a rung one in so many goes on; 1 stops nobody. By default 1, or 3 where
+        there is a first rung.
+      first_rung: in rounds or seconds; by default one halving before the end.
       fresh_seeds: on how many the best is played again, beside the second and the defaults.
       seeds: of every setting in the search.
       rounds: as for `simulate`.

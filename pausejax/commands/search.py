@@ -61,12 +61,14 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--reduction",
         type=_number,
-        default=3.0,
         metavar="N",
-        help="of those at a rung one in N goes on (default 3); 1 stops nobody",
+        help="of those at a rung one in N goes on (default: 3 with --first-rung, else 1, which stops nobody)",
     )
     parser.add_argument(
-        "--first-rung", type=_number, metavar="N", help="the first rung, in rounds or seconds"
+        "--first-rung",
+        type=_number,
+        metavar="N",
+        help="the first rung, in rounds or seconds (default: one before the end)",
     )
     parser.add_argument(
         "--fresh-seeds",

@@ -107,7 +107,7 @@ def search(
         options.constraints,
         horizon=options.at_latency or study.rounds,
         by_latency=options.at_latency is not None,
-        reduction=options.reduction,
+        reduction=options.stopping,
         first=options.first_rung,
         step=step,
     )
@@ -142,7 +142,7 @@ def search(
                 playing,
                 journal,
                 budget=options.budget,
-                reduction=options.reduction,
+                reduction=options.stopping,
                 blocks=cut.blocks,
                 width=cut.width,
                 step=step,

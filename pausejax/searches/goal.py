@@ -54,12 +54,21 @@ class Goal(NamedTuple):
         """Every metric that is read."""
         return tuple(dict.fromkeys((*self.metrics, *(constraint.metric for constraint in self.constraints))))
 
-    def shown(self, figures: np.ndarray) -> Shown:
-        """What a setting shows by its seeds' figures, [seeds, figures]; one seed's NaN makes a mean NaN."""
+    def shown(self, figures: np.ndarray, rung: int) -> Shown:
+        """What a setting shows by its seeds' figures, [seeds, figures]; one seed's NaN makes a mean NaN.
+
+        A bound is for the end. Before it nobody breaks a bound on what grows from round to round, and who
+        spends most looks best; so there the bounded figures count as objectives, and fronts go on.
+        """
         means = dict(zip(self.figures, figures.mean(axis=0).tolist(), strict=True))
         values = tuple(
             means[name] if up else -means[name] for name, up in zip(self.metrics, self.maximize, strict=True)
         )
+        if rung < len(self.rungs) - 1:
+            bounded = {
+                c.metric: means[c.metric] * (-1 if c.relation == "<=" else 1) for c in self.constraints
+            }
+            return Shown((*values, *bounded.values()))
         return Shown(values, sum(c.violation(means[c.metric]) for c in self.constraints))
 
 

@@ -13,6 +13,7 @@ from pausejax.study.study import Study
 
 # Rounds between two looks, or a little more: short enough for early rungs, long enough for the devices.
 _STEP = 25
+_REDUCTION = 3.0
 
 MOST_ROUNDS = 10**12
 """Of a budget; more is a slip of the finger."""
@@ -38,14 +39,21 @@ class Options(NamedTuple):
     sampler: str = "tpe"
     """One of `sampler.SAMPLERS`."""
     sampler_seed: int = 0
-    reduction: float = 3.0
-    """Of those at a rung one in so many goes on; "1" stops nobody."""
+    reduction: float | None = None
+    """Of those at a rung one in so many goes on; 1 stops nobody. None: 3 with a first rung, else 1."""
     first_rung: float | None = None
     """A round, or a time; None: one halving before the end."""
     most: int | None = None
     """The most runs side by side; None: what the devices are good for."""
     device_memory: int | None = None
     """Bytes that a program may use on each device; None: what there is."""
+
+    @property
+    def stopping(self) -> float:
+        """The reduction, settled."""
+        if self.reduction is None:
+            return 1.0 if self.first_rung is None else _REDUCTION
+        return self.reduction
 
 
 def up_to(study: Study, options: Options) -> Study:
@@ -119,7 +127,7 @@ def _problems(options: Options) -> Iterator[str]:
         yield f"--sampler {options.sampler}: must be one of {', '.join(SAMPLERS)}"
     if not (options.sampler_seed == 0 or _is_count(options.sampler_seed, MAX_SEED)):
         yield f"--sampler-seed {options.sampler_seed!r}: must be an integer from 0 to {MAX_SEED}"
-    if options.reduction != 1 and not _is_between(options.reduction, 1.1, 1e6):
+    if options.reduction not in (None, 1) and not _is_between(options.reduction, 1.1, 1e6):
         yield f"--reduction {options.reduction!r}: must be from 1.1 to 1e6, or 1, which stops nobody"
     if options.first_rung is not None and not _is_between(options.first_rung, _LEAST_SECONDS, _MOST_SECONDS):
         yield f"--first-rung {options.first_rung!r}: must be above 0, a round or a time"

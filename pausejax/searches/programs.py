@@ -19,7 +19,7 @@ from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 
 # Samplers learn from one batch for the next, so a budget comes to at least so many.
-_BATCHES = 8
+_BATCHES = 32
 # Where programs, or workers, share the lanes, they are cut into so many blocks, and not into narrower ones.
 _BLOCKS, _LEAST_LANES = 8, 8
 
@@ -125,7 +125,7 @@ class Programs:
         seeds, step = len(study.seeds), step_of(study)
         wide = max((options.most or most_runs()) // seeds, 1)
         if options.most is None:
-            shares = [1.0 / options.reduction**rung for rung in range(len(goal.rungs))]
+            shares = [1.0 / options.stopping**rung for rung in range(len(goal.rungs))]
             lengths = [b - a for a, b in zip((0.0, *goal.rungs), goal.rungs, strict=False)]
             share = sum(a * b for a, b in zip(shares, lengths, strict=True)) / goal.rungs[-1]
             rounds = max(share * study.rounds, step)

@@ -15,6 +15,8 @@ SAMPLERS = ("tpe", "cmaes", "nsga2", "sobol", "random", "grid")
 _SEVERAL = ("tpe", "nsga2", "sobol", "random", "grid")
 """Those that know what to do with several objectives."""
 _MOST_POINTS = 100_000
+_STARTUP = 5
+"""Settings that TPE draws at random before it learns; what docs/search.md reports of small budgets."""
 
 
 class Sampler:
@@ -116,7 +118,12 @@ def _make(optuna: Any, space: Space, name: str, seed: int, constraints: Any) -> 
     samplers = optuna.samplers
     if name == "tpe":
         return samplers.TPESampler(
-            seed=seed, multivariate=True, group=True, constant_liar=True, constraints_func=constraints
+            seed=seed,
+            n_startup_trials=_STARTUP,
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            constraints_func=constraints,
         )
     if name == "nsga2":
         return samplers.NSGAIISampler(seed=seed, constraints_func=constraints)

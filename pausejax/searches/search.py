@@ -199,7 +199,8 @@ class Search:
                 for number, seen in reports.items()
                 if number not in ends and there[number][1].rung == rung and rung < before[number] + len(seen)
             ]
-            batch = [self._goal.shown(reports[number][rung - before[number]][:, :-1]) for number in here]
+            seen_here = [reports[number][rung - before[number]][:, :-1] for number in here]
+            batch = [self._goal.shown(figures, rung) for figures in seen_here]
             for number, shown in zip(here, batch, strict=True):
                 self._histories.setdefault(number, []).append((rung, shown))
                 seen = reports[number][rung - before[number]]

@@ -24,7 +24,7 @@ BANDIT = {
 LISTS = {**BANDIT, "reward": {"privacy_weight": [1.0, 5.0, 25.0]}}
 TRAINING = {**BANDIT, "mode": "training", "eval_every": 4, "rounds": 30}
 ENSEMBLE = {"mode": "ensemble", "rounds": 20, "policy": [{"name": "efl_fg"}, {"name": "fedboost"}]}
-REGRET = Options(budget=6000, metrics=("cumulative_pseudo_regret",))
+REGRET = Options(budget=6000, metrics=("cumulative_pseudo_regret",), reduction=3.0)
 TWO = ("max_leakage", "mean_latency")
 A_PROGRAM_EACH = {"name": "sa_pause", "annealing_steps": {"int_uniform": [5, 50]}}
 MANY_PROGRAMS = {"name": "sa_pause", "annealing_steps": list(range(1, 66))}

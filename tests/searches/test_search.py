@@ -9,6 +9,8 @@ from pausejax.engine import local
 from pausejax.results.folder import Folder
 from pausejax.searches import confirm
 from pausejax.searches.find import search
+from pausejax.searches.goal import goal_of
+from pausejax.searches.halving import Halving, Shown
 from pausejax.searches.lanes import Lanes
 from pausejax.searches.options import Options
 from pausejax.searches.programs import _cut
@@ -33,7 +35,7 @@ TRAINING = {
     "training": {"model": "linear", "learning_rate": {"log_uniform": [0.001, 1.0]}, "max_steps": 2},
     "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}],
 }
-REGRET = Options(budget=6000, metrics=("cumulative_pseudo_regret",), most=12)
+REGRET = Options(budget=6000, metrics=("cumulative_pseudo_regret",), most=12, reduction=3.0)
 
 
 def found(document, options, folder=None, check=None):
@@ -69,7 +71,7 @@ def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(regret):
 
 
 def test_a_run_of_a_search_that_learns_is_that_of_a_plain_sweep():
-    found_ = found(TRAINING, Options(budget=1500, most=8))
+    found_ = found(TRAINING, Options(budget=1500, most=8, reduction=3.0))
     plain = local.run(plan_of(found_.study, found_.plan.runs), Sources())
     played = {one.number: one.rounds for one in found_.ended}
     rounds = np.repeat([played[number] for number in sorted(played)], 2)
@@ -149,7 +151,7 @@ class Kill(Exception):
         ),
         pytest.param(
             TRAINING,
-            Options(budget=900, most=8, constraints=("max_leakage<=60",)),
+            Options(budget=900, most=8, reduction=3.0, constraints=("max_leakage<=60",)),
             marks=pytest.mark.slow,
         ),
     ],
@@ -279,6 +281,28 @@ def test_constraints_are_kept_by_the_best():
     kept = [one for one in played.ended if one.why == "finished" and one.history[-1][1].violation == 0]
     assert latency.mean() >= 0.2 or not kept
     assert ("none that came so far keeps" in summary(played)) == (not kept)
+
+
+def test_a_bound_that_binds_at_the_end_does_not_stop_who_will_keep_it():
+    """What grows from round to round breaks no bound early, and whoever spends most looks best there."""
+    goal = goal_of(
+        kinds.parse(BANDIT, searched=True),
+        ("cumulative_reward",),
+        None,
+        ("max_leakage<=40",),
+        horizon=75,
+        by_latency=False,
+        reduction=3.0,
+        first=25.0,
+        step=25,
+    )
+    greedy, thrifty, poor = (
+        [[reward, leakage]] for reward, leakage in ((9.0, 30.0), (8.0, 12.0), (7.0, 13.0))
+    )
+    early = [goal.shown(np.array(figures), 0) for figures in (greedy, thrifty, poor)]
+    assert [shown.violation for shown in early] == [0, 0, 0]
+    assert Halving(2, 2.0).go_on(0, early) == [True, True, False]
+    assert goal.shown(np.array([[9.0, 50.0]]), 1) == Shown((9.0,), 0.25)
 
 
 def test_constraints_that_nobody_keeps_are_said():
