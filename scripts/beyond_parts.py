@@ -1,5 +1,7 @@
 """Variants of value per second that docs/beyond-pause.md tried; `beyond_pause.py tried` plays them."""
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 
@@ -7,8 +9,11 @@ from pausejax import parts, selection
 from pausejax.bandit import Number
 from pausejax.network.law import expected_latency
 from pausejax.network.laws import two_speed
+from pausejax.parts import Parameter
 from pausejax.policies.base import Cohort, Policy, View, cohort, mask_of
 from pausejax.policies.value_per_second import ValueState, value_per_second
+
+Price = Annotated[Number, Parameter(help="value per second: c, how much each participation costs", low=0)]
 
 
 @parts.policy
@@ -18,7 +23,7 @@ def told_speeds(
     clients_per_round: int,
     budget_decay: Number,
     min_latency: Number,
-    price: Number = 50.0,
+    price: Price = 50.0,
 ) -> Policy:
     """Value per second that is told every client's expected latency, by the two-speed law, from the start."""
     learned = value_per_second(
@@ -47,7 +52,7 @@ def weighted_by_precision(
     clients_per_round: int,
     budget_decay: Number,
     min_latency: Number,
-    price: Number = 50.0,
+    price: Price = 50.0,
 ) -> Policy:
     """Value per second whose updates are weighted by e^(-2 η T_k) |D_k|, which is how precise they are."""
     plain = value_per_second(
