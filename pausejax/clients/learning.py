@@ -29,7 +29,16 @@ from pausejax.federated.precision import Precision, in_precision
 from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
 
-TRAINING = ("batch_size", "local_epochs", "max_steps", "persist_optimizer", "private", "clip", "precision")
+TRAINING = (
+    "batch_size",
+    "local_epochs",
+    "max_steps",
+    "persist_optimizer",
+    "private",
+    "clip",
+    "noise_generator",
+    "precision",
+)
 
 
 def learning_of(

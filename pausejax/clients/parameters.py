@@ -5,7 +5,7 @@ from pausejax.federated.learning import BATCH_STATISTICS, LocalTraining
 from pausejax.federated.precision import PRECISIONS
 from pausejax.parts import Parameter, table
 from pausejax.parts.signature import parameters_of
-from pausejax.privacy import CLIPS
+from pausejax.privacy import CLIPS, NOISE_GENERATORS
 
 MOST_COUNTED = 2**24
 """Rounds and clients: float32, in which shares are taken of them, tells all counts up to here apart."""
@@ -91,6 +91,11 @@ PARAMETERS: dict[str, Parameter] = table(
         "budget_decay": _OBJECTIVE["budget_decay"],
         "sensitivity": _positive(0.012, "Δf, twice the clipping bound", alias="delta_f", symbol="Δf"),
         "clip": Parameter(_TRAINING.clip, "what is clipped", choices=CLIPS),
+        "noise_generator": Parameter(
+            _TRAINING.noise_generator,
+            "what draws the noise: JAX's cipher, or a hash of counters at a third of its cost",
+            choices=NOISE_GENERATORS,
+        ),
         "batch_statistics": Parameter(
             "private",
             "batch norm's statistics: noised with the update, sent in the clear (with their layers'"
@@ -110,6 +115,6 @@ def learns(mode: str) -> bool:
 
 LEARNING = frozenset(
     {name for name, p in PARAMETERS.items() if p.section in ("data", "training")}
-    | {"private", "sensitivity", "clip", "batch_statistics"}
+    | {"private", "sensitivity", "clip", "noise_generator", "batch_statistics"}
 )
 """Read by nothing in mode "bandit"."""

@@ -17,7 +17,7 @@ from pausejax.federated.precision import Precision
 from pausejax.federated.servers import fedavg
 from pausejax.federated.tasks import Task
 from pausejax.parts import Bound
-from pausejax.privacy import Clip, privatize
+from pausejax.privacy import Clip, NoiseGenerator, privatize
 
 BatchStatistics = Literal["private", "clear", "clear_layers", "local"]
 BATCH_STATISTICS: tuple[str, ...] = get_args(BatchStatistics)
@@ -60,6 +60,7 @@ class LocalTraining:
     proximal: bool = False
     private: bool = True
     clip: Clip = "coordinate"
+    noise_generator: NoiseGenerator = "threefry"
     batch_statistics: BatchStatistics = "private"
     precision: Precision = "highest"
     """Of the network's matrix products and convolutions."""
@@ -116,17 +117,27 @@ class Learning:
 
         The key is consumed; ε and Δf as in `privacy.privatize`.
         """
+        training = self.training
+        noise = partial(
+            privatize,
+            key,
+            epsilon=epsilon,
+            sensitivity=sensitivity,
+            clip=training.clip,
+            noise_generator=training.noise_generator,
+        )
         sent = self.sent(before)
         change = ravel_pytree(self.sent(after))[0] - ravel_pytree(sent)[0]
-        if not self.training.private:
+        if not training.private:
             return change
         if not self.in_the_clear:
-            return privatize(key, change, epsilon, sensitivity, self.training.clip)
+            return noise(change)
         sizes = [leaf.size for leaf in jax.tree.leaves(sent)]
         clear = self._clear(sent)
         pieces = _cut(change, sizes)
-        noised = jnp.concatenate([piece for piece, free in zip(pieces, clear, strict=True) if not free])
-        noised = privatize(key, noised, epsilon, sensitivity, self.training.clip)
+        noised = noise(
+            jnp.concatenate([piece for piece, free in zip(pieces, clear, strict=True) if not free])
+        )
         held = iter(_cut(noised, [size for size, free in zip(sizes, clear, strict=True) if not free]))
         return jnp.concatenate(
             [piece if free else next(held) for piece, free in zip(pieces, clear, strict=True)]

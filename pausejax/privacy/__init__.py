@@ -2,5 +2,17 @@
 
 from pausejax.privacy.budget import epsilon_at, leakage, update_leakage
 from pausejax.privacy.mechanism import CLIPS, Clip, clip_update, privatize
+from pausejax.privacy.noise import NOISE_GENERATORS, NoiseGenerator, laplace
 
-__all__ = ["CLIPS", "Clip", "clip_update", "epsilon_at", "leakage", "privatize", "update_leakage"]
+__all__ = [
+    "CLIPS",
+    "NOISE_GENERATORS",
+    "Clip",
+    "NoiseGenerator",
+    "clip_update",
+    "epsilon_at",
+    "laplace",
+    "leakage",
+    "privatize",
+    "update_leakage",
+]

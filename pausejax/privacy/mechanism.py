@@ -10,6 +10,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from pausejax.privacy.noise import NoiseGenerator, laplace
+
 Clip = Literal["coordinate", "vector"]
 CLIPS: tuple[str, ...] = get_args(Clip)
 
@@ -40,6 +42,7 @@ def privatize(
     epsilon: jax.Array | float,
     sensitivity: jax.Array | float,
     clip: Clip = "coordinate",
+    noise_generator: NoiseGenerator = "threefry",
 ) -> jax.Array:
     """Clips an update and adds Laplace(Δf / ε) to every coordinate, (5).
 
@@ -49,15 +52,16 @@ def privatize(
       epsilon: ε > 0 of this release: per coordinate or for the vector, by `clip`.
       sensitivity: Δf > 0.
       clip: see `clip_update`.
+      noise_generator: see `noise.laplace`.
 
     Returns:
       float32 [d].
 
     Raises:
       AssertionError: the update is no vector of floats (when traced).
-      ValueError: an unknown `clip`.
+      ValueError: an unknown `clip` or `noise_generator`.
     """
     chex.assert_rank(update, 1)
     chex.assert_type(update, float)
-    noise = jax.random.laplace(key, update.shape, jnp.float32)
+    noise = laplace(key, update.size, noise_generator)
     return clip_update(update, sensitivity, clip) + noise * (sensitivity / epsilon)

@@ -34,7 +34,7 @@ from pausejax.federated.batches import num_steps
 from pausejax.federated.evaluation import evaluate
 from pausejax.federated.training import add_in_turn
 from pausejax.kinds import parse
-from pausejax.privacy import privatize
+from pausejax.privacy import NOISE_GENERATORS, privatize
 from pausejax.study.plan import make_plan
 
 SETTINGS = {
@@ -121,6 +121,7 @@ def parts(engine, repeats):
     program, (world, _) = simulation.program, simulation.arguments(np.arange(len(plan.runs)))
     learning = program.learning
     training = learning.training
+    generator = training.noise_generator
     params = initial_params(learning.model, world.seed)
     one = jax.tree.map(lambda leaf: leaf[0], params)
     unravel = ravel_pytree(one)[1]
@@ -134,8 +135,10 @@ def parts(engine, repeats):
     @jax.jit
     def noise(keys):
         def one(total, keys):
-            noised = jax.vmap(lambda key, update: privatize(key, update, 2.0, 0.01))(keys, update)
-            return total + noised, None
+            noised = jax.vmap(
+                lambda key, update: privatize(key, update, 2.0, 0.01, noise_generator=generator)
+            )
+            return total + noised(keys, update), None
 
         return jax.lax.scan(one, jnp.zeros((lanes, size)), keys)[0]
 
@@ -197,7 +200,7 @@ def measure(setting, runs, options, peak, bandwidth):
     row = {"setting": setting, "runs": runs}
     for every in options.evals:
         rounds = max(every, options.rounds // every * every)
-        plan = study(setting, runs, rounds, every)
+        plan = study(setting, runs, rounds, every, privacy={"noise_generator": options.noise})
         seconds, engine = play(plan, sources, options.repeats)
         whole = counted(seconds)
         row[f"per_s_eval_{every}"] = round(runs / seconds[0], 2)
@@ -238,6 +241,7 @@ def main():
     parser.add_argument("--no-shares", dest="shares", action="store_false")
     for name in ("lanes", "eval-lanes", "eval-batch"):
         parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--noise", choices=NOISE_GENERATORS, default="threefry")
     parser.add_argument("--conv", choices=("im2col", "lax"))
     parser.add_argument("--data-dir", default=os.environ.get("PAUSEJAX_DATA_DIR"))
     parser.add_argument("--json", type=Path)

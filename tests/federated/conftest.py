@@ -20,6 +20,7 @@ STATIC = {
     "optimizer": "sgd",
     "server_optimizer": "fedavg",
     "batch_statistics": "private",
+    "noise_generator": "threefry",
     "precision": "highest",
     "batch_size": 8,
     "local_epochs": 1,

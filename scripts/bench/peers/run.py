@@ -31,6 +31,7 @@ class Peer(NamedTuple):
 _TORCH = ("torch==2.13.0", "numpy>=2")
 PEERS = {
     "torch": Peer("plain_torch.py", _TORCH),
+    "flower": Peer("flower.py", (*_TORCH, "flwr[simulation]==1.41.0", "psutil==7.0.0")),
     "pfl": Peer("pfl_research.py", ("pfl==0.6.0", "torch==2.13.0")),
     "fedjax": Peer(
         "fedjax_mnist.py",

@@ -1,0 +1,57 @@
+"""Standard Laplace noise from a key, by one of two generators.
+
+"threefry" is JAX's own, a cipher in counter mode. "hash" sends each counter, with two words of the key,
+through two rounds of a 32-bit mixing function (shift, multiply, shift, multiply, shift, with the multipliers
+0x21f0aaad and 0x735a2d97 that C. Wellons's hash-prospector lists). A number costs a third of the time on a
+CPU. It is no cipher, and the 2^32 words of one key are all different.
+"""
+
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+NoiseGenerator = Literal["threefry", "hash"]
+NOISE_GENERATORS: tuple[str, ...] = get_args(NoiseGenerator)
+
+
+def laplace(key: jax.Array, count: int, generator: NoiseGenerator = "threefry") -> jax.Array:
+    """Draws from the Laplace law of mean 0 and scale 1.
+
+    Args:
+      key: consumed.
+      count: how many; "hash": at most 2^32.
+      generator: see above. The draws of the two differ.
+
+    Returns:
+      float32 [count]. "threefry" ends at 15.9, "hash" at 22.2.
+
+    Raises:
+      ValueError: an unknown generator.
+    """
+    if generator == "threefry":
+        return jax.random.laplace(key, (count,), jnp.float32)
+    if generator == "hash":
+        return _from_bits(hashed_bits(key, count))
+    raise ValueError(f"noise_generator: unknown kind {generator!r}; allowed: {', '.join(NOISE_GENERATORS)}")
+
+
+def hashed_bits(key: jax.Array, count: int) -> jax.Array:
+    """uint32 [count]: the counters 0, 1, 2 … hashed with a key."""
+    first, second = jax.random.bits(key, (2,), jnp.uint32)
+    return _mixed(_mixed(lax.iota(jnp.uint32, count) ^ first) + second)
+
+
+def _mixed(x: jax.Array) -> jax.Array:
+    """A permutation of the 32-bit words: a bit of the input changes about half of the output's."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x21F0AAAD)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x735A2D97)
+    return x ^ (x >> 15)
+
+
+def _from_bits(bits: jax.Array) -> jax.Array:
+    """The lowest bit is the sign, the others are what the size's tail probability is."""
+    tail = ((bits >> 1).astype(jnp.int32).astype(jnp.float32) + 0.5) * jnp.float32(2**-31)
+    size = -jnp.log(tail)
+    return jnp.where(bits & 1, size, -size)

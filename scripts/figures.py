@@ -1,0 +1,326 @@
+"""Keeps what the dear studies of the paper's figures found, and makes docs/figures.md of what is kept.
+
+    pausejax run sweeps/paper/fig3.toml --set seeds=10 --out out/fig3
+    python scripts/figures.py keep fig3 out/fig3 [--cpu 150]    # curves, spec, versions: docs/results
+    python scripts/figures.py page                              # pictures and tables of all that is kept
+
+A study may come in pieces: `keep fig2 DIR DIR …` joins what several folders hold, seeds of one policy from
+one folder or from many. Accuracies are means over the last 10 rounds, in %. A claim compares two policies
+seed by seed, at quarters of the time that PAUSE's rounds last (Figure 3: of its rounds). It holds if all four
+95 % intervals lie on its side of 0, and does not if one lies on the other.
+"""
+
+import argparse
+import datetime
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xarray as xr
+from matplotlib.axes import Axes
+
+import pausejax
+from pausejax.report.curves import Curve, draw_series, figure
+from pausejax.report.grid import Grid, Panel
+from pausejax.report.series import Samples, summarized
+from pausejax.report.statistics import (
+    Line,
+    accuracy_at,
+    band,
+    evaluation_times,
+    lines,
+    on_common_clock,
+    smooth,
+)
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+WINDOW = 10
+"""Rounds over which accuracies are averaged, as in the paper."""
+
+PARTS = (0.25, 0.5, 0.75, 1.0)
+"""Of PAUSE's time or rounds."""
+
+NEAR = 2.0
+"""Points of accuracy within which one policy passes for another."""
+
+CURVES = ("elapsed", "max_leakage", "test_accuracy")
+RIVALS = ("random", "clustered by size", "clustered by similarity", "fastest", "FedAvg, private")
+
+
+class Claim(NamedTuple):
+    """That one policy has more than another, or less, or as much."""
+
+    better: str
+    worse: str
+    relation: str = ">"
+
+
+class Shown(NamedTuple):
+    """A figure of the paper."""
+
+    measure: str
+    clock: str
+    claims: tuple[Claim, ...]
+
+
+def _ahead(*better: str, than: tuple[str, ...] = RIVALS, relation: str = ">") -> tuple[Claim, ...]:
+    return tuple(Claim(one, other, relation) for one in better for other in than)
+
+
+_SAME = Claim("SA-PAUSE", "PAUSE", "≈")
+_SAMPLING = RIVALS[:3]
+FIGURES = {
+    "fig2": Shown("test_accuracy", "time", (*_ahead("PAUSE"), _SAME)),
+    "fig3": Shown(
+        "max_leakage",
+        "round",
+        (*_ahead("PAUSE", than=_SAMPLING, relation="<"), Claim("FedAvg, private", "fastest", "=")),
+    ),
+    "fig4": Shown("test_accuracy", "time", _ahead("PAUSE", "SA-PAUSE")),
+    "fig5": Shown("max_leakage", "time", _ahead("PAUSE", "SA-PAUSE", relation="<")),
+    "fig6": Shown("test_accuracy", "time", _ahead("SA-PAUSE")),
+    "fig7": Shown("max_leakage", "time", _ahead("SA-PAUSE", relation="<")),
+    "fig8": Shown("test_accuracy", "time", _ahead("SA-PAUSE")),
+    "fig9": Shown("max_leakage", "time", _ahead("SA-PAUSE", relation="<")),
+}
+"""What the paper's text says of each."""
+
+LABELS = {"test_accuracy": "test accuracy (%)", "max_leakage": "maximum leakage ε (per coordinate)"}
+
+
+def keep(name: str, folders: list[Path], cpu: float | None, to: Path) -> Path:
+    """Writes the curves of some results as one Parquet file: a row for each run and round."""
+    frames, made = [], []
+    for folder in folders:
+        result = pausejax.open(folder)
+        for line in lines(result):
+            frames.append(_frame(line))
+        made += json.loads(result.attrs["made"])
+    whole = pd.concat(frames, ignore_index=True)
+    if whole.duplicated(["line", "seed", "round"]).any():
+        raise SystemExit(f"keep {name}: a policy and seed is in two of the folders")
+    for entry in made:
+        entry["command"] = re.sub(r"--out \S+", f"--out out/{name}", entry["command"])
+    about = {
+        "spec": str(result.attrs["spec"]),
+        "made": json.dumps(made, ensure_ascii=False),
+        "kept": datetime.date.today().isoformat(),
+        "cpu_seconds": "" if cpu is None else f"{cpu:.0f}",
+    }
+    table = pa.Table.from_pandas(whole, preserve_index=False).replace_schema_metadata(about)
+    to.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path := to / f"{name}.parquet", compression="zstd", compression_level=19)
+    return path
+
+
+def _frame(line: Line) -> pd.DataFrame:
+    runs = line.runs
+    seeds, rounds = runs["seed"].values, runs["round"].values
+    accuracy = np.full((len(seeds), len(rounds)), np.nan, np.float32)
+    accuracy[:, np.searchsorted(rounds, runs["eval_round"].values)] = runs["test_accuracy"].values
+    return pd.DataFrame(
+        {
+            "line": pd.Categorical.from_codes(np.zeros(accuracy.size, int), [line.label]).astype(str),
+            "seed": np.repeat(seeds, len(rounds)),
+            "round": np.tile(rounds, len(seeds)),
+            "elapsed": runs["elapsed"].values.ravel(),
+            "max_leakage": runs["max_leakage"].values.ravel(),
+            "test_accuracy": accuracy.ravel(),
+        }
+    )
+
+
+def read(path: Path) -> tuple[dict[str, xr.Dataset], dict[str, str]]:
+    """What was kept: the runs of each line by label, by seed, accuracies smoothed; and what made it."""
+    table = pq.read_table(path)
+    about = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    found = {}
+    for label, rows in table.to_pandas().groupby("line", sort=False):
+        wide = {name: rows.pivot(index="seed", columns="round", values=name) for name in CURVES}
+        accuracy = wide["test_accuracy"].dropna(axis="columns", how="all")
+        every = int(np.diff(accuracy.columns).min(initial=accuracy.columns[0]))
+        found[str(label)] = xr.Dataset(
+            {
+                "elapsed": (("run", "round"), wide["elapsed"].to_numpy()),
+                "max_leakage": (("run", "round"), wide["max_leakage"].to_numpy()),
+                "test_accuracy": (("run", "eval"), smooth(accuracy.to_numpy(), max(1, WINDOW // every))),
+            },
+            {
+                "seed": ("run", wide["elapsed"].index.to_numpy()),
+                "round": wide["elapsed"].columns.to_numpy(),
+                "eval_round": ("eval", accuracy.columns.to_numpy()),
+            },
+        )
+    return found, about
+
+
+def marks(found: dict[str, xr.Dataset], clock: str) -> list[float]:
+    """Where claims are looked at: quarters of PAUSE's mean time, or of its rounds."""
+    pause = found["PAUSE"]
+    last = float(pause["elapsed"].values[:, -1].mean()) if clock == "time" else pause.sizes["round"]
+    return [round(part * last) for part in PARTS]
+
+
+def values(runs: xr.Dataset, shown: Shown, mark: float) -> np.ndarray:
+    """A measure of each run at a time or round, [runs]; a run that is over keeps its last."""
+    if shown.measure == "test_accuracy":
+        return 100 * accuracy_at(runs, mark)
+    leakage = runs["max_leakage"].values.astype(np.float64)
+    if shown.clock == "round":
+        return leakage[:, min(int(mark), leakage.shape[1]) - 1]
+    ended = (runs["elapsed"].values <= mark).sum(axis=1)
+    return np.where(ended > 0, leakage[np.arange(len(leakage)), np.maximum(ended - 1, 0)], 0.0)
+
+
+def judge(found: dict[str, xr.Dataset], shown: Shown, claim: Claim) -> tuple[int, list[str], str]:
+    """Seeds, the paired differences at the marks, and the verdict."""
+    left, right = found[claim.better], found[claim.worse]
+    seeds = np.intersect1d(left["seed"].values, right["seed"].values)
+    left, right = (runs.isel(run=np.isin(runs["seed"].values, seeds)) for runs in (left, right))
+    gaps = [values(left, shown, mark) - values(right, shown, mark) for mark in marks(found, shown.clock)]
+    return len(seeds), [interval(gap, "+") for gap in gaps], verdict(gaps, claim.relation)
+
+
+def verdict(gaps: list[np.ndarray], relation: str) -> str:
+    """Of the differences of some seeds at each mark; those before a first evaluation do not count."""
+    gaps = [gap for gap in gaps if np.isfinite(gap).all()]
+    if relation == "=":
+        return "holds" if all((np.abs(gap) < 1e-3).all() for gap in gaps) else "**does not hold**"
+    bands = [tuple(map(float, band(gap))) for gap in gaps]
+    if relation == "≈":
+        if all(abs(mean) + half < NEAR for mean, half in bands):
+            return "holds"
+        apart = any(abs(mean) - half > NEAR for mean, half in bands)
+        return "**does not hold**" if apart else "not beyond doubt"
+    sign = 1 if relation == ">" else -1
+    if all(sign * mean > half for mean, half in bands):
+        return "holds"
+    if any(-sign * mean > half for mean, half in bands):
+        return "**does not hold**"
+    return "not beyond doubt"
+
+
+def interval(samples: np.ndarray, sign: str = "") -> str:
+    if not np.isfinite(samples).all():
+        return "–"
+    mean, half = (float(value) for value in band(samples))
+    return f"{mean:{sign}.1f} ± {half:.1f}" if len(samples) > 1 else f"{mean:{sign}.1f}"
+
+
+def draw(found: dict[str, xr.Dataset], shown: Shown, path: Path) -> None:
+    """Seed means with bands, as the paper's picture has them."""
+
+    def plot(axes: Axes, curves: list[Curve]) -> None:
+        for curve in curves:
+            runs = curve.runs
+            if shown.measure == "test_accuracy":
+                places = evaluation_times(runs), 100 * runs["test_accuracy"].values
+            else:
+                places = runs["elapsed"].values, runs["max_leakage"].values
+            by_round = runs["round"].values, places[1]
+            clock = on_common_clock(*places) if shown.clock == "time" else by_round
+            draw_series(axes, summarized(curve.label, Samples(*clock, runs["seed"].values)), curve.look)
+        axes.set(
+            xlabel="simulated time (s)" if shown.clock == "time" else "round", ylabel=LABELS[shown.measure]
+        )
+        axes.set_xlim(left=0)
+
+    private = {label: runs for label, runs in found.items() if np.isfinite(runs["max_leakage"]).all()}
+    drawn = found if shown.measure == "test_accuracy" else private
+    panel = Panel("", tuple(Line(label, label, runs) for label, runs in drawn.items()))
+    figure(plot, Grid((panel,), 1)).savefig(path, dpi=200)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def claims(kept: dict[str, tuple[dict[str, xr.Dataset], dict[str, str]]]) -> str:
+    """The table of claims of all figures that are kept."""
+    rows = []
+    for name, (found, _) in kept.items():
+        shown = FIGURES[name]
+        unit = "points" if shown.measure == "test_accuracy" else "ε"
+        for claim in shown.claims:
+            if claim.better in found and claim.worse in found:
+                count, gaps, holds = judge(found, shown, claim)
+                words = f"{claim.better} {claim.relation} {claim.worse}, {unit}"
+                rows.append([name.removeprefix("fig"), words, str(count), *gaps, holds])
+    return table(["figure", "claim", "seeds", *(f"{part:.0%}" for part in PARTS), ""], rows)
+
+
+def levels(name: str, found: dict[str, xr.Dataset], about: dict[str, str]) -> str:
+    """What every policy has at the marks, the command and its cost."""
+    shown = FIGURES[name]
+    at = marks(found, shown.clock)
+    unit = "{:.0f} s" if shown.clock == "time" else "round {:.0f}"
+
+    def cell(runs: xr.Dataset, mark: float) -> str:
+        value = interval(values(runs, shown, mark))
+        played = (runs["elapsed"].values <= mark).sum(axis=1).mean()
+        return value if shown.clock == "round" else f"{value} [{played:.0f}]"
+
+    rows = [
+        [label, str(runs.sizes["run"]), *(cell(runs, mark) for mark in at)]
+        for label, runs in found.items()
+        if shown.measure == "test_accuracy" or np.isfinite(runs["max_leakage"]).all()
+    ]
+    made = json.loads(about["made"])
+    commands = "\n".join(dict.fromkeys(entry["command"] for entry in made))
+    versions = made[0]["versions"]
+    cost = f"{float(about['cpu_seconds']):,.0f} CPU seconds, " if about["cpu_seconds"] else ""
+    where = f"{cost}{made[0]['devices']}, jax {versions['jax']}, kept on {about['kept']}."
+    picture = f"![{LABELS[shown.measure]} against {shown.clock}](images/paper_{name}.png)"
+    return f"{picture}\n\n```bash\n{commands}\n```\n\n{where}\n\n" + (
+        table(["policy", "seeds", *(unit.format(mark) for mark in at)], rows)
+    )
+
+
+def fill(text: str, name: str, content: str) -> str:
+    """Puts content between a page's markers of that name, if it has them."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    if begin not in text:
+        return text
+    before, rest = text.split(begin, 1)
+    return f"{before}{begin}\n\n{content}\n\n{end}{rest.split(end, 1)[1]}"
+
+
+def page(results: Path, document: Path, images: Path) -> None:
+    """Draws every figure that is kept and writes its tables into the page."""
+    kept = {name: read(path) for name in FIGURES if (path := results / f"{name}.parquet").exists()}
+    text = fill(document.read_text(encoding="utf-8"), "claims", claims(kept))
+    for name, (found, about) in kept.items():
+        draw(found, FIGURES[name], images / f"paper_{name}.png")
+        text = fill(text, name, levels(name, found, about))
+    document.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    keeping = commands.add_parser("keep")
+    keeping.add_argument("name")
+    keeping.add_argument("folders", nargs="+", type=Path, metavar="DIR")
+    keeping.add_argument("--cpu", type=float, help="CPU seconds that it took")
+    keeping.add_argument("--to", type=Path, default=DOCS / "results")
+    making = commands.add_parser("page")
+    making.add_argument("--results", type=Path, default=DOCS / "results")
+    making.add_argument("--page", type=Path, default=DOCS / "figures.md")
+    making.add_argument("--images", type=Path, default=DOCS / "images")
+    options = parser.parse_args()
+    if options.command == "keep":
+        path = keep(options.name, options.folders, options.cpu, options.to)
+        print(f"{path}: {path.stat().st_size / 1000:,.0f} kB")
+    else:
+        page(options.results, options.page, options.images)
+
+
+if __name__ == "__main__":
+    main()
