@@ -66,6 +66,26 @@ def test_the_same_command_has_nothing_left_to_play(searched):
     assert again.stdout == done.stdout
 
 
+def test_json_and_a_tracker_hear_of_it(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path / "runs"))
+    (tmp_path / "spec.toml").write_text(SPEC)
+    typed = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--budget", "600"]
+    typed += ["--metric", "cumulative_pseudo_regret", "--fresh-seeds", "2", "--no-report", "--log", "json"]
+    assert main([*typed, "--tracker", "tensorboard"]) == 0
+    events = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    first, last = events[0], events[-1]
+    assert (first["event"], first["budget"], first["sampler"]) == ("start", 600, "tpe")
+    assert "compiled" in {event["event"] for event in events[1:-1]}
+    trials = json.loads((tmp_path / "out" / "trials.json").read_text())
+    assert (last["event"], last["completed"], last["spent"]) == ("end", True, trials[-1]["spent"])
+    assert last["settings"] == last["finished"] == len(trials)
+    assert last["best"] == min(trial["figures"]["cumulative_pseudo_regret"] for trial in trials)
+    (study,) = (tmp_path / "runs").iterdir()
+    assert len(list(study.iterdir())) == 2 * len(trials)
+    assert main([*typed, "--tracker", "tensorboard"]) == 0
+    assert len(list(study.iterdir())) == 2 * len(trials)
+
+
 def test_report_draws_a_search_and_its_page_again(searched, capsys):
     folder, _, _ = searched
     out = folder / "out"

@@ -150,6 +150,11 @@ class Kill(Exception):
             marks=pytest.mark.slow,
         ),
         pytest.param(
+            {**BANDIT, "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}]},
+            REGRET._replace(budget=12_000, most=64, constraints=("max_leakage<=60",)),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             TRAINING,
             Options(budget=900, most=8, reduction=3.0, constraints=("max_leakage<=60",)),
             marks=pytest.mark.slow,
