@@ -16,8 +16,8 @@ from pausejax.engine.progress import default_form, reporting
 from pausejax.engine.tracking import Tracker
 from pausejax.results import saving, store
 from pausejax.searches import confirm, find
-from pausejax.searches.options import Options
-from pausejax.searches.table import Searched
+from pausejax.searches.options import Options, check_fresh
+from pausejax.searches.searched import Searched
 from pausejax.study.plan import make_plan
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def search(
     budget: int,
     metric: str | Sequence[str] = (),
     maximize: bool | None = None,
-    constraints: Sequence[str] = (),
+    constraints: str | Sequence[str] = (),
     at_round: int | None = None,
     at_latency: float | None = None,
     sampler: str = "tpe",
     sampler_seed: int = 0,
-    reduction: float = 3.0,
+    reduction: float | None = None,
     first_rung: float | None = None,
     fresh_seeds: int = 20,
     seeds: int | Sequence[int] = 1,
@@ -105,8 +105,9 @@ def search(
       at_latency: instead, the simulated time, seconds.
       sampler: "tpe", "cmaes", "nsga2", "sobol", "random" or "grid".
       sampler_seed: of the sampler.
-      reduction: of the settings at a rung one in so many goes on; 1 stops nobody.
-      first_rung: in rounds or seconds.
+      reduction: of the settings at a rung one in so many goes on; 1 stops nobody. By default 1, or 3 where
+        there is a first rung.
+      first_rung: in rounds or seconds; by default one halving before the end.
       fresh_seeds: on how many the best is played again, beside the second and the defaults.
       seeds: of every setting in the search.
       rounds: as for `simulate`.
@@ -125,7 +126,7 @@ def search(
         budget=budget,
         metrics=names,
         maximize=maximize,
-        constraints=tuple(constraints),
+        constraints=(constraints,) if isinstance(constraints, str) else tuple(constraints),
         at_round=at_round,
         at_latency=at_latency,
         sampler=sampler,
@@ -133,6 +134,7 @@ def search(
         reduction=reduction,
         first_rung=first_rung,
     )
+    check_fresh(study, fresh_seeds)
     sources = Sources(data_dir)
     found = find.search(study, options, sources)
     confirmed = local.run(make_plan(confirm.confirmation(found, fresh_seeds)), sources)

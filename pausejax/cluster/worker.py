@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import jax
 import xarray as xr
@@ -83,13 +83,18 @@ class News(NamedTuple):
     """What its engine has said since it was last asked."""
 
 
-class _Ear(logging.Handler):
+class Ear(logging.Handler):
     """Keeps what the engine says for the driver's log; which runs are finished the driver knows by itself."""
 
     def __init__(self, name: str) -> None:
         super().__init__(logging.INFO)
         self._name = name
         self._heard: collections.deque[Said] = collections.deque(maxlen=_MOST_SAID)
+
+    @classmethod
+    def of(cls, slot: Slot) -> Self:
+        """With the name of a worker."""
+        return cls(f"{socket.gethostname()}, worker {slot.number + 1}")
 
     def emit(self, record: logging.LogRecord) -> None:
         event, fields = getattr(record, "event", ""), getattr(record, "fields", {})
@@ -122,17 +127,11 @@ class Worker:
         self._folder = Folder(job.location)
         self._settled: tuple[Engine, dict[int, int]] | None = None
         self._played = 0
-        self._ear = _Ear(f"{socket.gethostname()}, worker {slot.number + 1}")
+        self._ear = Ear.of(slot)
 
     def begin(self) -> Exception | None:
         """Sets JAX up, and makes sure that the folder is the driver's."""
-        LOGGER.addHandler(self._ear)
-        LOGGER.setLevel(logging.INFO)
-        if self._job.cache_dir:
-            os.environ["PAUSEJAX_CACHE_DIR"] = self._job.cache_dir
-        if not self._slot.gpus:
-            jax.config.update("jax_platforms", "cpu")
-        set_up_jax(self._slot.cpus)
+        set_up_worker(self._slot, self._job.cache_dir, self._ear)
         deadline = time.monotonic() + _SECONDS_TO_SEE_THE_FOLDER
         while not self._folder.exists(store.SPEC):
             if time.monotonic() > deadline:
@@ -146,7 +145,7 @@ class Worker:
 
     def settle(self) -> dict[int, int] | Exception:
         """Decides how the study lies on devices such as its own; the most runs side by side, by group."""
-        return _or_mistake(lambda: self._engine_and_most()[1])
+        return or_mistake(lambda: self._engine_and_most()[1])
 
     def simulate(self, unit: Unit, again: bool) -> Report | Exception:
         """Plays a unit and writes it down.
@@ -155,7 +154,7 @@ class Worker:
           unit: of the plan, without the runs that were finished when the driver began.
           again: another worker has died at it, and may have finished some of it.
         """
-        return _or_mistake(lambda: self._simulate(unit, again))
+        return or_mistake(lambda: self._simulate(unit, again))
 
     def _simulate(self, unit: Unit, again: bool) -> Report:
         plan, left = self._plan, [unit]
@@ -178,7 +177,7 @@ class Worker:
 
     def consolidate(self) -> int | Exception:
         """Puts the result together, labelled with what it was played on; how many runs are missing."""
-        return _or_mistake(lambda: store.consolidate(self._folder, self._plan))
+        return or_mistake(lambda: store.consolidate(self._folder, self._plan))
 
     def _advance(self, rounds_times_runs: int) -> None:
         self._played += rounds_times_runs
@@ -198,7 +197,18 @@ class Worker:
         return memory.device_memory() // self._slot.neighbours
 
 
-def _or_mistake(work: Callable[[], T]) -> T | Exception:
+def set_up_worker(slot: Slot, cache_dir: str | None, ear: Ear) -> None:
+    """Sets JAX up in a worker's process, and lets an ear hear the engine."""
+    LOGGER.addHandler(ear)
+    LOGGER.setLevel(logging.INFO)
+    if cache_dir:
+        os.environ["PAUSEJAX_CACHE_DIR"] = cache_dir
+    if not slot.gpus:
+        jax.config.update("jax_platforms", "cpu")
+    set_up_jax(slot.cpus)
+
+
+def or_mistake(work: Callable[[], T]) -> T | Exception:
     """What comes of some work, or what would end a study on one machine, in a form that travels."""
     try:
         return work()
