@@ -16,8 +16,8 @@ from pausejax.engine.progress import default_form, reporting
 from pausejax.engine.tracking import Tracker
 from pausejax.results import saving, store
 from pausejax.searches import confirm, find
-from pausejax.searches.options import Options
-from pausejax.searches.table import Searched
+from pausejax.searches.options import Options, check_fresh
+from pausejax.searches.searched import Searched
 from pausejax.study.plan import make_plan
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def simulate(
     data_dir: str | Path | None = None,
     progress: Progress | bool = False,
     tracker: Tracker | None = None,
+    tune: bool = False,
     **parameters: Any,
 ) -> xr.Dataset:
     """Simulates a study and returns its result; nothing is written to disk.
@@ -49,6 +50,8 @@ def simulate(
         in a notebook, else a line every 30 s. Or a function, called after each segment with the number of
         rounds × runs that it has advanced.
       tracker: told of every chunk of runs that has been finished; see `pausejax.engine.tracking`.
+      tune: lie on the devices in the way that was measured to be the fastest there, or is now, where that
+        pays, as `pausejax run` does. Without it two calls give the same bits whatever was measured between.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
         `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.
@@ -62,11 +65,11 @@ def simulate(
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
     plan = make_plan(kinds.parse(document, source="simulate", flat=True))
     if not isinstance(progress, bool):
-        return local.run(plan, Sources(data_dir), progress, tracker)
+        return local.run(plan, Sources(data_dir), progress, tracker, tune=tune)
     form = default_form() if progress else None
     with reporting(plan, form, local_devices() if progress else "") as told:
         told(0)  # nothing was there before
-        return local.run(plan, Sources(data_dir), told, tracker)
+        return local.run(plan, Sources(data_dir), told, tracker, tune=tune)
 
 
 def search(
@@ -75,12 +78,12 @@ def search(
     budget: int,
     metric: str | Sequence[str] = (),
     maximize: bool | None = None,
-    constraints: Sequence[str] = (),
+    constraints: str | Sequence[str] = (),
     at_round: int | None = None,
     at_latency: float | None = None,
     sampler: str = "tpe",
     sampler_seed: int = 0,
-    reduction: float = 3.0,
+    reduction: float | None = None,
     first_rung: float | None = None,
     fresh_seeds: int = 20,
     seeds: int | Sequence[int] = 1,
@@ -102,8 +105,9 @@ def search(
       at_latency: instead, the simulated time, seconds.
       sampler: "tpe", "cmaes", "nsga2", "sobol", "random" or "grid".
       sampler_seed: of the sampler.
-      reduction: of the settings at a rung one in so many goes on; 1 stops nobody.
-      first_rung: in rounds or seconds.
+      reduction: of the settings at a rung one in so many goes on; 1 stops nobody. By default 1, or 3 where
+        there is a first rung.
+      first_rung: in rounds or seconds; by default one halving before the end.
       fresh_seeds: on how many the best is played again, beside the second and the defaults.
       seeds: of every setting in the search.
       rounds: as for `simulate`.
@@ -122,7 +126,7 @@ def search(
         budget=budget,
         metrics=names,
         maximize=maximize,
-        constraints=tuple(constraints),
+        constraints=(constraints,) if isinstance(constraints, str) else tuple(constraints),
         at_round=at_round,
         at_latency=at_latency,
         sampler=sampler,
@@ -130,6 +134,7 @@ def search(
         reduction=reduction,
         first_rung=first_rung,
     )
+    check_fresh(study, fresh_seeds)
     sources = Sources(data_dir)
     found = find.search(study, options, sources)
     confirmed = local.run(make_plan(confirm.confirmation(found, fresh_seeds)), sources)

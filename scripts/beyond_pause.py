@@ -2,6 +2,7 @@
 
     python scripts/beyond_pause.py table out/digits out/skewed out/mnist --picture beyond_pause.png
     python scripts/beyond_pause.py regret
+    python scripts/beyond_pause.py tried
 
 Differences are taken seed by seed (the runs of a seed meet the same network), with 95 % t intervals.
 """
@@ -157,6 +158,43 @@ def regret(rounds: int, seeds: int, price: float) -> list[tuple[str, list[str]]]
     return table
 
 
+def tried(times: Sequence[float], seeds: int) -> dict[str, list[tuple[str, list[str]]]]:
+    """By data set the tables of what was tried and not taken, as `rows`: leads over the first."""
+    import beyond_parts  # noqa: F401, brings the policies
+
+    own = {"name": "value_per_second", "label": "value per second, c = 50"}
+    equal = [
+        own,
+        {"name": "weighted_by_precision", "label": "weights by precision"},
+        {**own, "price": 20.0, "label": "value per second, c = 20"},
+        {"name": "told_speeds", "price": 20.0, "label": "told the expected latencies, c = 20"},
+    ]
+    skewed = [
+        own,
+        {"name": "weighted_by_precision", "label": "weights by precision"},
+        {**own, "share_exponent": 0.0, "label": "s = 0"},
+    ]
+    data = {"partition": "dirichlet_label", "concentration": 0.3}
+    found = {}
+    for name, policies, more in (("equal shares", equal, {}), ("few labels each", skewed, data)):
+        result = pausejax.simulate(
+            policies,
+            seeds=seeds,
+            rounds=400,
+            eval_every=5,
+            stop_at_latency=max(times),
+            num_clients=30,
+            clients_per_round=5,
+            model="mlp",
+            privacy_budget=100.0,
+            budget_decay=0.04,
+            sensitivity=0.012,
+            **more,
+        )
+        found[name] = rows(result, times, own["label"])
+    return found
+
+
 def shown(head: Sequence[str], table: Sequence[tuple[str, list[str]]]) -> str:
     """The table in Markdown."""
     lines = [f"| {' | '.join(('policy', *head))} |", "| --- " * (len(head) + 1) + "|"]
@@ -177,7 +215,14 @@ def main() -> None:
     bandits.add_argument("--rounds", type=int, default=1500)
     bandits.add_argument("--seeds", type=int, default=20)
     bandits.add_argument("--price", type=float, default=10.0)
+    variants = commands.add_parser("tried", help="variants on digits: leads over c = 50")
+    variants.add_argument("--times", type=float, nargs="+", default=[30.0, 50.0, 80.0], metavar="SECONDS")
+    variants.add_argument("--seeds", type=int, default=20)
     options = parser.parse_args()
+    if options.command == "tried":
+        for name, table in tried(options.times, options.seeds).items():
+            print(f"\n{name}\n\n{shown([f'{t:g} s' for t in options.times], table)}")
+        return
     if options.command == "regret":
         ends = [f"{n} rounds" for n in (options.rounds // 10, options.rounds // 3, options.rounds)]
         print(shown(ends, regret(options.rounds, options.seeds, options.price)))

@@ -20,7 +20,8 @@ FLOORS = (
     ("commands",),
     ("api",),
     ("kinds",),
-    ("cluster", "searches"),
+    ("cluster",),
+    ("searches",),
     ("engine",),
     ("results",),
     ("clients", "ensemble"),
@@ -34,7 +35,7 @@ FLOORS = (
     ("regret",),
     ("selection",),
     ("bandit", "network", "privacy"),
-    ("devices", "rounding", "atomic"),
+    ("devices", "measured", "rounding", "atomic"),
     ("parts",),
     ("lazy", "spelling", "version"),
 )

@@ -124,14 +124,16 @@ class Pool:
     """Keeps a worker in every slot of the cluster that it is connected to.
 
     Args:
-      arguments: of every `Worker`, its slot left out.
+      arguments: of every worker, its slot left out.
       cpus: of each worker, as in `find_slots`.
+      worker: its class.
 
     Raises:
       ValueError: no node has room for a worker.
     """
 
-    def __init__(self, arguments: Sequence[Any], cpus: int | None) -> None:
+    def __init__(self, arguments: Sequence[Any], cpus: int | None, worker: type = Worker) -> None:
+        self._worker = worker
         self._ray = ray = installed()
         self._arguments = [ray.put(argument) for argument in arguments]
         self._cpus = cpus
@@ -153,6 +155,10 @@ class Pool:
         for member in self._members:
             self._ray.kill(member.actor)
         self._members.clear()
+
+    def ready(self) -> list[Member]:
+        """The workers that have come up."""
+        return [member for member in self._members if member.ready]
 
     def idle(self) -> list[Member]:
         """The workers that wait for something to do."""
@@ -239,7 +245,7 @@ class Pool:
         for slot in self.slots:
             if slot in taken or time.monotonic() < self._not_before.get(slot, 0.0):
                 continue
-            actor = self._ray.remote(Worker).options(
+            actor = self._ray.remote(self._worker).options(
                 num_cpus=slot.cpus,
                 num_gpus=slot.gpus,
                 max_concurrency=2,

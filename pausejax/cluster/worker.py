@@ -7,16 +7,16 @@ import os
 import socket
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import jax
 import xarray as xr
 
 from pausejax.data.host import Sources
 from pausejax.engine import memory, schedule
-from pausejax.engine.engine import Engine, most_runs
+from pausejax.engine.engine import Engine
 from pausejax.engine.events import LOGGER
-from pausejax.engine.local import Settings, labelled, play_into
+from pausejax.engine.local import Settings, labelled, play_into, settle
 from pausejax.engine.runtime import set_up_jax
 from pausejax.engine.schedule import Unit
 from pausejax.results import layout, store
@@ -53,6 +53,8 @@ class Job(NamedTuple):
     """Where the driver keeps compiled programs, if it was told where."""
     tell: bool = False
     """Whether the driver wants to see finished runs, for a tracker."""
+    settled: frozenset[str] = frozenset()
+    """Identities of the runs that were in the result before anybody began."""
 
 
 class Said(NamedTuple):
@@ -81,13 +83,18 @@ class News(NamedTuple):
     """What its engine has said since it was last asked."""
 
 
-class _Ear(logging.Handler):
+class Ear(logging.Handler):
     """Keeps what the engine says for the driver's log; which runs are finished the driver knows by itself."""
 
     def __init__(self, name: str) -> None:
         super().__init__(logging.INFO)
         self._name = name
         self._heard: collections.deque[Said] = collections.deque(maxlen=_MOST_SAID)
+
+    @classmethod
+    def of(cls, slot: Slot) -> Self:
+        """With the name of a worker."""
+        return cls(f"{socket.gethostname()}, worker {slot.number + 1}")
 
     def emit(self, record: logging.LogRecord) -> None:
         event, fields = getattr(record, "event", ""), getattr(record, "fields", {})
@@ -118,19 +125,13 @@ class Worker:
         self._slot = slot
         self._sources = Sources(held=held)
         self._folder = Folder(job.location)
-        self._engine: Engine | None = None
+        self._settled: tuple[Engine, dict[int, int]] | None = None
         self._played = 0
-        self._ear = _Ear(f"{socket.gethostname()}, worker {slot.number + 1}")
+        self._ear = Ear.of(slot)
 
-    def begin(self) -> int | Exception:
-        """Sets JAX up, makes sure that the folder is the driver's, and says how many runs go side by side."""
-        LOGGER.addHandler(self._ear)
-        LOGGER.setLevel(logging.INFO)
-        if self._job.cache_dir:
-            os.environ["PAUSEJAX_CACHE_DIR"] = self._job.cache_dir
-        if not self._slot.gpus:
-            jax.config.update("jax_platforms", "cpu")
-        set_up_jax(self._slot.cpus)
+    def begin(self) -> Exception | None:
+        """Sets JAX up, and makes sure that the folder is the driver's."""
+        set_up_worker(self._slot, self._job.cache_dir, self._ear)
         deadline = time.monotonic() + _SECONDS_TO_SEE_THE_FOLDER
         while not self._folder.exists(store.SPEC):
             if time.monotonic() > deadline:
@@ -140,7 +141,11 @@ class Worker:
                     "with --executor ray it must be on a file system that all nodes share, or a URL"
                 )
             time.sleep(0.5)
-        return most_runs()
+        return None
+
+    def settle(self) -> dict[int, int] | Exception:
+        """Decides how the study lies on devices such as its own; the most runs side by side, by group."""
+        return or_mistake(lambda: self._engine_and_most()[1])
 
     def simulate(self, unit: Unit, again: bool) -> Report | Exception:
         """Plays a unit and writes it down.
@@ -149,7 +154,7 @@ class Worker:
           unit: of the plan, without the runs that were finished when the driver began.
           again: another worker has died at it, and may have finished some of it.
         """
-        return _or_mistake(lambda: self._simulate(unit, again))
+        return or_mistake(lambda: self._simulate(unit, again))
 
     def _simulate(self, unit: Unit, again: bool) -> Report:
         plan, left = self._plan, [unit]
@@ -158,10 +163,9 @@ class Worker:
             left = schedule.unfinished(plan, left, known)
         done = len(unit.rows) - sum(len(rest.rows) for rest in left)
         self._played = done * max(plan.study.rounds, 1)
-        self._engine = self._engine or Engine(plan, self._sources, device_memory=self._memory())
-        told = []
+        (engine, _), told = self._engine_and_most(), []
         settings, columns = self._job.settings, layout.coordinates(plan)
-        for chunk, arrays in play_into(self._folder, self._engine, left, settings, self._advance, []):
+        for chunk, arrays in play_into(self._folder, engine, left, settings, self._advance, []):
             if self._job.tell:
                 members = tuple(chunk.group.members[row] for row in chunk.members)
                 told.append((members, labelled(plan, columns, chunk, arrays)))
@@ -173,10 +177,18 @@ class Worker:
 
     def consolidate(self) -> int | Exception:
         """Puts the result together, labelled with what it was played on; how many runs are missing."""
-        return _or_mistake(lambda: store.consolidate(self._folder, self._plan))
+        return or_mistake(lambda: store.consolidate(self._folder, self._plan))
 
     def _advance(self, rounds_times_runs: int) -> None:
         self._played += rounds_times_runs
+
+    def _engine_and_most(self) -> tuple[Engine, dict[int, int]]:
+        """Its engine, which plays as the first worker with such devices has settled it."""
+        if self._settled is None:
+            engine = Engine(self._plan, self._sources, device_memory=self._memory())
+            job = self._job
+            self._settled = engine, settle(self._folder, engine, job.settled, job.settings)
+        return self._settled
 
     def _memory(self) -> int | None:
         """What a program may use on each device; workers without a GPU share their node's memory."""
@@ -185,7 +197,18 @@ class Worker:
         return memory.device_memory() // self._slot.neighbours
 
 
-def _or_mistake(work: Callable[[], T]) -> T | Exception:
+def set_up_worker(slot: Slot, cache_dir: str | None, ear: Ear) -> None:
+    """Sets JAX up in a worker's process, and lets an ear hear the engine."""
+    LOGGER.addHandler(ear)
+    LOGGER.setLevel(logging.INFO)
+    if cache_dir:
+        os.environ["PAUSEJAX_CACHE_DIR"] = cache_dir
+    if not slot.gpus:
+        jax.config.update("jax_platforms", "cpu")
+    set_up_jax(slot.cpus)
+
+
+def or_mistake(work: Callable[[], T]) -> T | Exception:
     """What comes of some work, or what would end a study on one machine, in a form that travels."""
     try:
         return work()

@@ -226,6 +226,8 @@ def draw(directory: str, options: argparse.Namespace) -> None:
 
     result = store.read(directory)
     check_asked(result, options)
+    if not any(_asked(options).values()) and draw_search(directory, quiet=options.quiet):
+        return
     asked = _asked(options)
     figures = kinds.draw(result, smoothing=options.smooth, **asked)
     left_out = kinds.left_out(result, **asked)
@@ -237,6 +239,37 @@ def draw(directory: str, options: argparse.Namespace) -> None:
     for line in left_out:
         out.print(line, markup=False)
     out.print(f"all of it on one page: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+
+
+def draw_search(directory: str, *, quiet: bool) -> bool:
+    """Draws the search in a folder and writes its page; whether there is one.
+
+    Raises:
+      ValueError: it is damaged.
+      OSError: no space left, or the like.
+    """
+    from pausejax import page
+    from pausejax.results import store
+    from pausejax.results.folder import Folder
+    from pausejax.searches import leaf, pictures
+    from pausejax.searches.record import Record
+
+    record = Record.read(Folder(directory))
+    if record is None:
+        return False
+    figures = pictures.draw(record)
+    best = store.read(confirmation(directory))
+    names = leave(directory, figures, leaf.build(record, store.read(directory), best, figures))
+    if not quiet:
+        out = console()
+        out.print(f"pictures in {directory} (PNG and PDF): {names}", markup=False)
+        out.print(f"all of it on one page: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+    return True
+
+
+def confirmation(directory: str) -> str:
+    """Where the best of a search is played again."""
+    return f"{directory.rstrip('/')}/confirmation"
 
 
 def leave(directory: str, figures: "Mapping[str, Figure]", text: str | None = None) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pausejax.commands import executors
 from pausejax.commands import options as common
 
 if TYPE_CHECKING:
@@ -16,7 +17,13 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "run",
-        parents=[common.spec(), common.quiet(), common.drawing(), common.devices()],
+        parents=[
+            common.spec(),
+            common.quiet(),
+            common.drawing(),
+            common.devices(),
+            executors.arguments(),
+        ],
         help="simulate a study and draw it",
     )
     parser.add_argument(
@@ -41,26 +48,14 @@ def add_to(commands: Any) -> None:
         help="between checkpoints of runs in flight (default 300)",
     )
     parser.add_argument(
-        "--executor",
-        choices=("local", "ray"),
-        default="local",
-        help="where runs are simulated: this process's devices (default), or the workers of a Ray cluster",
-    )
-    parser.add_argument(
-        "--ray-address",
-        metavar="ADDRESS",
-        help='HOST:PORT, or "auto" (default: $RAY_ADDRESS, else a Ray of its own on this machine)',
-    )
-    parser.add_argument(
-        "--cpus-per-worker",
-        type=common.count,
-        metavar="N",
-        help="cores of a Ray worker (default: all of a node; beside a GPU: one)",
-    )
-    parser.add_argument(
         "--log",
         choices=("text", "json", "bar"),
         help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
+    )
+    parser.add_argument(
+        "--no-tune",
+        action="store_true",
+        help="measure nothing on the devices, and take nothing that was measured there before",
     )
     parser.set_defaults(command=run)
 
@@ -92,7 +87,14 @@ def run(options: argparse.Namespace) -> None:
     tracker = tracking.make(options.tracker) if options.tracker else None
     found = store.prepare(folder, plan)
     set_up_jax()
-    settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard, options.typed)
+    settings = Settings(
+        options.lanes,
+        options.memory,
+        options.checkpoint_every,
+        options.shard,
+        options.typed,
+        tune=not options.no_tune,
+    )
     begun = time.monotonic()
     form = None if options.quiet else options.log or default_form()
     devices = "the workers of a Ray cluster" if simulate else local_devices()
@@ -137,17 +139,11 @@ def _executor(options: argparse.Namespace) -> "Callable[..., Outcome] | None":
     """What simulates a study elsewhere than in this process; None: nothing does."""
     from pausejax.study.document import SpecError
 
-    if options.executor == "local":
-        for name in ("ray_address", "cpus_per_worker"):
-            if getattr(options, name) is not None:
-                raise SpecError([f"--{name.replace('_', '-')}: only with --executor ray"])
-        return None
-    if options.shard != (1, 1):
+    if options.executor == "ray" and options.shard != (1, 1):
         raise SpecError(["--shard: not with --executor ray, which shares the work out itself"])
-    import jax
-
+    cluster = executors.cluster(options)
+    if cluster is None:
+        return None
     from pausejax.cluster import driver
 
-    jax.config.update("jax_platforms", "cpu")  # the GPUs are the workers'
-    cluster = driver.Cluster(options.ray_address, options.cpus_per_worker)
     return functools.partial(driver.simulate_into, cluster=cluster)

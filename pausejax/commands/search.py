@@ -2,18 +2,13 @@
 
 import argparse
 import contextlib
+import functools
 import re
-import sys
-import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+from pausejax.commands import executors
 from pausejax.commands import options as common
 
-_SECONDS = 30.0
 _SUFFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -21,7 +16,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "search",
-        parents=[common.spec(), common.quiet(), common.devices()],
+        parents=[common.spec(), common.quiet(), common.devices(), executors.arguments()],
         help="find the best settings of a spec's lists and ranges",
         description=(
             "Tries settings of a spec's lists and ranges side by side. At rungs the worse ones stop and make "
@@ -49,9 +44,7 @@ def add_to(commands: Any) -> None:
         help="what the best must keep to, on average; also >=; may be repeated",
     )
     parser.add_argument("--at-round", type=common.count, metavar="N", help="compare after N rounds")
-    parser.add_argument(
-        "--at-latency", type=common.seconds, metavar="SECONDS", help="compare at a simulated time"
-    )
+    parser.add_argument("--at-latency", type=_number, metavar="SECONDS", help="compare at a simulated time")
     parser.add_argument(
         "--budget",
         type=_rounds,
@@ -67,13 +60,15 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "--reduction",
-        type=common.seconds,
-        default=3.0,
+        type=_number,
         metavar="N",
-        help="of those at a rung one in N goes on (default 3); 1 stops nobody",
+        help="of those at a rung one in N goes on (default: 3 with --first-rung, else 1, which stops nobody)",
     )
     parser.add_argument(
-        "--first-rung", type=common.seconds, metavar="N", help="the first rung, in rounds or seconds"
+        "--first-rung",
+        type=_number,
+        metavar="N",
+        help="the first rung, in rounds or seconds (default: one before the end)",
     )
     parser.add_argument(
         "--fresh-seeds",
@@ -83,6 +78,14 @@ def add_to(commands: Any) -> None:
         help="seeds on which the best, the second and the defaults are compared in the end (default 20)",
     )
     parser.add_argument("--no-report", action="store_true", help="draw nothing")
+    parser.add_argument(
+        "--tracker", metavar="NAME", help="report runs that have ended: mlflow, tensorboard or wandb"
+    )
+    parser.add_argument(
+        "--log",
+        choices=("text", "json", "bar"),
+        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
+    )
     parser.set_defaults(command=run)
 
 
@@ -95,14 +98,18 @@ def run(options: argparse.Namespace) -> None:
     """
     from pausejax.study import spec
 
+    cluster = executors.cluster(options)
     spec.read(options.spec)  # before the parts are loaded, which takes seconds
     from pausejax import kinds
     from pausejax.data.host import Sources
+    from pausejax.engine import tracking
+    from pausejax.engine.progress import default_form
     from pausejax.engine.runtime import set_up_jax
     from pausejax.engine.stopping import listening
     from pausejax.results.folder import Folder
     from pausejax.searches import find
-    from pausejax.searches.options import Options
+    from pausejax.searches.options import Options, check_fresh
+    from pausejax.searches.progress import reporting
 
     study = kinds.load(options.spec, options.set, options.use, searched=True)
     asked = Options(
@@ -119,17 +126,52 @@ def run(options: argparse.Namespace) -> None:
         most=options.lanes,
         device_memory=options.memory,
     )
+    check_fresh(study, options.fresh_seeds)
     set_up_jax()
     sources, folder = Sources(options.data_dir), Folder(options.out)
-    with listening() as stopping, _telling(options) as progress:
-        found = find.search(
-            study, asked, sources, folder, command=options.typed, progress=progress, stopping=stopping
-        )
-        compared = _confirm(found, options, sources, stopping)
+    tracker = tracking.make(options.tracker) if options.tracker else None
+    form = None if options.quiet else options.log or default_form()
+    with listening() as stopping, _connected(cluster):
+        devices, players = _players(cluster, stopping)
+        with reporting(study, asked, form, devices) as progress:
+            found = find.search(
+                study,
+                asked,
+                sources,
+                folder,
+                command=options.typed,
+                progress=progress,
+                tracker=tracker,
+                stopping=stopping,
+                players=players,
+            )
+        compared = _confirm(found, options, sources, cluster, stopping)
     _finish(found, compared, options)
 
 
-def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: Any) -> Any:
+def _connected(cluster: Any) -> contextlib.AbstractContextManager[None]:
+    """One connection for the search and for its best on fresh seeds."""
+    if cluster is None:
+        return contextlib.nullcontext()
+    from pausejax.cluster import pool
+
+    return pool.connected(cluster.address)
+
+
+def _players(cluster: Any, stopping: Any) -> Any:
+    """What plays, in words, and how it is made."""
+    if cluster is None:
+        from pausejax.devices import local_devices
+        from pausejax.searches.find import local_player
+
+        return local_devices(), local_player
+    from pausejax.cluster import searching
+
+    made = functools.partial(searching.player, cluster=cluster, stopping=stopping)
+    return "the workers of a Ray cluster", made
+
+
+def _confirm(found: Any, options: argparse.Namespace, sources: Any, cluster: Any, stopping: Any) -> Any:
     """The contenders on fresh seeds, as a study in a folder of its own."""
     from pausejax.engine.local import Settings, simulate_into
     from pausejax.results import store
@@ -137,72 +179,60 @@ def _confirm(found: Any, options: argparse.Namespace, sources: Any, stopping: An
     from pausejax.searches import confirm
     from pausejax.study.plan import make_plan
 
-    where = _confirmation(options)
+    simulate: Any = simulate_into
+    if cluster:
+        from pausejax.cluster import driver
+
+        simulate = functools.partial(driver.simulate_into, cluster=cluster)
+    where = common.confirmation(options.out)
     plan = make_plan(confirm.confirmation(found, options.fresh_seeds))
     folder = Folder(where)
     settings = Settings(options.lanes, options.memory, command=options.typed)
     held = store.prepare(folder, plan)
-    simulate_into(folder, plan, held, sources, settings, progress=lambda _: None, stopping=stopping)
+    simulate(folder, plan, held, sources, settings, progress=lambda _: None, stopping=stopping)
     return confirm.compare(found, store.read(where).load())
 
 
-def _confirmation(options: argparse.Namespace) -> str:
-    """Where the best is played again."""
-    return f"{options.out.rstrip('/')}/confirmation"
-
-
 def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
-    from pausejax import kinds, page
-    from pausejax.results import store
-    from pausejax.searches import pictures, table
+    from pausejax.results.folder import Folder
+    from pausejax.searches import table
+    from pausejax.searches.record import record_of
 
+    record_of(found, compared).write(Folder(options.out))
     if not options.quiet:
         console = common.console()
         console.print(table.table(found, compared))
         console.print(table.summary(found), markup=False)
     if not options.no_report:
-        names = common.leave(options.out, pictures.draw(found))
-        where = _confirmation(options)
-        result = store.read(where)
-        figures = kinds.draw(result)
-        common.leave(where, figures, page.build(result, figures, notes=kinds.left_out(result)))
-        if not options.quiet:
-            console.print(f"pictures in {options.out} (PNG and PDF): {names}", markup=False)
-            told = f"the best on fresh seeds, on one page: {where}/{page.NAME}"
-            console.print(told, markup=False, soft_wrap=True)
+        common.draw_search(options.out, quiet=options.quiet)
+        _draw_confirmation(options)
 
 
-@contextlib.contextmanager
-def _telling(options: argparse.Namespace) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, else a line every 30 s."""
-    screen = Console(stderr=True)
-    if options.quiet:
-        yield lambda _: None
-    elif screen.is_terminal:
-        columns = (TextColumn("{task.completed:,.0f} rounds"), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=screen) as shown:
-            task = shown.add_task("", total=options.budget)
-            yield lambda rounds: shown.update(task, advance=rounds)
-    else:
-        spent, last = 0, time.monotonic()
+def _draw_confirmation(options: argparse.Namespace) -> None:
+    from pausejax import kinds, page
+    from pausejax.results import store
 
-        def tell(rounds: int) -> None:
-            nonlocal spent, last
-            spent += rounds
-            if time.monotonic() - last >= _SECONDS:
-                last = time.monotonic()
-                print(f"{spent:,} of {options.budget:,} rounds", file=sys.stderr, flush=True)
-
-        print(f"search of {options.spec}: {options.budget:,} rounds", file=sys.stderr, flush=True)
-        yield tell
+    where = common.confirmation(options.out)
+    result = store.read(where)
+    figures = kinds.draw(result)
+    common.leave(where, figures, page.build(result, figures, notes=kinds.left_out(result)))
 
 
 def _rounds(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)", text)
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)", text)
     count = round(float(found[1]) * _SUFFIX[found[2]]) if found and len(text) < 20 else 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: as 200000, 200k or 2M")
+    if not 1 <= count <= 10**12:
+        told = "as 200000, 200k or 2M; from 1 to 1000G"
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: {told}")
     return count
+
+
+def _number(text: str) -> float:
+    """Any; what it may be is seen with the rest."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
 
 
 def _seed(text: str) -> int:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from pausejax.engine.events import LOGGER
 from pausejax.study.study import Plan
@@ -20,12 +21,10 @@ _LINES_OF_SPEED = 10
 """Speed is a mean over so many lines: one chunk's segments may take longer than one line."""
 
 
-class Log(logging.Handler):
-    """Says how far a study is: at the start, every 30 s, after each program and chunk, and at the end.
+class Lines(logging.Handler):
+    """Writes what is said line by line, with the time since the start.
 
     Args:
-      plan: the whole study.
-      devices: what plays it, in words.
       as_json: one JSON object a line, with "event" and "seconds" since the start, in place of sentences.
       clock: seconds that never go back.
       write: takes a line; by default to stderr at once.
@@ -33,8 +32,6 @@ class Log(logging.Handler):
 
     def __init__(
         self,
-        plan: Plan,
-        devices: str,
         *,
         as_json: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -42,18 +39,81 @@ class Log(logging.Handler):
     ) -> None:
         super().__init__(logging.INFO)
         self._as_json, self._clock, self._write = as_json, clock, write or _to_stderr
+        self._begun = self._last = clock()
+        self._marks = collections.deque([(self._begun, 0)], maxlen=_LINES_OF_SPEED)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """What the engine says becomes a line; handlers are called under their lock."""
+        fields = getattr(record, "fields", {})
+        event = getattr(record, "event", record.levelname.lower())
+        self.say(event, record.getMessage(), **fields)
+
+    def tick(self) -> None:
+        """Called every second."""
+
+    def end(self, completed: bool) -> None:
+        """The last line: whether everything was played that was this process's to play."""
+
+    def due(self) -> float | None:
+        """The time if the last line of this kind is old enough, which then counts as written."""
+        now = self._clock()
+        if now - self._last < SECONDS_BETWEEN_LINES:
+            return None
+        self._last = now
+        return now
+
+    def speed(self, now: float, played: int) -> float:
+        """Rounds × runs per second since the oldest line that counts; this one counts from now on."""
+        since, before = self._marks[0] if self._marks else (now, played)
+        self._marks.append((now, played))
+        return (played - before) / (now - since) if now > since else 0.0
+
+    def took(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._begun
+
+    def say(self, event: str, sentence: str, **fields: Field) -> None:
+        """Writes a line."""
+        seconds = self.took()
+        if self._as_json:
+            line = json.dumps({"event": event, "seconds": round(seconds, 3), **fields})
+        else:
+            line = f"[{duration(seconds)}] {sentence}"
+        # A log that can't be written, on a full disk or to a reader that has gone, ends no study.
+        with contextlib.suppress(OSError):
+            self._write(line)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else counts or writes meanwhile."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+
+class Log(Lines):
+    """Says how far a study is: at the start, every 30 s, after each program and chunk, and at the end.
+
+    Args:
+      plan: the whole study.
+      devices: what plays it, in words.
+      **options: of `Lines`.
+    """
+
+    def __init__(self, plan: Plan, devices: str, **options: Any) -> None:
+        super().__init__(**options)
         # An ensemble study may leave the rounds to its streams; what is left is then not known.
         self._rounds = plan.study.rounds
         self._of = len(plan.runs)
         self._found: int | None = None
         self._finished = self._played = 0
         self._before = "compiling"
-        self._begun = self._last = clock()
-        self._marks = collections.deque([(self._begun, 0)], maxlen=_LINES_OF_SPEED)
         runs, groups = _count(self._of, "run"), _count(len(plan.groups), "group")
         each = f", {_count(self._rounds, 'round')} each" if self._rounds else ""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self._say(
+        self.say(
             "start",
             f"{now} {runs} in {groups}{each}, on {devices}",
             time=now,
@@ -66,7 +126,7 @@ class Log(logging.Handler):
 
     def __call__(self, rounds_times_runs: int) -> None:
         """Counts what has been advanced; the first call tells what is not this process's work."""
-        with self._locked():
+        with self.locked():
             if self._found is not None:
                 self._played += rounds_times_runs
                 return
@@ -76,29 +136,25 @@ class Log(logging.Handler):
                     f"{self._found} of {_count(self._of, 'run')} are there already, or other processes' work"
                 )
                 self._of -= self._found
-                self._say("found", told, runs=self._found, left=self._of)
+                self.say("found", told, runs=self._found, left=self._of)
 
     def emit(self, record: logging.LogRecord) -> None:
         """What the engine says becomes a line; handlers are called under their lock."""
-        fields = getattr(record, "fields", {})
-        event = getattr(record, "event", record.levelname.lower())
+        event = getattr(record, "event", "")
         if event == "chunk":
-            self._finished += int(fields["runs"])
+            self._finished += int(getattr(record, "fields", {})["runs"])
         elif event == "compiled":
             self._before = "playing the first rounds"
-        self._say(event, record.getMessage(), **fields)
+        super().emit(record)
 
     def tick(self) -> None:
         """Writes how far the study is if the last such line is old enough."""
-        with self._locked():
-            now = self._clock()
-            if now - self._last < SECONDS_BETWEEN_LINES:
+        with self.locked():
+            if (now := self.due()) is None:
                 return
             if not self._played:
                 self._marks.clear()  # until now programs were compiled
-            speed = self._speed(now)
-            self._last = now
-            self._marks.append((now, self._played))
+            speed = self.speed(now, self._played)
             part, left = None, None
             if self._rounds and self._of:
                 whole = self._of * self._rounds
@@ -108,8 +164,8 @@ class Log(logging.Handler):
             words = [f"{self._finished} of {_count(self._of, 'run')} finished"]
             words += [f"{part:.0%}"] if part is not None else []
             words += [pace]
-            words += [f"{_duration(left)} left"] if left is not None else []
-            self._say(
+            words += [f"{duration(left)} left"] if left is not None else []
+            self.say(
                 "progress",
                 ", ".join(words),
                 finished=self._finished,
@@ -121,48 +177,23 @@ class Log(logging.Handler):
 
     def end(self, completed: bool) -> None:
         """The last line: whether everything was played that was this process's to play."""
-        with self._locked():
-            took = self._clock() - self._begun
+        with self.locked():
+            took = self.took()
             how = "done" if completed else "stopped"
             finished = f"{self._finished} of {_count(self._of, 'run')} finished"
             speed = self._played / took if took else 0.0
-            self._say(
+            self.say(
                 "end",
-                f"{how} after {_duration(took)}: {finished}, {speed:,.0f} rounds/s",
+                f"{how} after {duration(took)}: {finished}, {speed:,.0f} rounds/s",
                 completed=completed,
                 finished=self._finished,
                 runs=self._of,
                 rounds_per_second=round(speed, 1),
             )
 
-    def _speed(self, now: float) -> float:
-        """Rounds × runs per second since the oldest line that counts."""
-        if not self._marks or now <= self._marks[0][0]:
-            return 0.0
-        since, played = self._marks[0]
-        return (self._played - played) / (now - since)
-
-    def _say(self, event: str, sentence: str, **fields: Field) -> None:
-        seconds = self._clock() - self._begun
-        if self._as_json:
-            line = json.dumps({"event": event, "seconds": round(seconds, 3), **fields})
-        else:
-            line = f"[{_duration(seconds)}] {sentence}"
-        # A log that can't be written, on a full disk or to a reader that has gone, ends no study.
-        with contextlib.suppress(OSError):
-            self._write(line)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.acquire()
-        try:
-            yield
-        finally:
-            self.release()
-
 
 @contextlib.contextmanager
-def listening(log: Log) -> Iterator[None]:
+def listening(log: Lines) -> Iterator[None]:
     """Lets a log hear the engine and the clock, and writes its last line."""
     over = threading.Event()
 
@@ -197,5 +228,6 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     return str(datetime.timedelta(seconds=round(seconds)))

@@ -21,7 +21,15 @@ _FOLDER = files("pausejax.page")
 _MOST_DIVERGED = 50
 
 
-def build(result: xr.Dataset, figures: Mapping[str, Figure], *, notes: Sequence[str] = ()) -> str:
+def build(
+    result: xr.Dataset,
+    figures: Mapping[str, Figure],
+    *,
+    notes: Sequence[str] = (),
+    summary: tables.Table | None = None,
+    compared: xr.Dataset | None = None,
+    folded: Sequence[tables.Table] = (),
+) -> str:
     """The page of a result; the same text for the same result and figures.
 
     Args:
@@ -29,12 +37,15 @@ def build(result: xr.Dataset, figures: Mapping[str, Figure], *, notes: Sequence[
       figures: of `pausejax.kinds.draw`, by file name; drawn for the page and not to be changed by anybody
         else meanwhile: their artists get names.
       notes: what was left out, and how to ask for it; one line each.
+      summary: in place of the result's own.
+      compared: the result whose policies are compared, in place of this one.
+      folded: tables that stand beside the runs, folded up.
 
     Returns:
       HTML with everything in it: no picture, script, style or font is fetched from anywhere.
     """
     drawn, too_large = pictures.make(figures)
-    differences, not_compared = tables.differences(result)
+    differences, not_compared = tables.differences(result if compared is None else compared)
     diverged = diverged_runs(result)
     if len(diverged) > _MOST_DIVERGED:
         more = (
@@ -59,7 +70,8 @@ def build(result: xr.Dataset, figures: Mapping[str, Figure], *, notes: Sequence[
         title=result.attrs.get("name", "a study"),
         facts=tables.facts(result),
         spec=result.attrs.get("spec", "not recorded"),
-        summary=tables.summary(result),
+        summary=tables.summary(result) if summary is None else summary,
+        folded=folded,
         differences=differences,
         diverged=diverged,
         notes=[*notes, *too_large, *not_compared],

@@ -11,7 +11,6 @@ from pausejax.searches.find import Found
 from pausejax.searches.goal import figures_at
 from pausejax.searches.space import Setting
 from pausejax.study import spec
-from pausejax.study.reader import MAX_SEED
 from pausejax.study.study import Study
 
 DEFAULT = "default"
@@ -50,14 +49,9 @@ def confirmation(found: Found, seeds: int) -> Study:
     """A plain study of the contenders on fresh seeds, up to the horizon.
 
     Defaults that do not fit the rest of the spec are left out of it.
-
-    Raises:
-      SpecError: there are no seeds left.
     """
     study = found.study
     first = max(study.seeds) + 1
-    if first + seeds - 1 > MAX_SEED:
-        raise spec.SpecError([f"seeds: no {seeds} fresh ones are left after {first - 1}"])
     own = {name for dims in found.space.dimensions.values() for d in dims for name in d.names}
     own |= {name for policy in study.policies for name in policy.axes}
     document: dict[str, Any] = {

@@ -1,36 +1,41 @@
 """From a checked study and what is asked of it to a search that has been played."""
 
-import dataclasses
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import xarray as xr
 
 from pausejax.analysis.made import said
 from pausejax.data.host import Sources
-from pausejax.devices import compile_for
-from pausejax.engine import events, memory
-from pausejax.engine.engine import most_runs
+from pausejax.engine import local
 from pausejax.engine.stopping import NEVER, Stopping
-from pausejax.parts import PartError
+from pausejax.engine.tracking import Tracker
 from pausejax.results import layout, made, store
 from pausejax.results.folder import Folder
 from pausejax.searches.goal import Goal, goal_of
 from pausejax.searches.halving import order
 from pausejax.searches.journal import Journal
-from pausejax.searches.lanes import Compiled, Lanes
 from pausejax.searches.options import Options, check, check_budget, step_of, up_to
+from pausejax.searches.player import LocalPlayer, Player
+from pausejax.searches.programs import Cut, Programs
+from pausejax.searches.progress import Callback
 from pausejax.searches.sampler import Sampler
 from pausejax.searches.search import Ended, Search
 from pausejax.searches.space import Setting, Space, space_of
 from pausejax.study.plan import plan_of
-from pausejax.study.simulation import Refillable
+from pausejax.study.simulation import Arrays
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Plan, Study
 
-# Samplers learn from one batch for the next, so a budget comes to at least so many.
-_BATCHES = 8
+Players = Callable[[Space, Goal, Options, Sources], contextlib.AbstractContextManager[Player]]
+
+
+@contextlib.contextmanager
+def local_player(space: Space, goal: Goal, options: Options, sources: Sources) -> Iterator[Player]:
+    """This process's devices."""
+    yield LocalPlayer(goal, Programs(space, sources, options.device_memory), options)
 
 
 class Found(NamedTuple):
@@ -69,8 +74,10 @@ def search(
     folder: Folder | None = None,
     *,
     command: str = "",
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callback = lambda _: None,
+    tracker: Tracker | None = None,
     stopping: Stopping = NEVER,
+    players: Players = local_player,
 ) -> Found:
     """Searches a study's ranges and lists.
 
@@ -80,8 +87,10 @@ def search(
       sources: where data come from.
       folder: where everything is kept, and a search that was killed goes on; None: in memory.
       command: as it was typed, for the result to say.
-      progress: told of rounds × runs.
+      progress: told how far the search is.
+      tracker: told of the runs of each setting that has ended.
       stopping: whether the search is asked to stop; what has been seen is kept.
+      players: makes who plays, when somebody has to; by default this process's devices.
 
     Raises:
       SpecError: the study or the options have mistakes; nothing has been computed then.
@@ -98,54 +107,97 @@ def search(
         options.constraints,
         horizon=options.at_latency or study.rounds,
         by_latency=options.at_latency is not None,
-        reduction=options.reduction,
+        reduction=options.stopping,
         first=options.first_rung,
         step=step,
     )
-    check_budget(study, options, goal)
-    sampler = Sampler(
-        space,
-        options.sampler,
-        options.sampler_seed,
-        len(goal.metrics),
-        constrained=bool(goal.constraints),
-    )
-    journal, programs = Journal(folder, command), space.programs()
+    check_budget(study, options, goal, step)
+    _sampler(space, options, goal)  # what it can't do is said before anything is made
     wanted = {
         "spec": layout.spec_text(plan_of(study, [])),
         "options": options._replace(most=None, device_memory=None)._asdict(),
     }
-    settled = journal.agree(wanted)
-    makers = {key: _Maker(study, settings, sources, step, options) for key, settings in programs.items()}
-    if "slots" not in settled:
-        settled = {**settled, "slots": _slots(study, goal, options, list(makers.values()), step)}
-        journal.settle(settled)
-        if folder:
-            folder.write(store.SPEC, settled["spec"].encode())
-    slots = settled["slots"]
-    each = max(1, slots // len(makers))
-    found = Search(
-        space,
-        goal,
-        sampler,
-        {key: _Lazily(maker, each) for key, maker in makers.items()},
-        journal,
-        budget=options.budget,
-        reduction=options.reduction,
-        slots=each * len(makers),
-        step=step,
-    )
-    found.play(progress, stopping.check)
-    return _outcome(found, study, space, goal, folder)
+    journal = Journal(folder, command)
+    settled = journal.settled(wanted)
+    with contextlib.ExitStack() as stack:
+        player: Player | None = None
+
+        def playing() -> Player:
+            nonlocal player
+            player = player or stack.enter_context(players(space, goal, options, sources))
+            return player
+
+        if settled is None:
+            settled = {**wanted, "cut": playing().cut()._asdict()}
+            journal.settle(settled)
+            if folder:
+                folder.write(store.SPEC, settled["spec"].encode())
+        cut = Cut(**settled["cut"])
+
+        def played(journal: Journal) -> Found:
+            found = Search(
+                space,
+                goal,
+                _sampler(space, options, goal),
+                playing,
+                journal,
+                budget=options.budget,
+                reduction=options.stopping,
+                blocks=cut.blocks,
+                width=cut.width,
+                step=step,
+            )
+            if tracker:
+                found.told = _tell(tracker, study)
+            found.play(progress, stopping.check)
+            return _outcome(found, study, space, goal, folder)
+
+        if tracker:
+            tracker.start(layout.provenance(plan_of(study, [])))
+        outcome = None
+        if folder and folder.exists(store.RESULT):
+            # It was at its end before: the result has what the parts had, unless it is damaged.
+            with contextlib.suppress(Missing):
+                outcome = played(Journal(folder, command, parts_are_kept=False))
+        outcome = outcome or played(journal)
+    if tracker:
+        if folder:  # runs of a process before this one
+            local.tell(tracker, folder, range(len(outcome.plan.runs)))
+        tracker.finish()
+    return outcome
+
+
+def _tell(tracker: Tracker, study: Study) -> Callable[[Setting, Arrays], None]:
+    """Tells a tracker of the runs of a setting that has ended."""
+
+    def tell(setting: Setting, arrays: Arrays) -> None:
+        plan = plan_of(study, setting.runs(study))
+        tracker.runs_finished(layout.label(plan, layout.coordinates(plan), slice(None), arrays))
+
+    return tell
+
+
+def _sampler(space: Space, options: Options, goal: Goal) -> Sampler:
+    several = len(goal.metrics)
+    return Sampler(space, options.sampler, options.sampler_seed, several, constrained=bool(goal.constraints))
+
+
+class Missing(OSError):
+    """Runs that had ended are not there."""
 
 
 def _outcome(found: Search, study: Study, space: Space, goal: Goal, folder: Folder | None) -> Found:
     ended = sorted(found.ended, key=lambda one: one.number)
+    if not any(one.history for one in ended):
+        what = (
+            f"was spent before any setting came to {goal.rungs[0]:g} {'s' if goal.by_latency else 'rounds'}"
+        )
+        raise SpecError([f"--budget {found.spent}: {what}, where settings are first compared"])
     plan = plan_of(study, [run for one in ended for run in one.setting.runs(study)])
     result = None
     if folder:
         if missing := store.consolidate(folder, plan):
-            raise OSError(
+            raise Missing(
                 f"{folder}: {missing} runs that had ended are no longer there; has it been cleared?"
             )
         folder.write("trials.json", json.dumps([_row(one, goal) for one in ended], indent=1).encode())
@@ -175,70 +227,3 @@ def _row(one: Ended, goal: Goal) -> dict[str, Any]:
             for name, mean in zip(goal.figures, means, strict=False)
         },
     }
-
-
-class _Maker(NamedTuple):
-    """Makes the program of some settings."""
-
-    study: Study
-    settings: Sequence[Setting]
-    """Of one program, together at the ends of everything."""
-    sources: Sources
-    step: int
-    options: Options
-
-    def compiled(self, slots: int) -> Compiled:
-        """The program for so many settings side by side.
-
-        Raises:
-          SpecError: it can't be built, or the kind of study does not search.
-        """
-        runs = [run for setting in self.settings for run in setting.runs(self.study)]
-        plan = plan_of(self.study, runs)
-        simulation = self.study.kind.simulation(plan, plan.groups[0], self.sources)
-        if not isinstance(simulation, Refillable):
-            raise SpecError(
-                [f'mode = "{self.study.mode}": has no search; only studies of client selection do']
-            )
-        seeds = list(self.study.seeds) * slots
-        values = [self.settings[0].values] * len(seeds)
-        width = Lanes.width(slots, len(self.study.seeds))
-        policy = self.settings[0].policy
-        try:
-            call = compile_for(simulation.with_runs(seeds, values).lower_by_row(width, self.step))
-        except PartError as error:
-            raise SpecError([str(error)]) from None
-        except ValueError as error:
-            raise SpecError([f"policy {policy}: {error}"]) from None
-        told = f"compiled {policy} for {slots} settings side by side"
-        events.say("compiled", told, policy=policy, width=width)
-        return Compiled(simulation, call)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Lazily:
-    maker: _Maker
-    slots: int
-
-    def __call__(self) -> Lanes:
-        maker = self.maker
-        return Lanes(lambda: maker.compiled(self.slots), self.slots, maker.study.seeds, maker.step)
-
-
-def _slots(study: Study, goal: Goal, options: Options, makers: list[_Maker], step: int) -> int:
-    """Settings side by side: as many as the devices are good for and have memory for, and a few batches."""
-    seeds = len(study.seeds)
-    wide = max((options.most or most_runs()) // seeds, 1)
-    if options.most is None:
-        shares = [1.0 / options.reduction**rung for rung in range(len(goal.rungs))]
-        lengths = [b - a for a, b in zip((0.0, *goal.rungs), goal.rungs, strict=False)]
-        share = sum(a * b for a, b in zip(shares, lengths, strict=True)) / goal.rungs[-1]
-        rounds = max(share * study.rounds, step)
-        wide = min(wide, max(int(options.budget / (seeds * rounds * _BATCHES)), 1))
-    limit = options.device_memory or memory.device_memory()
-    while True:
-        each = max(1, wide // len(makers))
-        used = max(memory.program_memory(maker.compiled(each).call) for maker in makers)
-        if used <= limit or each == 1:
-            return wide
-        wide //= 2

@@ -1,8 +1,9 @@
 """What a search is after: metrics at a round or at a simulated time, constraints, rungs, and a budget."""
 
+import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,12 +54,21 @@ class Goal(NamedTuple):
         """Every metric that is read."""
         return tuple(dict.fromkeys((*self.metrics, *(constraint.metric for constraint in self.constraints))))
 
-    def shown(self, figures: np.ndarray) -> Shown:
-        """What a setting shows by its seeds' figures, [seeds, figures]; one seed's NaN makes a mean NaN."""
+    def shown(self, figures: np.ndarray, rung: int) -> Shown:
+        """What a setting shows by its seeds' figures, [seeds, figures]; one seed's NaN makes a mean NaN.
+
+        A bound is for the end. Before it nobody breaks a bound on what grows from round to round, and who
+        spends most looks best; so there the bounded figures count as objectives, and fronts go on.
+        """
         means = dict(zip(self.figures, figures.mean(axis=0).tolist(), strict=True))
         values = tuple(
             means[name] if up else -means[name] for name, up in zip(self.metrics, self.maximize, strict=True)
         )
+        if rung < len(self.rungs) - 1:
+            bounded = {
+                c.metric: means[c.metric] * (-1 if c.relation == "<=" else 1) for c in self.constraints
+            }
+            return Shown((*values, *bounded.values()))
         return Shown(values, sum(c.violation(means[c.metric]) for c in self.constraints))
 
 
@@ -70,14 +80,22 @@ def constraint_of(text: str) -> Constraint:
     """
     found = _CONSTRAINT.fullmatch(text)
     try:
-        return Constraint(found[1], found[2], float(found[3])) if found else _raise(text)
+        bound = float(found[3]) if found else math.nan
     except ValueError:
-        _raise(text)
-        raise
+        bound = math.nan
+    if found is None or not math.isfinite(bound):
+        allowed = "METRIC<=NUMBER or METRIC>=NUMBER, as max_leakage<=50"
+        raise SpecError([f"--constraint {text}: must be {allowed}"])
+    return Constraint(found[1], found[2], bound)
 
 
-def _raise(text: str) -> Constraint:
-    raise SpecError([f"--constraint {text}: must be METRIC<=NUMBER or METRIC>=NUMBER, as max_leakage<=50"])
+def _contradiction(bounds: Sequence[Constraint]) -> Iterator[str]:
+    for low in bounds:
+        for high in bounds:
+            above = low.relation == ">=" and high.relation == "<=" and low.bound > high.bound
+            if above and low.metric == high.metric:
+                told = f"no value is at least {low.bound:g} and at most {high.bound:g}"
+                yield f"--constraint {low.metric}: {told}"
 
 
 def goal_of(
@@ -119,8 +137,10 @@ def goal_of(
         elif option == "--metric":
             way = known[name].maximize if maximize is None or len(names) > 1 else maximize
             if way is None:
-                problems.append(f"--metric {name}: neither way is better by itself; --maximize or --minimize")
+                cure = "not in a front" if len(names) > 1 else "--maximize or --minimize"
+                problems.append(f"--metric {name}: neither way is better by itself; {cure}")
             ways.append(bool(way))
+    problems += _contradiction(bounds)
     if len(set(names)) < len(names):
         problems.append(f"--metric: {', '.join(names)}: one is named twice")
     if problems:
@@ -130,9 +150,10 @@ def goal_of(
 
 
 def _rungs(horizon: float, reduction: float, first: float | None, step: int) -> tuple[float, ...]:
+    lowest = 1.0 if step else 1e-6 * horizon
+    if first is not None and not lowest <= first <= horizon:
+        raise SpecError([f"--first-rung {first:g}: must be from {lowest:g} to the horizon, {horizon:g}"])
     least = first if first is not None else max(horizon / reduction, step or 0.0)
-    if not 1e-6 * horizon <= least <= horizon:
-        raise SpecError([f"--first-rung {least:g}: must be above 0, and at most the horizon, {horizon:g}"])
     found = [horizon]
     while reduction > 1 and found[-1] / reduction >= least * (1 - 1e-9):
         found.append(found[-1] / reduction)

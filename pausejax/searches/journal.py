@@ -28,46 +28,49 @@ far, float64 [rungs, seeds, figures + 1]."""
 class Journal:
     """The steps of one search in its folder; a search in memory has none."""
 
-    def __init__(self, folder: Folder | None, command: str = "") -> None:
-        """`command` is what the result says of how it was made."""
-        self._folder, self._command = folder, command
+    def __init__(self, folder: Folder | None, command: str = "", *, parts_are_kept: bool = True) -> None:
+        """Of a folder.
+
+        Args:
+          folder: None keeps nothing.
+          command: what the result says of how it was made.
+          parts_are_kept: whether runs that have ended count only with their part; else the result has them.
+        """
+        self._folder, self._command, self._parts_are_kept = folder, command, parts_are_kept
 
     @property
     def keeps(self) -> bool:
         """Whether runs that have ended are on disk."""
         return self._folder is not None
 
-    def agree(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Puts down what the search was asked for, or reads what it has settled since.
+    def settled(self, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What the search of this folder goes by; None: nobody has begun one.
+
+        Args:
+          wanted: what is asked for now, as it is put down.
 
         Raises:
           SpecError: the folder holds something else.
-          OSError: it can't be written to.
+          OSError: it can't be made or read.
         """
-        asked = json.loads(json.dumps(dict(wanted)))
         if self._folder is None:
-            return asked
+            return None
         self._folder.make()
-        if self._folder.exists(SEARCH):
-            try:
-                held = _unsealed(self._folder.read(SEARCH))
-            except ValueError:
-                raise SpecError(
-                    [f"--out {self._folder}: {SEARCH} is damaged; choose another folder"]
-                ) from None
-            changed = [key for key in asked if held.get(key) != asked[key]]
-            if changed:
-                raise SpecError(
-                    [
-                        f"--out {self._folder}: holds another search; it differs in {', '.join(changed)}; "
-                        "choose another folder"
-                    ]
-                )
-            return held
-        if self._folder.exists(store.SPEC) or self._folder.exists(store.RESULT):
-            raise SpecError([f"--out {self._folder}: holds a study that is no search; choose another folder"])
-        self._folder.write(SEARCH, _sealed(asked))
-        return asked
+        if not self._folder.exists(SEARCH):
+            if self._folder.exists(store.SPEC) or self._folder.exists(store.RESULT):
+                what = "holds a study that is no search; choose another folder"
+                raise SpecError([f"--out {self._folder}: {what}"])
+            return None
+        try:
+            held: dict[str, Any] = dict(_unsealed(self._folder.read(SEARCH)))
+        except (TypeError, ValueError):
+            raise SpecError([f"--out {self._folder}: {SEARCH} is damaged; choose another folder"]) from None
+        asked = json.loads(json.dumps(dict(wanted)))
+        changed = [line for key in asked for line in _changes(key, held.get(key), asked[key])]
+        if changed:
+            what = f"holds another search; it differs in {', '.join(changed)}; choose another folder"
+            raise SpecError([f"--out {self._folder}: {what}"])
+        return held
 
     def settle(self, settled: Mapping[str, Any]) -> None:
         """Puts down what the search goes by from now on."""
@@ -82,7 +85,7 @@ class Journal:
             held = _unsealed(self._folder.read(_name(step)))
         except (OSError, ValueError):
             return None
-        if not all(self._folder.exists(part) for part in held["parts"]):
+        if self._parts_are_kept and not all(self._folder.exists(part) for part in held["parts"]):
             return None
         return {int(number): np.array(figures, np.float64) for number, figures in held["reports"].items()}
 
@@ -99,6 +102,14 @@ class Journal:
         parts = [store.write_part(self._folder, identities, arrays) for identities, arrays in ended.items()]
         seen = {str(number): figures.tolist() for number, figures in reports.items()}
         self._folder.write(_name(step), _sealed({"reports": seen, "parts": parts}))
+
+
+def _changes(key: str, held: Any, asked: Any) -> list[str]:
+    """In which fields two values differ, and how."""
+    if isinstance(held, dict) and isinstance(asked, dict):
+        names = [name for name in {**held, **asked} if held.get(name) != asked.get(name)]
+        return [f"{name} ({held.get(name)}, now {asked.get(name)})" for name in names]
+    return [] if held == asked else [f"the {key}"]
 
 
 def _name(step: int) -> str:

@@ -19,16 +19,24 @@ from pausejax.study.simulation import Arrays, Refillable, Segment
 _NO_END = np.int32(2**31 - 1)
 
 
-@dataclasses.dataclass
-class Trial:
-    """A setting in its lanes."""
+class Seat(NamedTuple):
+    """A setting in its lanes, as whoever decides sees it."""
 
     number: int
     setting: Setting
-    rung: int = 0
+    rung: int
     """The next one."""
-    rounds: int = 0
+    rounds: int
     """Played so far."""
+
+
+@dataclasses.dataclass
+class _Trial:
+    """A setting in its lanes, with what its runs have left."""
+
+    number: int
+    setting: Setting
+    rounds: int = 0
     segments: list[Segment] = dataclasses.field(default_factory=list)
 
 
@@ -52,63 +60,50 @@ class Lanes:
           step: rounds that one call plays.
         """
         self._compile, self._seeds, self._step = compile, tuple(seeds), step
-        self.slots: list[Trial | None] = [None] * slots
+        self._slots: list[_Trial | None] = [None] * slots
         self._values: list[Any] = []
         self._compiled: Compiled | None = None
         self._state: Any = None
         self._arguments: tuple[Any, ...] = ()
         self._entered: list[int] = []
-        self.lane_rounds = 0
-        """Rounds × lanes that have been played, those of empty lanes among them."""
 
     @staticmethod
     def width(slots: int, seeds: int) -> int:
         """How many lanes that is, with the padding that fills up the devices."""
         return padded(slots * seeds)
 
-    @property
-    def trials(self) -> list[Trial]:
-        """Who is there, in the order of the slots."""
-        return [trial for trial in self.slots if trial]
+    def arrange(self, seats: Sequence[Seat | None]) -> None:
+        """Lets settings leave and enter, so that these are there, each in its round.
 
-    @property
-    def free(self) -> int:
-        return self.slots.count(None)
-
-    def enter(self, trial: Trial) -> None:
-        """Puts a setting into the first free slot; it starts before round 1."""
-        slot = self.slots.index(None)
-        self.slots[slot] = trial
-        self._entered.append(slot)
-
-    def leave(self, trial: Trial) -> None:
-        self.slots[self.slots.index(trial)] = None
-
-    def skip(self) -> None:
-        """Counts a step that was played by a process before this one."""
-        for trial in self.trials:
-            trial.rounds += self._step
-        self.lane_rounds += self._width * self._step
-
-    def restore(self) -> None:
-        """Plays those who are there up to where they were: their first rounds again."""
-        reached = [trial.rounds if trial else 0 for trial in self.slots]
-        self._entered = list(range(len(self.slots)))
-        for trial in self.trials:
+        Those that have played elsewhere, or in a process before this one, play their first rounds again.
+        """
+        for slot, seat in enumerate(seats):
+            there = self._slots[slot]
+            if seat is None:
+                self._slots[slot] = None
+            elif there is None or there.number != seat.number:
+                self._slots[slot] = _Trial(seat.number, seat.setting)
+                self._entered.append(slot)
+        reached = [seat.rounds if seat else 0 for seat in seats]
+        if [trial.rounds if trial else 0 for trial in self._slots] == reached:
+            return
+        self._entered = list(range(len(self._slots)))
+        for trial in filter(None, self._slots):
             trial.rounds, trial.segments = 0, []
-        for played in range(0, max(reached, default=0), self._step):
-            self._play(
-                [trial is not None and played < end for trial, end in zip(self.slots, reached, strict=True)]
-            )
+        for played in range(0, max(reached), self._step):
+            there_then = zip(self._slots, reached, strict=True)
+            self._play([trial is not None and played < end for trial, end in there_then])
 
-    def advance(self) -> None:
-        """Plays a step of everybody who is there."""
-        self._play([trial is not None for trial in self.slots])
-        self.lane_rounds += self._width * self._step
+    def advance(self) -> int:
+        """Plays a step of everybody who is there; how many rounds that is."""
+        self._play([trial is not None for trial in self._slots])
+        return self._step
 
-    def arrays(self, trial: Trial) -> Arrays:
-        """What the runs of a setting have left so far, seeds first."""
-        return self._program.simulation.finish(trial.segments, self._lanes(self.slots.index(trial)))
+    def arrays(self, slot: int) -> Arrays:
+        """What the runs of the setting in a slot have left so far, seeds first."""
+        trial = self._slots[slot]
+        assert trial is not None
+        return self._program.simulation.finish(trial.segments, self._lanes(slot))
 
     @property
     def _program(self) -> Compiled:
@@ -117,7 +112,7 @@ class Lanes:
 
     @property
     def _width(self) -> int:
-        return self.width(len(self.slots), len(self._seeds))
+        return self.width(len(self._slots), len(self._seeds))
 
     def _lanes(self, slot: int) -> np.ndarray:
         return np.arange(slot * len(self._seeds), (slot + 1) * len(self._seeds))
@@ -126,17 +121,17 @@ class Lanes:
         """Plays a step of some slots; the others stay where they are."""
         self._refill()
         mesh = runs_mesh(self._width)
-        rounds = np.array([trial.rounds if trial else 0 for trial in self.slots])
+        rounds = np.array([trial.rounds if trial else 0 for trial in self._slots])
         first = self._by_lane(rounds + 1).astype(np.int32)
         ends = put(jnp.int32(_NO_END), mesh, SHARED)
         before = (
-            None if all(p or not t for p, t in zip(plays, self.slots, strict=True)) else _copy(self._state)
+            None if all(p or not t for p, t in zip(plays, self._slots, strict=True)) else _copy(self._state)
         )
         self._state, record = self._program.call(*self._arguments, self._state, put(first, mesh, SPLIT), ends)
         if before is not None:
             self._state = self._choose(plays, self._state, before)
         host = jax.device_get(record)
-        for slot, trial in enumerate(self.slots):
+        for slot, trial in enumerate(self._slots):
             if trial and plays[slot]:
                 lanes = self._lanes(slot)
                 own = jax.tree.map(lambda leaf, lanes=lanes: leaf[:, lanes], host)
@@ -148,11 +143,11 @@ class Lanes:
         if not self._entered:
             return
         for slot in self._entered:
-            trial = self.slots[slot]
+            trial = self._slots[slot]
             if trial:
-                self._values = self._values or [trial.setting.values] * len(self.slots)
+                self._values = self._values or [trial.setting.values] * len(self._slots)
                 self._values[slot] = trial.setting.values
-        seeds = list(self._seeds) * len(self.slots)
+        seeds = list(self._seeds) * len(self._slots)
         values = [own for own in self._values for _ in self._seeds]
         lanes, width = np.arange(self._width), len(seeds)
         program = self._program
@@ -163,7 +158,7 @@ class Lanes:
         if self._state is None:
             self._state = fresh
         else:
-            entered = [slot in self._entered for slot in range(len(self.slots))]
+            entered = [slot in self._entered for slot in range(len(self._slots))]
             self._state = self._choose(entered, fresh, self._state)
         self._entered = []
 

@@ -1,15 +1,24 @@
 """What is asked of a search, and whether it can be had."""
 
 import dataclasses
-from typing import NamedTuple
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from pausejax.searches.goal import Goal
 from pausejax.searches.sampler import SAMPLERS
+from pausejax.study.reader import MAX_SEED
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 
 # Rounds between two looks, or a little more: short enough for early rungs, long enough for the devices.
 _STEP = 25
+_REDUCTION = 3.0
+
+MOST_ROUNDS = 10**12
+"""Of a budget; more is a slip of the finger."""
+MOST_FRESH = 2**20
+_LEAST_SECONDS, _MOST_SECONDS = 1e-6, 1e9
 
 
 class Options(NamedTuple):
@@ -30,14 +39,21 @@ class Options(NamedTuple):
     sampler: str = "tpe"
     """One of `sampler.SAMPLERS`."""
     sampler_seed: int = 0
-    reduction: float = 3.0
-    """Of those at a rung one in so many goes on; "1" stops nobody."""
+    reduction: float | None = None
+    """Of those at a rung one in so many goes on; 1 stops nobody. None: 3 with a first rung, else 1."""
     first_rung: float | None = None
     """A round, or a time; None: one halving before the end."""
     most: int | None = None
     """The most runs side by side; None: what the devices are good for."""
     device_memory: int | None = None
     """Bytes that a program may use on each device; None: what there is."""
+
+    @property
+    def stopping(self) -> float:
+        """The reduction, settled."""
+        if self.reduction is None:
+            return 1.0 if self.first_rung is None else _REDUCTION
+        return self.reduction
 
 
 def up_to(study: Study, options: Options) -> Study:
@@ -46,12 +62,6 @@ def up_to(study: Study, options: Options) -> Study:
     Raises:
       SpecError: there is none in it.
     """
-    if options.at_round is not None and options.at_latency is not None:
-        raise SpecError(["--at-round and --at-latency: one of them, not both"])
-    if not isinstance(options.at_round, int | None) or (options.at_round or 1) < 1:
-        raise SpecError([f"--at-round {options.at_round}: must be a round, from 1"])
-    if options.at_latency is not None and not 0 < options.at_latency < 1e9:
-        raise SpecError([f"--at-latency {options.at_latency}: must be a time, above 0 and below 1e9 seconds"])
     if not study.rounds:
         raise SpecError(["rounds: a search needs to know how many rounds a run has"])
     if study.stop_at_latency:
@@ -87,24 +97,75 @@ def step_of(study: Study) -> int:
 
 
 def check(options: Options) -> None:
-    problems = []
-    if options.sampler not in SAMPLERS:
-        problems.append(f"--sampler {options.sampler}: must be one of {', '.join(SAMPLERS)}")
-    if not (options.reduction == 1 or 1.1 <= options.reduction <= 1e6):
-        problems.append(f"--reduction {options.reduction:g}: must be at least 1.1, or 1, which stops nobody")
-    if options.budget < 1:
-        problems.append(f"--budget {options.budget}: must be a number of rounds, from 1")
-    if problems:
+    """Sees to it that every option by itself is one.
+
+    Raises:
+      SpecError: with a line for each that is not.
+    """
+    if problems := list(_problems(options)):
         raise SpecError(problems)
 
 
-def check_budget(study: Study, options: Options, goal: Goal) -> None:
+def _problems(options: Options) -> Iterator[str]:
+    if not _is_count(options.budget, MOST_ROUNDS):
+        yield f"--budget {options.budget}: must be a number of rounds x runs, from 1 to {MOST_ROUNDS:,}"
+    for option, given in (("--metric", options.metrics), ("--constraint", options.constraints)):
+        if not isinstance(given, tuple) or not all(isinstance(one, str) for one in given):
+            yield f"{option} {given!r}: must be texts"
+    if options.maximize not in (None, True, False):
+        yield f"--maximize {options.maximize!r}: must be true, false or left out"
+    elif options.maximize is not None and len(options.metrics) > 1:
+        told = "of several metrics each goes the way that is better by itself"
+        yield f"--{'maximize' if options.maximize else 'minimize'}: with one metric; {told}"
+    if options.at_round is not None and options.at_latency is not None:
+        yield "--at-round and --at-latency: one of them, not both"
+    if options.at_round is not None and not _is_count(options.at_round, 2**31):
+        yield f"--at-round {options.at_round!r}: must be a round, an integer from 1"
+    if options.at_latency is not None and not _is_between(options.at_latency, _LEAST_SECONDS, _MOST_SECONDS):
+        yield f"--at-latency {options.at_latency!r}: must be a time from {_LEAST_SECONDS:g} to 1e9 seconds"
+    if options.sampler not in SAMPLERS:
+        yield f"--sampler {options.sampler}: must be one of {', '.join(SAMPLERS)}"
+    if not (options.sampler_seed == 0 or _is_count(options.sampler_seed, MAX_SEED)):
+        yield f"--sampler-seed {options.sampler_seed!r}: must be an integer from 0 to {MAX_SEED}"
+    if options.reduction not in (None, 1) and not _is_between(options.reduction, 1.1, 1e6):
+        yield f"--reduction {options.reduction!r}: must be from 1.1 to 1e6, or 1, which stops nobody"
+    if options.first_rung is not None and not _is_between(options.first_rung, _LEAST_SECONDS, _MOST_SECONDS):
+        yield f"--first-rung {options.first_rung!r}: must be above 0, a round or a time"
+    if options.first_rung is not None and options.reduction == 1:
+        yield "--first-rung: not with --reduction 1, which stops nobody"
+
+
+def check_fresh(study: Study, seeds: Any) -> None:
+    """Sees to it that there are so many seeds that the study does not use.
+
+    Raises:
+      SpecError: there are not.
+    """
+    if not _is_count(seeds, MOST_FRESH):
+        raise SpecError([f"--fresh-seeds {seeds!r}: must be an integer from 1 to {MOST_FRESH:,}"])
+    if max(study.seeds) + seeds > MAX_SEED:
+        there = f"seeds end at {MAX_SEED}, and the spec uses {max(study.seeds)}"
+        raise SpecError([f"--fresh-seeds {seeds}: {there}"])
+
+
+def _is_count(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def _is_between(value: Any, low: float, high: float) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value) and low <= value <= high
+
+
+def check_budget(study: Study, options: Options, goal: Goal, step: int) -> None:
+    """Sees to it that one setting can come to the end, as far as that can be known before it is played.
+
+    Raises:
+      SpecError: it can't.
+    """
     runs = len(study.seeds)
-    least = runs * study.rounds
-    if not goal.by_latency and options.budget < least:
-        raise SpecError(
-            [
-                f"--budget {options.budget}: must be at least {least}, one setting's {runs} runs of "
-                f"{study.rounds} rounds"
-            ]
-        )
+    rounds = step if goal.by_latency else study.rounds
+    if options.budget < runs * rounds:
+        what = f"{rounds} rounds" + ", after which settings are looked at" * goal.by_latency
+        least = f"must be at least {runs * rounds}, one setting's {runs} runs of {what}"
+        raise SpecError([f"--budget {options.budget}: {least}"])

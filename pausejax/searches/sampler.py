@@ -15,6 +15,8 @@ SAMPLERS = ("tpe", "cmaes", "nsga2", "sobol", "random", "grid")
 _SEVERAL = ("tpe", "nsga2", "sobol", "random", "grid")
 """Those that know what to do with several objectives."""
 _MOST_POINTS = 100_000
+_STARTUP = 5
+"""Settings that TPE draws at random before it learns; what docs/search.md reports of small budgets."""
 
 
 class Sampler:
@@ -32,8 +34,8 @@ class Sampler:
             raise SpecError(
                 ["search: Optuna is not installed; pip install 'pausejax[search]' brings it"]
             ) from None
-        if objectives > 1 and name not in _SEVERAL:
-            raise SpecError([f"--sampler {name}: takes one metric; for several: {', '.join(_SEVERAL)}"])
+        if problem := _unfit(space, name, objectives, constrained=constrained):
+            raise SpecError([f"--sampler {name}: {problem}"])
         self._optuna, self._space = optuna, space
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
@@ -96,11 +98,32 @@ def _choose(trial: Any, key: str, given: Range | int) -> Any:
     return trial.suggest_float(key, given.low, given.high, log=given.law == "log_uniform")
 
 
+def _unfit(space: Space, name: str, objectives: int, *, constrained: bool) -> str:
+    """Why a sampler can't do what is asked; "": it can."""
+    ranges = {d.key for dims in space.dimensions.values() for d in dims if isinstance(d.values, Range)}
+    if objectives > 1 and name not in _SEVERAL:
+        return f"takes one metric; for several: {', '.join(_SEVERAL)}"
+    if name == "sobol" and not ranges:
+        return "spreads points over ranges, and the spec has lists alone; grid plays them all"
+    if name != "cmaes":
+        return ""
+    if len(space.dimensions) > 1:
+        return "takes one policy; for several: tpe, nsga2, random"
+    if len(ranges) < 2:
+        return f"needs two ranges, and the spec has {'one' if ranges else 'no'} range; tpe needs none"
+    return "knows no constraints; tpe and nsga2 do" if constrained else ""
+
+
 def _make(optuna: Any, space: Space, name: str, seed: int, constraints: Any) -> Any:
     samplers = optuna.samplers
     if name == "tpe":
         return samplers.TPESampler(
-            seed=seed, multivariate=True, group=True, constant_liar=True, constraints_func=constraints
+            seed=seed,
+            n_startup_trials=_STARTUP,
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            constraints_func=constraints,
         )
     if name == "nsga2":
         return samplers.NSGAIISampler(seed=seed, constraints_func=constraints)

@@ -29,8 +29,18 @@ from pausejax.searches.search import Ended
 from pausejax.study.plan import make_plan
 
 SHARES = (0.0625, 0.125, 0.25, 0.5, 1.0)
-ARMS = ("tpe", "tpe, early rungs", "tpe, no rungs", "random", "sobol", "grid")
-"""tpe as a search is by default, with one rung at a third; with rungs from 1/27 on; and stopping nobody."""
+ARMS = (
+    "tpe",
+    "tpe, two seeds",
+    "tpe, one rung",
+    "tpe, early rungs",
+    "grid, one seed",
+    "random",
+    "sobol",
+    "grid",
+)
+"""tpe as a search is by default, of one seed a setting; of two; with one rung at a third of the way; with
+rungs from 1/27 on. Designs are of two seeds, the grid also of one."""
 
 
 class Problem(NamedTuple):
@@ -92,28 +102,34 @@ PROBLEMS = {
         _WEIGHTS,
         2,
         Options(budget=9000, at_latency=30.0),
-        10,
-        5,
-        10,
+        3,
+        3,
+        8,
     ),
 }
 
 
 def searched(problem: Problem, arm: str, budget: int, seed: int) -> Found:
     """One search; of `grid` over the lists, else over the ranges; designs stop nobody early."""
-    sampler, _, rungs = arm.partition(", ")
+    sampler, _, variant = arm.partition(", ")
     given: dict[str, Any] = {name: {law: ends} for name, (law, ends) in problem.ranges.items()}
     if sampler == "grid":
         given = {name: spread(*held, problem.steps) for name, held in problem.ranges.items()}
     document = {key: value for key, value in problem.document.items() if key != "policy"}
     document["policy"] = [{**problem.document["policy"][0], **given}]
+    document["seeds"] = seeds_of(arm)
     study = kinds.parse(document, searched=True)
     options = problem.options._replace(budget=budget, sampler=sampler, sampler_seed=seed)
-    if sampler != "tpe" or rungs == "no rungs":
-        options = options._replace(reduction=1.0)
-    elif rungs == "early rungs":
+    if variant == "one rung":
+        options = options._replace(reduction=3.0)
+    elif variant == "early rungs":
         options = options._replace(first_rung=(options.at_latency or study.rounds) / 27)
     return search(study, options, Sources())
+
+
+def seeds_of(arm: str) -> int:
+    """Of every setting."""
+    return 1 if "one seed" in arm or (arm.startswith("tpe") and "two seeds" not in arm) else 2
 
 
 def spread(law: str, ends: Sequence[float], steps: int) -> list[float]:
@@ -145,12 +161,12 @@ def play_arm(problem: Problem, arm: str) -> list[dict[str, Any]]:
             ended = [(float(one.spent), one) for one in found.ended]
             rows += [told(arm, number, *at) for at in incumbents(ended, budget)]
         return rows
-    pieces = 1 if arm == "grid" else problem.pieces
-    found = searched(problem, arm, (2 if arm == "grid" else pieces) * budget, 0)
+    pieces = 1 if arm.startswith("grid") else problem.pieces
+    found = searched(problem, arm, (2 if arm.startswith("grid") else pieces) * budget, 0)
     whole = sorted(found.ended, key=lambda one: one.number)
     length = len(whole) // pieces
     orders = [range(place * length, (place + 1) * length) for place in range(pieces)]
-    if arm == "grid":
+    if arm.startswith("grid"):
         rng = np.random.default_rng(0)
         orders = [rng.permutation(len(whole)) for _ in range(problem.searches)]
     seeds = len(found.study.seeds)
@@ -207,11 +223,11 @@ def searched_goal(problem: Problem) -> Any:
     )
 
 
-def play(name: str, path: Path) -> None:
+def play(name: str, path: Path, arms: Sequence[str]) -> None:
     """Plays what the file lacks, an arm at a time."""
     problem = PROBLEMS[name]
     done = {(row["problem"], row["arm"]) for row in read(path)}
-    for arm in ARMS:
+    for arm in arms:
         if (name, arm) in done:
             continue
         start = time.process_time()
@@ -289,9 +305,10 @@ def main() -> None:
     parser.add_argument("action", choices=("play", "show"))
     parser.add_argument("what", help="a problem to play, or the file to show")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--arm", action="append", choices=ARMS, help="to play, in place of all")
     options = parser.parse_args()
     if options.action == "play":
-        play(options.what, options.out)
+        play(options.what, options.out, options.arm or ARMS)
     else:
         show(Path(options.what), options.out)
 

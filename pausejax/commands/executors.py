@@ -1,0 +1,53 @@
+"""Where runs are simulated: the arguments that say so, and what they come to."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pausejax.cluster.driver import Cluster
+
+
+def arguments() -> argparse.ArgumentParser:
+    """--executor, --ray-address, --cpus-per-worker."""
+    from pausejax.commands.options import count
+
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--executor",
+        choices=("local", "ray"),
+        default="local",
+        help="where runs are simulated: this process's devices (default), or the workers of a Ray cluster",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help='HOST:PORT, or "auto" (default: $RAY_ADDRESS, else a Ray of its own on this machine)',
+    )
+    parser.add_argument(
+        "--cpus-per-worker",
+        type=count,
+        metavar="N",
+        help="cores of a Ray worker (default: all of a node; beside a GPU: one)",
+    )
+    return parser
+
+
+def cluster(options: argparse.Namespace) -> "Cluster | None":
+    """The cluster that is asked for; None: this process's devices.
+
+    Raises:
+      SpecError: an option that belongs to the other executor.
+    """
+    from pausejax.study.document import SpecError
+
+    if options.executor == "local":
+        for name in ("ray_address", "cpus_per_worker"):
+            if getattr(options, name) is not None:
+                raise SpecError([f"--{name.replace('_', '-')}: only with --executor ray"])
+        return None
+    import jax
+
+    from pausejax.cluster.driver import Cluster
+
+    jax.config.update("jax_platforms", "cpu")  # the GPUs are the workers'
+    return Cluster(options.ray_address, options.cpus_per_worker)

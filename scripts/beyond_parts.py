@@ -1,0 +1,72 @@
+"""Variants of value per second that docs/beyond-pause.md tried; `beyond_pause.py tried` plays them."""
+
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+
+from pausejax import parts, selection
+from pausejax.bandit import Number
+from pausejax.network.law import expected_latency
+from pausejax.network.laws import two_speed
+from pausejax.parts import Parameter
+from pausejax.policies.base import Cohort, Policy, View, cohort, mask_of
+from pausejax.policies.value_per_second import ValueState, value_per_second
+
+Price = Annotated[Number, Parameter(help="value per second: c, how much each participation costs", low=0)]
+
+
+@parts.policy
+def told_speeds(
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    budget_decay: Number,
+    min_latency: Number,
+    price: Price = 50.0,
+) -> Policy:
+    """Value per second that is told every client's expected latency, by the two-speed law, from the start."""
+    learned = value_per_second(
+        num_clients=num_clients,
+        clients_per_round=clients_per_round,
+        budget_decay=budget_decay,
+        min_latency=min_latency,
+        price=price,
+    )
+    speed = 1 / expected_latency(two_speed(num_clients=num_clients, min_latency=min_latency))
+
+    def select(key: jax.Array, state: ValueState, view: View) -> Cohort:
+        counts = state.bandit.counts
+        spent = (counts - jnp.min(counts)).astype(jnp.float32)
+        value = num_clients * state.data_share * jnp.exp(-price * budget_decay * spent)
+        members = selection.best_rate(speed, value, clients_per_round, **mask_of(view)).members
+        return cohort(members, state.data_share)
+
+    return learned._replace(select=select)
+
+
+@parts.policy
+def weighted_by_precision(
+    *,
+    num_clients: int,
+    clients_per_round: int,
+    budget_decay: Number,
+    min_latency: Number,
+    price: Price = 50.0,
+) -> Policy:
+    """Value per second whose updates are weighted by e^(-2 η T_k) |D_k|, which is how precise they are."""
+    plain = value_per_second(
+        num_clients=num_clients,
+        clients_per_round=clients_per_round,
+        budget_decay=budget_decay,
+        min_latency=min_latency,
+        price=price,
+    )
+
+    def select(key: jax.Array, state: ValueState, view: View) -> Cohort:
+        members = plain.select(key, state, view).members
+        counts = state.bandit.counts
+        spent = (counts - jnp.min(counts)).astype(jnp.float32)
+        return cohort(members, state.data_share * jnp.exp(-2 * budget_decay * spent))
+
+    return plain._replace(select=select)
