@@ -35,6 +35,7 @@ def simulate(
     data_dir: str | Path | None = None,
     progress: Progress | bool = False,
     tracker: Tracker | None = None,
+    tune: bool = False,
     **parameters: Any,
 ) -> xr.Dataset:
     """Simulates a study and returns its result; nothing is written to disk.
@@ -50,6 +51,8 @@ def simulate(
         in a notebook, else a line every 30 s. Or a function, called after each segment with the number of
         rounds × runs that it has advanced.
       tracker: told of every chunk of runs that has been finished; see `pausejax.engine.tracking`.
+      tune: lie on the devices in the way that was measured to be the fastest there, or is now, where that
+        pays, as `pausejax run` does. Without it two calls give the same bits whatever was measured between.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
         `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.
@@ -63,11 +66,11 @@ def simulate(
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
     plan = make_plan(kinds.parse(document, source="simulate", flat=True))
     if not isinstance(progress, bool):
-        return local.run(plan, Sources(data_dir), progress, tracker)
+        return local.run(plan, Sources(data_dir), progress, tracker, tune=tune)
     form = default_form() if progress else None
     with reporting(plan, form, local_devices() if progress else "") as told:
         told(0)  # nothing was there before
-        return local.run(plan, Sources(data_dir), told, tracker)
+        return local.run(plan, Sources(data_dir), told, tracker, tune=tune)
 
 
 def search(

@@ -35,7 +35,7 @@ FLOORS = (
     ("regret",),
     ("selection",),
     ("bandit", "network", "privacy"),
-    ("devices", "rounding", "atomic"),
+    ("devices", "measured", "rounding", "atomic"),
     ("parts",),
     ("lazy", "spelling", "version"),
 )

@@ -20,18 +20,23 @@ from pausejax.parts import Bound, File, Part, PartError, bind
 from pausejax.parts.files import read_numbers
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Group, Plan, Study
+from pausejax.study.trials import Layout
 
 _ROUNDS_PER_CALL = 25
 
 
-def build_program(plan: Plan, group: Group, sources: Sources, backend: str = "") -> Program:
+def build_program(
+    plan: Plan, group: Group, sources: Sources, backend: str = "", layout: Layout | None = None
+) -> Program:
     """The static program of a group for a backend such as "cpu", JAX's default one if not given.
+
+    Learning lies on the device by `layout`, or as `federated.placement.choose` says.
 
     Raises:
       SpecError: the data can't be shared out among so many clients, or a part refuses the rest.
     """
     study, static, runs = plan.study, group.static, plan.runs_of(group)
-    learning = _learning(plan, group, sources, backend) if learns(study.mode) else None
+    learning = _learning(plan, group, sources, backend, layout) if learns(study.mode) else None
     known = {**static, "num_parameters": learning.num_parameters if learning else 0}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
 
@@ -139,7 +144,7 @@ def files_of(study: Study, static: Mapping[str, Any], sources: Sources) -> dict[
     return found
 
 
-def _learning(plan: Plan, group: Group, sources: Sources, backend: str) -> Learning:
+def _learning(plan: Plan, group: Group, sources: Sources, backend: str, layout: Layout | None) -> Learning:
     study, static, runs = plan.study, group.static, plan.runs_of(group)
     dataset = dataset_of(study, static, sources)
     seeds = {run.seed for run in runs}
@@ -148,7 +153,14 @@ def _learning(plan: Plan, group: Group, sources: Sources, backend: str) -> Learn
     try:
         traced = traced_values(study, runs[0].values)
         return learning_of(
-            study.parts, static, dataset, longest, proximal=proximal, traced=traced, backend=backend
+            study.parts,
+            static,
+            dataset,
+            longest,
+            proximal=proximal,
+            traced=traced,
+            backend=backend,
+            layout=layout,
         )
     except PartError as error:
         raise SpecError([str(error)]) from None

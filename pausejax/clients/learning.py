@@ -28,6 +28,7 @@ from pausejax.federated.placement import ConvVariant
 from pausejax.federated.precision import Precision, in_precision
 from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
+from pausejax.study.trials import Layout
 
 TRAINING = (
     "batch_size",
@@ -50,6 +51,7 @@ def learning_of(
     proximal: bool,
     traced: Mapping[str, float] | None = None,
     backend: str = "",
+    layout: Layout | None = None,
 ) -> Learning:
     """The static half of learning, its parts built and checked without computing anything.
 
@@ -61,6 +63,7 @@ def learning_of(
       proximal: whether any run has a proximal term.
       traced: the traced parameters of one run.
       backend: what it is for, "cpu", "gpu", ...; JAX's default one if not given.
+      layout: a `Placement` by name; that of `placement.choose` if not given.
 
     Raises:
       PartError: a part can't be built, or does not fit; one line.
@@ -82,7 +85,8 @@ def learning_of(
     model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape)
     weights = _initial(model)
     size = sum(leaf.size for leaf in jax.tree.leaves(weights))
-    chosen = placement.choose(backend, convolutional=model.convolutional, num_parameters=size)
+    usual = placement.choose(backend, convolutional=model.convolutional, num_parameters=size)
+    chosen = placement.read(layout) if layout else usual
     model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape, chosen.conv, static["precision"])
     optimizer, server = bound("optimizer"), bound("server_optimizer")
     for part in (optimizer, server):
@@ -107,7 +111,16 @@ def learning_of(
         preprocess=dataset.preprocess,
         standardize=dataset.scale is not None,
         server=server,
+        conv=chosen.conv,
     )
+
+
+def layout_of(learning: Learning) -> Layout:
+    """Its `Placement`, by name."""
+    training = learning.training
+    return placement.Placement(
+        training.lanes, training.eval_lanes, training.eval_batch, learning.conv
+    )._asdict()
 
 
 def begin(learning: Learning, weights: Weights, hyper: Hyper, num_clients: int) -> tuple[Weights, Memory]:

@@ -67,7 +67,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     )
 
 
-def _of_world(split: Any, shared: Any) -> World:
+def of_world(split: Any, shared: Any) -> World:
     """One thing for every array of a world that has a row per run, another for what all runs share."""
     places: tuple[Any, ...] = (split, split, split, shared, shared, shared)
     return World(*places)
@@ -105,7 +105,7 @@ def play(
     return jax.shard_map(
         functools.partial(_play, program),
         mesh=mesh,
-        in_specs=(_of_world(runs, shared), runs, runs, runs if first_round.ndim else shared, shared),
+        in_specs=(of_world(runs, shared), runs, runs, runs if first_round.ndim else shared, shared),
         out_specs=(runs, P(None, "runs")),
         check_vma=False,
     )(world, hyper, state, first_round, last_round)

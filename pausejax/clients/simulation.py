@@ -13,16 +13,19 @@ from jax.sharding import Mesh
 
 from pausejax.clients import expected_regret, records
 from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
+from pausejax.clients.learning import layout_of
 from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.program import Hyper, Program, State, World
+from pausejax.clients.round import Record
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
 from pausejax.federated import batches
 from pausejax.federated.batches import HeldOut, TrainingData
 from pausejax.parts import PartError
 from pausejax.policies.base import Clients, View
-from pausejax.study.simulation import Arrays, Segment
+from pausejax.study.simulation import Arrays, Resident, Segment, bytes_of
 from pausejax.study.study import Group, Plan
+from pausejax.study.trials import Layout
 
 
 class ClientSimulation:
@@ -32,7 +35,12 @@ class ClientSimulation:
     """
 
     def __init__(
-        self, plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
+        self,
+        plan: Plan,
+        group: Group,
+        sources: Sources,
+        devices: Sequence[jax.Device] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         """Reads the data and shares them out.
 
@@ -41,17 +49,19 @@ class ClientSimulation:
           group: of it.
           sources: where data come from.
           devices: what the runs are for, the local ones if not given; for others it can be lowered alone.
+          layout: how learning lies on them, as `federated.placement.Placement`.
 
         Raises:
           SpecError: the data can't be shared out, or a part refuses the rest.
         """
         self._study, self._static, self._sources = plan.study, group.static, sources
         self._devices = devices or jax.local_devices()
-        self.program = build_program(plan, group, sources, self._devices[0].platform)
+        self.program = build_program(plan, group, sources, self._devices[0].platform, layout)
         self.rounds, self.rounds_per_call = plan.study.rounds, self.program.rounds_per_call
         self.stop_at_latency = plan.study.stop_at_latency
         learning = self.program.learning
-        self.placement = f"up to {learning.training.lanes} clients trained at a time" if learning else ""
+        self.layout = layout_of(learning) if learning else {}
+        self.placement = f"up to {self.layout['lanes']} clients trained at a time" if learning else ""
         runs = plan.runs_of(group)
         seeds = sorted({run.seed for run in runs})
         self._row_of = {seed: row for row, seed in enumerate(seeds)}
@@ -230,9 +240,31 @@ class ClientSimulation:
 
         return jax.eval_shape(one_round, hyper).shape[0]
 
-    def resident_bytes(self) -> int:
-        shared = (self.world.files, self.world.data, self.world.test)
-        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(shared))
+    def resident(self) -> Resident:
+        world, data, state = self.world, self.world.data, self.state_shapes(1)
+        samples = (data.inputs, data.targets) if data else ()
+        owners = (data.order, data.offset, data.size) if data else ()
+        memory = state.optimizer
+        rest = state._replace(params=None, optimizer=None)
+        # A number of every kind and the cohort, of each round of the call that is played and the one before.
+        record = 4 * (len(Record._fields) + self.program.clients_per_round)
+        return Resident(
+            {
+                name: bytes_of(tree)
+                for name, tree in (
+                    ("training data", samples),
+                    ("test data", world.test),
+                    ("partitions", owners),
+                    ("tables", world.files),
+                )
+            },
+            {
+                "parameters": bytes_of(state.params),
+                "moments": bytes_of(memory),
+                "state": bytes_of(rest),
+                "records": 2 * self.rounds_per_call * record,
+            },
+        )
 
     def release(self) -> None:
         self._on_device = None

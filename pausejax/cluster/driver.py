@@ -93,7 +93,7 @@ def simulate_into(
             check(plan, left, sources)
             held = sources.held
             location, cache_dir = folder.path(), os.environ.get("PAUSEJAX_CACHE_DIR")
-            job = Job(location, settings, cache_dir, tell=tracker is not None)
+            job = Job(location, settings, cache_dir, tracker is not None, found.settled)
             with contextlib.closing(Pool((plan, held, job), cluster.cpus_per_worker)) as pool:
                 driver = _Driver(pool, plan, found.identities, progress, finish, stopping)
                 missing = driver.study(found, settings)
@@ -152,18 +152,33 @@ class _Driver:
 
     def study(self, found: store.Progress, settings: Settings) -> int:
         """Has every unit simulated and then the result put together; how many runs are missing."""
-        most = settings.most or self._most_runs()
+        most = self._settled()
         count = _UNITS_PER_WORKER * len(self._pool.slots)
         units = schedule.units(self._plan, found.settled, most=most, at_least=count)
         self._carry_out([Task(unit) for unit in schedule.unfinished(self._plan, units, self._finished)])
         return self._carry_out([Task(None)])
 
-    def _most_runs(self) -> int:
-        """The answer of the worker that comes up first."""
+    def _settled(self) -> dict[int, int]:
+        """Has the worker that comes up first decide how the study lies on such devices as its own.
+
+        Raises:
+          ChildProcessError: it, and several after it, are lost at that.
+        """
+        asked, attempts = None, 0
         while True:
-            for _, answer in self._pool.wait(_SECONDS_BETWEEN_QUESTIONS):
+            self._stopping.check()
+            if asked is None and (idle := self._pool.idle()):
+                asked, attempts = idle[0], attempts + 1
+                asked.answer = asked.actor.settle.remote()
+            for member, answer in self._pool.wait(_SECONDS_BETWEEN_QUESTIONS):
                 if not isinstance(answer, Lost):
-                    return _value(answer)
+                    found = _value(answer)
+                    if member is asked:
+                        return found
+                elif member is asked:
+                    asked = None
+                    if attempts == _ATTEMPTS:
+                        raise ChildProcessError(f"{attempts} workers in a row were lost: {answer.reason}")
 
     def _carry_out(self, waiting: list[Task]) -> Any:
         """Has some tasks done, each as often as it takes; the last answer."""

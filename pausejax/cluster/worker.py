@@ -14,9 +14,9 @@ import xarray as xr
 
 from pausejax.data.host import Sources
 from pausejax.engine import memory, schedule
-from pausejax.engine.engine import Engine, most_runs
+from pausejax.engine.engine import Engine
 from pausejax.engine.events import LOGGER
-from pausejax.engine.local import Settings, labelled, play_into
+from pausejax.engine.local import Settings, labelled, play_into, settle
 from pausejax.engine.runtime import set_up_jax
 from pausejax.engine.schedule import Unit
 from pausejax.results import layout, store
@@ -53,6 +53,8 @@ class Job(NamedTuple):
     """Where the driver keeps compiled programs, if it was told where."""
     tell: bool = False
     """Whether the driver wants to see finished runs, for a tracker."""
+    settled: frozenset[str] = frozenset()
+    """Identities of the runs that were in the result before anybody began."""
 
 
 class Said(NamedTuple):
@@ -123,12 +125,12 @@ class Worker:
         self._slot = slot
         self._sources = Sources(held=held)
         self._folder = Folder(job.location)
-        self._engine: Engine | None = None
+        self._settled: tuple[Engine, dict[int, int]] | None = None
         self._played = 0
         self._ear = Ear.of(slot)
 
-    def begin(self) -> int | Exception:
-        """Sets JAX up, makes sure that the folder is the driver's, and says how many runs go side by side."""
+    def begin(self) -> Exception | None:
+        """Sets JAX up, and makes sure that the folder is the driver's."""
         set_up_worker(self._slot, self._job.cache_dir, self._ear)
         deadline = time.monotonic() + _SECONDS_TO_SEE_THE_FOLDER
         while not self._folder.exists(store.SPEC):
@@ -139,7 +141,11 @@ class Worker:
                     "with --executor ray it must be on a file system that all nodes share, or a URL"
                 )
             time.sleep(0.5)
-        return most_runs()
+        return None
+
+    def settle(self) -> dict[int, int] | Exception:
+        """Decides how the study lies on devices such as its own; the most runs side by side, by group."""
+        return or_mistake(lambda: self._engine_and_most()[1])
 
     def simulate(self, unit: Unit, again: bool) -> Report | Exception:
         """Plays a unit and writes it down.
@@ -157,10 +163,9 @@ class Worker:
             left = schedule.unfinished(plan, left, known)
         done = len(unit.rows) - sum(len(rest.rows) for rest in left)
         self._played = done * max(plan.study.rounds, 1)
-        self._engine = self._engine or Engine(plan, self._sources, device_memory=self._memory())
-        told = []
+        (engine, _), told = self._engine_and_most(), []
         settings, columns = self._job.settings, layout.coordinates(plan)
-        for chunk, arrays in play_into(self._folder, self._engine, left, settings, self._advance, []):
+        for chunk, arrays in play_into(self._folder, engine, left, settings, self._advance, []):
             if self._job.tell:
                 members = tuple(chunk.group.members[row] for row in chunk.members)
                 told.append((members, labelled(plan, columns, chunk, arrays)))
@@ -176,6 +181,14 @@ class Worker:
 
     def _advance(self, rounds_times_runs: int) -> None:
         self._played += rounds_times_runs
+
+    def _engine_and_most(self) -> tuple[Engine, dict[int, int]]:
+        """Its engine, which plays as the first worker with such devices has settled it."""
+        if self._settled is None:
+            engine = Engine(self._plan, self._sources, device_memory=self._memory())
+            job = self._job
+            self._settled = engine, settle(self._folder, engine, job.settled, job.settings)
+        return self._settled
 
     def _memory(self) -> int | None:
         """What a program may use on each device; workers without a GPU share their node's memory."""

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from rich.console import Console
 
-from pausejax.commands import best, data, export, parts, plan, report, run, search
+from pausejax.commands import best, data, export, parts, plan, report, run, search, tune
 from pausejax.version import __version__
 
 OK, FAILED, BAD_SPEC, INTERRUPTED = 0, 1, 2, 130
@@ -22,6 +22,7 @@ its shapes is one lane of one compiled program.
 
   pausejax plan sweeps/quickstart.toml               what it comes to; runs nothing
   pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws
+  pausejax tune SPEC                                 what is fastest on these devices
   pausejax search SPEC --out out/s --budget 2M       finds the best settings of lists and ranges
   pausejax report out/q --smooth 10                  draws again
   pausejax best out/q                                the best setting, and whether it is
@@ -103,6 +104,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pausejax {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (run, plan, search, report, best, export, data, parts):
+    for command in (run, plan, tune, search, report, best, export, data, parts):
         command.add_to(commands)
     return parser

@@ -14,6 +14,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--compile", action="store_true", help="compile every program, and read its memory off it"
     )
+    parser.add_argument(
+        "--memory",
+        type=common.gigabytes,
+        metavar="GB",
+        help="memory of each device that a program may fill (default: measured)",
+    )
     parser.set_defaults(command=run)
 
 
@@ -29,4 +35,6 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.engine.runtime import set_up_jax
 
     set_up_jax()
-    common.console().print(plan_table(plan, Sources(options.data_dir), compiles=options.compile))
+    sources, limit = Sources(options.data_dir), options.memory
+    table = plan_table(plan, sources, compiles=options.compile, device_memory=limit)
+    common.console().print(table)

@@ -52,6 +52,11 @@ def add_to(commands: Any) -> None:
         choices=("text", "json", "bar"),
         help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
     )
+    parser.add_argument(
+        "--no-tune",
+        action="store_true",
+        help="measure nothing on the devices, and take nothing that was measured there before",
+    )
     parser.set_defaults(command=run)
 
 
@@ -82,7 +87,14 @@ def run(options: argparse.Namespace) -> None:
     tracker = tracking.make(options.tracker) if options.tracker else None
     found = store.prepare(folder, plan)
     set_up_jax()
-    settings = Settings(options.lanes, options.memory, options.checkpoint_every, options.shard, options.typed)
+    settings = Settings(
+        options.lanes,
+        options.memory,
+        options.checkpoint_every,
+        options.shard,
+        options.typed,
+        tune=not options.no_tune,
+    )
     begun = time.monotonic()
     form = None if options.quiet else options.log or default_form()
     devices = "the workers of a Ray cluster" if simulate else local_devices()

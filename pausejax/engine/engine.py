@@ -18,6 +18,7 @@ from pausejax.parts import PartError
 from pausejax.study.simulation import Arrays, Simulation
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Group, Plan
+from pausejax.study.trials import Layout
 
 if TYPE_CHECKING:
     from pausejax.results.checkpoint import Checkpoints
@@ -27,16 +28,6 @@ class Progress(Protocol):
     """Called after each segment with how many rounds × runs it has advanced."""
 
     def __call__(self, rounds_times_runs: int) -> None: ...
-
-
-# Measured on a CPU: more runs side by side bring no more speed. A guess elsewhere, where memory decides.
-_MOST_RUNS = {"cpu": 256}
-_MOST_RUNS_ELSEWHERE = 4096
-
-
-def most_runs() -> int:
-    """The most runs that are put side by side where memory allows."""
-    return _MOST_RUNS.get(jax.default_backend(), _MOST_RUNS_ELSEWHERE)
 
 
 class Compiled(NamedTuple):
@@ -68,9 +59,13 @@ class Engine:
         stopping: Stopping = NEVER,
     ) -> None:
         self.plan = plan
-        self._sources = sources
+        self.sources = sources
+        self.limit = device_memory or memory.device_memory()
+        """Bytes that a program may use on each device."""
+        self.origins: dict[int, str] = {}
+        """Where a group's layout comes from, in words, by its number."""
         self._stopping = stopping
-        self._limit = device_memory or memory.device_memory()
+        self._layouts: dict[int, Layout] = {}
         self._simulations: dict[int, Simulation] = {}
         self._compiled: dict[int, Future[Compiled]] = {}
         self._narrow: dict[tuple[int, int], jax.stages.Compiled] = {}
@@ -85,8 +80,15 @@ class Engine:
         """
         if group.number not in self._simulations:
             kind = self.plan.study.kind
-            self._simulations[group.number] = kind.simulation(self.plan, group, self._sources)
+            layout = self._layouts.get(group.number)
+            self._simulations[group.number] = kind.simulation(self.plan, group, self.sources, layout=layout)
         return self._simulations[group.number]
+
+    def place(self, group: Group, layout: Layout) -> None:
+        """Has a group, whose program has not been asked for yet, lie on the devices in some way."""
+        if group.number in self._simulations and self._simulations[group.number].layout != layout:
+            del self._simulations[group.number]
+        self._layouts[group.number] = layout
 
     def prepare(self, work: Sequence[Unit]) -> None:
         """Traces the programs of some units, so that what can't be built is refused now, and compiles them.
@@ -96,11 +98,22 @@ class Engine:
         """
         widths = {unit.group.number: (unit.group, unit.width) for unit in work}
         new = {key: pair for key, pair in widths.items() if key not in self._compiled}
+        for group, _ in new.values():
+            self.check_memory(group)
         lowered = {key: self.lower(group, width) for key, (group, width) in new.items()}
         for group, width in new.values():
             self._tell_placement(group, width)
         for key, (group, width) in new.items():
             self._compiled[key] = self._threads.submit(self._compile, group, lowered[key], width)
+
+    def check_memory(self, group: Group) -> None:
+        """Refuses a group of which not even one run fits beside its data.
+
+        Raises:
+          SpecError: one line with the numbers.
+        """
+        policy = self.plan.runs_of(group)[0].policy
+        memory.check(policy, self.simulation(group).resident(), self.limit)
 
     def simulate(
         self,
@@ -192,14 +205,16 @@ class Engine:
         count = runs_mesh(width).size
         told = f"{policy}: {len(group.members):,} runs, up to {width:,} side by side"
         told += f" over {count} devices" if count > 1 else " on one device"
+        origin = self.origins.get(group.number, "")
         events.say(
             "group",
-            f"{told}, {placement}" if placement else told,
+            (f"{told}, {placement}" if placement else told) + (f" ({origin})" if origin else ""),
             policy=policy,
             runs=len(group.members),
             width=width,
             devices=count,
             placement=placement or None,
+            origin=origin or None,
         )
 
     def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:
@@ -213,14 +228,14 @@ class Engine:
             except jax.errors.JaxRuntimeError as error:
                 if not memory.is_out_of_memory(error) or width == 1:
                     raise
-            if used <= self._limit or width == 1:
+            if used <= self.limit or width == 1:
                 policy, took = self.plan.runs_of(group)[0].policy, time.monotonic() - begun
                 told = f"compiled {policy} for {width} runs side by side in {took:.1f} s"
                 events.say("compiled", told, policy=policy, width=width, took=round(took, 3))
                 return Compiled(call, width, padded(width))
             if used < float("inf") and parts == 1 and width >= 4:
                 smaller = memory.program_memory(compile_for(self.lower(group, width // 4)))
-                parts = memory.parts_that_fit(int(used), smaller, (width // 4) / width, self._limit)
+                parts = memory.parts_that_fit(int(used), smaller, (width // 4) / width, self.limit)
             else:
                 parts *= 2
             width = -(-whole // min(parts, whole))

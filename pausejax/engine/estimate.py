@@ -1,11 +1,10 @@
 """What a plan will cost: runs, chunks, memory off shapes or off the compiled programs, a rough time."""
 
-import math
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from rich import box
 from rich.console import Group as Lines
 from rich.table import Table
@@ -13,10 +12,12 @@ from rich.text import Text
 
 from pausejax.data.host import Sources
 from pausejax.devices import padded, runs_mesh
-from pausejax.engine.engine import Engine, most_runs
-from pausejax.engine.memory import program_memory
+from pausejax.engine.engine import Engine
+from pausejax.engine.memory import fitting, program_memory
 from pausejax.engine.schedule import units
-from pausejax.study.simulation import Simulation
+from pausejax.engine.speed import matrix_product_rate
+from pausejax.engine.tuning import Asked, decide
+from pausejax.study.simulation import Resident
 from pausejax.study.study import Group, Plan
 
 
@@ -29,35 +30,41 @@ class Cost(NamedTuple):
     chunks: int
     lanes: int
     """Runs side by side in a chunk."""
-    shared: int
-    """Bytes on each device that all runs share: samples, partitions, tables."""
+    resident: Resident
+    """What lies on each device."""
+    fitting: int
+    """Runs that have room on each device beside it, at most."""
     memory: int
     """Bytes on all devices: from shapes, arguments and states without temporaries; compiled, all of it."""
     seconds: float
     compile_seconds: float | None = None
 
 
-def plan_table(plan: Plan, sources: Sources, *, compiles: bool = False) -> Lines:
-    """The costs of all groups as a table; runs nothing.
+def plan_table(
+    plan: Plan, sources: Sources, *, compiles: bool = False, device_memory: int | None = None
+) -> Lines:
+    """The costs of all groups, and what lies on a device, as tables; runs nothing.
 
     Args:
       plan: the study.
       sources: where data come from.
       compiles: read memory and compile time off the compiled programs, and not off shapes.
+      device_memory: bytes that a program may use on each device; measured if not given.
 
     Raises:
-      SpecError: a group can't be built.
+      SpecError: a group can't be built, or not even one run of it fits a device.
     """
-    costs = group_costs(plan, sources, compiles=compiles)
+    engine = Engine(plan, sources, device_memory=device_memory)
+    costs = group_costs(engine, compiles=compiles)
     table = Table(box=box.SIMPLE_HEAD)
     of_memory = "memory, MB" if compiles else "memory, MB\n(at least)"
-    headings = ["program", "runs", "rounds", "chunks", "runs a\nchunk", "shared\ndata, MB", of_memory]
+    headings = ["program", "runs", "rounds", "chunks", "runs a\nchunk", of_memory]
     headings += [*(["compile, s"] if compiles else []), "time, s\n(rough)"]
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "program" else "right")
     for cost in costs:
         row = [str(cost.runs), str(cost.rounds), str(cost.chunks), str(cost.lanes)]
-        row += [f"{cost.shared / 1e6:.1f}", f"{cost.memory / 1e6:.0f}"]
+        row += [f"{cost.memory / 1e6:.0f}"]
         row += [f"{cost.compile_seconds:.1f}"] if cost.compile_seconds is not None else []
         table.add_row(Text(cost.label), *row, f"{cost.seconds:.0f}")
     total = sum(cost.seconds for cost in costs)
@@ -69,21 +76,43 @@ def plan_table(plan: Plan, sources: Sources, *, compiles: bool = False) -> Lines
         f"about {total:.0f} s after compilation, {'' if compiles else 'at least '}{most:.0f} MB at a time "
         f"on {jax.device_count()} {jax.default_backend()} device(s)"
         + ("" if compiles else "; --compile asks the compiler for the memory"),
+        *_resident_table(costs, engine.limit),
     )
 
 
-def group_costs(plan: Plan, sources: Sources, *, compiles: bool) -> list[Cost]:
+def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
+    """What lies on a device, once for all runs and for each of them."""
+    shared = dict.fromkeys(name for cost in costs for name, size in cost.resident.shared.items() if size)
+    each = dict.fromkeys(name for cost in costs for name, size in cost.resident.each.items() if size)
+    table = Table(box=box.SIMPLE_HEAD)
+    headings = ["program", *(f"{name},\nMB" for name in shared), *(f"{name} of\na run, kB" for name in each)]
+    for heading in [*headings, "runs that\nfit"]:
+        table.add_column(heading, justify="left" if heading == "program" else "right")
+    for cost in costs:
+        row = [f"{cost.resident.shared.get(name, 0) / 1e6:,.1f}" for name in shared]
+        row += [f"{cost.resident.each.get(name, 0) / 1e3:,.1f}" for name in each]
+        table.add_row(Text(cost.label), *row, f"{cost.fitting:,}")
+    told = (
+        f"On each device, which has room for {limit / 1e9:,.4g} GB; every device holds all of the data, and "
+        "a program needs more than this while it runs:"
+    )
+    return told, table
+
+
+def group_costs(engine: Engine, *, compiles: bool) -> list[Cost]:
     """The predicted cost of every group; as `plan_table`."""
-    peak = matrix_product_rate()
-    engine = Engine(plan, sources)
-    work = units(plan, (), most=most_runs())
+    plan, peak = engine.plan, matrix_product_rate()
+    work = units(plan, (), most=decide(engine, plan.groups, Asked()).runs)
     costs = []
     for group in plan.groups:
         own = [unit for unit in work if unit.group is group]
         simulation = engine.simulation(group)
-        width, took = own[0].width, None
+        engine.check_memory(group)
+        resident = simulation.resident()
+        fits, took = fitting(resident, engine.limit), None
+        width = min(own[0].width, fits * runs_mesh(own[0].width).size)
         devices = runs_mesh(padded(width)).size
-        memory = devices * simulation.resident_bytes() + _state_bytes(simulation, padded(width))
+        memory = devices * sum(resident.shared.values()) + padded(width) * sum(resident.each.values())
         if compiles:
             engine.prepare(own)
             begun = time.perf_counter()
@@ -98,7 +127,8 @@ def group_costs(plan: Plan, sources: Sources, *, compiles: bool) -> list[Cost]:
                 simulation.rounds,
                 sum(-(-len(unit.rows) // width) for unit in own),
                 width,
-                simulation.resident_bytes(),
+                resident,
+                fits,
                 memory,
                 plan.study.kind.seconds(plan, group, simulation, peak),
                 took,
@@ -106,22 +136,6 @@ def group_costs(plan: Plan, sources: Sources, *, compiles: bool) -> list[Cost]:
         )
         simulation.release()
     return costs
-
-
-def _state_bytes(simulation: Simulation, width: int) -> int:
-    shapes = jax.tree.leaves(simulation.state_shapes(width))
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in shapes)
-
-
-def matrix_product_rate(size: int = 768) -> float:
-    """FLOP/s of a float32 matrix product on the default device."""
-    matrix = jnp.ones((size, size))
-    product = jax.jit(jnp.matmul)
-    product(matrix, matrix).block_until_ready()
-    begun = time.perf_counter()
-    for _ in range(5):
-        product(matrix, matrix).block_until_ready()
-    return 5 * 2 * size**3 / (time.perf_counter() - begun)
 
 
 def _distinct(plan: Plan, group: Group) -> str:

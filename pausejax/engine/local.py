@@ -9,11 +9,12 @@ import xarray as xr
 from pausejax.analysis.made import said
 from pausejax.data.host import Sources
 from pausejax.engine import events, schedule
-from pausejax.engine.engine import Engine, Progress, most_runs
+from pausejax.engine.engine import Engine, Progress
 from pausejax.engine.schedule import Chunk, Unit
 from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.engine.tracking import Tracker
-from pausejax.results import layout, made, store
+from pausejax.engine.tuning import Asked, decide
+from pausejax.results import layout, made, placements, store
 from pausejax.results.checkpoint import Checkpoints
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
@@ -35,6 +36,8 @@ class Settings(NamedTuple):
     """This process's number, from 1, and how many share the study."""
     command: str = ""
     """What was typed to have it simulated; the result keeps it."""
+    tune: bool = False
+    """Whether to lie on the devices as was measured there before, or is now where that pays."""
 
 
 class Outcome(NamedTuple):
@@ -82,13 +85,14 @@ def simulate_into(
         tracker.start(layout.provenance(plan))
     already = sum(identity in found.identities for identity in plan.identities)
     number, count = settings.shard
-    work = schedule.units(plan, found.settled, most=settings.most or most_runs(), at_least=count)
+    engine = Engine(plan, sources, device_memory=settings.device_memory, stopping=stopping)
+    most = settle(folder, engine, found.settled, settings)
+    work = schedule.units(plan, found.settled, most=most, at_least=count)
     work = schedule.unfinished(plan, schedule.share(work, number, count), found.identities)
     left = sum(len(unit.rows) for unit in work)
     progress((len(plan.runs) - left) * max(plan.study.rounds, 1))
     damaged, written = list(found.damaged), list(found.identities)
     if work:
-        engine = Engine(plan, sources, device_memory=settings.device_memory, stopping=stopping)
         columns = layout.coordinates(plan)
         for chunk, arrays in play_into(folder, engine, work, settings, progress, damaged):
             written += schedule.identities_of(plan, chunk.group, chunk.members)
@@ -105,6 +109,37 @@ def simulate_into(
         tell(tracker, folder, () if missing else places(plan, found.identities))
         tracker.finish()
     return Outcome(already, missing, tuple(damaged))
+
+
+def settle(folder: Folder, engine: Engine, settled: Collection[str], settings: Settings) -> dict[int, int]:
+    """Decides how a study lies on the devices, or learns from its folder how it was decided.
+
+    Whoever decides first decides for all who have such devices: all shards and workers of a study.
+
+    Args:
+      folder: of the study.
+      engine: of its plan; it plays the groups so from now on.
+      settled: identities of runs that were in the result before anybody began.
+      settings: how.
+
+    Returns:
+      The most runs side by side, by the numbers of the groups that are not settled.
+    """
+    plan = engine.plan
+    known = frozenset(settled)
+    groups = [
+        group for group in plan.groups if not known.issuperset(plan.identities[m] for m in group.members)
+    ]
+    # Where there are no locks, processes that begin together could decide otherwise at the same time.
+    alone = folder.is_local or settings.shard[1] == 1
+    tunes = settings.tune and alone
+    before = placements.read(folder)
+    asked = Asked(before, kept=tunes, seconds=None if tunes else 0.0, most=settings.most)
+    decided = decide(engine, groups, asked)
+    after = placements.settle(folder, store.LOCK, decided.layouts) if decided.answers else before
+    if any(after[name] != own for name, own in decided.layouts.items()):  # somebody was faster
+        decided = decide(engine, groups, asked._replace(settled=after))
+    return decided.runs
 
 
 def play_into(
@@ -153,9 +188,16 @@ def labelled(plan: Plan, columns: dict[str, np.ndarray], chunk: Chunk, arrays: A
 
 
 def run(
-    plan: Plan, sources: Sources, progress: Progress | None = None, tracker: Tracker | None = None
+    plan: Plan,
+    sources: Sources,
+    progress: Progress | None = None,
+    tracker: Tracker | None = None,
+    *,
+    tune: bool = False,
 ) -> xr.Dataset:
     """Simulates every run of a plan in memory and returns the labelled result, runs in the plan's order.
+
+    Runs lie on the devices as `measured.json` says, or, with `tune`, as was measured there or now is.
 
     Raises:
       SpecError: a group can't be built; nothing has been computed then.
@@ -165,8 +207,10 @@ def run(
         tracker.start(layout.provenance(plan))
     columns = layout.coordinates(plan)
     parts = []
-    work = schedule.units(plan, (), most=most_runs())
-    for chunk, arrays in Engine(plan, sources).simulate(work, progress=progress or (lambda _: None)):
+    engine = Engine(plan, sources)
+    most = decide(engine, plan.groups, Asked(kept=tune, seconds=None if tune else 0.0)).runs
+    work = schedule.units(plan, (), most=most)
+    for chunk, arrays in engine.simulate(work, progress=progress or (lambda _: None)):
         parts.append(([chunk.group.members[row] for row in chunk.members], arrays))
         events.finished(plan.runs[chunk.group.members[0]].policy, len(chunk.members))
         if tracker:

@@ -2,10 +2,14 @@
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
+
+from pausejax.study.simulation import Resident
+from pausejax.study.spec import SpecError
 
 # The allocator's fragments, the arrays of the host loop, and what other libraries keep on the device.
 _MARGIN = 0.85
@@ -38,6 +42,34 @@ def program_memory(compiled: jax.stages.Compiled) -> int:
         + used.output_size_in_bytes
         + used.temp_size_in_bytes
         - used.alias_size_in_bytes  # donated arguments are their own outputs
+    )
+
+
+def fitting(resident: Resident, limit: int) -> int:
+    """How many runs have room on a device beside what all share, whatever else their program needs."""
+    free = limit - sum(resident.shared.values())
+    return max(free // max(sum(resident.each.values()), 1), 0)
+
+
+def check(policy: str, resident: Resident, limit: int) -> None:
+    """Refuses what cannot be played on a device, not even one run at a time.
+
+    Raises:
+      SpecError: one line with the numbers.
+    """
+    if fitting(resident, limit):
+        return
+
+    def told(part: Mapping[str, int]) -> str:
+        listed = ", ".join(f"{name} {size / 1e9:,.4g}" for name, size in part.items() if size)
+        return f"{sum(part.values()) / 1e9:,.4g} GB ({listed})"
+
+    shared, each = told(resident.shared), told(resident.each)
+    raise SpecError(
+        [
+            f"policy {policy}: does not fit: every device holds {shared} for all runs and {each} for each of "
+            f"its runs, and has room for {limit / 1e9:,.4g} GB"
+        ]
     )
 
 

@@ -5,7 +5,7 @@ Within a group a run has one index, its row. Outside, its identity names it.
 
 import hashlib
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,9 @@ def identities_of(plan: Plan, group: Group, rows: np.ndarray) -> list[str]:
     return [plan.identities[group.members[row]] for row in rows]
 
 
-def units(plan: Plan, settled: Collection[str], *, most: int, at_least: int = 1) -> list[Unit]:
+def units(
+    plan: Plan, settled: Collection[str], *, most: int | Mapping[int, int], at_least: int = 1
+) -> list[Unit]:
     """Cuts every group into units of nearly one size.
 
     The cut depends on nothing that changes while processes work on the study, so all of them agree on it.
@@ -50,7 +52,7 @@ def units(plan: Plan, settled: Collection[str], *, most: int, at_least: int = 1)
     Args:
       plan: the whole plan.
       settled: identities of runs whose results were there before anybody began; they are left out.
-      most: the most runs of a unit.
+      most: the most runs of a unit; or by the numbers of all groups that have runs left.
       at_least: so many units or more, as long as there are as many runs; units of many runs are cut first.
     """
     known = set(settled)
@@ -58,7 +60,10 @@ def units(plan: Plan, settled: Collection[str], *, most: int, at_least: int = 1)
         np.array([row for row, m in enumerate(group.members) if plan.identities[m] not in known], int)
         for group in plan.groups
     ]
-    parts = [-(-len(rows) // most) for rows in left]
+    parts = [
+        -(-len(rows) // (most if isinstance(most, int) else most[group.number])) if len(rows) else 0
+        for group, rows in zip(plan.groups, left, strict=True)
+    ]
     while sum(parts) < min(at_least, sum(map(len, left))):
         largest = max(range(len(parts)), key=lambda g: len(left[g]) / parts[g] if parts[g] else 0)
         parts[largest] += 1

@@ -13,6 +13,7 @@ from pausejax.ensemble.simulation import EnsembleSimulation
 from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
 from pausejax.study.checks import values_of
 from pausejax.study.study import Group, Kind, Plan, Study
+from pausejax.study.trials import Layout
 from pausejax.study.vocabulary import Say
 
 if TYPE_CHECKING:
@@ -69,8 +70,13 @@ def unshown(result: "xr.Dataset") -> list[str]:
 
 
 def simulation(
-    plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
+    plan: Plan,
+    group: Group,
+    sources: Sources,
+    devices: Sequence[jax.Device] | None = None,
+    layout: Layout | None = None,
 ) -> EnsembleSimulation:
+    """A group as the engine plays it on some devices, the local ones if not given, in its only layout."""
     return EnsembleSimulation(plan, group, sources, devices)
 
 
@@ -93,6 +99,7 @@ KIND = Kind(
     apart=("dataset",),
     labels=labels,
     simulation=simulation,
+    variants=lambda plan, group, sources: None,
     seconds=seconds,
     draw=draw,
     unshown=unshown,

@@ -16,9 +16,10 @@ from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
 from pausejax.ensemble.regression_data import RegressionData
 from pausejax.ensemble.simulate import Runs, check_runs, hyper_of, one_pass, world_of
-from pausejax.study.simulation import Arrays, Segment
+from pausejax.study.simulation import Arrays, Resident, Segment, bytes_of
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Group, Plan
+from pausejax.study.trials import Layout
 
 _POOL_OPTIONS = ("fit_fraction", "ridge", "feature_scaling", "kernel_parameters")
 _ROUNDS_PER_CALL = 100
@@ -29,6 +30,7 @@ class EnsembleSimulation:
 
     stop_at_latency = 0.0
     placement = ""
+    layout: Layout = {}  # noqa: RUF012, never written to
 
     def __init__(
         self, plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
@@ -138,8 +140,9 @@ class EnsembleSimulation:
             "rounds_played": played,
         }
 
-    def resident_bytes(self) -> int:
-        return int(self._pool.predictions.nbytes + self._pool.targets.nbytes)
+    def resident(self) -> Resident:
+        shared = {"predictions": self._pool.predictions.nbytes, "targets": self._pool.targets.nbytes}
+        return Resident(shared, {"state": bytes_of(self.state_shapes(1))})
 
     def release(self) -> None:
         """Nothing stays on the devices between two calls."""

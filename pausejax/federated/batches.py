@@ -70,7 +70,22 @@ def flat(inputs: np.ndarray) -> np.ndarray:
 
 def held_out(dataset: Dataset, batch: int) -> HeldOut:
     """The whole test set on the host, in batches of at most `batch` and as equal as can be."""
-    count = len(dataset.test_inputs)
+    inputs = dataset.test_inputs.reshape(len(dataset.test_inputs), -1)
+    return _in_batches(inputs, dataset.test_targets, batch, *scale(dataset))
+
+
+def few(test: HeldOut, count: int, batch: int) -> HeldOut:
+    """The first samples of a test set on the host, in batches of at most `batch`."""
+    there = np.asarray(test.exists).reshape(-1)
+
+    def first(array: Any) -> np.ndarray:
+        return np.asarray(array).reshape(-1, *array.shape[2:])[there][:count]
+
+    return _in_batches(first(test.inputs), first(test.targets), batch, test.mean, test.std)
+
+
+def _in_batches(inputs: np.ndarray, targets: np.ndarray, batch: int, *scale: Any) -> HeldOut:
+    count = len(inputs)
     batches = -(-count // batch)
     size = -(-count // batches)
     pad = batches * size - count
@@ -79,9 +94,7 @@ def held_out(dataset: Dataset, batch: int) -> HeldOut:
         padded = np.pad(array, ((0, pad), *((0, 0),) * (array.ndim - 1)))
         return padded.reshape(batches, size, *array.shape[1:])
 
-    exists = cut(np.ones(count, bool))
-    inputs = dataset.test_inputs.reshape(count, -1)
-    arrays: tuple[Any, ...] = (cut(inputs), cut(dataset.test_targets), exists, *scale(dataset))
+    arrays: tuple[Any, ...] = (cut(inputs), cut(targets), cut(np.ones(count, bool)), *scale)
     return HeldOut(*arrays)
 
 

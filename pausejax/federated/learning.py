@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from pausejax import parts
 from pausejax.federated.modules import Model, Params, Weights
 from pausejax.federated.optimizers import adam, transformation
+from pausejax.federated.placement import ConvVariant
 from pausejax.federated.precision import Precision
 from pausejax.federated.servers import fedavg
 from pausejax.federated.tasks import Task
@@ -88,6 +89,8 @@ class Learning:
     """Whether raw inputs are centred and scaled, where there is no `preprocess`."""
     server: Bound = _FEDAVG
     """Builds the optax transformation of the pseudo-gradient from what is traced."""
+    conv: ConvVariant = "im2col"
+    """How the package's own networks do convolutions; those of others are what they are."""
 
     @property
     def keeps_statistics(self) -> bool:

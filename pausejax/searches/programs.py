@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import jax
 
+from pausejax import measured
 from pausejax.data.host import Sources
 from pausejax.devices import compile_for
 from pausejax.engine import events, memory
-from pausejax.engine.engine import most_runs
 from pausejax.parts import PartError
 from pausejax.searches.goal import Goal
 from pausejax.searches.lanes import Compiled, Lanes
@@ -123,7 +123,7 @@ class Programs:
         """
         study = self._space.study
         seeds, step = len(study.seeds), step_of(study)
-        wide = max((options.most or most_runs()) // seeds, 1)
+        wide = max((options.most or measured.most_runs(jax.default_backend())) // seeds, 1)
         if options.most is None:
             shares = [1.0 / options.stopping**rung for rung in range(len(goal.rungs))]
             lengths = [b - a for a, b in zip((0.0, *goal.rungs), goal.rungs, strict=False)]

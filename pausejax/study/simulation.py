@@ -1,10 +1,13 @@
 """What a kind of study hands to the engine: one group of runs as a compiled program sees it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import jax
 import numpy as np
+
+from pausejax.study.trials import Layout
 
 Arrays = dict[str, np.ndarray]
 """What some runs leave: arrays by variable, leading axis the runs."""
@@ -21,6 +24,15 @@ class Segment(NamedTuple):
     """By variable, [n, records, ...]."""
 
 
+class Resident(NamedTuple):
+    """Bytes on a device, by what they are."""
+
+    shared: Mapping[str, int]
+    """Once, for all rows: data, partitions, tables."""
+    each: Mapping[str, int]
+    """Of every row: its state between two rounds, and what two calls record of it."""
+
+
 class Simulation(Protocol):
     """One group, made once. A row is a run's place in the group; every array of a state has rows first."""
 
@@ -32,6 +44,8 @@ class Simulation(Protocol):
     """Simulated time at which a run may stop, seconds; 0: never."""
     placement: str
     """What of a run lies side by side on its device, in words; "" where there is nothing to tell."""
+    layout: Layout
+    """The same for machines, of what might lie there in another way."""
 
     def lower(self, width: int) -> jax.stages.Lowered:
         """Traces the program for so many rows. Nothing is put on a device.
@@ -65,13 +79,18 @@ class Simulation(Protocol):
         """What some distinct rows leave in the result once all their rounds are recorded."""
         ...
 
-    def resident_bytes(self) -> int:
-        """Bytes on each device that all rows share: data, partitions, tables."""
+    def resident(self) -> Resident:
+        """What lies on each device while runs are played, by shapes alone."""
         ...
 
     def release(self) -> None:
         """Lets go of what lies on the devices; it is put there again when it is needed."""
         ...
+
+
+def bytes_of(tree: Any) -> int:
+    """Of arrays, or of their shapes."""
+    return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(tree))
 
 
 @runtime_checkable

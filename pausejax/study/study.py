@@ -14,6 +14,7 @@ from pausejax.parts.extensions import Layer, digest_of
 from pausejax.study import vocabulary
 from pausejax.study.axes import Axis, Factor, Sampling, columns, factors
 from pausejax.study.simulation import Simulation
+from pausejax.study.trials import Variants
 from pausejax.study.vocabulary import Say, Vocabulary
 from pausejax.study.zipped import kept
 
@@ -175,7 +176,9 @@ class Kind:
     labels: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Splits what runs left into coordinates and variables, and adds the index coordinates."""
     simulation: Callable[..., Simulation]
-    """(plan, group, sources) to what the engine plays."""
+    """(plan, group, sources, devices=, layout=) to what the engine plays."""
+    variants: Callable[..., Variants | None]
+    """(plan, group, sources) to what may lie on the devices in several ways; None: nothing."""
     seconds: Callable[..., float]
     """(plan, group, simulation, FLOP/s of the device) to a rough time for all rounds of the group's runs."""
     draw: Callable[..., dict[str, Any]]

@@ -137,7 +137,7 @@ class Hand:
         if self.member.answer:
             name, method, arguments = self.member.answer
             self.calls.append((name, *arguments))
-            death = self.deaths.popleft() if self.deaths and name != "begin" else ""
+            death = self.deaths.popleft() if self.deaths and name not in ("begin", "settle") else ""
             answer = None if death == "before" else method(*arguments)
             self.answers.append(Lost("it was told to die") if death else answer)
         return []
@@ -174,7 +174,7 @@ def test_lost_units_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path
     plan = make_plan(parse(BANDIT))
     hand = work(plan, tmp_path, monkeypatch, deaths, told.append, most=2)
     names = collections.Counter(name for name, *_ in hand.calls)
-    assert names == {"begin": 1, "simulate": 4 + 3, "consolidate": 2}
+    assert names == {"begin": 1, "settle": 1, "simulate": 4 + 3, "consolidate": 2}
     assert sum(told) == 8 * 30
     again = [more[-1] for name, *more in hand.calls if name == "simulate"]
     assert again == [False, True, False, True, True, False, False]
@@ -241,7 +241,7 @@ def test_a_unit_that_is_begun_again_plays_only_what_its_first_worker_left(tmp_pa
     plan, worker = make_worker(BANDIT, tmp_path, most=4)
     (unit, _) = schedule.units(plan, (), most=4)
     half = schedule.Unit(unit.group, unit.rows[:2], 2)
-    assert worker.begin() > 0
+    assert worker.begin() is None and worker.settle() == {0: 4, 1: 4}
     assert worker.simulate(half, False).told == ()
     played = []
     write = store.write_part

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 from pathlib import Path
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pausejax import measured
 from pausejax.data import load
 from pausejax.federated import batches, models, placement
 from pausejax.federated.evaluation import evaluate
@@ -27,30 +29,39 @@ def bench():
     return module
 
 
-@pytest.mark.parametrize("backend", ["gpu", "tpu"])
-def test_where_launches_dominate_much_goes_side_by_side(backend):
-    for size in (0, 100, 2**20, 2**30):
-        chosen = [placement.choose(backend, convolutional=c, num_parameters=size) for c in (False, True)]
-        assert chosen == [(1024, 64, 1000, "im2col"), (256, 16, 500, "im2col")]
+@pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
+def test_a_network_that_nobody_has_measured_lies_as_the_measured_one_most_like_it(backend):
+    table = json.loads(measured.FILE.read_text())
+    rows = table.get(backend, table["elsewhere"])["programs"]
+    assert {row["convolutional"] for row in rows} == {False, True}
+    for row in rows:
+        kind = {"convolutional": row.pop("convolutional")}
+        size = row.pop("parameters")
+        others = [other["parameters"] for other in rows if other.get("convolutional", not kind) == kind]
+        assert size not in others, "two rows for one network"
+        for near in (size, int(size * 1.01)):
+            chosen = placement.choose(backend, **kind, num_parameters=near)
+            assert chosen._asdict() == row and placement.read(row) == chosen
+    assert placement.choose(backend, convolutional=True, num_parameters=0).lanes >= 1
 
 
-@pytest.mark.parametrize("convolutional", [True, False])
-def test_a_cpu_trains_as_many_clients_as_its_cache_holds_and_evaluates_few_images(convolutional):
-    for size in (1, 100, 4096, 4097, 10**4, 2**16, 2**20, 2**30):
-        chosen = placement.choose("cpu", convolutional=convolutional, num_parameters=size)
-        assert chosen[1:] == (1, 20 if convolutional else 500, "im2col")
-        # Weights, gradient and two moments in float32; a mebibyte.
-        assert chosen.lanes == 1 or chosen.lanes * 16 * size <= 2**20
-        assert convolutional or chosen.lanes == 16 or (chosen.lanes + 1) * 16 * size > 2**20
-        assert not convolutional or chosen.lanes == 1
-
-
-def test_what_trains_side_by_side_on_a_cpu_fits_its_cache():
-    lanes = [
-        placement.choose("cpu", convolutional=False, num_parameters=n).lanes for n in (2778, 25818, 10**6)
-    ]
-    assert lanes == [16, 2, 1]
-    assert placement.choose("cpu", convolutional=True, num_parameters=2778).lanes == 1
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lanes": 0},
+        {"lanes": True},
+        {"eval_lanes": 2.0},
+        {"eval_batch": "20"},
+        {"eval_batch": 2**30},
+        {"conv": "winograd"},
+        {"more": 1},
+    ],
+)
+def test_what_is_no_placement_is_not_read_as_one(change):
+    sound = {"lanes": 2, "eval_lanes": 1, "eval_batch": 20, "conv": "lax"}
+    assert placement.read(sound) == (2, 1, 20, "lax")
+    with pytest.raises(ValueError, match=next(iter(change))):
+        placement.read(sound | change)
 
 
 def test_networks_know_whether_they_convolve():

@@ -94,3 +94,17 @@ def write(page: Path, everything: list[dict[str, Any]]) -> None:
     before, rest = page.read_text().split(BEGIN)
     after = rest.split(END)[1]
     page.write_text(f"{before}{BEGIN}\n\n{tables(everything)}\n\n{END}{after}")
+
+
+def modelled(text: str, device: str) -> dict[tuple[str, int], float]:
+    """The model's time of a round, µs, by case and runs, from the tables of a page; {} without one."""
+    _, found, rest = text.partition(f"### {device}")
+    if not found:
+        return {}
+    rows = [line.split("|")[1:-1] for line in rest.split("###")[0].splitlines() if line.startswith("| ")]
+    place = _HEAD.index("round, µs")
+    return {
+        (cells[0].strip(), int(cells[1].replace(",", ""))): float(cells[place].replace(",", ""))
+        for cells in rows
+        if cells[0].strip() in CASES
+    }

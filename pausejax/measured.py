@@ -1,0 +1,42 @@
+"""How programs lie on a device that nobody has measured them on: what was measured elsewhere, by backend.
+
+`scripts/bench/placement.py --table` writes the rows of its backend in `measured.json` beside this file anew;
+those of CPUs are from docs/training.md. What it has for other backends comes from the compiler's counts for
+GPUs (docs/gpu.md), and from no device.
+"""
+
+import functools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_suffix(".json")
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return json.loads(FILE.read_text())
+
+
+def _of(backend: str) -> dict[str, Any]:
+    return _table().get(backend) or _table()["elsewhere"]
+
+
+def most_runs(backend: str) -> int:
+    """The most runs that are put side by side where memory allows."""
+    return _of(backend)["runs"]
+
+
+def nearest(backend: str, *, convolutional: bool, num_parameters: int) -> dict[str, int | str]:
+    """The layout of that measured network which is most like another one.
+
+    Args:
+      backend: "cpu", "gpu", ...
+      convolutional: whether the network has convolutions.
+      num_parameters: of the network; distance is that of logarithms.
+    """
+    alike = [row for row in _of(backend)["programs"] if row["convolutional"] == convolutional]
+    size = math.log(max(num_parameters, 1))
+    found = min(alike, key=lambda row: abs(math.log(row["parameters"]) - size))
+    return {name: value for name, value in found.items() if name not in ("convolutional", "parameters")}

@@ -1,0 +1,202 @@
+"""The cases of `gpu_plan.py` measured on the devices that JAX has, and its model held against them.
+
+    python scripts/bench/gpu.py [--case 'pause-*' mlp] [--minutes 9] [--out out/gpu.json] [--table out/gpu.md]
+    python scripts/bench/gpu.py --small                          # a few cases, tiny, on any device
+
+Data are noise of the data sets' shapes, so nothing has to be carried along. Programs compile while others are
+timed; cases for which no time is left are named and left out. For some with training the layout is tuned, as
+by `pausejax tune`, and timed too. The model's times are those of the tables in docs/gpu.md, of the device's
+name; where it has no table, of the H100.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gpu_model import tables
+from gpu_model.cases import CASES, Case, document
+from gpu_model.targets import TARGETS
+
+from pausejax.data.host import Sources
+from pausejax.devices import SHARED, compile_for, padded, put, runs_mesh
+from pausejax.engine.engine import Engine
+from pausejax.engine.memory import program_memory
+from pausejax.engine.runtime import set_up_jax
+from pausejax.engine.tuning import Asked, decide
+from pausejax.kinds import parse
+from pausejax.study.plan import make_plan
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu.md"
+ORDER = ("mlp", "pause-30", "cnn_cifar", "sa_pause-30", "pause-300", "cnn_mnist", "*")
+"""What is measured first; the rest in the order of the table."""
+TUNED = {"mlp": (8, 128), "cnn_mnist": (8,), "cnn_cifar": (8,)}
+"""Runs by case whose layout is measured."""
+SMALL = ("pause-30", "sa_pause-30", "mlp", "efl_fg")
+SMALL_CHANGES = {"data.train_samples": 600, "training.max_steps": 2}
+_SECONDS = 1.0
+"""What a case is timed for."""
+
+
+class Program:
+    """A case as it is timed: its simulation, and its program, which compiles meanwhile."""
+
+    def __init__(self, case: Case, runs: int, changes: dict[str, Any], sources: Sources) -> None:
+        learns = case.document.get("mode") not in ("bandit", "ensemble")
+        plan = make_plan(parse(document(case, runs, changes if learns else {})))
+        (self.group,) = plan.groups
+        self.engine, self.runs, self.learns = Engine(plan, sources), runs, learns
+
+    def lower(self) -> jax.stages.Lowered:
+        return self.engine.lower(self.group, self.runs)
+
+    def seconds(self, call: jax.stages.Compiled) -> float:
+        """Of a round of all runs, the least of the calls that fit into a second, by the wall."""
+        simulation, width = self.engine.simulation(self.group), padded(self.runs)
+        rows = np.minimum(np.arange(width), self.runs - 1)
+        mesh, rounds = runs_mesh(width), simulation.rounds_per_call
+        arguments, state = simulation.arguments(rows), simulation.start(rows)
+        # No round is the last one, which would be evaluated beyond its turn.
+        last = put(jnp.int32(2**30), mesh, SHARED)
+        taken: list[float] = []
+        while len(taken) < 3 or (sum(taken) < _SECONDS and len(taken) < 100):
+            first = put(jnp.int32(1 + rounds * (len(taken) % 2)), mesh, SHARED)
+            begun = time.perf_counter()
+            state, _ = jax.block_until_ready(call(*arguments, state, first, last))
+            taken.append(time.perf_counter() - begun)
+        return min(taken[1:]) / rounds
+
+
+def chosen(patterns: list[str], small: bool) -> list[tuple[str, int]]:
+    """The cases that are asked for and their runs, in `ORDER`."""
+    asked = [name for name in (SMALL if small else CASES) if any(fnmatch.fnmatch(name, p) for p in patterns)]
+    asked.sort(key=lambda name: next(n for n, pattern in enumerate(ORDER) if fnmatch.fnmatch(name, pattern)))
+    return [
+        (name, min(runs, 4) if small else runs)
+        for name in asked
+        for runs in CASES[name].runs[: 1 if small else None]
+    ]
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What was found, case by case; what no time was left for is said."""
+    sources, begun, found = Sources(), time.monotonic(), []
+    changes = SMALL_CHANGES if options.small else {}
+    left = chosen(options.case, options.small)
+
+    def spent() -> bool:
+        return time.monotonic() - begun > 60 * options.minutes
+
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as threads:
+
+        def begin(name: str, runs: int) -> tuple[str, Program, Any, float]:
+            program = Program(CASES[name], runs, changes, sources)
+            return name, program, threads.submit(compile_for, program.lower()), time.monotonic()
+
+        ahead = [begin(*left.pop(0)) for _ in range(min(len(left), 2))]
+        while ahead:
+            name, program, compiled, asked = ahead.pop(0)
+            if left and not spent():
+                ahead.append(begin(*left.pop(0)))
+            row = {"case": name, "runs": program.runs, "tuned": False}
+            try:
+                call = compiled.result()
+                row |= {"compiled": time.monotonic() - asked, "memory": program_memory(call)}
+                row["seconds"] = program.seconds(call)
+                found.append(row | {"layout": dict(program.engine.simulation(program.group).layout)})
+                print(told(found[-1]), flush=True)
+                if program.learns and (options.small or program.runs in TUNED.get(name, ())) and not spent():
+                    found += tuned(name, program, changes, sources, options.tune)
+            except jax.errors.JaxRuntimeError as error:
+                print(f"{name}, {program.runs} runs: {str(error).splitlines()[0][:200]}", flush=True)
+            program.engine.simulation(program.group).release()
+    for name, runs in left:
+        print(f"{name}, {runs} runs: no time left", flush=True)
+    return found
+
+
+def tuned(
+    name: str, program: Program, changes: dict[str, Any], sources: Sources, seconds: float
+) -> list[dict[str, Any]]:
+    """The same in the layout that is the fastest here, if that is another one."""
+    again = Program(CASES[name], program.runs, changes, sources)
+    asked = Asked(kept=False, seconds=seconds, most=program.runs)
+    (answer,) = decide(again.engine, [again.group], asked, again=True).answers.values()
+    row = {"case": name, "runs": program.runs, "tuned": True, "layout": dict(answer.layout)}
+    if answer.layout == program.engine.simulation(program.group).layout:
+        print(f"{name}, {program.runs} runs: nothing is faster than the usual layout", flush=True)
+        return []
+    call = compile_for(again.lower())
+    row |= {"seconds": again.seconds(call), "memory": program_memory(call), "source": answer.source}
+    print(told(row), flush=True)
+    return [row]
+
+
+def told(row: dict[str, Any]) -> str:
+    layout = ", ".join(f"{name} {value}" for name, value in row["layout"].items())
+    how = f" ({'tuned: ' if row['tuned'] else ''}{layout})" if layout else ""
+    rate = row["runs"] / row["seconds"]
+    return (
+        f"{row['case']}, {row['runs']} runs: {row['seconds'] * 1e6:,.1f} µs, {rate:,.0f} rounds x runs/s{how}"
+    )
+
+
+def table(found: list[dict[str, Any]], model: dict[tuple[str, int], float]) -> str:
+    """Model against measured, ready for a page."""
+    lines = [
+        "| case | runs | layout | model, µs | measured, µs | ratio | rounds × runs per s | memory, GB |",
+        "|" + " --- |" * 8,
+    ]
+    for row in found:
+        modelled = model.get((row["case"], row["runs"])) if not row["tuned"] else None
+        measured = row["seconds"] * 1e6
+        layout = " ".join(str(value) for value in row["layout"].values())
+        cells = [row["case"], f"{row['runs']:,}", f"{'tuned ' if row['tuned'] else ''}{layout}"]
+        cells += [f"{modelled:,.0f}" if modelled else "", f"{measured:,.1f}"]
+        cells += [
+            f"{measured / modelled:.2f}" if modelled else "",
+            tables.short(row["runs"] / row["seconds"]),
+        ]
+        lines.append("| " + " | ".join([*cells, f"{row['memory'] / 1e9:.3f}"]) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--case", nargs="*", default=["*"], help=f"patterns of: {', '.join(CASES)}")
+    parser.add_argument("--small", action="store_true", help=f"{', '.join(SMALL)}, tiny")
+    parser.add_argument("--minutes", type=float, default=9.0, help="nothing is begun after so many")
+    parser.add_argument("--tune", type=float, default=20.0, help="seconds that measuring a layout may take")
+    parser.add_argument("--out", type=Path, default=Path("out/gpu.json"))
+    parser.add_argument("--table", type=Path, help="writes the table here")
+    options = parser.parse_args()
+    set_up_jax()
+    device = jax.local_devices()[0].device_kind
+    known = {target.name for target in TARGETS.values()}
+    modelled = device if device in known else TARGETS["h100"].name
+    found = measure(options)
+    # Tiny cases are no cases of the model.
+    page = table(found, {} if options.small else tables.modelled(PAGE.read_text(), modelled))
+    head = f"{jax.local_device_count()} × {device}, jax {jax.__version__}; model of {modelled}"
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    kept = {"device": device, "jax": jax.__version__, "model": modelled, "found": found}
+    options.out.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    print(f"{head}\n\n{page}")
+    if options.table:
+        options.table.write_text(f"{head}:\n\n{page}\n")
+
+
+if __name__ == "__main__":
+    main()
