@@ -15,9 +15,11 @@ there.
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -65,9 +67,20 @@ def rooms_of(mapped):
 
 
 def tests_of(file, mapped):
-    """The test files of a module: those of its longest prefix in the list."""
+    """A module's test files: those that name it, the smallest first, then those of its room in the list."""
     prefixes = [prefix for prefix in mapped if file.startswith(f"pausejax/{prefix}")]
-    return tuple(mapped[max(prefixes, key=len)])
+    room, _, stem = file.removesuffix(".py").replace("/", ".").rpartition(".")
+    imported = re.compile(rf"{re.escape(f'{room}.{stem}')}\b|from {re.escape(room)} import [^\n]*\b{stem}\b")
+    same_name = f"test_{stem.strip('_')}"
+
+    def is_own(path):
+        return path.stem == same_name and room.endswith(path.parent.name)
+
+    paths = (ROOT / "tests").rglob("test_*.py")
+    own = [path for path in paths if is_own(path) or imported.search(path.read_text(encoding="utf-8"))]
+    own.sort(key=lambda path: (path.stem != same_name, path.stat().st_size))
+    names = [path.relative_to(ROOT).as_posix() for path in own]
+    return tuple(dict.fromkeys([*names, *mapped[max(prefixes, key=len)]]))
 
 
 def digest():
@@ -171,6 +184,12 @@ def child(checkout, module, tests, found):
         os._exit(code)
 
 
+def cpu_seconds(pid):
+    """Of a process and its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def run(checkout, mutant, limit):
     """What becomes of one mutant: (outcome, the test that killed it or the reason, seconds)."""
     path, found = checkout / mutant.file, checkout.parent / "found.txt"
@@ -184,11 +203,11 @@ def run(checkout, mutant, limit):
         if not pid:
             child(checkout, module, mutant.tests, found)
         while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
-            if time.monotonic() - begun > limit:
+            if cpu_seconds(pid) > limit or time.monotonic() - begun > 10 * limit:
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-                return "killed", f"no end after {limit:.0f} s", time.monotonic() - begun
-            time.sleep(0.02)
+                return "unfinished", f"no end after {limit:.0f} s", time.monotonic() - begun
+            time.sleep(0.05)
     finally:
         path.write_text(whole, encoding="utf-8")
         shutil.rmtree(checkout.parent / "tmp", ignore_errors=True)
@@ -210,10 +229,11 @@ def main():
     parser.add_argument("names", nargs="*", help="of the list; all by default")
     parser.add_argument("--count", type=int, default=300, help="fresh mutants that can be imported")
     parser.add_argument("--seed", type=int, default=0, help="of the fresh ones")
+    parser.add_argument("--skip", type=int, default=0, help="so many of the fresh ones, run elsewhere")
     parser.add_argument(
         "--rooms", nargs="+", help="of the fresh ones, as in the list's [tests]; all by default"
     )
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds that one may take")
+    parser.add_argument("--limit", type=float, default=600.0, help="CPU seconds that one may take")
     parser.add_argument("--out", type=Path, default=ROOT / ".cache" / "mutants.jsonl")
     arguments = parser.parse_args()
     named, mapped, equivalents = read_list()
@@ -228,6 +248,7 @@ def main():
         if unknown := set(arguments.rooms or ()) - set(mapped):
             parser.error(f"no room is named {', '.join(sorted(unknown))}; known: {', '.join(mapped)}")
         order = draw(ROOT, sorted(arguments.rooms or rooms_of(mapped)), random.Random(arguments.seed))
+        order = itertools.islice(order, arguments.skip, None)
         mutants = (mutant._replace(tests=tests_of(mutant.file, mapped)) for mutant in order)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     lines = arguments.out.read_text().splitlines() if arguments.out.exists() else []

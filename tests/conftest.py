@@ -1,28 +1,46 @@
 """Settings shared by every test: strict promotion, two CPU devices, and the switch for slow tests."""
 
+import gc
 import os
 import shutil
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-_FLAG = "--xla_force_host_platform_device_count=2"
-if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}".strip()
+
+
+def _tell_xla(**flags):
+    """Adds flags to `XLA_FLAGS` where it doesn't name them; XLA reads them when it first compiles."""
+    given = os.environ.get("XLA_FLAGS", "")
+    own = [f"--{name}={value}" for name, value in flags.items() if name not in given]
+    os.environ["XLA_FLAGS"] = " ".join([given, *own]).strip()
+
+
+_tell_xla(xla_force_host_platform_device_count=2)
+# Compiling is most of what the fast tests cost, and hardly any of their programs runs for long: XLA takes the
+# shortest way to machine code. Modules that ask about rounding are marked `optimized`; see `_compiler`.
+_IN_A_HURRY: dict[str, object] = {"xla_backend_optimization_level": 0}
+_AS_FOR_USERS: dict[str, object] = {"xla_backend_optimization_level": 3}
 
 import jax
 import pytest
 from hypothesis import settings
+from jax._src import compiler
+
+if jax.__version_info__ < (0, 11):  # later ones don't know the flag, and XLA aborts where it doesn't know one
+    _IN_A_HURRY["xla_cpu_use_fusion_emitters"] = "false"
+    _AS_FOR_USERS["xla_cpu_use_fusion_emitters"] = True
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-# Compiled programs are kept inside the checkout: a second run of the tests spends no time on XLA.
+# Compiled programs are kept inside the checkout, the many small ones too: a second run of the tests spends no
+# time on XLA, and one module gets what another has compiled.
 _CACHE = Path(__file__).resolve().parents[1] / ".cache"
 os.environ.setdefault("PAUSEJAX_CACHE_DIR", str(_CACHE))
 # A list of fonts in the user's own folder may be of another time, and matplotlib warns of each that it lacks.
 os.environ.setdefault("MPLCONFIGDIR", str(_CACHE / "matplotlib"))
 jax.config.update("jax_compilation_cache_dir", str(_CACHE / "compiled"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 # An example that compiles, or shares its core with another process, takes as long as it takes.
 settings.register_profile("tests", deadline=None)
@@ -45,10 +63,19 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     attacks = parser.getgroup("attacks", "how often tests/faults attack")
-    attacks.addoption("--mutations", type=int, default=500, help="mutated specs")
-    attacks.addoption("--damages", type=int, default=60, help="damaged files")
+    attacks.addoption("--mutations", type=int, help="mutated specs: 150, with --slow 500")
+    attacks.addoption("--damages", type=int, help="damaged files: 20, with --slow 60")
     attacks.addoption("--kills", type=int, default=12, help="kills, with --slow")
     attacks.addoption("--first-seed", type=int, default=0, help="of the attacks")
+
+
+def pytest_configure(config):
+    slow = config.getoption("--slow")
+    for name, few, many in (("mutations", 150, 500), ("damages", 20, 60)):
+        if getattr(config.option, name) is None:
+            setattr(config.option, name, many if slow else few)
+    if not slow:
+        _tell_xla(**_IN_A_HURRY)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -60,11 +87,29 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
 
 
+def pytest_collection_finish():
+    """What is imported stays, and tracing makes many objects that live: to look at them all is dear."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _forget_programs():
-    """A worker would otherwise end with every program of the suite in its memory."""
-    yield
+def _compiler(request):
+    """Compiles a module marked `optimized` as for users, and forgets each module's programs.
+
+    A worker would otherwise end with every program of the suite in its memory.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("optimized"):
+            patch.setattr(compiler, "get_compile_options", _as_for_users)
+        yield
     jax.clear_caches()
+
+
+def _as_for_users(*args, _options=compiler.get_compile_options, **kwargs):
+    options = _options(*args, **kwargs)
+    options.env_option_overrides = [*options.env_option_overrides, *_AS_FOR_USERS.items()]
+    return options
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,13 @@ import jax.numpy as jnp
 
 
 def matrix_product_rate(size: int = 768) -> float:
-    """FLOP/s of a float32 matrix product on the default device."""
+    """FLOP/s of a float32 matrix product on the default device, at its fastest of five times."""
     matrix = jnp.ones((size, size))
     product = jax.jit(jnp.matmul)
     product(matrix, matrix).block_until_ready()
-    begun = time.perf_counter()
+    taken = []
     for _ in range(5):
+        begun = time.perf_counter()
         product(matrix, matrix).block_until_ready()
-    return 5 * 2 * size**3 / (time.perf_counter() - begun)
+        taken.append(time.perf_counter() - begun)
+    return 2 * size**3 / min(taken)

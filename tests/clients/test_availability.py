@@ -86,7 +86,13 @@ def drawn(seed, purpose):
     return np.stack([np.asarray(jax.random.uniform(key, (K,))) for key in keys])
 
 
-@pytest.mark.parametrize("policy", sorted(parts.everything().of("policy")))
+# One of each sort: by the bandit, everyone, by losses, by updates. Masks are met by every policy in
+# tests/policies/test_available.py.
+SORTS = ("pause", "fedavg", "oort", "clustered_similarity")
+REST = sorted(set(parts.everything().of("policy")) - set(SORTS))
+
+
+@pytest.mark.parametrize("policy", [*SORTS, *(pytest.param(name, marks=pytest.mark.slow) for name in REST)])
 def test_everyone_plays_among_the_available(policy):
     _, record = simulate(policy, "bernoulli", availability_probability=0.3)
     for run, seed in enumerate(SEEDS):

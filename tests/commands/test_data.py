@@ -43,6 +43,7 @@ def test_quiet_prints_nothing_and_a_cut_is_respected(folder, capsys):
     assert "600 images, 20 to 20 a client" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_mnist_is_prepared_once(folder, shared, capsys, monkeypatch):
     arguments = ["data", "mnist", "--out", str(folder), "--num-clients", "300", "--partition", "shards"]
     copies = ["--data-dir", str(shared / "tensorflow_datasets")]

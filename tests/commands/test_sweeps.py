@@ -18,8 +18,6 @@ PICTURE = re.compile(
     r"\b(?:\w+_vs_(?:rounds|latency)(?:_\w+)?|heatmap_\w+|main_effects|pareto|selection_gap|selection_counts"
     r"|generalization_reward)\b"
 )
-# The others are dear: training, many compiled programs, large networks.
-FAST = {"efl_fg_table1", "sampled"}
 TRAINING = (
     *("data.dataset=digits", "data.train_samples=0", "data.concentration=3.0", "training.model=linear"),
     *("eval_every=2", "max_steps=1", "persist_optimizer=false"),
@@ -72,10 +70,8 @@ def tables(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [pytest.param(spec, id=spec.stem, marks=() if spec.stem in FAST else pytest.mark.slow) for spec in SPECS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.stem)
 def test_each_spec_draws_what_its_header_names(spec, tmp_path, tables):
     named = set(PICTURE.findall(comment(spec)))
     assert named, f"{spec.name}: the comment at its top names no picture"
@@ -89,11 +85,23 @@ def test_each_spec_draws_what_its_header_names(spec, tmp_path, tables):
     for name in named:
         assert (tmp_path / f"{name}.png").read_bytes()[1:4] == b"PNG"
         assert (tmp_path / f"{name}.pdf").read_bytes()[:4] == b"%PDF"
-    if spec.stem == "efl_fg_table1":
+    result = pausejax.open(tmp_path)
+    if "test_accuracy" in result:
+        assert np.isfinite(result["test_accuracy"].values).all()
+
+
+@pytest.mark.parametrize("name", ["efl_fg_table1", "sampled"])
+def test_one_spec_of_each_kind_has_the_pictures_of_its_header(name, tmp_path, tables):
+    whole = (SWEEPS / f"{name}.toml").read_text(encoding="utf-8")
+    spec, out = tmp_path / "two_policies.toml", tmp_path / "out"
+    spec.write_text("[[policy]]".join(whole.split("[[policy]]")[:3]))
+    settings = [text for one in ("rounds=4", "seeds=2", *OF_SPEC[name]) for text in ("--set", one)]
+    arguments = ["run", str(spec), "--out", str(out), "--data-dir", str(tables), "--quiet", "--no-report"]
+    assert cli.main([*arguments, *settings]) == cli.OK
+    drawn = set(kinds.draw(pausejax.open(out).load()))
+    assert set(PICTURE.findall(comment(SWEEPS / f"{name}.toml"))) <= drawn
+    if name == "efl_fg_table1":
         plots = ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
         each = {f"{plot}_{name}" for plot in plots for name in ("bias", "ccpp", "energy")}
         # Data sets are panels, and no front mixes them.
         assert drawn == {"mse_vs_rounds", "regret_vs_rounds"} | each
-    result = pausejax.open(tmp_path)
-    if "test_accuracy" in result:
-        assert np.isfinite(result["test_accuracy"].values).all()

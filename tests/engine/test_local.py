@@ -162,7 +162,7 @@ def test_a_finished_study_computes_nothing(tmp_path, monkeypatch):
     assert simulate(BANDIT, tmp_path) == (20, 0, ())
 
 
-def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path):
+def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, monkeypatch):
     plan = make_plan(parse(BANDIT))
     engine = execute.Engine(plan, Sources())
     (unit, *_) = schedule.units(plan, (), most=256)
@@ -170,11 +170,19 @@ def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path):
     whole = engine.compiled(unit.group)
     limit = memory.program_memory(whole.call) * 2 // 3
     simulate(BANDIT, tmp_path / "whole")
+    played, play = [], chunk.play
+
+    def watch(simulation, cut, *more):
+        played.append(len(cut.rows))
+        return play(simulation, cut, *more)
+
+    monkeypatch.setattr(chunk, "play", watch)
     simulate(BANDIT, tmp_path / "cut", device_memory=limit)
     small = execute.Engine(plan, Sources(), device_memory=limit)
     small.prepare([unit])
     narrow = small.compiled(unit.group)
     assert 1 < narrow.width < whole.width and memory.program_memory(narrow.call) <= limit
+    assert max(played) < whole.width
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "cut"))
     np.testing.assert_array_equal(a["selected"], b["selected"])
     np.testing.assert_allclose(a["pseudo_regret"], b["pseudo_regret"], rtol=1e-4, atol=1e-5)

@@ -244,9 +244,9 @@ def test_wandb_offline_gets_every_run_once(result, tmp_path, monkeypatch):
         tracker.start(STUDY)
         tracker.runs_finished(result.isel(run=chunk))
         tracker.finish()
-    files = {
-        path.parent.name.rpartition("-")[2]: path for path in tmp_path.glob("wandb/offline-run-*/*.wandb")
-    }
+    kept = list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert len(kept) == 2, "what the folder has is told again"
+    files = {path.parent.name.rpartition("-")[2]: path for path in kept}
     assert set(files) == set(result["identity"].values[:2].tolist())
     figures = finals(result)
     for place in (0, 1):

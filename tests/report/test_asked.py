@@ -261,3 +261,10 @@ def test_the_data_choose_the_law_of_growth(law, curve):
     noisy = curve(n) * (1 + 0.002 * np.random.default_rng(0).normal(size=n.size))
     assert growth(n, noisy).law[:5] == law[:5]
     assert growth(n[:500], curve(n[:500])) is None and growth(n, -curve(n)) is None
+
+
+def test_growth_is_that_of_the_last_decade_of_rounds():
+    """Where few rounds are recorded the last but one says nothing of where the decade begins."""
+    n = np.array([*range(1, 1000, 10), 3000, 10_000])
+    found = growth(n, np.sqrt(n))
+    assert found.rounds[0] == 3000 and found.rounds[-1] == 10_000

@@ -15,6 +15,9 @@ import pausejax
 from pausejax.rounding import rounded
 from pausejax.selection import _fixed, anneal_trace
 
+# How the others are compiled, no product would be contracted.
+pytestmark = pytest.mark.optimized
+
 # --- Products before sums
 
 
@@ -24,6 +27,13 @@ def test_a_rounded_product_is_never_contracted_into_a_sum(shape):
     x, y, z = (rng.normal(size=shape).astype(np.float32) for _ in range(3))
     got = jax.jit(lambda x, y, z: rounded(x * y) + z)(x, y, z)
     np.testing.assert_array_equal(got, x * y + z)
+
+
+def test_another_product_is():
+    """Or the test above would say nothing."""
+    rng = np.random.default_rng(0)
+    x, y, z = (rng.normal(size=(33, 30)).astype(np.float32) for _ in range(3))
+    assert (jax.jit(lambda x, y, z: x * y + z)(x, y, z) != x * y + z).any()
 
 
 # --- Fixed point
