@@ -16,6 +16,7 @@ from pausejax.engine.progress import default_form, reporting
 from pausejax.engine.tracking import Tracker
 from pausejax.results import saving, store
 from pausejax.searches import confirm, find
+from pausejax.searches import progress as searching
 from pausejax.searches.options import Options, check_fresh
 from pausejax.searches.searched import Searched
 from pausejax.study.plan import make_plan
@@ -91,6 +92,8 @@ def search(
     eval_every: int = 10,
     mode: str = "training",
     data_dir: str | Path | None = None,
+    progress: bool = False,
+    tracker: Tracker | None = None,
     **parameters: Any,
 ) -> Searched:
     """Finds the best settings of parameters that are lists or ranges; nothing is written to disk.
@@ -114,6 +117,8 @@ def search(
       eval_every: as for `simulate`; it must divide the round at which settings are compared.
       mode: as for `simulate`.
       data_dir: as for `simulate`.
+      progress: True shows on stderr how far the search is.
+      tracker: told of the runs of every setting that has ended.
       **parameters: as for `simulate`: `search(budget=10**6, alpha={"log_uniform": [1, 1000]})`.
 
     Raises:
@@ -136,7 +141,9 @@ def search(
     )
     check_fresh(study, fresh_seeds)
     sources = Sources(data_dir)
-    found = find.search(study, options, sources)
+    form = default_form() if progress else None
+    with searching.reporting(study, options, form, local_devices() if progress else "") as told:
+        found = find.search(study, options, sources, progress=told, tracker=tracker)
     confirmed = local.run(make_plan(confirm.confirmation(found, fresh_seeds)), sources)
     return Searched(found, confirm.compare(found, confirmed), confirmed)
 

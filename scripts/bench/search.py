@@ -293,8 +293,9 @@ def show(path: Path, picture: Path) -> None:
             panel.set_xlabel("rounds × runs spent")
             panel.set_title(name)
             panel.set_ylabel("pseudo-regret" if name == "bandit" else "accuracy")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        named = [zip(*panel.get_legend_handles_labels(), strict=True) for panel in panels]
+        handles = {label: handle for pairs in named for handle, label in pairs}
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
         figure.savefig(picture, dpi=150)
 
 
