@@ -53,6 +53,10 @@ GALLERY = (
     ("privacy_cost", "What privacy of the whole update costs", "run sweeps/privacy_cost.toml"),
     ("reproduction_k30", "Beside the paper's own code, K = 30", "run sweeps/paper/archive_mnist_k30.toml"),
     ("reproduction_k300", "Beside the paper's own code, K = 300", "run sweeps/paper/archive_mnist_k300.toml"),
+    *(
+        (f"paper_fig{number}", f"Figure {number} of the PAUSE paper", f"run sweeps/paper/fig{number}.toml")
+        for number in (3, 5, 7, 9)
+    ),
     ("beyond_pause", "Value per second beside PAUSE", "scripts/beyond_pause.py"),
     ("search_pays", "Searches beside designs played to the end", "scripts/bench/search.py"),
     ("theorem4", "Theorem 4 on small networks", "scripts/theorem4.py"),

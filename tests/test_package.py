@@ -16,6 +16,7 @@ import pausejax
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = (
+    "pausejax/measured.json",
     "pausejax/py.typed",
     *(f"pausejax/page/{name}" for name in ("page.css", "page.html", "page.js", "scales.js")),
 )

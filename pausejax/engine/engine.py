@@ -1,5 +1,6 @@
 """The compiled programs of a plan on this machine's devices, one for each group, and what they play."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -110,10 +111,12 @@ class Engine:
         """Refuses a group of which not even one run fits beside its data.
 
         Raises:
-          SpecError: one line with the numbers.
+          SpecError: one line with the numbers, or a part refuses the network.
         """
-        policy = self.plan.runs_of(group)[0].policy
-        memory.check(policy, self.simulation(group).resident(), self.limit)
+        policy, simulation = self.plan.runs_of(group)[0].policy, self.simulation(group)
+        with self._refusals(group):
+            resident = simulation.resident()
+        memory.check(policy, resident, self.limit)
 
     def simulate(
         self,
@@ -166,8 +169,14 @@ class Engine:
           SpecError: a part refuses the network, or a file that a run needs can't be read.
         """
         simulation = self.simulation(group)
-        try:
+        with self._refusals(group):
             return simulation.lower(padded(width))
+
+    @contextlib.contextmanager
+    def _refusals(self, group: Group) -> Iterator[None]:
+        """What tracing a group's functions finds wrong with them, as mistakes of the spec."""
+        try:
+            yield
         except PartError as error:
             raise SpecError([str(error)]) from None
         except ValueError as error:

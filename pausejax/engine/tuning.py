@@ -119,9 +119,11 @@ def decide(engine: Engine, groups: Iterable[Group], asked: Asked, *, again: bool
       again: measure what has been measured too.
 
     Raises:
-      SpecError: a group can't be built.
+      SpecError: a group can't be built, or not even one run of it fits.
     """
     groups = list(groups)
+    for group in groups:
+        engine.check_memory(group)
     decided = Decided({}, {})
     learning, widths = _of_learning(engine, groups), _of_runs(engine, groups)
     questions = [*learning, *(widths if asked.most is None else [])]
