@@ -96,7 +96,7 @@ PROBLEMS = {
         20,
         20,
     ),
-    "digits": Problem(_DIGITS, _WEIGHTS, 2, Options(budget=9000, at_latency=30.0), 8, 5, 10),
+    "digits": Problem(_DIGITS, _WEIGHTS, 2, Options(budget=9000, at_latency=30.0), 20, 20, 10),
     "mnist": Problem(
         {**_DIGITS, "data": {"dataset": "mnist", "train_samples": 2000}, "eval_every": 25},
         _WEIGHTS,
