@@ -16,6 +16,12 @@ from pausejax.policies.value_per_second import ValueState, value_per_second
 Price = Annotated[Number, Parameter(help="value per second: c, how much each participation costs", low=0)]
 
 
+def _ahead(state: ValueState) -> jax.Array:
+    """Each client's participations beyond the fewest, float32 [K]: only their differences matter."""
+    counts = state.bandit.counts
+    return (counts - jnp.min(counts)).astype(jnp.float32)
+
+
 @parts.policy
 def told_speeds(
     *,
@@ -36,9 +42,7 @@ def told_speeds(
     speed = 1 / expected_latency(two_speed(num_clients=num_clients, min_latency=min_latency))
 
     def select(key: jax.Array, state: ValueState, view: View) -> Cohort:
-        counts = state.bandit.counts
-        spent = (counts - jnp.min(counts)).astype(jnp.float32)
-        value = num_clients * state.data_share * jnp.exp(-price * budget_decay * spent)
+        value = num_clients * state.data_share * jnp.exp(-price * budget_decay * _ahead(state))
         members = selection.best_rate(speed, value, clients_per_round, **mask_of(view)).members
         return cohort(members, state.data_share)
 
@@ -65,8 +69,6 @@ def weighted_by_precision(
 
     def select(key: jax.Array, state: ValueState, view: View) -> Cohort:
         members = plain.select(key, state, view).members
-        counts = state.bandit.counts
-        spent = (counts - jnp.min(counts)).astype(jnp.float32)
-        return cohort(members, state.data_share * jnp.exp(-2 * budget_decay * spent))
+        return cohort(members, state.data_share * jnp.exp(-2 * budget_decay * _ahead(state)))
 
     return plain._replace(select=select)

@@ -125,7 +125,7 @@ def _frame(line: Line) -> pd.DataFrame:
     accuracy[:, np.searchsorted(rounds, runs["eval_round"].values)] = runs["test_accuracy"].values
     return pd.DataFrame(
         {
-            "line": pd.Categorical.from_codes(np.zeros(accuracy.size, int), [line.label]).astype(str),
+            "line": line.label,
             "seed": np.repeat(seeds, len(rounds)),
             "round": np.tile(rounds, len(seeds)),
             "elapsed": runs["elapsed"].values.ravel(),

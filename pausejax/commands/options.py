@@ -61,13 +61,19 @@ def quiet() -> argparse.ArgumentParser:
 
 def devices() -> argparse.ArgumentParser:
     """--lanes and --memory."""
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, parents=[memory()])
     parser.add_argument(
         "--lanes",
         type=count,
         metavar="N",
         help="put at most N runs side by side (default: measured)",
     )
+    return parser
+
+
+def memory() -> argparse.ArgumentParser:
+    """--memory."""
+    parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--memory",
         type=gigabytes,

@@ -9,16 +9,10 @@ from pausejax.commands import options as common
 def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
-        "plan", parents=[common.spec()], help="say what a study comes to; run nothing"
+        "plan", parents=[common.spec(), common.memory()], help="say what a study comes to; run nothing"
     )
     parser.add_argument(
         "--compile", action="store_true", help="compile every program, and read its memory off it"
-    )
-    parser.add_argument(
-        "--memory",
-        type=common.gigabytes,
-        metavar="GB",
-        help="memory of each device that a program may fill (default: measured)",
     )
     parser.set_defaults(command=run)
 

@@ -10,7 +10,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "tune",
-        parents=[common.spec()],
+        parents=[common.spec(), common.memory()],
         help="measure how a study's programs lie fastest on these devices, for `pausejax run`",
     )
     parser.add_argument(
@@ -19,12 +19,6 @@ def add_to(commands: Any) -> None:
         default=60.0,
         metavar="SECONDS",
         help="about so long for each thing to be decided (default 60)",
-    )
-    parser.add_argument(
-        "--memory",
-        type=common.gigabytes,
-        metavar="GB",
-        help="memory that a program may fill on each device (default: measured)",
     )
     parser.set_defaults(command=run)
 
