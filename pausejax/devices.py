@@ -50,6 +50,12 @@ def compile_for(
     return lowered.compile(compiler_options=compiler_options(platform) or None)
 
 
+def forget(programs: Sequence[Any]) -> None:
+    """Has JAX let go of what jitted functions were traced and compiled to; who holds a program keeps it."""
+    for program in programs:
+        program.clear_cache()
+
+
 def padded(width: int) -> int:
     """The next number of rows that fills up the devices."""
     return width + -width % runs_mesh(width).size
