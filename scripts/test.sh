@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh
 install_pausejax "[test]"
-[[ " $* " != *" --slow "* ]] || install_gpu_compiler
+[[ " $* " != *" --slow "* ]] || { install_gpu_compiler && install_newer_jax; }
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
