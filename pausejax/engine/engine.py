@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import jax
 
 from pausejax.data.host import Sources
-from pausejax.devices import compile_for, padded, runs_mesh
+from pausejax.devices import compile_for, runs_mesh
 from pausejax.engine import chunk as playing
 from pausejax.engine import events, memory
 from pausejax.engine.schedule import Chunk, Unit, cut
@@ -48,6 +48,7 @@ class Engine:
       plan: the whole plan.
       sources: where data come from.
       device_memory: bytes that a program may use on each device; measured if not given.
+      data_placement: one of `memory.DATA_PLACEMENTS`; sharded where that alone fits if not given.
       stopping: whether the study is asked to stop.
     """
 
@@ -57,8 +58,10 @@ class Engine:
         sources: Sources,
         *,
         device_memory: int | None = None,
+        data_placement: str | None = None,
         stopping: Stopping = NEVER,
     ) -> None:
+        memory.check_data_placement(data_placement)
         self.plan = plan
         self.sources = sources
         self.limit = device_memory or memory.device_memory()
@@ -66,6 +69,7 @@ class Engine:
         self.origins: dict[int, str] = {}
         """Where a group's layout comes from, in words, by its number."""
         self._stopping = stopping
+        self._data_placement = data_placement
         self._layouts: dict[int, Layout] = {}
         self._simulations: dict[int, Simulation] = {}
         self._compiled: dict[int, Future[Compiled]] = {}
@@ -82,7 +86,10 @@ class Engine:
         if group.number not in self._simulations:
             kind = self.plan.study.kind
             layout = self._layouts.get(group.number)
-            self._simulations[group.number] = kind.simulation(self.plan, group, self.sources, layout=layout)
+            made = kind.simulation(self.plan, group, self.sources, layout=layout)
+            with self._refusals(group):
+                placed = memory.place_data(made, self.limit, self._data_placement)
+            self._simulations[group.number] = placed
         return self._simulations[group.number]
 
     def place(self, group: Group, layout: Layout) -> None:
@@ -115,8 +122,7 @@ class Engine:
         """
         policy, simulation = self.plan.runs_of(group)[0].policy, self.simulation(group)
         with self._refusals(group):
-            resident = simulation.resident()
-        memory.check(policy, resident, self.limit)
+            memory.check(policy, simulation, self.limit)
 
     def simulate(
         self,
@@ -170,7 +176,7 @@ class Engine:
         """
         simulation = self.simulation(group)
         with self._refusals(group):
-            return simulation.lower(padded(width))
+            return simulation.lower(simulation.padded(width))
 
     @contextlib.contextmanager
     def _refusals(self, group: Group) -> Iterator[None]:
@@ -210,8 +216,11 @@ class Engine:
         )
 
     def _tell_placement(self, group: Group, width: int) -> None:
-        policy, placement = self.plan.runs_of(group)[0].policy, self.simulation(group).placement
-        count = runs_mesh(width).size
+        policy, simulation = self.plan.runs_of(group)[0].policy, self.simulation(group)
+        placement, count = simulation.placement, runs_mesh(simulation.padded(width)).size
+        if simulation.data_shares > 1:
+            why = "as asked" if self._data_placement else "no device has room for all of them and a run"
+            placement += f", training data sharded over {count} devices: {why}"
         told = f"{policy}: {len(group.members):,} runs, up to {width:,} side by side"
         told += f" over {count} devices" if count > 1 else " on one device"
         origin = self.origins.get(group.number, "")
@@ -241,7 +250,7 @@ class Engine:
                 policy, took = self.plan.runs_of(group)[0].policy, time.monotonic() - begun
                 told = f"compiled {policy} for {width} runs side by side in {took:.1f} s"
                 events.say("compiled", told, policy=policy, width=width, took=round(took, 3))
-                return Compiled(call, width, padded(width))
+                return Compiled(call, width, self.simulation(group).padded(width))
             if used < float("inf") and parts == 1 and width >= 4:
                 smaller = memory.program_memory(compile_for(self.lower(group, width // 4)))
                 parts = memory.parts_that_fit(int(used), smaller, (width // 4) / width, self.limit)
@@ -267,7 +276,11 @@ class Engine:
                     raise
                 half = -(-compiled.width // 2)
                 future: Future[Compiled] = Future()
-                future.set_result(Compiled(compile_for(self.lower(unit.group, half)), half, padded(half)))
+                call, rows = (
+                    compile_for(self.lower(unit.group, half)),
+                    self.simulation(unit.group).padded(half),
+                )
+                future.set_result(Compiled(call, half, rows))
                 self._compiled[unit.group.number] = future
                 continue
             yield chunk, arrays
