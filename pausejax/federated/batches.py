@@ -109,12 +109,12 @@ def prepare(learning: Learning, rows: jax.Array, mean: jax.Array, std: jax.Array
 
 def gather(learning: Learning, data: TrainingData, index: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Prepared inputs [B, ...] and targets [B, ...] of sample indices [B]."""
-    rows = _from_owners(data.inputs, index) if learning.sharded else data.inputs.at[index].get(mode="clip")
+    rows = rows_of_owners(data.inputs, index) if learning.sharded else data.inputs.at[index].get(mode="clip")
     return prepare(learning, rows, data.mean, data.std), data.targets.at[index].get(mode="clip")
 
 
 @jax.named_scope("exchange")
-def _from_owners(share: jax.Array, index: jax.Array) -> jax.Array:
+def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
     """Rows [B, D] of sample indices [B] from the devices that own them, [n, D] each; all ask at once.
 
     Everyone answers everyone with as many rows, and whoever has asked takes those of the owners: a choice, no
