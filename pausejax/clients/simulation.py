@@ -164,7 +164,8 @@ class ClientSimulation:
         if self.data_shares > 1:
             rows = mesh.size * -(-len(data.inputs) // mesh.size)
             data = data._replace(inputs=shapes(data.inputs, mesh, SPLIT, rows=rows))
-        return World(*own, *(files, data, test)), shapes(self.hyper, mesh, SPLIT, rows=width)
+        shared: Any = (files, data, test)
+        return World(*own, *shared), shapes(self.hyper, mesh, SPLIT, rows=width)
 
     def state_shapes(self, width: int) -> State:
         world, hyper = self._argument_shapes(width)

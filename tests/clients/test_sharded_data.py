@@ -63,7 +63,7 @@ def looks_six_times():
     """Has the sum of all losses decide."""
     def look(loss):
         add = lambda k, total: total + loss(k)
-        return jax.lax.fori_loop(jnp.int32(0), jnp.int32(6), add, jnp.float32(0)).astype(jnp.int32)
+        return jax.lax.fori_loop(0, 6, add, jnp.float32(0)).astype(jnp.int32)
     return picky(look)
 '''
 
@@ -99,9 +99,10 @@ def simulation_of(**options):
     return engine.simulation(engine.plan.groups[0])
 
 
-def test_shares_give_the_very_numbers_of_copies():
+@pytest.mark.parametrize("model", ["linear", pytest.param("mlp", marks=pytest.mark.slow)])
+def test_shares_give_the_very_numbers_of_copies(model):
     # One policy asks clients for losses on all their data, one learns from those of training.
-    assert_same(*both(["power_of_choice", "oort"], model="mlp"))
+    assert_same(*both(["power_of_choice", "oort"], model=model))
 
 
 def test_one_run_on_two_devices_whose_clients_keep_statistics(own):
@@ -122,8 +123,9 @@ def test_chunks_that_shrink_keep_every_share():
         slow_latency=1.5,
         stop_at_latency=12.0,
     )
-    played = np.sort(ours.rounds_played.values)
-    assert played[1] < 25 and 2 * played[2] < played[3], "no chunk shrinks"
+    played = np.sort((~np.isnan(ours.reward)).sum("round").values)
+    # In segments of 25 rounds, each looked at when the next one has been played.
+    assert played[1] <= 50 and 75 < played[2] <= 100 and 125 < played[3], "no chunk shrinks twice"
     assert_same(ours, theirs)
 
 
