@@ -183,6 +183,8 @@ class Engine:
         """What tracing a group's functions finds wrong with them, as mistakes of the spec."""
         try:
             yield
+        except SpecError:
+            raise
         except PartError as error:
             raise SpecError([str(error)]) from None
         except ValueError as error:

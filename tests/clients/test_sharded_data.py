@@ -15,6 +15,8 @@ from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
+pytestmark = pytest.mark.optimized
+
 # Clients of unlike sizes take unlike numbers of steps; two devices can't share 301 samples equally.
 SMALL = {
     "seeds": 3,
@@ -125,7 +127,7 @@ def test_chunks_that_shrink_keep_every_share():
     )
     played = np.sort((~np.isnan(ours.reward)).sum("round").values)
     # In segments of 25 rounds, each looked at when the next one has been played.
-    assert played[1] <= 50 and 75 < played[2] <= 100 and 125 < played[3], "no chunk shrinks twice"
+    assert played[1] <= 50 and 75 < played[2] <= 100 and played[3] > 125, "no chunk shrinks twice"
     assert_same(ours, theirs)
 
 
