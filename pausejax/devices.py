@@ -52,6 +52,12 @@ def compile_for(
     return lowered.compile(compiler_options=compiler_options(platform) or None)
 
 
+def forget(programs: Sequence[Any]) -> None:
+    """Has JAX let go of what jitted functions were traced and compiled to; who holds a program keeps it."""
+    for program in programs:
+        program.clear_cache()
+
+
 def padded(width: int, *, on_all: bool = False) -> int:
     """The next number of rows that fills up the devices that have some, or all the local ones."""
     return width + -width % (len(jax.local_devices()) if on_all else runs_mesh(width).size)

@@ -1,6 +1,7 @@
 """The compiled programs of a plan on this machine's devices, one for each group, and what they play."""
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import jax
 
 from pausejax.data.host import Sources
-from pausejax.devices import compile_for, runs_mesh
+from pausejax.devices import compile_for, forget, runs_mesh
 from pausejax.engine import chunk as playing
 from pausejax.engine import events, memory
 from pausejax.engine.schedule import Chunk, Unit, cut
@@ -23,6 +24,12 @@ from pausejax.study.trials import Layout
 
 if TYPE_CHECKING:
     from pausejax.results.checkpoint import Checkpoints
+
+
+_AHEAD = 16
+"""Groups whose programs are compiled before it is their turn."""
+_MOST = 48
+"""Programs that are held; of more, those whose turn is over go."""
 
 
 class Progress(Protocol):
@@ -42,7 +49,7 @@ class Compiled(NamedTuple):
 
 
 class Engine:
-    """The compiled programs of a plan on the local devices; each is compiled once, when it is needed.
+    """The compiled programs of a plan on the local devices; each is compiled shortly before its turn.
 
     Args:
       plan: the whole plan.
@@ -72,6 +79,7 @@ class Engine:
         self._data_placement = data_placement
         self._layouts: dict[int, Layout] = {}
         self._simulations: dict[int, Simulation] = {}
+        self._lowered: dict[int, jax.stages.Lowered] = {}
         self._compiled: dict[int, Future[Compiled]] = {}
         self._narrow: dict[tuple[int, int], jax.stages.Compiled] = {}
         # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
@@ -99,20 +107,35 @@ class Engine:
         self._layouts[group.number] = layout
 
     def prepare(self, work: Sequence[Unit]) -> None:
-        """Traces the programs of some units, so that what can't be built is refused now, and compiles them.
+        """Traces the programs of some units, so that what can't be built is refused now.
 
         Raises:
           SpecError: a group can't be built, or a part of it refuses the rest.
         """
         widths = {unit.group.number: (unit.group, unit.width) for unit in work}
-        new = {key: pair for key, pair in widths.items() if key not in self._compiled}
+        there = {**self._lowered, **self._compiled}
+        new = {key: pair for key, pair in widths.items() if key not in there}
         for group, _ in new.values():
             self.check_memory(group)
-        lowered = {key: self.lower(group, width) for key, (group, width) in new.items()}
+        self._lowered |= {key: self.lower(group, width) for key, (group, width) in new.items()}
         for group, width in new.values():
             self._tell_placement(group, width)
-        for key, (group, width) in new.items():
-            self._compiled[key] = self._threads.submit(self._compile, group, lowered[key], width)
+        self._compile_ahead(work)
+
+    def _compile_ahead(self, work: Sequence[Unit]) -> None:
+        """Has the programs of the next groups compiled, and where there are many lets go of the others."""
+        ahead = dict(itertools.islice({unit.group.number: unit for unit in work}.items(), _AHEAD))
+        if len(self._compiled) >= _MOST or memory.crowded():
+            kept = {
+                key: future for key, future in self._compiled.items() if key in ahead or not future.done()
+            }
+            self._compiled = kept
+            self._narrow = {key: call for key, call in self._narrow.items() if key[0] in kept}
+            forget(self.plan.study.kind.programs)
+        for key, unit in ahead.items():
+            if key not in self._compiled:
+                lowered = self._lowered.pop(key, None) or self.lower(unit.group, unit.width)
+                self._compiled[key] = self._threads.submit(self._compile, unit.group, lowered, unit.width)
 
     def check_memory(self, group: Group) -> None:
         """Refuses a group of which not even one run fits beside its data.
@@ -147,6 +170,8 @@ class Engine:
         self.prepare(work)
         try:
             for place, unit in enumerate(work):
+                if place and work[place - 1].group is not unit.group:
+                    self._compile_ahead(work[place:])
                 yield from self._simulate_unit(unit, progress, checkpoints)
                 if not any(later.group is unit.group for later in work[place + 1 :]):
                     self.simulation(unit.group).release()
@@ -223,19 +248,8 @@ class Engine:
         if simulation.data_shares > 1:
             why = "as asked" if self._data_placement else "no device has room for all of them and a run"
             placement += f", training data sharded over {count} devices: {why}"
-        told = f"{policy}: {len(group.members):,} runs, up to {width:,} side by side"
-        told += f" over {count} devices" if count > 1 else " on one device"
         origin = self.origins.get(group.number, "")
-        events.say(
-            "group",
-            (f"{told}, {placement}" if placement else told) + (f" ({origin})" if origin else ""),
-            policy=policy,
-            runs=len(group.members),
-            width=width,
-            devices=count,
-            placement=placement or None,
-            origin=origin or None,
-        )
+        events.placed(policy, len(group.members), width, count, placement, origin)
 
     def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:
         """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
@@ -278,11 +292,8 @@ class Engine:
                     raise
                 half = -(-compiled.width // 2)
                 future: Future[Compiled] = Future()
-                call, rows = (
-                    compile_for(self.lower(unit.group, half)),
-                    self.simulation(unit.group).padded(half),
-                )
-                future.set_result(Compiled(call, half, rows))
+                rows = self.simulation(unit.group).padded(half)
+                future.set_result(Compiled(compile_for(self.lower(unit.group, half)), half, rows))
                 self._compiled[unit.group.number] = future
                 continue
             yield chunk, arrays

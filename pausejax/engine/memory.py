@@ -50,6 +50,18 @@ def program_memory(compiled: jax.stages.Compiled) -> int:
     )
 
 
+def crowded() -> bool:
+    """Whether this process has a quarter of the memory mappings that Linux allows it: 65,530 by default.
+
+    XLA takes some for every kernel of a program on a CPU, and beyond the last one the process is gone.
+    """
+    try:
+        allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+        return Path("/proc/self/maps").read_bytes().count(b"\n") > allowed / 4
+    except (OSError, ValueError):
+        return False
+
+
 def fitting(resident: Resident, limit: int) -> int:
     """How many runs have room on a device beside what all share, whatever else their program needs."""
     free = limit - sum(resident.shared.values())
