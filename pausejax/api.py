@@ -55,7 +55,8 @@ def simulate(
       tune: lie on the devices in the way that was measured to be the fastest there, or is now, where that
         pays, as `pausejax run` does. Without it two calls give the same bits whatever was measured between.
       data_placement: "replicated" puts all training data on every device, "sharded" an equal share of their
-        inputs, with the same results; without it they are sharded where they fit in no other way.
+        inputs, with the same results to float32 rounding; without it they are sharded where they fit in no
+        other way.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
         `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.

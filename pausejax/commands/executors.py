@@ -33,8 +33,8 @@ def memory() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data-placement",
         choices=("replicated", "sharded"),
-        help="whether each device holds all training data, or an equal share of their inputs, with the same "
-        "results (default: replicated, or sharded where that alone fits)",
+        help="whether each device holds all training data, or an equal share of their inputs "
+        "(default: replicated, or sharded where that alone fits)",
     )
     return parser
 

@@ -114,7 +114,7 @@ def search(
     check_budget(study, options, goal, step)
     _sampler(space, options, goal)  # what it can't do is said before anything is made
     asked = options._replace(most=None, device_memory=None)._asdict()
-    del asked["data_placement"]  # it changes no number
+    del asked["data_placement"]  # it changes nothing beyond rounding
     wanted = {"spec": layout.spec_text(plan_of(study, [])), "options": asked}
     journal = Journal(folder, command)
     settled = journal.settled(wanted)
