@@ -1,7 +1,7 @@
 """What XLA makes of a round for an H100 that is not there: launches, waits, memory, and what must not be.
 
-The compiler comes with the extra gpu-plan, or lies in .cache/gpu-plan. `scripts/test.sh --slow` puts it there, and
-the newer JAX with its compiler into .cache/py312, where there is a Python for it.
+The compiler comes with the extra gpu-plan, or lies in .cache/gpu-plan, and the newer JAX with its own lies in
+.cache/py312: `scripts/test.sh --slow` puts them there.
 """
 
 import importlib.util
