@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import jax
 
 from pausejax.data.host import Sources
-from pausejax.devices import compile_for, forget, padded, runs_mesh
+from pausejax.devices import compile_for, forget, runs_mesh
 from pausejax.engine import chunk as playing
 from pausejax.engine import events, memory
 from pausejax.engine.schedule import Chunk, Unit, cut
@@ -55,6 +55,7 @@ class Engine:
       plan: the whole plan.
       sources: where data come from.
       device_memory: bytes that a program may use on each device; measured if not given.
+      data_placement: one of `memory.DATA_PLACEMENTS`; sharded where that alone fits if not given.
       stopping: whether the study is asked to stop.
     """
 
@@ -64,8 +65,10 @@ class Engine:
         sources: Sources,
         *,
         device_memory: int | None = None,
+        data_placement: str | None = None,
         stopping: Stopping = NEVER,
     ) -> None:
+        memory.check_data_placement(data_placement)
         self.plan = plan
         self.sources = sources
         self.limit = device_memory or memory.device_memory()
@@ -73,6 +76,7 @@ class Engine:
         self.origins: dict[int, str] = {}
         """Where a group's layout comes from, in words, by its number."""
         self._stopping = stopping
+        self._data_placement = data_placement
         self._layouts: dict[int, Layout] = {}
         self._simulations: dict[int, Simulation] = {}
         self._lowered: dict[int, jax.stages.Lowered] = {}
@@ -90,7 +94,10 @@ class Engine:
         if group.number not in self._simulations:
             kind = self.plan.study.kind
             layout = self._layouts.get(group.number)
-            self._simulations[group.number] = kind.simulation(self.plan, group, self.sources, layout=layout)
+            made = kind.simulation(self.plan, group, self.sources, layout=layout)
+            with self._refusals(group):
+                placed = memory.place_data(made, self.limit, self._data_placement)
+            self._simulations[group.number] = placed
         return self._simulations[group.number]
 
     def place(self, group: Group, layout: Layout) -> None:
@@ -138,8 +145,7 @@ class Engine:
         """
         policy, simulation = self.plan.runs_of(group)[0].policy, self.simulation(group)
         with self._refusals(group):
-            resident = simulation.resident()
-        memory.check(policy, resident, self.limit)
+            memory.check(policy, simulation, self.limit)
 
     def simulate(
         self,
@@ -195,13 +201,15 @@ class Engine:
         """
         simulation = self.simulation(group)
         with self._refusals(group):
-            return simulation.lower(padded(width))
+            return simulation.lower(simulation.padded(width))
 
     @contextlib.contextmanager
     def _refusals(self, group: Group) -> Iterator[None]:
         """What tracing a group's functions finds wrong with them, as mistakes of the spec."""
         try:
             yield
+        except SpecError:
+            raise
         except PartError as error:
             raise SpecError([str(error)]) from None
         except ValueError as error:
@@ -235,21 +243,13 @@ class Engine:
         )
 
     def _tell_placement(self, group: Group, width: int) -> None:
-        policy, placement = self.plan.runs_of(group)[0].policy, self.simulation(group).placement
-        count = runs_mesh(width).size
-        told = f"{policy}: {len(group.members):,} runs, up to {width:,} side by side"
-        told += f" over {count} devices" if count > 1 else " on one device"
+        policy, simulation = self.plan.runs_of(group)[0].policy, self.simulation(group)
+        placement, count = simulation.placement, runs_mesh(simulation.padded(width)).size
+        if simulation.data_shares > 1:
+            why = "as asked" if self._data_placement else "no device has room for all of them and a run"
+            placement += f", training data sharded over {count} devices: {why}"
         origin = self.origins.get(group.number, "")
-        events.say(
-            "group",
-            (f"{told}, {placement}" if placement else told) + (f" ({origin})" if origin else ""),
-            policy=policy,
-            runs=len(group.members),
-            width=width,
-            devices=count,
-            placement=placement or None,
-            origin=origin or None,
-        )
+        events.placed(policy, len(group.members), width, count, placement, origin)
 
     def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:
         """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
@@ -266,7 +266,7 @@ class Engine:
                 policy, took = self.plan.runs_of(group)[0].policy, time.monotonic() - begun
                 told = f"compiled {policy} for {width} runs side by side in {took:.1f} s"
                 events.say("compiled", told, policy=policy, width=width, took=round(took, 3))
-                return Compiled(call, width, padded(width))
+                return Compiled(call, width, self.simulation(group).padded(width))
             if used < float("inf") and parts == 1 and width >= 4:
                 smaller = memory.program_memory(compile_for(self.lower(group, width // 4)))
                 parts = memory.parts_that_fit(int(used), smaller, (width // 4) / width, self.limit)
@@ -292,7 +292,8 @@ class Engine:
                     raise
                 half = -(-compiled.width // 2)
                 future: Future[Compiled] = Future()
-                future.set_result(Compiled(compile_for(self.lower(unit.group, half)), half, padded(half)))
+                rows = self.simulation(unit.group).padded(half)
+                future.set_result(Compiled(compile_for(self.lower(unit.group, half)), half, rows))
                 self._compiled[unit.group.number] = future
                 continue
             yield chunk, arrays
