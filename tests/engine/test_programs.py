@@ -37,20 +37,20 @@ def programs(monkeypatch):
     return found
 
 
-def played(clients=9):
+def played(clients):
     network = {"num_clients": clients, "clients_per_round": list(range(1, clients))}
     return local.run(make_plan(kinds.parse({**STUDY, "network": network})), Sources())
 
 
 def test_programs_whose_turn_is_over_go(programs, monkeypatch):
-    whole = played()
-    assert max(living for _, living in programs) == 8
+    whole = played(7)
+    assert max(living for _, living in programs) == 6
     programs.clear()
-    monkeypatch.setattr(engines, "_AHEAD", 2)
-    monkeypatch.setattr(engines, "_MOST", 3)
-    fewer = played()
-    # What is held, and the one that is being made.
-    assert len(programs) == 8 and max(living for _, living in programs) <= 5
+    monkeypatch.setattr(engines, "_AHEAD", 1)
+    monkeypatch.setattr(engines, "_MOST", 2)
+    fewer = played(7)
+    # What is held, the one that is played, and the one that is being made.
+    assert len(programs) == 6 and max(living for _, living in programs) <= 4
     for name, variable in whole.data_vars.items():
         np.testing.assert_array_equal(fewer[name].values, variable.values, err_msg=name)
 
