@@ -7,6 +7,7 @@ from gpu_model.cases import CASES
 from gpu_model.targets import TARGETS
 
 BEGIN, END = "<!-- tables of scripts/bench/gpu_plan.py -->", "<!-- end of tables -->"
+KEPT = "docs/results/gpu_before.json"
 _HEAD = (
     "case",
     "runs",
