@@ -19,16 +19,19 @@ from pausejax.selection._rows import take
 _WORD = 32
 
 
-def sums_of_the_best(arrival: jax.Array, by_arrival: jax.Array, by_rank: jax.Array, m: int) -> jax.Array:
+def sums_of_the_best(
+    rank: jax.Array, arrival: jax.Array, by_arrival: jax.Array, by_rank: jax.Array, m: int
+) -> jax.Array:
     """Σ score of the m best at every time, int32 [N, K]; of all who have arrived while they are fewer.
 
     Args:
-      arrival: int32 [N, K], a permutation of 0 .. K - 1 in each row: when the client of each rank arrives.
-      by_arrival: int32 [N, K], scores in order of arrival; sums may wrap round.
-      by_rank: int32 [N, K], the same scores in order of rank.
+      rank: int32 [N, K], a permutation of 0 .. K - 1 in each row: the rank of whoever arrives at each time.
+      arrival: int32 [N, K], its inverse: when the client of each rank arrives.
+      by_arrival: int32 [N, K], scores by time; sums may wrap round.
+      by_rank: int32 [N, K], the same scores by rank.
       m: 1 <= m <= K.
     """
-    runs, size = arrival.shape
+    runs, size = rank.shape
     words = 2 ** max(round(math.log2(math.sqrt(size) / _WORD)), 0)
     width = words * _WORD
     blocks = -(-size // width)
@@ -38,14 +41,7 @@ def sums_of_the_best(arrival: jax.Array, by_arrival: jax.Array, by_rank: jax.Arr
         padded = jnp.pad(x, ((0, 0), (0, beyond - size)), constant_values=filling)
         return padded.reshape(runs, blocks, width)
 
-    # The block of ranks of whoever arrives at each time: one array to sort, which no other kernel needs.
-    bits = max(blocks - 1, 1).bit_length()
-    if size.bit_length() + bits > 32:
-        raise ValueError(f"{size} clients; allowed on a device other than a CPU: up to 2^21")
-    own = lax.broadcasted_iota(jnp.uint32, arrival.shape, 1) // width
-    in_turn = lax.sort((arrival.astype(jnp.uint32) << bits) | own, dimension=1, is_stable=False)
-    block = (in_turn & ((1 << bits) - 1)).astype(jnp.int32)
-    block, arrival = in_blocks(block, blocks), in_blocks(arrival, beyond)
+    rank, arrival = in_blocks(rank, beyond), in_blocks(arrival, beyond)
     score, by_rank = in_blocks(by_arrival, 0), in_blocks(by_rank, 0)
     # Constants, so that no kernel makes them.
     number, place = np.arange(blocks, dtype=np.int32), np.arange(width, dtype=np.int32)
@@ -55,6 +51,7 @@ def sums_of_the_best(arrival: jax.Array, by_arrival: jax.Array, by_rank: jax.Arr
 
     # How many with a rank before each block of ranks arrive before each block of time, and Σ score of them,
     # [N, 2, rank, time]. One array, so that one kernel makes both.
+    block = rank >> (width.bit_length() - 1)
     values = jnp.where(counted, 1, score[:, None])
     inside = jnp.where(block[:, None, None] < number[None, None, :, None, None], values[:, :, None], 0)
     inside = jnp.sum(inside, axis=4)
@@ -75,7 +72,7 @@ def sums_of_the_best(arrival: jax.Array, by_arrival: jax.Array, by_rank: jax.Arr
     # The block of ranks in which the m-th best lies at each time; count and sum of those of better blocks.
     found = jnp.sum(time[:, None, None] > now[None, ..., None], axis=3, dtype=jnp.int32) - 1
     cell = (found * blocks + number[None, :, None]).reshape(runs, beyond)
-    counts, sums = (take(table[:, part].reshape(runs, -1), cell).reshape(block.shape) for part in (0, 1))
+    counts, sums = (take(table[:, part].reshape(runs, -1), cell).reshape(rank.shape) for part in (0, 1))
     is_before = block[:, :, None] < found[..., None]
     # Masked in two ways: one array of both, [N, K, √K], would be stored.
     one = (is_before & until).astype(jnp.int32)

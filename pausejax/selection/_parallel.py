@@ -87,11 +87,10 @@ def best_by_one_sort(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`best_by_pairs` for thousands of clients; one sort brings all that is needed of them."""
     reaches, index = ucb >= threshold, lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
-    # Nothing is read of the others. With them masked, no operand has to be copied before it is sorted.
-    masked = ((-score, jnp.inf), (index, ucb.shape[1]), (ucb, -jnp.inf))
-    ascending = [jnp.where(reaches, x, other) for x, other in masked]
-    in_order = lax.sort(ascending, dimension=1, is_stable=False, num_keys=2)
-    scores, clients, slowest = (x[:, :m] for x in in_order)
+    ascending = (jnp.where(reaches, -score, jnp.inf), index, ucb)
+    scores, clients, slowest = (
+        x[:, :m] for x in lax.sort(ascending, dimension=1, is_stable=False, num_keys=2)
+    )
     return lax.sort(clients, dimension=1), -scores, jnp.min(slowest, axis=1)
 
 
@@ -106,11 +105,12 @@ def by_blocks(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> B
     """`by_eviction` with sorts and tables of blocks; entries lie in descending order of ucb."""
     num_clients = ucb.shape[1]
     number = lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
-    thresholds, scores = lax.sort((-ucb, -score), dimension=1, is_stable=False, num_keys=2)
-    ranked, arrival = lax.sort((scores, number), dimension=1, is_stable=False, num_keys=2)
+    thresholds, scores = lax.sort((-ucb, -score), dimension=1, num_keys=1)
+    ranked, arrival = lax.sort((scores, number), dimension=1, num_keys=1)
+    _, rank = lax.sort((arrival, number), dimension=1, num_keys=1, is_stable=False)
     unit, magnitude = _unit_of(score, m)
     by_arrival, by_rank = (_in_integers(-x, unit) for x in (scores, ranked))
-    total = sums_of_the_best(arrival, by_arrival, by_rank, m)
+    total = sums_of_the_best(rank, arrival, by_arrival, by_rank, m)
     enough = (jnp.arange(num_clients) >= m - 1)[None]
     return _bounds(-thresholds, total, unit, magnitude, enough, m, worth)
 
