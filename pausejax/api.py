@@ -36,6 +36,7 @@ def simulate(
     progress: Progress | bool = False,
     tracker: Tracker | None = None,
     tune: bool = False,
+    data_placement: str | None = None,
     **parameters: Any,
 ) -> xr.Dataset:
     """Simulates a study and returns its result; nothing is written to disk.
@@ -53,6 +54,9 @@ def simulate(
       tracker: told of every chunk of runs that has been finished; see `pausejax.engine.tracking`.
       tune: lie on the devices in the way that was measured to be the fastest there, or is now, where that
         pays, as `pausejax run` does. Without it two calls give the same bits whatever was measured between.
+      data_placement: "replicated" puts all training data on every device, "sharded" an equal share of their
+        inputs, with the same results to float32 rounding; without it they are sharded where they fit in no
+        other way.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
         `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.
@@ -65,12 +69,13 @@ def simulate(
     """
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
     plan = make_plan(kinds.parse(document, source="simulate", flat=True))
+    settings: dict[str, Any] = {"tune": tune, "data_placement": data_placement}
     if not isinstance(progress, bool):
-        return local.run(plan, Sources(data_dir), progress, tracker, tune=tune)
+        return local.run(plan, Sources(data_dir), progress, tracker, **settings)
     form = default_form() if progress else None
     with reporting(plan, form, local_devices() if progress else "") as told:
         told(0)  # nothing was there before
-        return local.run(plan, Sources(data_dir), told, tracker, tune=tune)
+        return local.run(plan, Sources(data_dir), told, tracker, **settings)
 
 
 def search(
@@ -94,6 +99,7 @@ def search(
     data_dir: str | Path | None = None,
     progress: bool = False,
     tracker: Tracker | None = None,
+    data_placement: str | None = None,
     **parameters: Any,
 ) -> Searched:
     """Finds the best settings of parameters that are lists or ranges; nothing is written to disk.
@@ -119,6 +125,7 @@ def search(
       data_dir: as for `simulate`.
       progress: True shows on stderr how far the search is.
       tracker: told of the runs of every setting that has ended.
+      data_placement: as for `simulate`.
       **parameters: as for `simulate`: `search(budget=10**6, alpha={"log_uniform": [1, 1000]})`.
 
     Raises:
@@ -138,13 +145,15 @@ def search(
         sampler_seed=sampler_seed,
         reduction=reduction,
         first_rung=first_rung,
+        data_placement=data_placement,
     )
     check_fresh(study, fresh_seeds)
     sources = Sources(data_dir)
     form = default_form() if progress else None
     with searching.reporting(study, options, form, local_devices() if progress else "") as told:
         found = find.search(study, options, sources, progress=told, tracker=tracker)
-    confirmed = local.run(make_plan(confirm.confirmation(found, fresh_seeds)), sources)
+    plan = make_plan(confirm.confirmation(found, fresh_seeds))
+    confirmed = local.run(plan, sources, data_placement=data_placement)
     return Searched(found, confirm.compare(found, confirmed), confirmed)
 
 

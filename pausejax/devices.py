@@ -9,7 +9,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-SPLIT, SHARED = PartitionSpec("runs"), PartitionSpec()
+AXIS = "runs"
+"""The only one of every mesh here."""
+SPLIT, SHARED = PartitionSpec(AXIS), PartitionSpec()
 """Along the rows, which come first; and the same on every device."""
 
 
@@ -25,7 +27,7 @@ def local_devices() -> str:
 
 def runs_mesh(rows: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """A mesh with one axis, "runs", over some devices (the local ones), or fewer if there are fewer rows."""
-    return Mesh(np.array((devices or jax.local_devices())[: max(rows, 1)]), ("runs",))
+    return Mesh(np.array((devices or jax.local_devices())[: max(rows, 1)]), (AXIS,))
 
 
 def compiler_options(platform: str) -> dict[str, str | bool]:
@@ -50,14 +52,32 @@ def compile_for(
     return lowered.compile(compiler_options=compiler_options(platform) or None)
 
 
-def padded(width: int) -> int:
-    """The next number of rows that fills up the devices."""
-    return width + -width % runs_mesh(width).size
+def forget(programs: Sequence[Any]) -> None:
+    """Has JAX let go of what jitted functions were traced and compiled to; who holds a program keeps it."""
+    for program in programs:
+        program.clear_cache()
+
+
+def padded(width: int, *, on_all: bool = False) -> int:
+    """The next number of rows that fills up the devices that have some, or all the local ones."""
+    return width + -width % (len(jax.local_devices()) if on_all else runs_mesh(width).size)
 
 
 def put(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
     """Arrays on the devices of a mesh."""
     return jax.device_put(tree, NamedSharding(mesh, spec))
+
+
+def put_shares(rows: Any, mesh: Mesh) -> jax.Array:
+    """The host's rows [N, ...] in equal shares, in turn, on the devices of a mesh; zeros fill up the last."""
+    share = -(-len(rows) // mesh.size)
+
+    def own(place: Any) -> np.ndarray:
+        there = rows[place[0].start or 0 : place[0].stop]
+        return np.pad(there, ((0, share - len(there)), *((0, 0),) * (rows.ndim - 1)))
+
+    lengths = (share * mesh.size, *rows.shape[1:])
+    return jax.make_array_from_callback(lengths, NamedSharding(mesh, SPLIT), own)
 
 
 def shapes(tree: Any, mesh: Mesh, spec: PartitionSpec, rows: int | None = None) -> Any:

@@ -1,6 +1,6 @@
 """How programs lie on a device that nobody has measured them on: what was measured elsewhere, by backend.
 
-`scripts/bench/placement.py --table` writes the rows of its backend in `measured.json` beside this file anew;
+`scripts/bench/placement.py --table` writes rows of what it measures into `measured.json` beside this file;
 those of CPUs are from docs/training.md. What it has for other backends comes from the compiler's counts for
 GPUs (docs/gpu.md), and from no device.
 """

@@ -29,6 +29,21 @@ install_gpu_compiler() {
   }
 }
 
+# The newer JAX with its compiler for GPUs, for the same tests. It needs a Python 3.12: PYTHON312, python3.12, or
+# one of pyenv's.
+install_newer_jax() {
+  local to=.cache/py312 python
+  [[ $(uname -s) == Linux && ! -d $to/lib/python3.12/site-packages/pausejax ]] || return 0
+  for python in "${PYTHON312:-python3.12}" "$HOME"/.pyenv/versions/3.12.*/bin/python; do
+    if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then
+      "$python" -m venv "$to" && .venv/bin/python -m pip --python "$to/bin/python" install -q \
+        --disable-pip-version-check --constraint constraints-py312.txt '.[gpu-plan]' && return 0
+      rm -rf "$to"
+    fi
+  done
+  echo "no Python 3.12, or no JAX for it: the GPU programs are tested with one version of JAX" >&2
+}
+
 # pip's own account without the lines on what is there already, on stderr.
 pip_install() {
   .venv/bin/python -m pip install --disable-pip-version-check "$@" |

@@ -1,5 +1,6 @@
 """Settings shared by every test: strict promotion, two CPU devices, and the switch for slow tests."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -17,7 +18,7 @@ def _tell_xla(**flags):
 
 _tell_xla(xla_force_host_platform_device_count=2)
 # Compiling is most of what the fast tests cost, and hardly any of their programs runs for long: XLA takes the
-# shortest way to machine code. Modules that ask about rounding are marked `optimized`; see `_compiler`.
+# shortest way to machine code. Modules and tests that ask about rounding are marked `optimized`.
 _IN_A_HURRY: dict[str, object] = {"xla_backend_optimization_level": 0}
 _AS_FOR_USERS: dict[str, object] = {"xla_backend_optimization_level": 3}
 
@@ -99,11 +100,29 @@ def _compiler(request):
 
     A worker would otherwise end with every program of the suite in its memory.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        if request.node.get_closest_marker("optimized"):
-            patch.setattr(compiler, "get_compile_options", _as_for_users)
+    with _optimizing(request.node):
         yield
     jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def _compiler_of_a_test(request):
+    """The same for a test that is marked, in a module that is not."""
+    if any(mark.name == "optimized" for mark in request.node.own_markers):
+        jax.clear_caches()
+        with _optimizing(request.node):
+            yield
+        jax.clear_caches()
+    else:
+        yield
+
+
+@contextlib.contextmanager
+def _optimizing(node):
+    with pytest.MonkeyPatch.context() as patch:
+        if node.get_closest_marker("optimized"):
+            patch.setattr(compiler, "get_compile_options", _as_for_users)
+        yield
 
 
 def _as_for_users(*args, _options=compiler.get_compile_options, **kwargs):

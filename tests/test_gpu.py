@@ -1,6 +1,7 @@
 """What XLA makes of a round for an H100 that is not there: launches, waits, memory, and what must not be.
 
-The compiler comes with the extra gpu-plan, or lies in .cache/gpu-plan, put by `scripts/test.sh --slow`.
+The compiler comes with the extra gpu-plan, or lies in .cache/gpu-plan, and the newer JAX with its own lies in
+.cache/py312: `scripts/test.sh --slow` puts them there.
 """
 
 import importlib.util
@@ -15,13 +16,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BESIDE = ROOT / ".cache" / "gpu-plan"
 HAS_COMPILER = (BESIDE / "jax_plugins").is_dir() or importlib.util.find_spec("jax_plugins") is not None
+NEWER = ROOT / ".cache" / "py312" / "bin" / "python"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not HAS_COMPILER, reason="no compiler for GPUs here: pip install 'pausejax[gpu-plan]'"
-    ),
-]
+pytestmark = pytest.mark.slow
 
 FEW = 100
 """Launches of a round without training, for up to 512 clients."""
@@ -32,17 +29,23 @@ ONCE = "take_along_axis"
 """Its gradient adds one number to each place: the order of threads changes nothing."""
 
 
-@pytest.fixture(scope="module")
-def count(tmp_path_factory):
+@pytest.fixture(scope="module", params=["this JAX", "newer JAX"])
+def count(request, tmp_path_factory):
     """Compiles a case for the H100 once, and returns what `gpu_plan.py` keeps of it."""
     out, found = tmp_path_factory.mktemp("gpu_plan"), {}
+    newer = request.param == "newer JAX"
+    if newer and not NEWER.exists():
+        pytest.skip("no newer JAX here: scripts/test.sh --slow installs it where there is a Python 3.12")
+    if not newer and not HAS_COMPILER:
+        pytest.skip("no compiler for GPUs here: pip install 'pausejax[gpu-plan]'")
+    python, beside = (NEWER, []) if newer else (sys.executable, [str(BESIDE)])
 
     def counted(case, runs, *options):
         key = (case, runs, options)
         if key not in found:
             tag = f"-{len(found)}"
-            command = [sys.executable, ROOT / "scripts/bench/gpu_plan.py", "--out", out, "--tag", tag]
-            path = os.pathsep.join([str(BESIDE), str(ROOT), os.environ.get("PYTHONPATH", "")])
+            command = [python, ROOT / "scripts/bench/gpu_plan.py", "--out", out, "--tag", tag]
+            path = os.pathsep.join([*beside, str(ROOT), os.environ.get("PYTHONPATH", "")])
             environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
             done = subprocess.run(
                 [*map(str, command), "--case", case, "--runs", str(runs), *options],

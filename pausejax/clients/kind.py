@@ -10,6 +10,7 @@ from pausejax import data, network, policies
 from pausejax.clients.checks import check
 from pausejax.clients.costs import seconds
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
+from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.clients.tuning import variants
@@ -90,6 +91,7 @@ KIND = Kind(
     apart=("dataset", "task"),
     labels=labels,
     simulation=simulation,
+    programs=(play, start, initial_params),
     variants=variants,
     seconds=seconds,
     draw=draw,

@@ -24,6 +24,8 @@ from pausejax.clients.program import (
     policy_key,
 )
 from pausejax.clients.round import Record, play_round
+from pausejax.devices import AXIS, SHARED, SPLIT
+from pausejax.federated.batches import TrainingData
 from pausejax.federated.modules import Model
 from pausejax.policies.base import Clients
 
@@ -67,9 +69,13 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     )
 
 
-def of_world(split: Any, shared: Any) -> World:
-    """One thing for every array of a world that has a row per run, another for what all runs share."""
-    places: tuple[Any, ...] = (split, split, split, shared, shared, shared)
+def of_world(split: Any, shared: Any, *, sharded: bool = False) -> World:
+    """One thing for every array of a world that has a row per run, another for what all runs share.
+
+    Sharded inputs are split too.
+    """
+    data = TrainingData(split, *[shared] * (len(TrainingData._fields) - 1)) if sharded else shared
+    places: tuple[Any, ...] = (split, split, split, shared, data, shared)
     return World(*places)
 
 
@@ -85,7 +91,8 @@ def play(
 ) -> tuple[State, Record]:
     """Plays rounds `first_round` .. `first_round + rounds_per_call - 1`, none beyond `last_round`.
 
-    Each device plays its own share of the runs; they never communicate.
+    Each device plays its own share of the runs. They communicate where the training inputs are sharded, to
+    fetch samples from each other, and else never.
 
     Args:
       program: static.
@@ -101,12 +108,13 @@ def play(
       The next state and the records, leading axes [rounds_per_call, R]; rows beyond `last_round` are junk,
       and test results are NaN in rounds without an evaluation.
     """
-    runs, shared = P("runs"), P()
+    sharded = program.learning is not None and program.learning.sharded
+    world_specs = of_world(SPLIT, SHARED, sharded=sharded)
     return jax.shard_map(
         functools.partial(_play, program),
         mesh=mesh,
-        in_specs=(of_world(runs, shared), runs, runs, runs if first_round.ndim else shared, shared),
-        out_specs=(runs, P(None, "runs")),
+        in_specs=(world_specs, SPLIT, SPLIT, SPLIT if first_round.ndim else SHARED, SHARED),
+        out_specs=(SPLIT, P(None, AXIS)),
         check_vma=False,
     )(world, hyper, state, first_round, last_round)
 

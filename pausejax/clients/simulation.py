@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pausejax.clients import expected_regret, records
+from pausejax.clients import exchange, expected_regret, records
 from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
 from pausejax.clients.learning import layout_of
 from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.program import Hyper, Program, State, World
 from pausejax.clients.round import Record
 from pausejax.data.host import Sources
-from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
+from pausejax.devices import SHARED, SPLIT, padded, put, put_shares, runs_mesh, shapes
 from pausejax.federated import batches
 from pausejax.federated.batches import HeldOut, TrainingData
 from pausejax.parts import PartError
@@ -94,6 +94,21 @@ class ClientSimulation:
         other._fill(seeds, values)
         return other
 
+    @property
+    def data_shares(self) -> int:
+        return len(self._devices) if self.program.learning and self.program.learning.sharded else 1
+
+    def sharded(self) -> Self:
+        if not self.program.learning or len(self._devices) == 1:
+            return self
+        other = copy.copy(self)
+        learning = dataclasses.replace(self.program.learning, sharded=True)
+        other.program, other._on_device = dataclasses.replace(self.program, learning=learning), None
+        return other
+
+    def padded(self, width: int) -> int:
+        return padded(width, on_all=self.data_shares > 1)
+
     def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, HeldOut | None]:
         """Data shares by seed, [P, K], and the data themselves, if anything is learned."""
         program = self.program
@@ -120,8 +135,12 @@ class ClientSimulation:
             # The samples lie there once, whichever groups use them.
             data, rest = self.world.data, None
             if data:
-                key = ("placed", mesh.size, id(data.inputs))
-                placed = self._sources.make(key, lambda: put(data.inputs, mesh, SHARED))
+                self._on_device, shares = None, self.data_shares
+                placed = self._sources.make_one(
+                    ("placed", id(data.inputs)),
+                    (mesh.size, shares),
+                    lambda: put_shares(data.inputs, mesh) if shares > 1 else put(data.inputs, mesh, SHARED),
+                )
                 rest = put(data._replace(inputs=jnp.zeros(0)), mesh, SHARED)._replace(inputs=placed)
             self._on_device = (
                 mesh.size,
@@ -141,7 +160,11 @@ class ClientSimulation:
     def _argument_shapes(self, width: int) -> tuple[World, Hyper]:
         mesh, world = self._mesh(width), self.world
         own = shapes((world.seed, world.data_share, world.partition), mesh, SPLIT, rows=width)
-        shared = shapes((world.files, world.data, world.test), mesh, SHARED)
+        files, data, test = shapes((world.files, world.data, world.test), mesh, SHARED)
+        if self.data_shares > 1:
+            rows = mesh.size * -(-len(data.inputs) // mesh.size)
+            data = data._replace(inputs=shapes(data.inputs, mesh, SPLIT, rows=rows))
+        shared: Any = (files, data, test)
         return World(*own, *shared), shapes(self.hyper, mesh, SPLIT, rows=width)
 
     def state_shapes(self, width: int) -> State:
@@ -163,7 +186,10 @@ class ClientSimulation:
         mesh = self._mesh(width)
         last_round = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
         arguments, state = self._argument_shapes(width), self.state_shapes(width)
-        return play.lower(program, mesh, *arguments, state, first_round, last_round)
+        traced = play.trace(program, mesh, *arguments, state, first_round, last_round)
+        if self.data_shares > 1:
+            exchange.check(traced.jaxpr.jaxpr, program.policy.part.where)
+        return traced.lower()
 
     def start(self, rows: np.ndarray) -> State:
         world, hyper = self.arguments(rows)
@@ -242,7 +268,8 @@ class ClientSimulation:
 
     def resident(self) -> Resident:
         world, data, state = self.world, self.world.data, self.state_shapes(1)
-        samples = (data.inputs, data.targets) if data else ()
+        shares = self.data_shares
+        inputs = -(-len(data.inputs) // shares) * bytes_of(data.inputs[:1]) if data else 0
         owners = (data.order, data.offset, data.size) if data else ()
         memory = state.optimizer
         rest = state._replace(params=None, optimizer=None)
@@ -250,13 +277,11 @@ class ClientSimulation:
         record = 4 * (len(Record._fields) + self.program.clients_per_round)
         return Resident(
             {
-                name: bytes_of(tree)
-                for name, tree in (
-                    ("training data", samples),
-                    ("test data", world.test),
-                    ("partitions", owners),
-                    ("tables", world.files),
-                )
+                f"training data (1/{shares} of the inputs)" if shares > 1 else "training data": inputs
+                + bytes_of(data.targets if data else ()),
+                "test data": bytes_of(world.test),
+                "partitions": bytes_of(owners),
+                "tables": bytes_of(world.files),
             },
             {
                 "parameters": bytes_of(state.params),

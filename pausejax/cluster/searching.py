@@ -74,7 +74,7 @@ class SearchWorker:
 
     def _playing(self) -> LocalPlayer:
         if self._player is None:
-            programs = Programs(self._space, Sources(held=self._held), self._options.device_memory)
+            programs = Programs(self._space, Sources(held=self._held), self._options)
             self._player = LocalPlayer(self._goal, programs, self._options, shared=True)
         return self._player
 
@@ -101,7 +101,7 @@ def player(
     """
     # Ray starts processes by forking, which JAX does not like once it has begun: so Ray comes first.
     with workers.connected(cluster.address):
-        Programs(space, sources, options.device_memory).check()
+        Programs(space, sources, options).check()
         arguments = (space, goal, options, sources.held, os.environ.get("PAUSEJAX_CACHE_DIR"))
         pool = Pool(arguments, cluster.cpus_per_worker, SearchWorker)
         with contextlib.closing(pool):

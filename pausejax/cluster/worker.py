@@ -185,8 +185,9 @@ class Worker:
     def _engine_and_most(self) -> tuple[Engine, dict[int, int]]:
         """Its engine, which plays as the first worker with such devices has settled it."""
         if self._settled is None:
-            engine = Engine(self._plan, self._sources, device_memory=self._memory())
-            job = self._job
+            job, limit = self._job, self._memory()
+            placement = job.settings.data_placement
+            engine = Engine(self._plan, self._sources, device_memory=limit, data_placement=placement)
             self._settled = engine, settle(self._folder, engine, job.settled, job.settings)
         return self._settled
 

@@ -1,16 +1,46 @@
-"""Where runs are simulated: the arguments that say so, and what they come to."""
+"""Where runs are simulated, and how they lie there: the arguments that say so, and what they come to."""
 
 import argparse
 from typing import TYPE_CHECKING
+
+from pausejax.commands import options as common
 
 if TYPE_CHECKING:
     from pausejax.cluster.driver import Cluster
 
 
+def devices() -> argparse.ArgumentParser:
+    """--lanes, --memory and --data-placement."""
+    parser = argparse.ArgumentParser(add_help=False, parents=[memory()])
+    parser.add_argument(
+        "--lanes",
+        type=common.count,
+        metavar="N",
+        help="put at most N runs side by side (default: measured)",
+    )
+    return parser
+
+
+def memory() -> argparse.ArgumentParser:
+    """--memory and --data-placement."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--memory",
+        type=common.gigabytes,
+        metavar="GB",
+        help="memory that a program may fill on each device (default: measured)",
+    )
+    parser.add_argument(
+        "--data-placement",
+        choices=("replicated", "sharded"),
+        help="whether each device holds all training data, or an equal share of their inputs "
+        "(default: replicated, or sharded where that alone fits)",
+    )
+    return parser
+
+
 def arguments() -> argparse.ArgumentParser:
     """--executor, --ray-address, --cpus-per-worker."""
-    from pausejax.commands.options import count
-
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--executor",
@@ -25,7 +55,7 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--cpus-per-worker",
-        type=count,
+        type=common.count,
         metavar="N",
         help="cores of a Ray worker (default: all of a node; beside a GPU: one)",
     )

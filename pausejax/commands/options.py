@@ -59,30 +59,6 @@ def quiet() -> argparse.ArgumentParser:
     return parser
 
 
-def devices() -> argparse.ArgumentParser:
-    """--lanes and --memory."""
-    parser = argparse.ArgumentParser(add_help=False, parents=[memory()])
-    parser.add_argument(
-        "--lanes",
-        type=count,
-        metavar="N",
-        help="put at most N runs side by side (default: measured)",
-    )
-    return parser
-
-
-def memory() -> argparse.ArgumentParser:
-    """--memory."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument(
-        "--memory",
-        type=gigabytes,
-        metavar="GB",
-        help="memory that a program may fill on each device (default: measured)",
-    )
-    return parser
-
-
 def drawing() -> argparse.ArgumentParser:
     """--smooth, --measure, --where, --by."""
     parser = argparse.ArgumentParser(add_help=False)

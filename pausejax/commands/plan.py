@@ -3,13 +3,14 @@
 import argparse
 from typing import Any
 
+from pausejax.commands import executors
 from pausejax.commands import options as common
 
 
 def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
-        "plan", parents=[common.spec(), common.memory()], help="say what a study comes to; run nothing"
+        "plan", parents=[common.spec(), executors.memory()], help="say what a study comes to; run nothing"
     )
     parser.add_argument(
         "--compile", action="store_true", help="compile every program, and read its memory off it"
@@ -29,6 +30,11 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.engine.runtime import set_up_jax
 
     set_up_jax()
-    sources, limit = Sources(options.data_dir), options.memory
-    table = plan_table(plan, sources, compiles=options.compile, device_memory=limit)
+    table = plan_table(
+        plan,
+        Sources(options.data_dir),
+        compiles=options.compile,
+        device_memory=options.memory,
+        data_placement=options.data_placement,
+    )
     common.console().print(table)

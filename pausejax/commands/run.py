@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
             common.spec(),
             common.quiet(),
             common.drawing(),
-            common.devices(),
+            executors.devices(),
             executors.arguments(),
         ],
         help="simulate a study and draw it",
@@ -94,6 +94,7 @@ def run(options: argparse.Namespace) -> None:
         options.shard,
         options.typed,
         tune=not options.no_tune,
+        data_placement=options.data_placement,
     )
     begun = time.monotonic()
     form = None if options.quiet else options.log or default_form()

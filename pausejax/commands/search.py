@@ -16,7 +16,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "search",
-        parents=[common.spec(), common.quiet(), common.devices(), executors.arguments()],
+        parents=[common.spec(), common.quiet(), executors.devices(), executors.arguments()],
         help="find the best settings of a spec's lists and ranges",
         description=(
             "Tries settings of a spec's lists and ranges side by side. At rungs the worse ones stop and make "
@@ -125,6 +125,7 @@ def run(options: argparse.Namespace) -> None:
         first_rung=options.first_rung,
         most=options.lanes,
         device_memory=options.memory,
+        data_placement=options.data_placement,
     )
     check_fresh(study, options.fresh_seeds)
     set_up_jax()
@@ -187,7 +188,9 @@ def _confirm(found: Any, options: argparse.Namespace, sources: Any, cluster: Any
     where = common.confirmation(options.out)
     plan = make_plan(confirm.confirmation(found, options.fresh_seeds))
     folder = Folder(where)
-    settings = Settings(options.lanes, options.memory, command=options.typed)
+    settings = Settings(
+        options.lanes, options.memory, command=options.typed, data_placement=options.data_placement
+    )
     held = store.prepare(folder, plan)
     simulate(folder, plan, held, sources, settings, progress=lambda _: None, stopping=stopping)
     return confirm.compare(found, store.read(where).load())

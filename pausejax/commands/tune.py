@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from pausejax.commands import executors
 from pausejax.commands import options as common
 
 
@@ -10,7 +11,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "tune",
-        parents=[common.spec(), common.memory()],
+        parents=[common.spec(), executors.memory()],
         help="measure how a study's programs lie fastest on these devices, for `pausejax run`",
     )
     parser.add_argument(
@@ -36,6 +37,8 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.engine.tuning import Asked, decide, table
 
     set_up_jax()
-    engine = Engine(plan, Sources(options.data_dir), device_memory=options.memory)
+    placement = options.data_placement
+    sources = Sources(options.data_dir)
+    engine = Engine(plan, sources, device_memory=options.memory, data_placement=placement)
     asked = Asked(kept=False, seconds=max(options.seconds, 1e-3))
     common.console().print(table(plan, decide(engine, plan.groups, asked, again=True)))

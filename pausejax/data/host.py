@@ -22,6 +22,7 @@ class Sources:
         self.held: dict[Hashable, Any] = dict(held or {})
         """What was read from files, by key: this travels to other processes."""
         self._made: dict[Hashable, Any] = {}
+        self._latest: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def read(self, key: Hashable, load: Callable[[], T]) -> T:
         """Something read from files, once."""
@@ -34,3 +35,10 @@ class Sources:
         if key not in self._made:
             self._made[key] = build()
         return self._made[key]
+
+    def make_one(self, key: Hashable, kind: Hashable, build: Callable[[], T]) -> T:
+        """The same, but of one kind at a time: that of another kind goes first, to make room."""
+        if self._latest.get(key, (None, None))[0] != kind:
+            self._latest.pop(key, None)
+            self._latest[key] = kind, build()
+        return self._latest[key][1]

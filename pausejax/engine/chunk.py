@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh
+from pausejax.devices import SHARED, SPLIT, put, runs_mesh
 from pausejax.engine.schedule import Chunk
 from pausejax.engine.stopping import NEVER, Stopping
 from pausejax.study.simulation import Arrays, Segment, Simulation
@@ -46,7 +46,10 @@ def play(
     rows = chunk.rows
     if resumed := checkpoints.restore(simulation.state_shapes) if checkpoints else None:
         state, segments = resumed
-        rows = segments[-1].rows
+        kept = segments[-1].rows
+        # Data that are sharded now may not have been then: a lone run had one device to itself.
+        rows = np.pad(kept, (0, simulation.padded(len(kept)) - len(kept)), mode="edge")
+        state = take(state, places_of(rows, kept)) if len(rows) > len(kept) else state
         progress(segments[-1].last_round * count)
     else:
         state = simulation.start(rows)
@@ -69,7 +72,7 @@ def play(
             left = chunk.members[simulation.running(seen, chunk.members)]
             if not len(left):
                 break
-            if (width := _narrower(len(chunk.rows), len(rows), len(left))) is not None:
+            if width := _narrower(len(chunk.rows), len(rows), len(left), simulation.padded):
                 fetch()
                 narrowed = np.pad(left, (0, width - len(left)), mode="edge")
                 state = take(state, places_of(narrowed, rows))
@@ -89,7 +92,7 @@ def play(
     return simulation.finish(segments, chunk.members)
 
 
-def _narrower(whole: int, played: int, left: int) -> int | None:
+def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) -> int | None:
     """The padded width for `left` rows: the chunk's over a power of two; None while over half are left."""
     if 2 * left > played:
         return None

@@ -1,6 +1,7 @@
 """The compiled programs of a plan on this machine's devices, one for each group, and what they play."""
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import jax
 
 from pausejax.data.host import Sources
-from pausejax.devices import compile_for, padded, runs_mesh
+from pausejax.devices import compile_for, forget, runs_mesh
 from pausejax.engine import chunk as playing
 from pausejax.engine import events, memory
 from pausejax.engine.schedule import Chunk, Unit, cut
@@ -23,6 +24,12 @@ from pausejax.study.trials import Layout
 
 if TYPE_CHECKING:
     from pausejax.results.checkpoint import Checkpoints
+
+
+_AHEAD = 16
+"""Groups whose programs are compiled before it is their turn."""
+_MOST = 48
+"""Programs that are held; of more, those whose turn is over go."""
 
 
 class Progress(Protocol):
@@ -42,12 +49,13 @@ class Compiled(NamedTuple):
 
 
 class Engine:
-    """The compiled programs of a plan on the local devices; each is compiled once, when it is needed.
+    """The compiled programs of a plan on the local devices; each is compiled shortly before its turn.
 
     Args:
       plan: the whole plan.
       sources: where data come from.
       device_memory: bytes that a program may use on each device; measured if not given.
+      data_placement: one of `memory.DATA_PLACEMENTS`; sharded where that alone fits if not given.
       stopping: whether the study is asked to stop.
     """
 
@@ -57,8 +65,10 @@ class Engine:
         sources: Sources,
         *,
         device_memory: int | None = None,
+        data_placement: str | None = None,
         stopping: Stopping = NEVER,
     ) -> None:
+        memory.check_data_placement(data_placement)
         self.plan = plan
         self.sources = sources
         self.limit = device_memory or memory.device_memory()
@@ -66,8 +76,10 @@ class Engine:
         self.origins: dict[int, str] = {}
         """Where a group's layout comes from, in words, by its number."""
         self._stopping = stopping
+        self._data_placement = data_placement
         self._layouts: dict[int, Layout] = {}
         self._simulations: dict[int, Simulation] = {}
+        self._lowered: dict[int, jax.stages.Lowered] = {}
         self._compiled: dict[int, Future[Compiled]] = {}
         self._narrow: dict[tuple[int, int], jax.stages.Compiled] = {}
         # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
@@ -82,7 +94,10 @@ class Engine:
         if group.number not in self._simulations:
             kind = self.plan.study.kind
             layout = self._layouts.get(group.number)
-            self._simulations[group.number] = kind.simulation(self.plan, group, self.sources, layout=layout)
+            made = kind.simulation(self.plan, group, self.sources, layout=layout)
+            with self._refusals(group):
+                placed = memory.place_data(made, self.limit, self._data_placement)
+            self._simulations[group.number] = placed
         return self._simulations[group.number]
 
     def place(self, group: Group, layout: Layout) -> None:
@@ -92,20 +107,35 @@ class Engine:
         self._layouts[group.number] = layout
 
     def prepare(self, work: Sequence[Unit]) -> None:
-        """Traces the programs of some units, so that what can't be built is refused now, and compiles them.
+        """Traces the programs of some units, so that what can't be built is refused now.
 
         Raises:
           SpecError: a group can't be built, or a part of it refuses the rest.
         """
         widths = {unit.group.number: (unit.group, unit.width) for unit in work}
-        new = {key: pair for key, pair in widths.items() if key not in self._compiled}
+        there = {**self._lowered, **self._compiled}
+        new = {key: pair for key, pair in widths.items() if key not in there}
         for group, _ in new.values():
             self.check_memory(group)
-        lowered = {key: self.lower(group, width) for key, (group, width) in new.items()}
+        self._lowered |= {key: self.lower(group, width) for key, (group, width) in new.items()}
         for group, width in new.values():
             self._tell_placement(group, width)
-        for key, (group, width) in new.items():
-            self._compiled[key] = self._threads.submit(self._compile, group, lowered[key], width)
+        self._compile_ahead(work)
+
+    def _compile_ahead(self, work: Sequence[Unit]) -> None:
+        """Has the programs of the next groups compiled, and where there are many lets go of the others."""
+        ahead = dict(itertools.islice({unit.group.number: unit for unit in work}.items(), _AHEAD))
+        if len(self._compiled) >= _MOST or memory.crowded():
+            kept = {
+                key: future for key, future in self._compiled.items() if key in ahead or not future.done()
+            }
+            self._compiled = kept
+            self._narrow = {key: call for key, call in self._narrow.items() if key[0] in kept}
+            forget(self.plan.study.kind.programs)
+        for key, unit in ahead.items():
+            if key not in self._compiled:
+                lowered = self._lowered.pop(key, None) or self.lower(unit.group, unit.width)
+                self._compiled[key] = self._threads.submit(self._compile, unit.group, lowered, unit.width)
 
     def check_memory(self, group: Group) -> None:
         """Refuses a group of which not even one run fits beside its data.
@@ -115,8 +145,7 @@ class Engine:
         """
         policy, simulation = self.plan.runs_of(group)[0].policy, self.simulation(group)
         with self._refusals(group):
-            resident = simulation.resident()
-        memory.check(policy, resident, self.limit)
+            memory.check(policy, simulation, self.limit)
 
     def simulate(
         self,
@@ -141,6 +170,8 @@ class Engine:
         self.prepare(work)
         try:
             for place, unit in enumerate(work):
+                if place and work[place - 1].group is not unit.group:
+                    self._compile_ahead(work[place:])
                 yield from self._simulate_unit(unit, progress, checkpoints)
                 if not any(later.group is unit.group for later in work[place + 1 :]):
                     self.simulation(unit.group).release()
@@ -170,13 +201,15 @@ class Engine:
         """
         simulation = self.simulation(group)
         with self._refusals(group):
-            return simulation.lower(padded(width))
+            return simulation.lower(simulation.padded(width))
 
     @contextlib.contextmanager
     def _refusals(self, group: Group) -> Iterator[None]:
         """What tracing a group's functions finds wrong with them, as mistakes of the spec."""
         try:
             yield
+        except SpecError:
+            raise
         except PartError as error:
             raise SpecError([str(error)]) from None
         except ValueError as error:
@@ -210,21 +243,13 @@ class Engine:
         )
 
     def _tell_placement(self, group: Group, width: int) -> None:
-        policy, placement = self.plan.runs_of(group)[0].policy, self.simulation(group).placement
-        count = runs_mesh(width).size
-        told = f"{policy}: {len(group.members):,} runs, up to {width:,} side by side"
-        told += f" over {count} devices" if count > 1 else " on one device"
+        policy, simulation = self.plan.runs_of(group)[0].policy, self.simulation(group)
+        placement, count = simulation.placement, runs_mesh(simulation.padded(width)).size
+        if simulation.data_shares > 1:
+            why = "as asked" if self._data_placement else "no device has room for all of them and a run"
+            placement += f", training data sharded over {count} devices: {why}"
         origin = self.origins.get(group.number, "")
-        events.say(
-            "group",
-            (f"{told}, {placement}" if placement else told) + (f" ({origin})" if origin else ""),
-            policy=policy,
-            runs=len(group.members),
-            width=width,
-            devices=count,
-            placement=placement or None,
-            origin=origin or None,
-        )
+        events.placed(policy, len(group.members), width, count, placement, origin)
 
     def _compile(self, group: Group, lowered: jax.stages.Lowered, width: int) -> Compiled:
         """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
@@ -241,7 +266,7 @@ class Engine:
                 policy, took = self.plan.runs_of(group)[0].policy, time.monotonic() - begun
                 told = f"compiled {policy} for {width} runs side by side in {took:.1f} s"
                 events.say("compiled", told, policy=policy, width=width, took=round(took, 3))
-                return Compiled(call, width, padded(width))
+                return Compiled(call, width, self.simulation(group).padded(width))
             if used < float("inf") and parts == 1 and width >= 4:
                 smaller = memory.program_memory(compile_for(self.lower(group, width // 4)))
                 parts = memory.parts_that_fit(int(used), smaller, (width // 4) / width, self.limit)
@@ -267,7 +292,8 @@ class Engine:
                     raise
                 half = -(-compiled.width // 2)
                 future: Future[Compiled] = Future()
-                future.set_result(Compiled(compile_for(self.lower(unit.group, half)), half, padded(half)))
+                rows = self.simulation(unit.group).padded(half)
+                future.set_result(Compiled(compile_for(self.lower(unit.group, half)), half, rows))
                 self._compiled[unit.group.number] = future
                 continue
             yield chunk, arrays

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pausejax.data.host import Sources
-from pausejax.devices import padded, runs_mesh
+from pausejax.devices import runs_mesh
 from pausejax.engine.engine import Engine
 from pausejax.engine.memory import fitting, program_memory
 from pausejax.engine.schedule import units
@@ -41,7 +41,12 @@ class Cost(NamedTuple):
 
 
 def plan_table(
-    plan: Plan, sources: Sources, *, compiles: bool = False, device_memory: int | None = None
+    plan: Plan,
+    sources: Sources,
+    *,
+    compiles: bool = False,
+    device_memory: int | None = None,
+    data_placement: str | None = None,
 ) -> Lines:
     """The costs of all groups, and what lies on a device, as tables; runs nothing.
 
@@ -50,11 +55,12 @@ def plan_table(
       sources: where data come from.
       compiles: read memory and compile time off the compiled programs, and not off shapes.
       device_memory: bytes that a program may use on each device; measured if not given.
+      data_placement: as for `Engine`.
 
     Raises:
       SpecError: a group can't be built, or not even one run of it fits a device.
     """
-    engine = Engine(plan, sources, device_memory=device_memory)
+    engine = Engine(plan, sources, device_memory=device_memory, data_placement=data_placement)
     costs = group_costs(engine, compiles=compiles)
     table = Table(box=box.SIMPLE_HEAD)
     of_memory = "memory, MB" if compiles else "memory, MB\n(at least)"
@@ -93,8 +99,8 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
         row += [f"{cost.resident.each.get(name, 0) / 1e3:,.1f}" for name in each]
         table.add_row(Text(cost.label), *row, f"{cost.fitting:,}")
     told = (
-        f"On each device, which has room for {limit / 1e9:,.4g} GB; every device holds all of the data, and "
-        "a program needs more than this while it runs:"
+        f"On each device, which has room for {limit / 1e9:,.4g} GB; every device holds all of the data but "
+        "what is said to be a share, and a program needs more than this while it runs:"
     )
     return told, table
 
@@ -111,8 +117,8 @@ def group_costs(engine: Engine, *, compiles: bool) -> list[Cost]:
         resident = simulation.resident()
         fits, took = fitting(resident, engine.limit), None
         width = min(own[0].width, fits * runs_mesh(own[0].width).size)
-        devices = runs_mesh(padded(width)).size
-        memory = devices * sum(resident.shared.values()) + padded(width) * sum(resident.each.values())
+        rows = simulation.padded(width)
+        memory = runs_mesh(rows).size * sum(resident.shared.values()) + rows * sum(resident.each.values())
         if compiles:
             engine.prepare(own)
             begun = time.perf_counter()

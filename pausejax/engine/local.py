@@ -38,6 +38,8 @@ class Settings(NamedTuple):
     """What was typed to have it simulated; the result keeps it."""
     tune: bool = False
     """Whether to lie on the devices as was measured there before, or is now where that pays."""
+    data_placement: str | None = None
+    """Where training inputs lie, as `Engine` says."""
 
 
 class Outcome(NamedTuple):
@@ -85,7 +87,13 @@ def simulate_into(
         tracker.start(layout.provenance(plan))
     already = sum(identity in found.identities for identity in plan.identities)
     number, count = settings.shard
-    engine = Engine(plan, sources, device_memory=settings.device_memory, stopping=stopping)
+    engine = Engine(
+        plan,
+        sources,
+        device_memory=settings.device_memory,
+        data_placement=settings.data_placement,
+        stopping=stopping,
+    )
     most = settle(folder, engine, found.settled, settings)
     work = schedule.units(plan, found.settled, most=most, at_least=count)
     work = schedule.unfinished(plan, schedule.share(work, number, count), found.identities)
@@ -194,6 +202,7 @@ def run(
     tracker: Tracker | None = None,
     *,
     tune: bool = False,
+    data_placement: str | None = None,
 ) -> xr.Dataset:
     """Simulates every run of a plan in memory and returns the labelled result, runs in the plan's order.
 
@@ -207,7 +216,7 @@ def run(
         tracker.start(layout.provenance(plan))
     columns = layout.coordinates(plan)
     parts = []
-    engine = Engine(plan, sources)
+    engine = Engine(plan, sources, data_placement=data_placement)
     most = decide(engine, plan.groups, Asked(kept=tune, seconds=None if tune else 0.0)).runs
     work = schedule.units(plan, (), most=most)
     for chunk, arrays in engine.simulate(work, progress=progress or (lambda _: None)):

@@ -4,15 +4,20 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
-from pausejax.study.simulation import Resident
+from pausejax.study.simulation import Resident, Simulation
 from pausejax.study.spec import SpecError
 
 # The allocator's fragments, the arrays of the host loop, and what other libraries keep on the device.
 _MARGIN = 0.85
+
+DATA_PLACEMENTS = ("replicated", "sharded")
+"""Whether each device holds all training inputs, or an equal share of them."""
+
+S = TypeVar("S", bound=Simulation)
 
 
 def device_memory() -> int:
@@ -45,18 +50,54 @@ def program_memory(compiled: jax.stages.Compiled) -> int:
     )
 
 
+def crowded() -> bool:
+    """Whether this process has a quarter of the memory mappings that Linux allows it: 65,530 by default.
+
+    XLA takes some for every kernel of a program on a CPU, and beyond the last one the process is gone.
+    """
+    try:
+        allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+        return Path("/proc/self/maps").read_bytes().count(b"\n") > allowed / 4
+    except (OSError, ValueError):
+        return False
+
+
 def fitting(resident: Resident, limit: int) -> int:
     """How many runs have room on a device beside what all share, whatever else their program needs."""
     free = limit - sum(resident.shared.values())
     return max(free // max(sum(resident.each.values()), 1), 0)
 
 
-def check(policy: str, resident: Resident, limit: int) -> None:
+def check_data_placement(wanted: str | None) -> None:
+    """Sees to it that it is one, or None: what there is room for.
+
+    Raises:
+      SpecError: it is not.
+    """
+    if wanted not in (None, *DATA_PLACEMENTS):
+        raise SpecError([f"data_placement = {wanted!r}: must be one of {', '.join(DATA_PLACEMENTS)}"])
+
+
+def place_data(simulation: S, limit: int, wanted: str | None) -> S:
+    """A group with its training inputs where they are wanted.
+
+    Where nothing is wanted they are on every device, unless only shares of them leave room for a run.
+    """
+    if wanted == "replicated":
+        return simulation
+    sharded = simulation.sharded()
+    if wanted == "sharded" or sharded is simulation or fitting(simulation.resident(), limit):
+        return sharded if wanted == "sharded" else simulation
+    return sharded if fitting(sharded.resident(), limit) else simulation
+
+
+def check(policy: str, simulation: Simulation, limit: int) -> None:
     """Refuses what cannot be played on a device, not even one run at a time.
 
     Raises:
       SpecError: one line with the numbers.
     """
+    resident, other = simulation.resident(), simulation.sharded()
     if fitting(resident, limit):
         return
 
@@ -65,10 +106,15 @@ def check(policy: str, resident: Resident, limit: int) -> None:
         return f"{sum(part.values()) / 1e9:,.4g} GB ({listed})"
 
     shared, each = told(resident.shared), told(resident.each)
+    instead = ""
+    if other.data_shares > simulation.data_shares:
+        instead = (
+            f"; with data_placement = sharded it would hold {told(other.resident().shared)} for all runs"
+        )
     raise SpecError(
         [
             f"policy {policy}: does not fit: every device holds {shared} for all runs and {each} for each of "
-            f"its runs, and has room for {limit / 1e9:,.4g} GB"
+            f"its runs, and has room for {limit / 1e9:,.4g} GB{instead}"
         ]
     )
 

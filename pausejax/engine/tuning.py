@@ -19,7 +19,7 @@ from rich import box
 from rich.table import Table
 
 from pausejax import measured
-from pausejax.devices import SHARED, compile_for, local_devices, padded, put, runs_mesh
+from pausejax.devices import SHARED, compile_for, local_devices, put, runs_mesh
 from pausejax.engine import kept
 from pausejax.engine.engine import Engine
 from pausejax.engine.memory import is_out_of_memory, program_memory
@@ -198,13 +198,17 @@ def _of_learning(engine: Engine, groups: Sequence[Group]) -> list[Question]:
         if variants is None:
             continue
         if before := found.get(variants.key):
-            found[variants.key] = before._replace(groups=[*before.groups, group])
+            both = before.trials and engine.simulation(group).data_shares == 1
+            trials = before.trials if both else None
+            found[variants.key] = before._replace(groups=[*before.groups, group], trials=trials)
             continue
 
         def usual(group: Group = group) -> Layout:
             return engine.simulation(group).layout
 
-        found[variants.key] = Question(variants.key, [group], usual, variants.trials, variants.sound)
+        # Its small programs hold all training data; what is sharded may not fit so.
+        trials = variants.trials if engine.simulation(group).data_shares == 1 else None
+        found[variants.key] = Question(variants.key, [group], usual, trials, variants.sound)
     return list(found.values())
 
 
@@ -250,7 +254,7 @@ def _trials(engine: Engine, group: Group) -> Trials:
             call = compile_for(engine.lower(group, width))
             if program_memory(call) > engine.limit:
                 return float("inf")
-            rows = np.minimum(np.arange(padded(width)), width - 1)
+            rows = np.minimum(np.arange(simulation.padded(width)), width - 1)
             mesh = runs_mesh(len(rows))
             ends = tuple(put(jnp.int32(number), mesh, SHARED) for number in (1, rounds))
             arguments = simulation.arguments(rows)

@@ -9,6 +9,7 @@ import numpy as np
 from pausejax.data.host import Sources
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS
 from pausejax.ensemble.parameters import FOR_POLICIES, PARAMETERS, STUDY
+from pausejax.ensemble.play import play, start
 from pausejax.ensemble.simulation import EnsembleSimulation
 from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
 from pausejax.study.checks import values_of
@@ -99,6 +100,7 @@ KIND = Kind(
     apart=("dataset",),
     labels=labels,
     simulation=simulation,
+    programs=(play, start),
     variants=lambda plan, group, sources: None,
     seconds=seconds,
     draw=draw,

@@ -1,7 +1,7 @@
 """One group of runs of an ensemble study as the engine plays it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from pausejax.data.host import Sources
-from pausejax.devices import SHARED, SPLIT, put, runs_mesh, shapes
+from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh, shapes
 from pausejax.ensemble.experts import fit_pool, stream_length
 from pausejax.ensemble.play import Program, State, World, play, start
 from pausejax.ensemble.policies import Hyper
@@ -31,6 +31,7 @@ class EnsembleSimulation:
     stop_at_latency = 0.0
     placement = ""
     layout: Layout = {}  # noqa: RUF012, never written to
+    data_shares = 1
 
     def __init__(
         self, plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
@@ -66,6 +67,12 @@ class EnsembleSimulation:
 
     def _world(self, rows: np.ndarray) -> tuple[World, jax.Array]:
         return world_of(self._pool, self._runs.seed[rows], min(len(rows), self._distinct))
+
+    def sharded(self) -> Self:
+        return self
+
+    def padded(self, width: int) -> int:
+        return padded(width)
 
     def _mesh(self, width: int) -> Mesh:
         return runs_mesh(width, self._devices)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pausejax.data.dataset import Dataset, normalize
 from pausejax.data.partition import Partition
+from pausejax.devices import AXIS
 from pausejax.federated.learning import Learning, LocalTraining
 
 
@@ -16,7 +17,7 @@ class TrainingData(NamedTuple):
     """The training set and its partitions, resident on the device and shared by all runs."""
 
     inputs: jax.Array
-    """[N, D] raw inputs, flat, in their own type."""
+    """[N, D] raw inputs, flat, in their own type; of sharded ones each device has the next ⌈N / devices⌉."""
     targets: jax.Array
     """[N, ...]."""
     mean: jax.Array
@@ -108,8 +109,22 @@ def prepare(learning: Learning, rows: jax.Array, mean: jax.Array, std: jax.Array
 
 def gather(learning: Learning, data: TrainingData, index: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Prepared inputs [B, ...] and targets [B, ...] of sample indices [B]."""
-    rows = data.inputs.at[index].get(mode="clip")
+    rows = rows_of_owners(data.inputs, index) if learning.sharded else data.inputs.at[index].get(mode="clip")
     return prepare(learning, rows, data.mean, data.std), data.targets.at[index].get(mode="clip")
+
+
+@jax.named_scope("exchange")
+def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
+    """Rows [B, D] of sample indices [B] from the devices that own them, [n, D] each; all ask at once.
+
+    Everyone answers everyone with as many rows, and whoever has asked takes those of the owners: a choice, no
+    sum, so that every type and every bit arrives as it is.
+    """
+    own = share.shape[0]
+    asked = jax.lax.all_gather(index, AXIS) - jax.lax.axis_index(AXIS) * own
+    answers = share.at[jnp.clip(asked, 0, own - 1)].get(mode="promise_in_bounds")
+    received = jax.lax.all_to_all(answers, AXIS, split_axis=0, concat_axis=0)
+    return received.at[index // own, jnp.arange(index.shape[0])].get(mode="clip")
 
 
 def num_steps(training: LocalTraining, size: jax.Array) -> jax.Array:

@@ -91,6 +91,8 @@ class Learning:
     """Builds the optax transformation of the pseudo-gradient from what is traced."""
     conv: ConvVariant = "im2col"
     """How the package's own networks do convolutions; those of others are what they are."""
+    sharded: bool = False
+    """Whether each device holds an equal share of the training inputs, and not all of them."""
 
     @property
     def keeps_statistics(self) -> bool:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from pausejax.devices import AXIS
 from pausejax.federated.batches import TrainingData, epoch_orders, gather, num_steps
 from pausejax.federated.learning import Learning, Rates
 from pausejax.federated.modules import Params, Weights
@@ -263,9 +264,12 @@ def _run_lanes(learning: Learning, data: TrainingData, lane: _Lane) -> _Progress
         return _Progress(lane.weights, state, jnp.float32(0), jnp.float32(0)), orders
 
     progress, orders = jax.vmap(start)(lane)
+    longest = jnp.max(lane.steps)
+    if learning.sharded:  # whoever is done goes on answering
+        longest = jax.lax.pmax(longest, AXIS)
     return jax.lax.fori_loop(
         0,
-        jnp.max(lane.steps),
+        longest,
         lambda step, p: jax.vmap(one_step, (None, 0, 0, 0))(step, lane, p, orders),
         progress,
     )

@@ -35,7 +35,7 @@ Players = Callable[[Space, Goal, Options, Sources], contextlib.AbstractContextMa
 @contextlib.contextmanager
 def local_player(space: Space, goal: Goal, options: Options, sources: Sources) -> Iterator[Player]:
     """This process's devices."""
-    yield LocalPlayer(goal, Programs(space, sources, options.device_memory), options)
+    yield LocalPlayer(goal, Programs(space, sources, options), options)
 
 
 class Found(NamedTuple):
@@ -113,10 +113,9 @@ def search(
     )
     check_budget(study, options, goal, step)
     _sampler(space, options, goal)  # what it can't do is said before anything is made
-    wanted = {
-        "spec": layout.spec_text(plan_of(study, [])),
-        "options": options._replace(most=None, device_memory=None)._asdict(),
-    }
+    asked = options._replace(most=None, device_memory=None)._asdict()
+    del asked["data_placement"]  # it changes nothing beyond rounding
+    wanted = {"spec": layout.spec_text(plan_of(study, [])), "options": asked}
     journal = Journal(folder, command)
     settled = journal.settled(wanted)
     with contextlib.ExitStack() as stack:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh
+from pausejax.devices import SHARED, SPLIT, put, runs_mesh
 from pausejax.searches.space import Setting
 from pausejax.study.simulation import Arrays, Refillable, Segment
 
@@ -67,11 +67,6 @@ class Lanes:
         self._arguments: tuple[Any, ...] = ()
         self._entered: list[int] = []
 
-    @staticmethod
-    def width(slots: int, seeds: int) -> int:
-        """How many lanes that is, with the padding that fills up the devices."""
-        return padded(slots * seeds)
-
     def arrange(self, seats: Sequence[Seat | None]) -> None:
         """Lets settings leave and enter, so that these are there, each in its round.
 
@@ -112,7 +107,8 @@ class Lanes:
 
     @property
     def _width(self) -> int:
-        return self.width(len(self._slots), len(self._seeds))
+        """How many lanes that is, with the padding that fills up the devices."""
+        return self._program.simulation.padded(len(self._slots) * len(self._seeds))
 
     def _lanes(self, slot: int) -> np.ndarray:
         return np.arange(slot * len(self._seeds), (slot + 1) * len(self._seeds))

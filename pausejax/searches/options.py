@@ -47,6 +47,8 @@ class Options(NamedTuple):
     """The most runs side by side; None: what the devices are good for."""
     device_memory: int | None = None
     """Bytes that a program may use on each device; None: what there is."""
+    data_placement: str | None = None
+    """Where training inputs lie, as `Engine` says."""
 
     @property
     def stopping(self) -> float:

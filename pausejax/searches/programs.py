@@ -41,11 +41,12 @@ class Programs:
     Args:
       space: what is chosen from.
       sources: where data come from.
-      memory: bytes that a program may use on each device; None: what there is.
+      options: what is asked.
     """
 
-    def __init__(self, space: Space, sources: Sources, memory: int | None) -> None:
-        self._space, self._sources, self._memory = space, sources, memory
+    def __init__(self, space: Space, sources: Sources, options: Options) -> None:
+        self._space, self._sources, self._options = space, sources, options
+        self._limit = options.device_memory or memory.device_memory()
         self._settings = space.programs()
         self._compiled: dict[tuple[Key, int], Compiled] = {}
 
@@ -85,7 +86,7 @@ class Programs:
 
     def _compile(self, key: Key, width: int) -> Compiled:
         simulation, lowered = self._lowered(key, width)
-        lanes, policy = Lanes.width(width, len(self.study.seeds)), self._settings[key][0].policy
+        lanes, policy = simulation.padded(width * len(self.study.seeds)), self._settings[key][0].policy
         call = compile_for(lowered)
         told = f"compiled {policy} for {width} settings side by side"
         events.say("compiled", told, policy=policy, width=lanes)
@@ -102,8 +103,9 @@ class Programs:
             raise SpecError([f'mode = "{study.mode}": {what}'])
         seeds = list(study.seeds) * width
         values = [settings[0].values] * len(seeds)
-        lanes = Lanes.width(width, len(study.seeds))
         try:
+            simulation = memory.place_data(simulation, self._limit, self._options.data_placement)
+            lanes = simulation.padded(len(seeds))
             return simulation, simulation.with_runs(seeds, values).lower_by_row(lanes, step_of(study))
         except PartError as error:
             raise SpecError([str(error)]) from None
@@ -130,11 +132,10 @@ class Programs:
             share = sum(a * b for a, b in zip(shares, lengths, strict=True)) / goal.rungs[-1]
             rounds = max(share * study.rounds, step)
             wide = min(wide, max(int(options.budget / (seeds * rounds * _BATCHES)), 1))
-        limit = self._memory or memory.device_memory()
         while True:
             cut = _cut(wide, seeds, len(self.keys), shared=shared)
             used = max(memory.program_memory(self.compiled(key, cut.width).call) for key in self.keys)
-            if cut.blocks * used <= limit or wide == 1:
+            if cut.blocks * used <= self._limit or wide == 1:
                 return cut
             wide //= 2
             self._compiled.clear()

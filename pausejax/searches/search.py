@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pausejax.devices import padded
 from pausejax.searches.goal import Goal
 from pausejax.searches.halving import Halving, Shown, order
 from pausejax.searches.journal import Journal, Reports
-from pausejax.searches.lanes import Lanes
 from pausejax.searches.player import Player
 from pausejax.searches.progress import Callback, State
 from pausejax.searches.sampler import Sampler
@@ -133,7 +133,7 @@ class Search:
                 for trial in block.trials:
                     trial.rounds += self._step
                 self.spent += len(block.trials) * self._seeds * self._step
-                self.lane_rounds += Lanes.width(len(block.seats), self._seeds) * self._step
+                self.lane_rounds += padded(len(block.seats) * self._seeds) * self._step
             ended = self._judge(reports, simulated=not replayed)
             if not replayed:
                 self._journal.write(step, reports, ended)

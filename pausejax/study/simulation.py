@@ -47,6 +47,19 @@ class Simulation(Protocol):
     layout: Layout
     """The same for machines, of what might lie there in another way."""
 
+    @property
+    def data_shares(self) -> int:
+        """Over how many devices the training inputs are sharded; 1: each device holds all of them."""
+        ...
+
+    def sharded(self) -> Self:
+        """The same with the training inputs sharded over all its devices, if there are any and several."""
+        ...
+
+    def padded(self, width: int) -> int:
+        """The next number of rows that fills up the devices, all of them where data are sharded."""
+        ...
+
     def lower(self, width: int) -> jax.stages.Lowered:
         """Traces the program for so many rows. Nothing is put on a device.
 

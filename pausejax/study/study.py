@@ -177,6 +177,8 @@ class Kind:
     """Splits what runs left into coordinates and variables, and adds the index coordinates."""
     simulation: Callable[..., Simulation]
     """(plan, group, sources, devices=, layout=) to what the engine plays."""
+    programs: tuple[Any, ...]
+    """The jitted functions that groups are played by, each compiled for every group."""
     variants: Callable[..., Variants | None]
     """(plan, group, sources) to what may lie on the devices in several ways; None: nothing."""
     seconds: Callable[..., float]

@@ -145,7 +145,10 @@ def main() -> None:
             for one in found
         ]
         backend = jax.default_backend()
-        table[backend] = {"runs": table.get(backend, table["elsewhere"])["runs"], "programs": rows}
+        there = table.get(backend, {"runs": table["elsewhere"]["runs"], "programs": []})
+        measured_now = {(one["convolutional"], one["parameters"]) for one in rows}
+        kept = [r for r in there["programs"] if (r["convolutional"], r["parameters"]) not in measured_now]
+        table[backend] = {"runs": there["runs"], "programs": kept + rows}
         measured.FILE.write_text(json.dumps(table, indent=2) + "\n")
 
 

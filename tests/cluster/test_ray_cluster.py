@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import secrets
 import select
 import signal
@@ -54,6 +55,20 @@ train_samples = 240
 model = "linear"
 [[policy]]
 name = "pause"
+"""
+
+SEARCH = """
+mode = "bandit"
+rounds = 300
+seeds = 2
+[network]
+num_clients = 10
+clients_per_round = 3
+[reward]
+generalization_weight = { log_uniform = [1, 1000] }
+[[policy]]
+name = "sa_pause"
+annealing_steps = 1000
 """
 
 
@@ -140,7 +155,9 @@ class LocalCluster:
         raise AssertionError(self.log.read_text())
 
     def workers(self):
-        return [number for number, line in descendants(self.process.pid).items() if "ray::Worker" in line]
+        """Processes that play runs, or a search."""
+        started = descendants(self.process.pid)
+        return [number for number, line in started.items() if re.search("ray::(Search)?Worker", line)]
 
     def close(self):
         started = descendants(self.process.pid)
@@ -216,16 +233,15 @@ def expected(spec, tmp_path_factory):
     return pausejax.open(out).load()
 
 
-def command(spec, out, *more):
-    arguments = ["run", str(spec), "--out", str(out), "--lanes", "1", "--quiet", "--no-report", *more]
+def command(spec, out, *more, action="run"):
+    lanes = ["--lanes", "1"] if action == "run" else []
+    arguments = [action, str(spec), "--out", str(out), *lanes, "--quiet", "--no-report", *more]
     return [sys.executable, "-m", "pausejax", *arguments]
 
 
-def drive(cluster, spec, out, *more):
-    where = ["--executor", "ray", "--ray-address", cluster.address]
-    return subprocess.Popen(
-        command(spec, out, *where, *more), env=cluster.environment, stderr=subprocess.PIPE, text=True
-    )
+def drive(cluster, spec, out, *more, action="run"):
+    line = command(spec, out, "--executor", "ray", "--ray-address", cluster.address, *more, action=action)
+    return subprocess.Popen(line, env=cluster.environment, stderr=subprocess.PIPE, text=True)
 
 
 def end(driver):
@@ -355,6 +371,32 @@ def test_a_mistake_is_found_before_any_worker_begins(cluster, tmp_path):
     local = subprocess.run(one, env=environment(), stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     code, errors = end(drive(cluster, tmp_path / "spec.toml", tmp_path / "ray"))
     assert local.returncode == code == 2 and errors == local.stderr and errors.count("\n") == 1
+
+
+def test_a_search_is_the_same_whichever_workers_and_drivers_die(cluster, tmp_path):
+    (tmp_path / "spec.toml").write_text(SEARCH)
+
+    def searching(name):
+        more = ("--budget", "4800", "--fresh-seeds", "2", "--sampler-seed", "3")
+        return drive(cluster, tmp_path / "spec.toml", tmp_path / name, *more, action="search")
+
+    def steps(name):
+        return {path.name: path.read_bytes() for path in (tmp_path / name / "journal").glob("*.json")}
+
+    assert end(searching("calm")) == (0, "")
+    driver = searching("attacked")
+    wait_for(lambda: len(steps("attacked")) >= 2 and len(cluster.workers()) == 2)
+    os.kill(cluster.workers()[0], signal.SIGKILL)
+    killed = len(steps("attacked"))
+    wait_for(lambda: len(steps("attacked")) > killed or driver.poll() is not None)
+    driver.kill()
+    driver.communicate()
+    wait_for(lambda: not cluster.workers())
+    assert len(steps("attacked")) < len(steps("calm")), "killed too late to show anything"
+    assert end(searching("attacked")) == (0, "")
+    assert steps("attacked") == steps("calm")
+    calm, attacked = (pausejax.open(tmp_path / name).load() for name in ("calm", "attacked"))
+    assert calm.equals(attacked)
 
 
 LISTENERS = """

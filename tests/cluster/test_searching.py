@@ -81,7 +81,7 @@ def played(count=0, deaths=(), document=BANDIT):
     @contextlib.contextmanager
     def players(space, goal, options, sources):
         if not count:
-            yield LocalPlayer(goal, Programs(space, sources, None), options, shared=True)
+            yield LocalPlayer(goal, Programs(space, sources, options), options, shared=True)
             return
         make = functools.partial(SearchWorker, space, goal, options, {}, None)
         hands = Hands(make, count, deaths)

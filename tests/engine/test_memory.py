@@ -56,6 +56,21 @@ def sixty(tmp_path):
     return str(tmp_path / "sixty.py")
 
 
+class Held:
+    """A group of which nothing can be sharded."""
+
+    data_shares = 1
+
+    def __init__(self, resident):
+        self._resident = resident
+
+    def resident(self):
+        return self._resident
+
+    def sharded(self):
+        return self
+
+
 def engine_of(limit, file):
     plan = make_plan(parse(document(file)))
     assert len(plan.runs) == 4096
@@ -79,25 +94,36 @@ def test_sixty_gigabytes_of_images_leave_room_for_few_runs_of_4096(sixty):
 
 
 def test_what_fits_no_device_is_refused_with_the_numbers_before_anything_is_traced(sixty, monkeypatch):
-    engine = engine_of(40 * GB, sixty)
+    engine = engine_of(25 * GB, sixty)
     monkeypatch.setattr(Engine, "lower", lambda *_: pytest.fail("traced"))
     with pytest.raises(SpecError) as caught:
         engine.prepare(units(engine.plan, (), most=4096))
     (line,) = caught.value.problems
     assert line.startswith("policy pause: does not fit: every device holds 60.2")
-    assert "training data 60.21" in line and "parameters 0.0" in line and line.endswith("has room for 40 GB")
+    assert "training data 60.21" in line and "parameters 0.0" in line and "has room for 25 GB; " in line
+    assert "sharded it would hold 30.1" in line and "training data (1/2 of the inputs) 30.11" in line
     with pytest.raises(SpecError, match="does not fit"):
         group_costs(engine, compiles=False)
+
+
+def test_sixty_gigabytes_are_shared_out_where_a_device_has_room_for_half(sixty):
+    engine = engine_of(40 * GB, sixty)
+    (cost,) = group_costs(engine, compiles=False)
+    shared, each = cost.resident
+    half = IMAGES // 2 * SIDE * SIDE * 3 + 4 * IMAGES
+    assert shared["training data (1/2 of the inputs)"] == half and cost.fitting > 1
+    assert cost.memory == 2 * sum(shared.values()) + cost.lanes * sum(each.values())
+    assert engine_of(40 * GB, sixty).simulation(engine.plan.groups[0]).data_shares == 2
 
 
 def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
     resident = Resident({"data": 60, "tables": 0}, {"state": 5, "records": 2})
     assert [memory.fitting(resident, limit) for limit in (59, 60, 66, 67, 130)] == [0, 0, 0, 1, 10]
-    memory.check("pause", resident, 67)
+    memory.check("pause", Held(resident), 67)
     with pytest.raises(
         SpecError, match=r"^policy pause: does not fit: .* \(data 6e-08\) for all runs and 7e-09"
     ):
-        memory.check("pause", resident, 66)
+        memory.check("pause", Held(resident), 66)
 
 
 @pytest.mark.parametrize("mode", ["bandit", "training", "ensemble"])

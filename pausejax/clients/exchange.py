@@ -1,0 +1,53 @@
+"""Where devices fetch samples from each other: all must do so together, or they would wait for ever."""
+
+from collections.abc import Iterator
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+
+from pausejax.parts import PartError
+
+_COLLECTIVE = "all_to_all"
+# The devices agree on how often these go round.
+_AGREED = "local_steps"
+
+
+def check(play: Jaxpr, where: str) -> None:
+    """Refuses a policy that asks for local losses where one device may do so and another not.
+
+    Args:
+      play: of `play.play` with sharded training data.
+      where: the policy.
+
+    Raises:
+      PartError: it does so in a loop that may end any time, or in a choice; one line.
+    """
+    if any(_alone(eqn) for eqn in _inside_rounds(play)):
+        raise PartError(
+            f"{where}: asks for local losses in a loop or a choice that devices may leave one by one, which "
+            "it can't where the training data are sharded over them"
+        )
+
+
+def _inside_rounds(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The equations of the loop over rounds, the outermost one, which is as long on every device."""
+    for eqn in jaxpr.eqns:
+        for inner in _parts(eqn):
+            yield from inner.eqns if eqn.primitive.name == "while" else _inside_rounds(inner)
+
+
+def _alone(eqn: JaxprEqn, chosen: bool = False) -> bool:
+    """Whether there is an exchange below that a device may come to alone."""
+    if eqn.primitive.name == _COLLECTIVE:
+        return chosen
+    agreed = _AGREED in str(eqn.source_info.name_stack)
+    chosen = chosen or (eqn.primitive.name in ("while", "cond") and not agreed)
+    return any(_alone(inner, chosen) for part in _parts(eqn) for inner in part.eqns)
+
+
+def _parts(eqn: JaxprEqn) -> Iterator[Jaxpr]:
+    for value in eqn.params.values():
+        for part in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(part, ClosedJaxpr):
+                yield part.jaxpr
+            elif isinstance(part, Jaxpr):
+                yield part

@@ -1,0 +1,209 @@
+"""Training inputs in shares over the devices: the samples, to the last bit, and so the runs, of copies."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import pausejax
+from pausejax.data.host import Sources
+from pausejax.devices import SPLIT, put, put_shares, runs_mesh
+from pausejax.engine.engine import Engine
+from pausejax.federated import batches
+from pausejax.kinds import parse
+from pausejax.study.plan import make_plan
+from pausejax.study.spec import SpecError
+
+# Clients of unlike sizes take unlike numbers of steps; two devices can't share 301 samples equally.
+SMALL = {
+    "seeds": 3,
+    "rounds": 4,
+    "eval_every": 2,
+    "num_clients": 6,
+    "clients_per_round": 2,
+    "model": "linear",
+    "train_samples": 301,
+    "partition": "dirichlet_quantity",
+    "batch_size": 5,
+}
+PARTS = '''
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import pausejax
+from pausejax.policies import cohort, memoryless
+
+@pausejax.model
+def normed(*, num_outputs: int):
+    """Batch norm before a linear layer."""
+    class Normed(nn.Module):
+        @nn.compact
+        def __call__(self, x, training):
+            x = nn.BatchNorm(use_running_average=not training)(x.reshape(len(x), -1))
+            return nn.Dense(num_outputs)(x)
+    return Normed()
+
+def picky(look):
+    def select(key, clients, view):
+        first = look(lambda k: view.local_loss(k[None])[0])
+        return cohort((first + jnp.arange(2)) % 6, clients.data_share)
+    return memoryless(select)
+
+@pausejax.policy
+def looks_in_a_loop():
+    """Goes on to the next client as long as that one has lost more."""
+    def look(loss):
+        worse = lambda k: (k < 5) & (loss(k + 1) > loss(k))
+        return jax.lax.while_loop(worse, lambda k: k + 1, jnp.int32(0))
+    return picky(look)
+
+@pausejax.policy
+def looks_six_times():
+    """Has the sum of all losses decide."""
+    def look(loss):
+        add = lambda k, total: total + loss(k)
+        return jax.lax.fori_loop(0, 6, add, jnp.float32(0)).astype(jnp.int32)
+    return picky(look)
+'''
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "own.py").write_text(PARTS)
+    return [str(tmp_path / "own.py")]
+
+
+def both(policies, **changes):
+    """A study with copies, and with shares."""
+    return [
+        pausejax.simulate(policies, data_placement=how, **SMALL | changes)
+        for how in ("replicated", "sharded")
+    ]
+
+
+def assert_same(ours, theirs):
+    assert ours.data_vars.keys() == theirs.data_vars.keys()
+    for name, variable in ours.data_vars.items():
+        if variable.dtype.kind == "f":  # XLA rounds another program's sums in another way
+            tolerance = {"rtol": 2e-6, "atol": 1e-6}
+            np.testing.assert_allclose(theirs[name].values, variable.values, **tolerance, err_msg=name)
+        else:
+            np.testing.assert_array_equal(theirs[name].values, variable.values, err_msg=name)
+
+
+def engine_of(policy="random", *, limit=None, wanted=None, **changes):
+    document = {**SMALL, "policy": [{"name": policy}], **changes}
+    plan = make_plan(parse(document, source="test", flat=True))
+    return Engine(plan, Sources(), device_memory=limit, data_placement=wanted)
+
+
+def simulation_of(**options):
+    engine = engine_of(**options)
+    return engine.simulation(engine.plan.groups[0])
+
+
+@pytest.mark.parametrize("model", ["linear", pytest.param("mlp", marks=pytest.mark.slow)])
+def test_shares_give_the_numbers_of_copies(model):
+    # One policy asks clients for losses on all their data, one learns from those of training.
+    assert_same(*both(["power_of_choice", "oort"], model=model))
+
+
+def test_one_run_on_two_devices_whose_clients_keep_statistics(own):
+    assert_same(*both("random", seeds=1, use=own, model="normed", batch_statistics="local"))
+
+
+def test_chunks_that_shrink_keep_every_share():
+    """Four runs, then two, then one, which is alone on its device only where every device has all data."""
+    ours, theirs = both(
+        "fastest",
+        seeds=1,
+        rounds=150,
+        eval_every=10,
+        model="linear",
+        max_steps=2,
+        persist_optimizer=True,
+        fast_latency=[0.06, 0.2, 1.0, 1.4],
+        slow_latency=1.5,
+        stop_at_latency=12.0,
+    )
+    played = np.sort((~np.isnan(ours.reward)).sum("round").values)
+    # In segments of 25 rounds, each looked at when the next one has been played.
+    assert played[1] <= 50 and 75 < played[2] <= 100 and played[3] > 125, "no chunk shrinks twice"
+    assert_same(ours, theirs)
+
+
+def test_every_bit_of_a_sample_arrives():
+    mesh, random = runs_mesh(2), np.random.default_rng(0)
+    floats = np.array([-0.0, 0.0, np.nan, np.inf, 1e-45, 1.0, -1.0], np.float32)
+    for rows in (floats[:, None], random.integers(0, 256, (7, 3)).astype(np.uint8), floats[:, None] > 0):
+        index = random.integers(0, 7, (4, 5)).astype(np.int32)  # two lanes on each device
+
+        @jax.jit
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=(SPLIT, SPLIT), out_specs=SPLIT)
+        def fetched(share, index):
+            return jax.vmap(batches.rows_of_owners, (None, 0))(share, index)
+
+        found = np.asarray(fetched(put_shares(rows, mesh), put(index, mesh, SPLIT)))
+        assert found.dtype == rows.dtype and found.tobytes() == rows[index].tobytes()
+
+
+def test_only_sharded_programs_communicate():
+    assert jax.local_device_count() == 2
+    copies, shares = (simulation_of(wanted=how) for how in ("replicated", "sharded"))
+    programs = [simulation.lower(4).as_text() for simulation in (copies, shares)]
+    found = [[name in text for name in ("all_to_all", "all_gather", "all_reduce")] for text in programs]
+    assert found == [[False] * 3, [True] * 3]
+    assert (copies.data_shares, shares.data_shares) == (1, 2)
+    # A lone run leaves no device out that holds a share.
+    assert (copies.padded(1), shares.padded(1)) == (1, 2)
+    assert {copies.padded(3), shares.padded(3)} == {4}
+
+
+def test_each_device_holds_its_share_alone():
+    simulation = simulation_of(wanted="sharded")
+    (world, _), images = simulation.arguments(np.arange(2)), np.asarray(simulation.world.data.inputs)
+    assert [shard.data.shape for shard in world.data.inputs.addressable_shards] == [(151, 64)] * 2
+    np.testing.assert_array_equal(np.asarray(world.data.inputs)[:301], images)
+    (name,) = [name for name in simulation.resident().shared if name.startswith("training data")]
+    assert name == "training data (1/2 of the inputs)"
+    assert simulation.resident().shared[name] == 151 * images[0].nbytes + simulation.world.data.targets.nbytes
+
+
+def test_data_are_sharded_where_that_alone_fits_and_refused_where_nothing_does():
+    copies, shares = (simulation_of(wanted=how).resident() for how in ("replicated", "sharded"))
+    needed, fewer = (sum(each.shared.values()) + sum(each.each.values()) for each in (copies, shares))
+    assert fewer < needed
+    limits = (needed, needed - 1, fewer, fewer - 1)
+    assert [simulation_of(limit=limit).data_shares for limit in limits] == [1, 2, 2, 1]
+    assert simulation_of(limit=needed - 1, wanted="replicated").data_shares == 1
+    for limit, wanted in ((fewer - 1, None), (needed - 1, "replicated")):
+        engine = engine_of(limit=limit, wanted=wanted)
+        with pytest.raises(
+            SpecError, match=r"with data_placement = sharded it would hold .*\(1/2 of the inp"
+        ):
+            engine.check_memory(engine.plan.groups[0])
+    engine = engine_of(limit=fewer - 1, wanted="sharded")
+    with pytest.raises(SpecError, match=r"does not fit: every device holds .*\(1/2 of the inputs\)[^;]*$"):
+        engine.check_memory(engine.plan.groups[0])
+
+
+def test_what_is_no_placement_is_refused():
+    with pytest.raises(SpecError, match=r"^data_placement = 'halved': must be one of replicated, sharded$"):
+        pausejax.simulate(data_placement="halved", **SMALL)
+
+
+def test_without_training_there_is_nothing_to_shard():
+    simulation = simulation_of(mode="bandit", partition="iid", wanted="sharded")
+    assert simulation.data_shares == 1 and simulation.padded(1) == 1
+
+
+def test_policies_ask_for_losses_together_or_are_refused(own):
+    def lower(policy, wanted):
+        engine = engine_of(policy, wanted=wanted, use=own)
+        return engine.lower(engine.plan.groups[0], 2)
+
+    lower("looks_six_times", "sharded")
+    lower("looks_in_a_loop", "replicated")
+    with pytest.raises(SpecError, match=r"own\.py: policy looks_in_a_loop: asks for local losses in a loop"):
+        lower("looks_in_a_loop", "sharded")
