@@ -12,13 +12,12 @@ from jax import lax
 
 from pausejax.rounding import rounded
 from pausejax.selection import _fixed as fixed
-from pausejax.selection._rows import argsort, places, take
+from pausejax.selection._blocks import sums_of_the_best
 from pausejax.selection._thresholds import HALF_ULP, SUM, Bounds, Worth
 
 _LARGEST_SQUARE = 512
 """Up to this K comparing all pairs of clients takes fewer kernels and no memory; work grows as K²."""
 _PAIR_BITS = 3
-_DIGIT_BITS = 4
 
 
 def by_eviction(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
@@ -26,7 +25,7 @@ def by_eviction(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) ->
 
     Scores are added as integers, exactly and in any order; the bounds cover what is rounded off before.
     """
-    return (by_pairs if are_few(ucb.shape[1]) else by_digits)(ucb, score, m, worth)
+    return (by_pairs if are_few(ucb.shape[1]) else by_blocks)(ucb, score, m, worth)
 
 
 def are_few(num_clients: int) -> bool:
@@ -53,7 +52,8 @@ def by_pairs(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bo
         too_small = jnp.sum(below, axis=3, dtype=jnp.int32) < m
         found = found + (jnp.sum(too_small, axis=2, dtype=jnp.int32) << shift)
     eviction = jnp.where((index >= m)[None], found, num_clients)
-    whole, unit, magnitude = _in_integers(scores, m)
+    unit, magnitude = _unit_of(scores, m)
+    whole = _in_integers(scores, unit)
     among_the_best = (ranked[:, None] <= arrival[..., None]) & (arrival[..., None] < eviction[:, None])
     total = jnp.sum(jnp.where(among_the_best, whole[:, None], 0), axis=2)
     return _bounds(ucb, total, unit, magnitude, arrival >= m - 1, m, worth)
@@ -82,6 +82,18 @@ def best_by_pairs(
     return members, descending, jnp.min(jnp.where(chosen, ucb, jnp.inf), axis=1)
 
 
+def best_by_one_sort(
+    ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`best_by_pairs` for thousands of clients; one sort brings all that is needed of them."""
+    reaches, index = ucb >= threshold, lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
+    ascending = (jnp.where(reaches, -score, jnp.inf), index, ucb)
+    scores, clients, slowest = (
+        x[:, :m] for x in lax.sort(ascending, dimension=1, is_stable=False, num_keys=2)
+    )
+    return lax.sort(clients, dimension=1), -scores, jnp.min(slowest, axis=1)
+
+
 def _before(x: jax.Array) -> jax.Array:
     """Whether entry j comes before entry i in descending order, equal ones as they stand, bool [N, i, j]."""
     index = jnp.arange(x.shape[1], dtype=jnp.int32)
@@ -89,30 +101,32 @@ def _before(x: jax.Array) -> jax.Array:
     return (x[:, None] > x[..., None]) | ((x[:, None] == x[..., None]) & lower)
 
 
-def by_digits(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """`by_eviction` with sorts; entries lie in descending order of ucb."""
-    runs, num_clients = ucb.shape
-    by_ucb, by_score = jnp.split(argsort(jnp.concatenate([-ucb, -score])), [runs])
-    thresholds, scores = take(ucb, by_ucb), take(score, by_score)
-    arrival = take(places(by_ucb), by_score)
-    whole, unit, magnitude = _in_integers(scores, m)
-    eviction = order_statistic(arrival, m)
-    joins = jnp.where(eviction > arrival, whole, 0)
-    row = lax.broadcasted_iota(jnp.int32, arrival.shape, 0)
-    change = jnp.zeros_like(whole).at[row, arrival].set(joins, unique_indices=True)
-    total = jnp.cumsum(change.at[row, eviction].add(-joins, mode="drop"), axis=1)
+def by_blocks(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
+    """`by_eviction` with sorts and tables of blocks; entries lie in descending order of ucb."""
+    num_clients = ucb.shape[1]
+    number = lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
+    thresholds, scores = lax.sort((-ucb, -score), dimension=1, num_keys=1)
+    ranked, arrival = lax.sort((scores, number), dimension=1, num_keys=1)
+    _, rank = lax.sort((arrival, number), dimension=1, num_keys=1, is_stable=False)
+    unit, magnitude = _unit_of(score, m)
+    by_arrival, by_rank = (_in_integers(-x, unit) for x in (scores, ranked))
+    total = sums_of_the_best(rank, arrival, by_arrival, by_rank, m)
     enough = (jnp.arange(num_clients) >= m - 1)[None]
-    return _bounds(thresholds, total, unit, magnitude, enough, m, worth)
+    return _bounds(-thresholds, total, unit, magnitude, enough, m, worth)
 
 
-def _in_integers(scores: jax.Array, m: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Scores as int32 [N, K], the exponent of their unit, [N, 1], and the largest magnitude, [N, 1]."""
+def _unit_of(scores: jax.Array, m: int) -> tuple[jax.Array, jax.Array]:
+    """The exponent of the unit of integer scores, int32 [N, 1], and the largest magnitude, [N, 1]."""
     finite = scores > -jnp.inf
     magnitude = jnp.max(jnp.where(finite, jnp.abs(scores), 0.0), axis=1, keepdims=True)
     # The sum of m scores fits an int32; running sums may wrap round, which does not touch it.
-    unit = fixed.exponent(magnitude) + m.bit_length() - 30
-    whole = jnp.where(finite, jnp.round(scores * fixed.power_of_two(-unit)), 0.0).astype(jnp.int32)
-    return whole, unit, magnitude
+    return fixed.exponent(magnitude) + m.bit_length() - 30, magnitude
+
+
+def _in_integers(scores: jax.Array, unit: jax.Array) -> jax.Array:
+    """Scores as int32 [N, K]; 0 for -inf."""
+    scaled = jnp.round(scores * fixed.power_of_two(-unit))
+    return jnp.where(scores > -jnp.inf, scaled, 0.0).astype(jnp.int32)
 
 
 def _bounds(
@@ -133,44 +147,6 @@ def _bounds(
     bounds = (worth.of(thresholds, sums + side) for side in (-margin, margin))
     lower, upper = (jnp.where(counts, bound, -jnp.inf) for bound in bounds)
     return Bounds(thresholds, lower, upper)
-
-
-def order_statistic(x: jax.Array, m: int) -> jax.Array:
-    """The m-th smallest of the entries before each one, int32 [N, K]; K where there are fewer than m.
-
-    O(K) work a step: a wavelet matrix in base 16, asked as it is built.
-
-    Args:
-      x: int32 [N, K], each row a permutation of 0 .. K - 1.
-      m: 1 <= m <= K.
-    """
-    size, base = x.shape[1], 1 << _DIGIT_BITS
-    index = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), x.shape)
-    row = lax.broadcasted_iota(jnp.int32, x.shape, 0)
-    digits = jnp.arange(base, dtype=jnp.int32)[None, :, None]
-    low, high, rank, found = jnp.zeros_like(x), index, jnp.full_like(x, m - 1), jnp.zeros_like(x)
-    for shift in _shifts(size, _DIGIT_BITS):
-        own = (x >> shift) & (base - 1)
-        seen = jnp.cumsum((own[:, None] == digits).astype(jnp.int32), axis=2)
-        whole = seen[:, :, -1:]
-        # How many entries have a smaller digit, or this one and a place below i, [N, base, K + 1]: there the
-        # next entry with this digit goes.
-        place = jnp.pad(seen, ((0, 0), (0, 0), (1, 0))) + (jnp.cumsum(whole, axis=1) - whole)
-
-        def places_at(i: jax.Array, place: jax.Array = place) -> jax.Array:
-            rows = take(place.reshape(-1, size + 1), jnp.repeat(i, base, axis=0))
-            return rows.reshape(-1, base, size)
-
-        lows, highs = places_at(low), places_at(high)
-        inside = jnp.cumsum(highs - lows, axis=1)
-        digit = jnp.sum(rank[:, None] >= inside[:, :-1], axis=1, dtype=jnp.int32)
-        is_chosen = digit[:, None] == digits
-        low, high = (jnp.sum(jnp.where(is_chosen, i, 0), axis=1) for i in (lows, highs))
-        rank = rank - jnp.sum(jnp.where(digits < digit[:, None], highs - lows, 0), axis=1)
-        found = found + (digit << shift)
-        goal = jnp.sum(jnp.where(own[:, None] == digits, place[:, :, :-1], 0), axis=1)
-        x = jnp.zeros_like(x).at[row, goal].set(x, unique_indices=True, mode="promise_in_bounds")
-    return jnp.where(index >= m, found, size)
 
 
 def _shifts(size: int, digit_bits: int) -> range:

@@ -14,7 +14,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from pausejax.rounding import tree_sum
-from pausejax.selection._parallel import are_few, best_by_pairs, by_eviction
+from pausejax.selection._parallel import are_few, best_by_one_sort, best_by_pairs, by_eviction
 from pausejax.selection._rows import take
 from pausejax.selection._thresholds import PRODUCT, SUM, Bounds, Worth, by_insertion, by_replacement
 
@@ -143,7 +143,7 @@ def _best_finite_sets(
 
     one_by_one = by_insertion if m <= min(16 + 4 * ucb.shape[0], 256) else by_replacement
     inputs = (ucb, score) if few is None else (ucb, score, few)
-    best = best_by_pairs if are_few(ucb.shape[1]) else _best_by_sorting
+    best = best_by_pairs if are_few(ucb.shape[1]) else best_by_one_sort
     return lax.platform_dependent(
         *inputs, cpu=partial(by, one_by_one, _best_by_sorting), default=partial(by, by_eviction, best)
     )
@@ -189,8 +189,10 @@ def _settle(
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
     runs, num_clients = ucb.shape
     nothing = (jnp.full((runs, m), num_clients, jnp.int32), jnp.full(runs, -jnp.inf), may_be_best)
-    # Mostly the first is all there is, and the loop is entered by nobody.
-    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, settle_next(nothing))
+    # Mostly the first is all there is, and the loop is entered by nobody. Every run has one that may be best,
+    # which wins against nothing: where kernels are dear, none says so.
+    first = evaluate(may_be_best) if best is best_by_one_sort else settle_next(nothing)
+    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, first)
     return Selection(members, value)
 
 

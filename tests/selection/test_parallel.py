@@ -6,17 +6,25 @@ import numpy as np
 import pytest
 
 from pausejax.selection import _parallel
+from pausejax.selection._blocks import sums_of_the_best
 from pausejax.selection._thresholds import by_insertion
 from pausejax.selection.exact import _settle, stand_ins
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 17, 65])
-def test_the_running_order_statistic_is_that_of_every_prefix(size):
+@pytest.mark.parametrize("size", [1, 5, 33, 130, 1030])
+def test_the_best_of_every_time_add_up(size):
     rng = np.random.default_rng(size)
-    x = np.stack([rng.permutation(size) for _ in range(4)]).astype(np.int32)
+    rank = np.stack([np.arange(size), np.arange(size)[::-1], rng.permutation(size)]).astype(np.int32)
+    arrival = np.argsort(rank, axis=1).astype(np.int32)
+    score = rng.integers(-(2**20), 2**20, (3, size)).astype(np.int32)
+    by_rank = np.take_along_axis(score, arrival, axis=1)
     for m in {1, (size + 1) // 2, size}:
-        expected = [[sorted(row[:i])[m - 1] if i >= m else size for i in range(size)] for row in x]
-        np.testing.assert_array_equal(jax.jit(_parallel.order_statistic, static_argnums=1)(x, m), expected)
+        expected = [
+            [row[: t + 1][np.argsort(place[: t + 1])[:m]].sum() for t in range(size)]
+            for row, place in zip(score, rank, strict=True)
+        ]
+        sums = jax.jit(sums_of_the_best, static_argnums=4)(rank, arrival, score, by_rank, m)
+        np.testing.assert_array_equal(sums, expected)
 
 
 @pytest.mark.parametrize("by_pairs", [True, False])
@@ -40,7 +48,8 @@ def test_evictions_bound_every_threshold_and_settle_on_the_same_set(num_clients,
     def run(ucb, score):
         one_by_one, at_once = by_insertion(ucb, score, m), _parallel.by_eviction(ucb, score, m)
         expected = _settle(ucb, score, m, one_by_one)
-        got = _settle(ucb, score, m, at_once, **({"best": _parallel.best_by_pairs} if by_pairs else {}))
+        best = _parallel.best_by_pairs if by_pairs else _parallel.best_by_one_sort
+        got = _settle(ucb, score, m, at_once, best=best)
         if by_pairs:  # whose entries lie as the clients do
             order = jnp.argsort(-ucb, axis=1, stable=True)
             at_once = jax.tree.map(lambda x: jnp.take_along_axis(x, order, axis=1), at_once)

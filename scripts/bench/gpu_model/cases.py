@@ -48,7 +48,7 @@ SIZES = {30: 5, 300: 15, 3000: 150}
 """m by K."""
 POLICIES = (
     *("pause", "sa_pause", "vanilla_sa", "random", "fastest", "fedavg", "fedcs", "cs_ucb"),
-    *("bandit_generalization", "clustered_size"),
+    *("bandit_generalization", "clustered_size", "value_per_second"),
 )
 """Those that select without training; `LEARNING_POLICIES` need it."""
 LEARNING_POLICIES = ("oort", "power_of_choice", "clustered_similarity")

@@ -1,5 +1,8 @@
 """What was found, as lines and as the tables of `docs/gpu.md`."""
 
+import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +10,8 @@ from gpu_model.cases import CASES
 from gpu_model.targets import TARGETS
 
 BEGIN, END = "<!-- tables of scripts/bench/gpu_plan.py -->", "<!-- end of tables -->"
+BEFORE, END_BEFORE = "<!-- before and after, by the same -->", "<!-- end of before and after -->"
+KEPT = "docs/results/gpu_before.json"
 _HEAD = (
     "case",
     "runs",
@@ -67,44 +72,91 @@ def row(found: dict[str, Any]) -> str:
         f"{short(middle)} ({short(high)}–{short(low)})",
         f"{found['roofline'] * 1e6:,.2f} ({100 * share:.1f} %)",
     )
-    return "| " + " | ".join(cells) + " |"
+    return _line(cells)
 
 
-def tables(everything: list[dict[str, Any]]) -> str:
-    """One table for each device; variants, which have a tag, are left out."""
+def tables(everything: list[dict[str, Any]], page: str) -> str:
+    """One table for each device; variants, which have a tag, are left out.
+
+    A row of the page stays as it is where nothing was found for it.
+    """
     order = {name: place for place, name in enumerate(CASES)}
     parts = []
     for device, target in TARGETS.items():
         of_device = [f for f in everything if f["device"] == device and not f["tag"] and f["case"] in order]
-        if of_device:
-            of_device.sort(key=lambda f: (order[f["case"]], f["runs"]))
-            versions = ", ".join(sorted({f["jax"] for f in of_device}))
+        rows = {key: _line(cells) for key, cells in _rows(page, f"### {target.name}").items()}
+        rows |= {(f["case"], f["runs"]): row(f) for f in of_device}
+        if rows:
+            before = re.findall(rf"### {re.escape(target.name)}, jax (\S+)", page)
+            versions = ", ".join(sorted({f["jax"] for f in of_device} | set(before)))
             head = [f"### {target.name}, jax {versions}", ""]
-            head += ["| " + " | ".join(_HEAD) + " |", "|" + " --- |" * len(_HEAD)]
-            parts.append("\n".join([*head, *map(row, of_device)]))
+            head += [_line(_HEAD), "|" + " --- |" * len(_HEAD)]
+            shown = sorted(rows, key=lambda key: (order[key[0]], key[1]))
+            parts.append("\n".join([*head, *(rows[key] for key in shown)]))
     return "\n\n".join(parts)
 
 
+def before_and_after(page: str, before: list[dict[str, Any]]) -> str:
+    """What each case of the H100's table launches, waits for, moves and takes, and what it once did."""
+    old = {(row["case"], row["runs"]): row for row in before}
+    head = ("case", "runs", "launches", "syncs", "MB moved", "round, µs", "times as fast")
+    lines = [_line(head), "|" + " --- |" * len(head)]
+    place = {name: _HEAD.index(name) for name in ("launches (in graphs)", "syncs", "MB moved", "round, µs")}
+    for (case, runs), cells in _rows(page, f"### {TARGETS['h100'].name}").items():
+        launches, syncs, moved, took = (cells[at] for at in place.values())
+        launches = launches.split(" ")[0]
+        was = old.get((case, runs))
+        if was is None or "launches" not in was:
+            why = "not counted" if was is None else was["reason"]
+            lines.append(_line((case, cells[1], f"{why} → {launches}", syncs, moved, took, "")))
+            continue
+        us = was["seconds"][1] * 1e6
+        ratio = us / float(took.replace(",", ""))
+        lines.append(
+            _line(
+                (
+                    case,
+                    cells[1],
+                    f"{was['launches']:,.0f} → {launches}",
+                    f"{was['syncs']:.0f} → {syncs}",
+                    f"{was['bytes'] / 1e6:,.1f} → {moved}",
+                    f"{us:,.0f} → {took}",
+                    f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}",
+                )
+            )
+        )
+    return "\n".join(lines)
+
+
 def write(page: Path, everything: list[dict[str, Any]]) -> None:
-    """Puts the tables between the two marks of a page.
+    """Puts the tables between the marks of a page: what was found, and what there was before.
 
     Raises:
       ValueError: the page has no such marks.
     """
-    before, rest = page.read_text().split(BEGIN)
-    after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n\n{tables(everything)}\n\n{END}{after}")
+    text = page.read_text()
+    text = _between(text, BEGIN, END, tables(everything, text))
+    before = json.loads((Path(__file__).resolve().parents[3] / KEPT).read_text())
+    page.write_text(_between(text, BEFORE, END_BEFORE, before_and_after(text, before)))
+
+
+def _between(text: str, begin: str, end: str, inside: str) -> str:
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n\n{inside}\n\n{end}{rest.split(end)[1]}"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _rows(text: str, title: str) -> dict[tuple[str, int], list[str]]:
+    """The cells of the table under a title, by case and runs."""
+    rest = text.partition(title)[2].split("<!--")[0].split("###")[0]
+    found = ([cell.strip() for cell in line.split("|")[1:-1]] for line in rest.splitlines())
+    return {(c[0], int(c[1].replace(",", ""))): c for c in found if c and c[0] in CASES}
 
 
 def modelled(text: str, device: str) -> dict[tuple[str, int], float]:
     """The model's time of a round, µs, by case and runs, from the tables of a page; {} without one."""
-    _, found, rest = text.partition(f"### {device}")
-    if not found:
-        return {}
-    rows = [line.split("|")[1:-1] for line in rest.split("###")[0].splitlines() if line.startswith("| ")]
     place = _HEAD.index("round, µs")
-    return {
-        (cells[0].strip(), int(cells[1].replace(",", ""))): float(cells[place].replace(",", ""))
-        for cells in rows
-        if cells[0].strip() in CASES
-    }
+    return {key: float(cells[place].replace(",", "")) for key, cells in _rows(text, f"### {device}").items()}
