@@ -13,6 +13,7 @@ from jax import lax
 from pausejax.rounding import rounded
 from pausejax.selection import _fixed as fixed
 from pausejax.selection._blocks import sums_of_the_best
+from pausejax.selection._rows import take
 from pausejax.selection._thresholds import HALF_ULP, SUM, Bounds, Worth
 
 _LARGEST_SQUARE = 512
@@ -87,11 +88,9 @@ def best_by_one_sort(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`best_by_pairs` for thousands of clients; one sort brings all that is needed of them."""
     reaches, index = ucb >= threshold, lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
-    ascending = (jnp.where(reaches, -score, jnp.inf), index, ucb)
-    scores, clients, slowest = (
-        x[:, :m] for x in lax.sort(ascending, dimension=1, is_stable=False, num_keys=2)
-    )
-    return lax.sort(clients, dimension=1), -scores, jnp.min(slowest, axis=1)
+    ascending = (jnp.where(reaches, -score, jnp.inf), index)
+    scores, clients = (x[:, :m] for x in lax.sort(ascending, dimension=1, is_stable=False, num_keys=2))
+    return lax.sort(clients, dimension=1), -scores, jnp.min(take(ucb, clients), axis=1)
 
 
 def _before(x: jax.Array) -> jax.Array:

@@ -170,29 +170,30 @@ def _settle(
     best: Best = _best_by_sorting,
 ) -> Selection:
     """Evaluates the thresholds that may be the best one at a time; mostly there is just one in each run."""
+    may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
 
-    def evaluate(pending: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        threshold = jnp.max(jnp.where(pending, bounds.threshold, -jnp.inf), axis=1, keepdims=True)
-        members, scores, slowest = best(ucb, score, threshold, m)
-        value = worth.of(slowest, tree_sum(scores.T))
-        return members, value, pending & (bounds.threshold < threshold)
+    def pending(last: jax.Array) -> jax.Array:
+        """Below the last one, [N]. Found anew whenever it is asked for: to keep it would take a kernel."""
+        return may_be_best & (bounds.threshold < last[:, None])
+
+    def evaluate(chosen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        threshold = jnp.max(jnp.where(chosen, bounds.threshold, -jnp.inf), axis=1)
+        members, scores, slowest = best(ucb, score, threshold[:, None], m)
+        return members, worth.of(slowest, tree_sum(scores.T)), threshold
 
     def settle_next(carry: tuple) -> tuple:
-        members, value, pending = carry
-        new_members, new_value, still_open = evaluate(pending)
+        members, value, last = carry
+        chosen = pending(last)
+        new_members, new_value, threshold = evaluate(chosen)
         differs = jnp.argmax(members != new_members, axis=1, keepdims=True)
         is_smaller = (take(new_members, differs) < take(members, differs))[:, 0]
-        wins = jnp.any(pending, axis=1) & ((new_value > value) | ((new_value == value) & is_smaller))
+        wins = jnp.any(chosen, axis=1) & ((new_value > value) | ((new_value == value) & is_smaller))
         members = jnp.where(wins[:, None], new_members, members)
-        return members, jnp.where(wins, new_value, value), still_open
+        return members, jnp.where(wins, new_value, value), threshold
 
-    may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
-    runs, num_clients = ucb.shape
-    nothing = (jnp.full((runs, m), num_clients, jnp.int32), jnp.full(runs, -jnp.inf), may_be_best)
-    # Mostly the first is all there is, and the loop is entered by nobody. Every run has one that may be best,
-    # which wins against nothing: where kernels are dear, none says so.
-    first = evaluate(may_be_best) if best is best_by_one_sort else settle_next(nothing)
-    members, value, _ = lax.while_loop(lambda carry: jnp.any(carry[2]), settle_next, first)
+    # Every run has a threshold that may be the best. Mostly it is all there is, and nobody enters the loop.
+    first = evaluate(may_be_best)
+    members, value, _ = lax.while_loop(lambda carry: jnp.any(pending(carry[2])), settle_next, first)
     return Selection(members, value)
 
 
