@@ -102,8 +102,8 @@ PROBLEMS = {
         _WEIGHTS,
         2,
         Options(budget=9000, at_latency=30.0),
-        3,
-        3,
+        20,
+        20,
         8,
     ),
 }
