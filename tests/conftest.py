@@ -117,6 +117,13 @@ def _compiler_of_a_test(request):
         yield
 
 
+@pytest.fixture
+def collected():
+    """What a test leaves behind is collected with it, lest it be said of another test."""
+    yield
+    gc.collect()
+
+
 @contextlib.contextmanager
 def _optimizing(node):
     with pytest.MonkeyPatch.context() as patch:

@@ -138,6 +138,7 @@ def goes_on_falsely(spec, out, expected):
 
 # The library that reads checkpoints leaves tasks behind when it meets damage.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
+@pytest.mark.usefixtures("collected")
 def test_nothing_damaged_is_believed(studies, tmp_path, request, compiled_once):
     spec, folder, expected = studies
     half = pausejax.open(folder / "extended").load()

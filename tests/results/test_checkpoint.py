@@ -36,6 +36,7 @@ def test_a_whole_one_is_restored(kept):
 
 # The library that reads states leaves tasks behind when it meets damage.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("collected")
 def test_a_flipped_bit_anywhere_is_found(kept):
     folder, state = kept
     files = [path for path in sorted((folder / "checkpoints" / "c").rglob("*")) if path.is_file()]
