@@ -86,8 +86,10 @@ def place_data(simulation: S, limit: int, wanted: str | None) -> S:
     if wanted == "replicated":
         return simulation
     sharded = simulation.sharded()
-    if wanted == "sharded" or sharded is simulation or fitting(simulation.resident(), limit):
-        return sharded if wanted == "sharded" else simulation
+    if wanted == "sharded":
+        return sharded
+    if sharded is simulation or fitting(simulation.resident(), limit):
+        return simulation
     return sharded if fitting(sharded.resident(), limit) else simulation
 
 
@@ -97,7 +99,7 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
     Raises:
       SpecError: one line with the numbers.
     """
-    resident, other = simulation.resident(), simulation.sharded()
+    resident = simulation.resident()
     if fitting(resident, limit):
         return
 
@@ -106,7 +108,7 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
         return f"{sum(part.values()) / 1e9:,.4g} GB ({listed})"
 
     shared, each = told(resident.shared), told(resident.each)
-    instead = ""
+    instead, other = "", simulation.sharded()
     if other.data_shares > simulation.data_shares:
         instead = (
             f"; with data_placement = sharded it would hold {told(other.resident().shared)} for all runs"
