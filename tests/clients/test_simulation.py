@@ -146,8 +146,10 @@ def test_pause_replays_in_numpy(result):
         counts[chosen] += 1
 
 
-def test_same_study_twice_and_one_more_axis_value_change_nothing(result):
+@pytest.mark.optimized
+def test_same_study_twice_and_one_more_axis_value_change_nothing():
     """Bit for bit on a CPU, where jobs of one width are trained the same whoever else is there."""
+    result = pausejax.simulate(["random", "pause"], seeds=SEEDS, **SMALL)
     wider = pausejax.simulate(
         ["random", "pause"], seeds=[5, 1, 0], generalization_weight=[100.0, 3.0], **SMALL
     )
