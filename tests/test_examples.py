@@ -66,6 +66,7 @@ def test_a_policy_with_its_own_parameter(folder, tmp_path):
     assert 0.85 < stayed[0.9] < 0.97
 
 
+@pytest.mark.slow
 def test_a_model_with_dropout(folder, tmp_path):
     found = run(folder, "nnx_dropout", tmp_path)
     assert values(found, "dropout_rate") == pytest.approx([0.0, 0.2, 0.5])
@@ -74,12 +75,14 @@ def test_a_model_with_dropout(folder, tmp_path):
     assert len(np.unique(losses[:, 0])) == 3
 
 
+@pytest.mark.slow
 def test_batch_norm_and_what_becomes_of_its_statistics(folder, tmp_path):
     found = run(folder, "batch_norm", tmp_path)
     leaked = dict(zip(found["batch_statistics"].values, found["max_leakage"].values[:, -1], strict=True))
     assert leaked["clear"] == np.inf and np.isfinite(leaked["private"]) and np.isfinite(leaked["local"])
 
 
+@pytest.mark.slow
 def test_regression_has_its_own_metric(folder, tmp_path):
     found = run(folder, "diabetes", tmp_path, rounds="20", eval_every="20")
     assert "test_accuracy" not in found and found["test_rmse"].dims == ("run", "eval")
@@ -88,6 +91,7 @@ def test_regression_has_its_own_metric(folder, tmp_path):
     assert found.attrs["ranking"] == "test_rmse"
 
 
+@pytest.mark.slow
 def test_a_language_model(folder, tmp_path):
     settings = {"data.num_sequences": "300", "width": "16", "rounds": "10", "eval_every": "5"}
     found = run(folder, "characters", tmp_path, **settings)
@@ -95,12 +99,14 @@ def test_a_language_model(folder, tmp_path):
     assert (found["test_loss"].values[:, -1] < found["test_loss"].values[:, 0]).all()
 
 
+@pytest.mark.slow
 def test_natural_owners(folder, tmp_path):
     found = run(folder, "natural_owners", tmp_path)
     assert set(found["partition"].values) == {"natural"} and found.sizes["client"] == 10
     assert "people.npz" in json.loads(found.attrs["used_files"])
 
 
+@pytest.mark.slow
 @pytest.mark.optimized
 def test_availability_from_a_table_and_by_a_process(folder, tmp_path):
     found = run(folder, "time_zones", tmp_path, rounds="48")
@@ -123,6 +129,7 @@ def test_availability_from_a_table_and_by_a_process(folder, tmp_path):
     assert found["failed_count"].values.sum() > 0
 
 
+@pytest.mark.slow
 def test_a_latency_law(folder, tmp_path):
     found = run(folder, "heavy_tail", tmp_path, rounds="60")
     assert len(values(found, "tail_index")) == 4
@@ -131,11 +138,13 @@ def test_a_latency_law(folder, tmp_path):
     assert (fastest == [0, 1, 2]).all()
 
 
+@pytest.mark.slow
 def test_a_partitioner(folder, tmp_path):
     found = run(folder, "power_law", tmp_path, **{"data.train_samples": "480"})
     assert values(found, "skew") == [0.0, 1.5]
 
 
+@pytest.mark.slow
 def test_a_server_optimizer(folder, tmp_path):
     found = run(folder, "fedadagrad", tmp_path, server_learning_rate="[0.01, 0.1]")
     own = found.sel(run=found.server_optimizer == "fedadagrad")
@@ -144,6 +153,7 @@ def test_a_server_optimizer(folder, tmp_path):
     assert len(np.unique(found["test_loss"].values[:, -1])) == 5
 
 
+@pytest.mark.slow
 def test_quantities(folder, tmp_path):
     found = run(folder, "fairness", tmp_path, rounds="30")
     joined = (found["selected"].values[..., None] == np.arange(12)).any(axis=2)

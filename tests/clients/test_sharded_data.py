@@ -109,10 +109,12 @@ def test_shares_give_the_numbers_of_copies(model):
     assert_same(*both(["power_of_choice", "oort"], model=model))
 
 
+@pytest.mark.slow
 def test_one_run_on_two_devices_whose_clients_keep_statistics(own):
     assert_same(*both("random", seeds=1, use=own, model="normed", batch_statistics="local"))
 
 
+@pytest.mark.slow
 def test_chunks_that_shrink_keep_every_share():
     """Four runs, then two, then one, which is alone on its device only where every device has all data."""
     ours, theirs = both(

@@ -92,7 +92,7 @@ def test_each_spec_draws_what_its_header_names(spec, tmp_path, tables):
         assert np.isfinite(result["test_accuracy"].values).all()
 
 
-@pytest.mark.parametrize("name", ["efl_fg_table1", "sampled"])
+@pytest.mark.parametrize("name", ["efl_fg_table1", pytest.param("sampled", marks=pytest.mark.slow)])
 def test_one_spec_of_each_kind_has_the_pictures_of_its_header(name, tmp_path, tables):
     whole = (SWEEPS / f"{name}.toml").read_text(encoding="utf-8")
     spec, out = tmp_path / "two_policies.toml", tmp_path / "out"

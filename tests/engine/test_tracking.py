@@ -133,6 +133,7 @@ def test_a_missing_extra_says_how_to_install_it(name, library, monkeypatch):
     assert str(caught.value) == f"tracker {name}: is not installed; pip install 'pausejax[{name}]'"
 
 
+@pytest.mark.slow
 def test_mlflow_works_as_installed(result, tmp_path, monkeypatch):
     """Where nothing is said it keeps runs in SQLite, in the folder where the command is given."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

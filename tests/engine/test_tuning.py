@@ -184,6 +184,7 @@ def play(out, stop_after=None, tune=True, document=ONE):
     return store.read(str(out)).load()
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_as_it_began_whatever_the_cache_says_by_then(tmp_path):
     key = key_of(ONE)
     kept.write(key, A)

@@ -1,6 +1,6 @@
 """Studies that are killed at random instants, in every phase and mode: nothing finished is lost or changed.
 
-`--kills N` says how many; none without `--slow` but the one that needs no luck.
+`--kills N` says how many; none without `--slow`.
 """
 
 import random
@@ -105,6 +105,7 @@ def attack(folder, mode, kills, rng, start):
     return hits
 
 
+@pytest.mark.slow
 def test_what_is_killed_in_mid_round_goes_on_to_the_same_numbers(tmp_path):
     spec = folders.write(tmp_path, folders.gated({**TWO, "rounds": 100, "policy": [{"name": "random"}]}))
     process, gate = folders.start_and_hold(spec, tmp_path / "out", 60, *OFTEN)

@@ -25,6 +25,7 @@ def run(figure, out, *overrides):
     return pausejax.open(out).load()
 
 
+@pytest.mark.slow
 def test_figure_1_draws_the_generalization_reward_and_nobody_else_does(tmp_path):
     result = run("fig1", tmp_path, "rounds=30")
     assert (tmp_path / "generalization_reward.png").read_bytes()[1:4] == b"PNG"

@@ -60,6 +60,7 @@ def test_the_command_says_what_it_found_and_leaves_it(searched):
     assert not set(confirmed["seed"].values) & set(result["seed"].values)
 
 
+@pytest.mark.slow
 def test_the_same_command_has_nothing_left_to_play(searched):
     folder, command, done = searched
     again = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)

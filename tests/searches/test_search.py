@@ -70,6 +70,7 @@ def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(regret):
                 assert np.isnan(beyond).all() if beyond.dtype.kind == "f" else (beyond == -1).all()
 
 
+@pytest.mark.slow
 def test_a_run_of_a_search_that_learns_is_that_of_a_plain_sweep():
     found_ = found(TRAINING, Options(budget=1500, most=8, reduction=3.0))
     plain = local.run(plan_of(found_.study, found_.plan.runs), Sources())
@@ -112,7 +113,7 @@ def test_the_budget_is_kept_and_the_lanes_are_busy(regret):
 TWO = {**BANDIT, "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}]}
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
+@pytest.mark.parametrize("sampler", ["random", pytest.param("tpe", marks=pytest.mark.slow)])
 def test_the_lanes_follow_what_the_sampler_asks_for(sampler):
     """Two programs, whichever the sampler prefers."""
     played = found(TWO, REGRET._replace(budget=40_000, most=64, sampler=sampler))

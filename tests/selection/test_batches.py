@@ -81,7 +81,14 @@ def test_equal_sums_tie_whatever_their_members():
 # --- One annealing
 
 
-@pytest.mark.parametrize(("num_clients", "m", "sizes"), [(30, 5, (1, 7)), (20, 16, (3,)), (50, 33, (1,))])
+@pytest.mark.parametrize(
+    ("num_clients", "m", "sizes"),
+    [
+        (30, 5, (1, 7)),
+        pytest.param(20, 16, (3,), marks=pytest.mark.slow),
+        pytest.param(50, 33, (1,), marks=pytest.mark.slow),
+    ],
+)
 def test_an_annealing_is_the_same_alone_and_in_any_batch(num_clients, m, sizes):
     rng = np.random.default_rng(1)
     ucb, g, p = (rng.normal(size=(24, num_clients)).astype(np.float32) for _ in range(3))
@@ -114,7 +121,7 @@ def selections(policy, seeds, rounds):
     return result.selected.values
 
 
-@pytest.mark.parametrize("policy", ["sa_pause", "pause"])
+@pytest.mark.parametrize("policy", ["sa_pause", pytest.param("pause", marks=pytest.mark.slow)])
 def test_a_study_selects_the_same_alone_and_in_a_batch(policy):
     together = selections(policy, tuple(range(8)), 200)
     np.testing.assert_array_equal(selections(policy, (6,), 200)[0], together[6])
