@@ -22,6 +22,7 @@ def names(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_examples_give_what_the_page_says(names):
     assert names["figures"].sizes["run"] == 32
     assert [names[some].sizes["run"] for some in ("pause", "annealed", "first")] == [4, 16, 16]
@@ -38,6 +39,7 @@ def test_examples_give_what_the_page_says(names):
     assert names["tracker"].seen == 3
 
 
+@pytest.mark.slow
 def test_numbers_in_the_text_are_the_codes(names):
     assert f"Up to {grid.MAX_LINES} settings" in PAGE
     assert names["analysis"].metrics_of(names["result"]).keys() <= CLIENTS.keys()

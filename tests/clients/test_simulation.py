@@ -146,7 +146,7 @@ def test_pause_replays_in_numpy(result):
         counts[chosen] += 1
 
 
-@pytest.mark.optimized
+@pytest.mark.slow
 def test_same_study_twice_and_one_more_axis_value_change_nothing():
     """Bit for bit on a CPU, where jobs of one width are trained the same whoever else is there."""
     result = pausejax.simulate(["random", "pause"], seeds=SEEDS, **SMALL)

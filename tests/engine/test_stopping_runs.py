@@ -1,6 +1,7 @@
 """Runs that stop at a simulated time, with state by client: what is left goes on with its own."""
 
 import numpy as np
+import pytest
 
 import pausejax
 
@@ -19,6 +20,7 @@ TRAINING = {
 }
 
 
+@pytest.mark.slow
 def test_clients_keep_their_own_optimizers_when_a_chunk_shrinks():
     """Half the runs stop early and are taken out of the chunk; the others must not meet their moments."""
     whole = pausejax.simulate("fastest", rounds=150, seeds=2, **NETWORK, **TRAINING)

@@ -189,7 +189,7 @@ def test_training_equals_a_plain_optax_loop(data, options):
     np.testing.assert_allclose(summed, total, atol=1e-6 * np.abs(total).max(), rtol=1e-5)
 
 
-@pytest.mark.optimized
+@pytest.mark.slow
 def test_dummy_clients_batching_and_company_change_nothing(data):
     training = LocalTraining(batch_size=10, lanes=2)
     alone = run_train(training, data, jobs([0, 0], [2, 0]), keep_updates=True)

@@ -29,7 +29,7 @@ GRID = {
 }
 
 
-@pytest.fixture(params=["training", "bandit"])
+@pytest.fixture(params=["training", pytest.param("bandit", marks=pytest.mark.slow)])
 def grid(request):
     return build(GRID, 4, AXES, request.param)
 

@@ -121,7 +121,8 @@ def selections(policy, seeds, rounds):
     return result.selected.values
 
 
-@pytest.mark.parametrize("policy", ["sa_pause", pytest.param("pause", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["sa_pause", "pause"])
 def test_a_study_selects_the_same_alone_and_in_a_batch(policy):
     together = selections(policy, tuple(range(8)), 200)
     np.testing.assert_array_equal(selections(policy, (6,), 200)[0], together[6])
