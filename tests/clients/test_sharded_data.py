@@ -104,9 +104,10 @@ def simulation_of(**options):
 
 
 @pytest.mark.parametrize("model", ["linear", pytest.param("mlp", marks=pytest.mark.slow)])
-def test_shares_give_the_numbers_of_copies(model):
-    # One policy asks clients for losses on all their data, one learns from those of training.
-    assert_same(*both(["power_of_choice", "oort"], model=model))
+# One asks clients for losses on all their data, one learns from those of training.
+@pytest.mark.parametrize("policy", ["power_of_choice", pytest.param("oort", marks=pytest.mark.slow)])
+def test_shares_give_the_numbers_of_copies(model, policy):
+    assert_same(*both(policy, model=model))
 
 
 @pytest.mark.slow

@@ -53,7 +53,10 @@ class Interrupted(BaseException):
     pass
 
 
-@pytest.mark.parametrize("document", [BANDIT, TRAINING], ids=["bandit", "training"])
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(BANDIT, id="bandit", marks=pytest.mark.slow), pytest.param(TRAINING, id="training")],
+)
 def test_a_run_goes_on_in_the_middle_to_the_very_same_numbers(document, tmp_path, monkeypatch):
     simulate(document, tmp_path / "whole")
     played = []
@@ -162,6 +165,7 @@ def test_a_finished_study_computes_nothing(tmp_path, monkeypatch):
     assert simulate(BANDIT, tmp_path) == (20, 0, ())
 
 
+@pytest.mark.slow
 def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, monkeypatch):
     plan = make_plan(parse(BANDIT))
     engine = execute.Engine(plan, Sources())

@@ -42,6 +42,7 @@ def played(clients):
     return local.run(make_plan(kinds.parse({**STUDY, "network": network})), Sources())
 
 
+@pytest.mark.slow
 def test_programs_whose_turn_is_over_go(programs, monkeypatch):
     whole = played(7)
     assert max(living for _, living in programs) == 6

@@ -197,6 +197,7 @@ def test_a_bar_on_request_and_text_where_there_is_no_terminal(plan, capsys):
     assert "6/6 runs" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_command_writes_its_log_to_a_file(tmp_path):
     (tmp_path / "spec.toml").write_text(SPEC)
     arguments = ["run", "spec.toml", "--out", "out", "--no-report", "--lanes", "2"]

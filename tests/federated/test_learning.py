@@ -217,7 +217,11 @@ def test_what_leaves_a_client_is_noised_or_counted_as_a_leak(study, blobs, regis
 
 
 @pytest.mark.parametrize(
-    ("model", "clear"), [("nnx_normed", 4 * 5), ("cnn_cifar", 4 * (32 + 64 + 128 + 128 + 64 + 32))]
+    ("model", "clear"),
+    [
+        ("nnx_normed", 4 * 5),
+        pytest.param("cnn_cifar", 4 * (32 + 64 + 128 + 128 + 64 + 32), marks=pytest.mark.slow),
+    ],
 )
 def test_layers_in_the_clear_are_those_of_batch_norm(study, blobs, registry, model, clear):
     options = {"batch_statistics": "clear_layers", "private": True}

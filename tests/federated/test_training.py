@@ -170,7 +170,7 @@ def run_train(training, data, job, params=None, optimizer=None, keep_updates=Fal
         {"local_epochs": 2, "max_steps": 3, "private": False},
         {"proximal": True, "private": False},
         {"clip": "vector"},
-        {"batch_size": 64},
+        pytest.param({"batch_size": 64}, marks=pytest.mark.slow),
     ],
 )
 def test_training_equals_a_plain_optax_loop(data, options):

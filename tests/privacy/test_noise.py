@@ -69,6 +69,7 @@ def test_no_draw_tells_another(streams, name):
     assert stats.chi2.sf(np.sum(between**2), len(between)) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_every_bit_of_every_word_is_a_coin(words):
     bits = np.unpackbits(words.view(np.uint8), bitorder="little").reshape(words.size, 32).astype(np.float32)
     signs = 2 * bits - 1

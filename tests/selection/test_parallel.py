@@ -28,7 +28,14 @@ def test_the_best_of_every_time_add_up(size):
 
 
 @pytest.mark.parametrize("by_pairs", [True, False])
-@pytest.mark.parametrize(("num_clients", "m"), [(1, 1), (20, 1), (20, 7), (20, 20), (40, 11)])
+@pytest.mark.parametrize(
+    ("num_clients", "m"),
+    [
+        (1, 1),
+        (20, 7),
+        *(pytest.param(*both, marks=pytest.mark.slow) for both in ((20, 1), (20, 20), (40, 11))),
+    ],
+)
 def test_evictions_bound_every_threshold_and_settle_on_the_same_set(num_clients, m, by_pairs, monkeypatch):
     if not by_pairs:
         monkeypatch.setattr(_parallel, "_LARGEST_SQUARE", 0)
