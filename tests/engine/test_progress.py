@@ -1,5 +1,6 @@
 """What a study says while it runs: lines at their times, and numbers that add up."""
 
+import io
 import json
 import logging
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import rich.console
 
 from pausejax.engine import events, lines, progress
 from pausejax.kinds import parse
@@ -221,3 +223,36 @@ def test_the_command_writes_its_log_to_a_file(tmp_path):
     assert sorted(line["event"] for line in told[2:-1]) == [*["chunk"] * 2, *["compiled"] * 2, *["group"] * 2]
     assert [told[place]["event"] for place in (0, 1, -1)] == ["start", "found", "end"]
     assert (told[1]["runs"], told[1]["left"], told[-1]["finished"]) == (6, 2, 2)
+
+
+def test_the_bar_of_a_notebooks_cell_shows_the_part_that_is_played(plan, monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, html):
+            shown.append(html.data)
+
+    def display(html, display_id):
+        shown.append(html.data)
+        return Handle()
+
+    pytest.importorskip("IPython")
+    monkeypatch.setattr("IPython.display.display", display)
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_FRAMES", 0.0)
+    with progress._cell(plan) as advance:
+        advance(250)
+        advance(350)
+    assert [re.search(r'value="([\d.]+)"', html)[1] for html in shown] == ["0.000", "0.417", "1.000", "1.000"]
+    assert [re.search(r">(\d+)/6 runs", html)[1] for html in shown] == ["0", "2", "6", "6"]
+
+
+def test_the_bar_of_a_terminal_goes_on_with_the_rounds(plan, monkeypatch):
+    screen = io.StringIO()
+    console = rich.console.Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr(progress, "Console", lambda stderr: console)
+    with progress._bar(plan) as advance:
+        advance(250)
+        half = screen.getvalue()
+        advance(350)
+    assert "6/6 runs" in screen.getvalue() and "100 %" in screen.getvalue()
+    assert "6/6 runs" not in half and "100 %" not in half

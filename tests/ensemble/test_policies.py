@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pausejax.ensemble import policy as policies
 from pausejax.ensemble.baselines import exp3, uniform_affordable
 from pausejax.ensemble.efl_fg import EflFgState, efl_fg
 from pausejax.ensemble.fedboost import fedboost, inclusion_probability
@@ -219,6 +220,13 @@ def test_uniform_affordable_takes_the_cheapest():
     np.testing.assert_array_equal(np.flatnonzero(choice.sent[:, 0]), [4, 6, 7, 8, 9])
     np.testing.assert_array_equal(np.flatnonzero(choice.sent[:, 1]), [4, 5, 6, 7, 8, 9])
     assert choice.sent[:, 2].all()
+
+
+def test_a_draw_beyond_the_sum_is_the_last_that_can_be_drawn_in_its_own_run(monkeypatch):
+    """Rounding may put the sum of all at the point, or below it."""
+    monkeypatch.setattr(policies, "uniform", lambda key: jnp.ones(len(key)))
+    probability = jnp.asarray([[0.5, 0.2, 1.0], [0.5, 0.3, 0.0], [0.0, 0.5, 0.0]])
+    assert draw_index(jax.random.split(jax.random.key(0), 3), probability).tolist() == [1, 2, 0]
 
 
 def test_draw_index_follows_the_probabilities():
