@@ -271,3 +271,19 @@ def test_tune_measures_a_real_study_and_run_takes_what_it_kept(tmp_path, capsys,
         == 0
     )
     assert "(not measured)" in capsys.readouterr().err
+
+
+def test_a_kept_number_of_runs_is_believed_if_it_is_one():
+    engine = engine_of(BANDIT)
+    (question,) = tuning._of_runs(engine, engine.plan.groups)
+    assert all(question.sound({"runs": runs}) for runs in (1, 2, 256))
+    wrong = (
+        {"runs": 0},
+        {"runs": -1},
+        {"runs": 2.0},
+        {"runs": True},
+        {"runs": "2"},
+        {},
+        {"runs": 1, "lanes": 1},
+    )
+    assert not any(map(question.sound, wrong))
