@@ -27,8 +27,8 @@ import pytest
 from hypothesis import settings
 from jax._src import compiler
 
-if jax.__version_info__ < (0, 11):  # later ones don't know the flag, and XLA aborts where it doesn't know one
-    _IN_A_HURRY["xla_cpu_use_fusion_emitters"] = "false"
+if jax.__version_info__ < (0, 11):  # later ones don't know a flag, and XLA aborts where it doesn't know one
+    _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": 1}
     _AS_FOR_USERS["xla_cpu_use_fusion_emitters"] = True
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -77,6 +77,7 @@ def pytest_configure(config):
             setattr(config.option, name, many if slow else few)
     if not slow:
         _tell_xla(**_IN_A_HURRY)
+        jax.config.update("jax_traceback_in_locations_limit", 0)
 
 
 def pytest_collection_modifyitems(config, items):

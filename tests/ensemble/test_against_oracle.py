@@ -55,7 +55,11 @@ def keys_of(round_number, num_runs):
 # With few models and a large step the dynamics amplify rounding tenfold every twenty rounds.
 @pytest.mark.parametrize(
     ("draw", "num_models", "largest_rate"),
-    [(draw_pool, 22, 0.4), (draw_tied_pool, 10, 0.4), (draw_pool, 2, 0.1)],
+    [
+        pytest.param(draw_pool, 22, 0.4, marks=pytest.mark.slow),
+        (draw_tied_pool, 10, 0.4),
+        (draw_pool, 2, 0.1),
+    ],
 )
 def test_efl_fg_agrees_step_by_step(draw, num_models, largest_rate):
     rng = np.random.default_rng(0)

@@ -193,6 +193,7 @@ def test_a_range_is_no_value_for_a_picture(place, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_full_disk_in_a_checkpoint_is_one_line(tmp_path):
     """No file may be larger than 100 kB, which the state of 60,000 clients is."""
     network = {"num_clients": 60_000, "clients_per_round": 2}

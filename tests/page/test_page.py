@@ -184,6 +184,7 @@ def test_without_pairs_the_page_says_why():
     assert tables.differences(single)[0] == [] and len(tables.differences(single)[1]) == 1
 
 
+@pytest.mark.slow
 def test_thousands_of_runs_make_a_page_that_can_be_sent():
     result, _, _ = sampled(500, 6)
     text = built(result.assign_attrs(spec="x = 1\n"))
