@@ -23,6 +23,8 @@ class Fixed(NamedTuple):
 
 _LOW_BITS = 30
 _LOW_MASK = (1 << _LOW_BITS) - 1
+_LEAST_UNIT = -126 - _LOW_BITS
+"""Finer than every float32, and 2^30 of it are still a normal one."""
 
 
 def unit(*terms: tuple[jax.Array, int]) -> jax.Array:
@@ -36,7 +38,7 @@ def unit(*terms: tuple[jax.Array, int]) -> jax.Array:
     """
     exponents = [exponent(jnp.max(jnp.abs(x), initial=0.0)) + count.bit_length() for x, count in terms]
     largest = jnp.max(jnp.stack(exponents)) + (len(terms) - 1).bit_length()
-    return largest + 1 - 2 * _LOW_BITS
+    return jnp.maximum(largest + 1 - 2 * _LOW_BITS, _LEAST_UNIT)
 
 
 def exponent(x: jax.Array) -> jax.Array:

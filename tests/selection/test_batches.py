@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -48,6 +48,8 @@ MAGNITUDES = st.floats(-(2.0**20), 2.0**20, width=32, allow_subnormal=False)
 
 
 @given(hnp.arrays(np.float32, 9, elements=MAGNITUDES), st.integers(-90, 90))
+@example(np.full(9, 7.3340957e-37, np.float32), 0)
+@example(np.arange(9, dtype=np.float32), -126)
 @settings(max_examples=100, deadline=None)
 def test_fixed_point_sums_are_exact(values, scale):
     """Where no number is far below the largest sum; the others lose less than one unit each."""
