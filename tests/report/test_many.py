@@ -72,6 +72,11 @@ def test_main_effects_draw_the_means(grid):
                 p for p, r in enumerate(rows) if (r["policy"], r.get("privacy_weight")) == (policy, gamma)
             ]
             np.testing.assert_allclose(drawn, final["mean_latency"].values[mine].mean())
+    for panel in panels.values():
+        scaled = np.log if panel.get_xscale() == "log" else np.asarray
+        levels, ends = scaled(panel.get_lines()[0].get_xdata()), scaled(panel.get_xlim())
+        margin = 0.08 * (levels[-1] - levels[0])
+        np.testing.assert_allclose(ends, [levels[0] - margin, levels[-1] + margin])
 
 
 def test_trade_off_marks_the_front(grid):
