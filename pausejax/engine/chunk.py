@@ -47,7 +47,7 @@ def play(
     if resumed := checkpoints.restore(simulation.state_shapes) if checkpoints else None:
         state, segments = resumed
         kept = segments[-1].rows
-        # Data that are sharded now may not have been then: a lone run had one device to itself.
+        # There may be more devices than then, or data that are sharded now: a lone run had one device.
         rows = np.pad(kept, (0, simulation.padded(len(kept)) - len(kept)), mode="edge")
         state = take(state, places_of(rows, kept)) if len(rows) > len(kept) else state
         progress(segments[-1].last_round * count)

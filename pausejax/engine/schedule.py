@@ -106,6 +106,6 @@ def cut(unit: Unit, width: int, padded_width: int) -> list[Chunk]:
 
 
 def name_of(plan: Plan, chunk: Chunk) -> str:
-    """Names a chunk by the runs in it, padding and all."""
-    text = " ".join(identities_of(plan, chunk.group, chunk.rows))
+    """Names a chunk by the runs in it: padding differs with the devices, and with where data lie."""
+    text = " ".join(identities_of(plan, chunk.group, chunk.members))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -5,6 +5,7 @@ import pytest
 from scipy import integrate, stats
 
 from pausejax import analysis, kinds
+from pausejax.clients import pictures
 from pausejax.clients.variables import METRICS
 
 from ..analysis.made_up import CLIENTS, EVALUATED, ROUNDS, build
@@ -144,3 +145,17 @@ def test_the_best_setting_is_that_of_the_most_accuracy_and_reward_and_of_the_lea
     assert len(set(means)) == 4
     place = np.argmax(means) if metric in MORE else np.argmin(means)
     assert float(analysis.best(result, metric)["exploitation_gain"]) == place + 1
+
+
+def test_the_law_of_growth_is_that_of_the_policy_that_loses_least(monkeypatch):
+    """Also where all of them lose little."""
+    found, rows, _ = build({"pause": {}, "random": {}}, 2, {}, "bandit")
+    scale = np.array([{"pause": 0.5, "random": 0.1}[row["policy"]] for row in rows])[:, None]
+    total = scale * np.sqrt(np.arange(1, ROUNDS + 1))
+    found = found.assign(pseudo_regret=(("run", "round"), np.diff(total, axis=1, prepend=0.0)))
+    asked = []
+    monkeypatch.setattr(pictures, "growth", lambda rounds, mean: asked.append((rounds, mean)))
+    kinds.draw(found)
+    ((rounds, mean),) = asked
+    np.testing.assert_array_equal(rounds, np.arange(1, ROUNDS + 1))
+    np.testing.assert_allclose(mean, 0.1 * np.sqrt(rounds), rtol=1e-6)

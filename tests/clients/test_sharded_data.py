@@ -10,8 +10,11 @@ import pausejax
 from pausejax.data.host import Sources
 from pausejax.devices import SPLIT, put, put_shares, runs_mesh
 from pausejax.engine.engine import Engine
+from pausejax.engine.local import Settings, simulate_into
 from pausejax.federated import batches
 from pausejax.kinds import parse
+from pausejax.results import checkpoint, store
+from pausejax.results.folder import Folder
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
@@ -134,6 +137,39 @@ def test_chunks_that_shrink_keep_every_share():
     # In segments of 25 rounds, each looked at when the next one has been played.
     assert played[1] <= 50 and 75 < played[2] <= 100 and played[3] > 125, "no chunk shrinks twice"
     assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("first", ["replicated", "sharded"])
+def test_a_lone_run_goes_on_when_its_data_lie_otherwise(first, tmp_path, monkeypatch):
+    document = {**SMALL, "rounds": 60, "eval_every": 60, "seeds": 1, "policy": [{"name": "random"}]}
+    plan = make_plan(parse(document, source="test", flat=True))
+    rounds = 0
+
+    def play(folder, how, most=None):
+        nonlocal rounds
+        rounds = 0
+
+        def progress(advance):
+            nonlocal rounds
+            rounds += advance
+            if most and rounds >= most:
+                raise KeyboardInterrupt
+
+        found = store.prepare(Folder(folder), plan)
+        settings = Settings(checkpoint_seconds=0.0, data_placement=how)
+        simulate_into(Folder(folder), plan, found, Sources(), settings, progress=progress)
+
+    play(tmp_path / "whole", "replicated")
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "cut", first, most=30)
+    kept = checkpoint.Checkpoints.restore
+    restored = []
+    monkeypatch.setattr(
+        checkpoint.Checkpoints, "restore", lambda *args: restored.append(kept(*args)) or restored[-1]
+    )
+    play(tmp_path / "cut", {"replicated": "sharded", "sharded": "replicated"}[first])
+    assert restored[0] is not None and restored[0][1][-1].last_round >= 25
+    assert_same(pausejax.open(tmp_path / "whole").load(), pausejax.open(tmp_path / "cut").load())
 
 
 def test_every_bit_of_a_sample_arrives():

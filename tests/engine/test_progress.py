@@ -111,7 +111,8 @@ def test_json_has_the_same_as_fields(plan):
     log.end(False)
     told = [json.loads(line) for line in written]
     assert [line["event"] for line in told] == ["start", "found", "progress", "chunk", "end"]
-    start, found, middle, _, end = told
+    start, found, middle, part, end = told
+    assert (part["policy"], part["runs"]) == ("pause", 1)
     assert (start["runs"], start["groups"], start["rounds"], start["devices"]) == (6, 2, 100, "1 × cpu")
     assert (found["runs"], found["left"]) == (2, 4)
     # Of the 400 rounds × runs that are this process's; what was there before counts for no speed.
@@ -137,6 +138,15 @@ def test_speed_is_that_of_the_last_minutes_and_a_standstill_has_no_time_left(pla
     assert speeds[0] == 10.0 and speeds == sorted(speeds, reverse=True) and speeds[-1] == 0.0
     last = json.loads(written[-1])
     assert last["seconds_left"] is None and last["part"] == 0.5
+
+
+def test_when_all_is_played_no_time_is_left(plan):
+    log, clock, written = logs(plan, as_json=True)
+    log(0)
+    log(600)
+    at(clock, log, 31)
+    last = json.loads(written[-1])
+    assert (last["event"], last["part"], last["seconds_left"]) == ("progress", 1.0, 0.0)
 
 
 def test_more_than_everything_and_nothing_to_do_break_no_line(plan):

@@ -86,7 +86,9 @@ def test_every_run_arrives_with_its_values_and_figures(result, address):
     assert found[str(result["identity"].values[7])].data.metrics["diverged_round"] == 1
 
 
-def test_a_resumed_study_repeats_no_run(result, address):
+def test_a_resumed_study_repeats_no_run(result, address, monkeypatch):
+    """Also where the server has more runs than it tells at once."""
+    monkeypatch.setattr("pausejax.engine.tracking.mlflow._PAGE", 2)
     for chunk in (slice(0, 3), slice(0, 8)):
         tracker = tracking.MlflowTracker(address)
         tracker.start(STUDY)

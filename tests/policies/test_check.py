@@ -7,7 +7,7 @@ import pytest
 
 from pausejax import parts
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, memoryless
-from pausejax.policies.check import checked, problems_of
+from pausejax.policies.check import ABSENT, FINE, UNFIT_MEMBERS, UNFIT_WEIGHTS, checked, fault, problems_of
 
 K = 4
 CLIENTS = Clients(jnp.full(K, 0.25), jnp.ones(K))
@@ -72,3 +72,21 @@ def test_selections_are_checked_by_value():
     available[0, 1] = False
     assert problems_of(selected[:1], K, available[:1]) == ("round 1: client 1 is not available",)
     assert problems_of(selected[3:], K) == ("round 1: client -2 is none of the clients 0 to 3",)
+
+
+@pytest.mark.parametrize(
+    ("members", "weights", "available", "wrong"),
+    [
+        ([0, 3], [0.5, 0.5], None, FINE),
+        ([1, 2, -1], [0.5, 0.5, 0.0], [False, True, True, False], FINE),
+        ([0, K], [0.5, 0.5], None, UNFIT_MEMBERS),
+        ([0, -2], [0.5, 0.5], None, UNFIT_MEMBERS),
+        ([2, 2], [0.5, 0.5], None, UNFIT_MEMBERS),
+        ([0, 3], [0.5, np.inf], None, UNFIT_WEIGHTS),
+        ([0, 3], [0.5, 0.5], [True, True, True, False], ABSENT + 3),
+        ([0, K], [0.5, np.nan], [False] * K, UNFIT_MEMBERS),
+    ],
+)
+def test_what_is_wrong_with_a_cohort(members, weights, available, wrong):
+    chosen = Cohort(jnp.asarray(members), jnp.asarray(weights))
+    assert fault(K, chosen, None if available is None else jnp.asarray(available)) == wrong

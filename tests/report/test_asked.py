@@ -6,7 +6,7 @@ from scipy import stats
 
 from pausejax import analysis, kinds
 from pausejax.commands import main as cli
-from pausejax.report import arrange, asked, style
+from pausejax.report import arrange, asked, many, style
 from pausejax.report.growth import growth
 from pausejax.report.series import has_curve, series_of
 
@@ -268,3 +268,15 @@ def test_growth_is_that_of_the_last_decade_of_rounds():
     n = np.array([*range(1, 1000, 10), 3000, 10_000])
     found = growth(n, np.sqrt(n))
     assert found.rounds[0] == 3000 and found.rounds[-1] == 10_000
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_decades_are_drawn_on_a_logarithmic_axis_unless_they_are_shares(swept, share, monkeypatch):
+    growing = 10.0 ** (np.arange(swept.sizes["run"]) % 4)
+    wide = swept.assign(max_leakage=swept["max_leakage"] * growing[:, None])
+    runs, leakage = measure(wide, "max_leakage")
+    asked_for = []
+    monkeypatch.setattr(many, "measure_plot", lambda *_, **scale: asked_for.append(scale))
+    monkeypatch.setattr(many, "figure", lambda *_: None)
+    many.of_measures(runs, [leakage._replace(share=share)], object())
+    assert asked_for and all(scale == ({} if share else {"yscale": "log"}) for scale in asked_for)

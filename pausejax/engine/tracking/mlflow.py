@@ -8,7 +8,7 @@ import xarray as xr
 from pausejax.engine.tracking.told import Told, module, runs_of
 
 # Entries that MLflow takes in one request, with room for the parameters.
-_BATCH = 800
+_BATCH, _PAGE = 800, 1000
 
 
 class MlflowTracker:
@@ -57,7 +57,7 @@ class MlflowTracker:
         token = None
         while True:
             page = self._client.search_runs(
-                [self._experiment], "attributes.status = 'FINISHED'", max_results=1000, page_token=token
+                [self._experiment], "attributes.status = 'FINISHED'", max_results=_PAGE, page_token=token
             )
             found |= {run.data.tags.get("pausejax.identity", "") for run in page}
             token = page.token
