@@ -150,7 +150,7 @@ def test_the_best_setting_is_that_of_the_most_accuracy_and_reward_and_of_the_lea
 def test_the_law_of_growth_is_that_of_the_policy_that_loses_least(monkeypatch):
     """Also where all of them lose little."""
     found, rows, _ = build({"pause": {}, "random": {}}, 2, {}, "bandit")
-    scale = np.array([{"pause": 0.5, "random": 0.1}[row["policy"]] for row in rows])[:, None]
+    scale = np.array([{"pause": 0.2, "random": 0.05}[row["policy"]] for row in rows])[:, None]
     total = scale * np.sqrt(np.arange(1, ROUNDS + 1))
     found = found.assign(pseudo_regret=(("run", "round"), np.diff(total, axis=1, prepend=0.0)))
     asked = []
@@ -158,4 +158,11 @@ def test_the_law_of_growth_is_that_of_the_policy_that_loses_least(monkeypatch):
     kinds.draw(found)
     ((rounds, mean),) = asked
     np.testing.assert_array_equal(rounds, np.arange(1, ROUNDS + 1))
-    np.testing.assert_allclose(mean, 0.1 * np.sqrt(rounds), rtol=1e-6)
+    np.testing.assert_allclose(mean, 0.05 * np.sqrt(rounds), rtol=1e-6)
+
+
+def test_a_policy_is_private_if_all_its_runs_are(result):
+    leaked = result["max_leakage"].copy(deep=True)
+    assert pictures._is_private(result)
+    leaked[0, -1] = np.inf
+    assert not pictures._is_private(result.assign(max_leakage=leaked))

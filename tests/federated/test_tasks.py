@@ -122,3 +122,12 @@ def test_classes_need_integers():
     task, floats = tasks.build(part, {}), dataset(np.zeros((2, 2)), np.array([0.5, 1.0]))
     with pytest.raises(parts.PartError, match="does not fit data set made: targets must"):
         tasks.output_shape(part, task, floats)
+
+
+def test_tokens_are_counted_wherever_they_are():
+    """The largest may be in the inputs alone, and in those of the test set alone."""
+    tokens = np.zeros((3, 2), np.int32)
+    for place in ("train_inputs", "train_targets", "test_inputs", "test_targets"):
+        samples = dict.fromkeys(data.Dataset._fields[:4], tokens)
+        samples[place] = tokens + np.array([[0], [6], [3]], np.int32)
+        assert tasks._vocabulary(data.checked(data.Dataset(**samples), "made", "made")) == 7, place

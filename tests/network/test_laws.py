@@ -149,3 +149,19 @@ def test_the_quadrature_is_that_of_gauss_and_legendre():
     expected = np.polynomial.legendre.leggauss(256)
     np.testing.assert_allclose(nodes, expected[0], rtol=0, atol=1e-15)
     np.testing.assert_allclose(weights, expected[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_distribution_functions_are_the_closed_forms(name):
+    """At latencies above τ_min, in float64; expected regret is made of them."""
+    mean = paper_means(6, FLOOR)
+    latency = np.linspace(FLOOR + 0.005, 1.4, 200)[:, None]
+    expected = {
+        "two_speed": stats.norm(mean, DEVIATION).cdf(latency),
+        "lognormal": stats.lognorm(
+            DEVIATION, loc=FLOOR, scale=(mean - FLOOR) * np.exp(-(DEVIATION**2) / 2)
+        ).cdf(latency),
+        "shifted_exponential": stats.expon(FLOOR, mean - FLOOR).cdf(latency),
+    }[name]
+    found = law_of(name, 6).cdf(jnp.asarray(latency, jnp.float32))
+    np.testing.assert_allclose(found, expected, atol=2e-4)

@@ -184,6 +184,12 @@ def test_few_settings_are_drawn_as_lines_and_many_are_not(grid):
     assert not grids.is_many(few)
 
 
+@pytest.mark.parametrize(("settings", "many"), [(grids.MAX_LINES, False), (grids.MAX_LINES + 1, True)])
+def test_a_picture_has_room_for_so_many_lines(settings, many):
+    weights = np.linspace(1, 2, settings).tolist()
+    assert grids.is_many(build({"a": {"privacy_weight": weights}}, 1, ("privacy_weight",))[0]) == many
+
+
 def test_report_command_draws_many_settings(grid, tmp_path, capsys):
     store(grid[0], tmp_path)
     assert cli.main(["report", str(tmp_path)]) == cli.OK

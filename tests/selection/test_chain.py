@@ -242,3 +242,10 @@ def test_simulated_chains_have_the_exact_probabilities(divisor):
         error = simulated.mean(axis=0)[checkpoints] - expected
         scale = np.sqrt(np.maximum(expected * (1 - expected), 1e-4) / chains)
         assert np.abs(error / scale).max() < 5
+
+
+def test_as_many_sets_as_there_may_be_are_listed_and_no_more(monkeypatch):
+    monkeypatch.setattr(chain, "MAX_VERTICES", 6)
+    assert len(chain.vertices(4, 2)) == 6
+    with pytest.raises(ValueError, match="m: 2 of 5 clients give over 6 sets"):
+        chain.vertices(5, 2)

@@ -393,3 +393,11 @@ def test_tree_sum_is_monotone_and_sums():
     low, high = jax.jit(tree_sum)(x), jax.jit(tree_sum)(higher)
     assert (high >= low).all()
     np.testing.assert_allclose(low, x.astype(np.float64).sum(0), atol=1e-5)
+
+
+def test_scores_however_small_rank_those_who_were_never_selected():
+    """Their ucb is infinite: nothing may be added to the scores in which they would be lost."""
+    score = jnp.asarray([1e-9, 3e-9, 2e-9, 0.0], jnp.float32)
+    for choose in (best_set, brute_force):
+        members, value = choose(jnp.full(4, jnp.inf), score, 2)
+        assert members.tolist() == [1, 2] and value == jnp.inf

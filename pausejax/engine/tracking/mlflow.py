@@ -7,7 +7,7 @@ import xarray as xr
 
 from pausejax.engine.tracking.told import Told, module, runs_of
 
-# Entries that MLflow takes in one request, with room for the parameters.
+# Entries that MLflow takes in one request, with room for the parameters, and runs that it tells at once.
 _BATCH, _PAGE = 800, 1000
 
 
