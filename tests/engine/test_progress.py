@@ -266,3 +266,16 @@ def test_the_bar_of_a_terminal_goes_on_with_the_rounds(plan, monkeypatch):
         advance(350)
     assert "6/6 runs" in screen.getvalue() and "100 %" in screen.getvalue()
     assert "6/6 runs" not in half and "100 %" not in half
+
+
+def test_a_notebooks_cell_is_drawn_anew_now_and_then_alone(plan, monkeypatch):
+    pytest.importorskip("IPython")
+    clock, drawn = Clock(), []
+    handle = type("Handle", (), {"update": lambda self, html: drawn.append(clock.now)})()
+    monkeypatch.setattr("IPython.display.display", lambda html, display_id: handle)
+    monkeypatch.setattr(progress.time, "monotonic", clock)
+    with progress._cell(plan) as advance:
+        for step in range(1, 11):
+            clock.now = 1000 + 0.4 * step * progress._SECONDS_BETWEEN_FRAMES
+            advance(1)
+    assert len(drawn) == 3 + 1  # every third step, and the end

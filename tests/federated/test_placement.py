@@ -116,3 +116,15 @@ def test_benchmark_runs_and_its_shares_sum_up(bench, monkeypatch, capsys):
     assert "times_shipped_eval_10" in shown and "training_share_of_peak_%" in shown
     shares = ast.literal_eval(shown.split("shares_% ")[1].split("}")[0] + "}")
     assert sum(shares.values()) == pytest.approx(100, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "sound"), [(1, True), (2**20, True), (0, False), (2**20 + 1, False), (True, False)]
+)
+def test_a_placement_that_is_read_has_counts(lanes, sound):
+    values = {"lanes": lanes, "eval_lanes": 2, "eval_batch": 100, "conv": "im2col"}
+    if sound:
+        assert placement.read(values)._asdict() == values
+    else:
+        with pytest.raises(ValueError, match=r"lanes: .* is no count"):
+            placement.read(values)
