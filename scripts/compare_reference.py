@@ -2,6 +2,7 @@
 
     python scripts/compare_reference.py DIR [DIR ...] --scenario mnist_mlp_k30_m5 [--picture FILE.png]
         [--reference ../shared/reference/curves.csv.gz] [--times 40 80 120 150] [--rounds 50 100 300]
+        [--ledger DIR]
 
 Prints Markdown. Accuracies are means over the last 10 rounds, in %. The reference is one seed: it is "within"
 if it lies in the 95 % prediction interval of one more run of ours, up to rounding to one digit. Differences
@@ -64,6 +65,23 @@ def load(directories: list[str]) -> dict[str, xr.Dataset]:
             every = int(runs["eval_round"][0])
             smoothed = smooth(runs["test_accuracy"].values, max(1, WINDOW // every))
             found[line.label] = runs.assign(test_accuracy=(("run", "eval"), smoothed))
+    return found
+
+
+def with_ledger(found: dict[str, xr.Dataset], directory: str) -> dict[str, xr.Dataset]:
+    """The same runs with the leakages of a study that selects as they do.
+
+    A study that sends something in the clear leaks without bound, but the paper's code leaves that out of its
+    ledger: there the leakage is that of the very same cohorts in a study that sends nothing so.
+    """
+    for label, *_, kept in lines(pausejax.open(directory)):
+        if label in found:
+            runs = found[label]
+            kept = kept.sortby("seed").load()
+            kept = kept.isel(run=np.isin(kept["seed"].values, runs["seed"].values))
+            if not np.array_equal(kept["selected"].values, runs["selected"].values):
+                raise SystemExit(f"--ledger {directory}: {label}: selects other clients")
+            found[label] = runs.assign(max_leakage=(("run", "round"), kept["max_leakage"].values))
     return found
 
 
@@ -211,8 +229,11 @@ def main() -> None:
     parser.add_argument("--times", type=float, nargs="+", default=[40, 80, 120, 150])
     parser.add_argument("--rounds", type=int, nargs="+", default=[50, 100, 300])
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--ledger", metavar="DIR", help="a study of the same cohorts, for its leakages")
     options = parser.parse_args()
     found = load(options.directories)
+    if options.ledger:
+        found = with_ledger(found, options.ledger)
     logged = reference_curves(options.reference, options.scenario)
     against_reference(found, logged, options.scenario)
     ordering(found, options.times, options.rounds)
