@@ -165,7 +165,6 @@ def test_a_finished_study_computes_nothing(tmp_path, monkeypatch):
     assert simulate(BANDIT, tmp_path) == (20, 0, ())
 
 
-@pytest.mark.slow
 def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, monkeypatch):
     plan = make_plan(parse(BANDIT))
     engine = execute.Engine(plan, Sources())

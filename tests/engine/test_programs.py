@@ -42,16 +42,15 @@ def played(clients):
     return local.run(make_plan(kinds.parse({**STUDY, "network": network})), Sources())
 
 
-@pytest.mark.slow
 def test_programs_whose_turn_is_over_go(programs, monkeypatch):
-    whole = played(7)
-    assert max(living for _, living in programs) == 6
+    whole = played(5)
+    assert max(living for _, living in programs) == 4
     programs.clear()
     monkeypatch.setattr(engines, "_AHEAD", 1)
-    monkeypatch.setattr(engines, "_MOST", 2)
-    fewer = played(7)
+    monkeypatch.setattr(engines, "_MOST", 1)
+    fewer = played(5)
     # What is held, the one that is played, and the one that is being made.
-    assert len(programs) == 6 and max(living for _, living in programs) <= 4
+    assert len(programs) == 4 and max(living for _, living in programs) <= 3
     for name, variable in whole.data_vars.items():
         np.testing.assert_array_equal(fewer[name].values, variable.values, err_msg=name)
 
