@@ -53,6 +53,11 @@ GALLERY = (
     ("privacy_cost", "What privacy of the whole update costs", "run sweeps/privacy_cost.toml"),
     ("reproduction_k30", "Beside the paper's own code, K = 30", "run sweeps/paper/archive_mnist_k30.toml"),
     ("reproduction_k300", "Beside the paper's own code, K = 300", "run sweeps/paper/archive_mnist_k300.toml"),
+    (
+        "reproduction_cifar10",
+        "Beside the paper's own code, CIFAR-10",
+        "run sweeps/paper/archive_cifar10_k30.toml",
+    ),
     *(
         (f"paper_fig{number}", f"Figure {number} of the PAUSE paper", f"run sweeps/paper/fig{number}.toml")
         for number in (3, 5, 7, 9)
