@@ -74,15 +74,15 @@ def with_ledger(found: dict[str, xr.Dataset], directory: str) -> dict[str, xr.Da
     A study that sends something in the clear leaks without bound, but the paper's code leaves that out of its
     ledger: there the leakage is that of the very same cohorts in a study that sends nothing so.
     """
-    for label, *_, kept in lines(pausejax.open(directory)):
-        if label in found:
-            runs = found[label]
-            kept = kept.sortby("seed").load()
-            kept = kept.isel(run=np.isin(kept["seed"].values, runs["seed"].values))
-            if not np.array_equal(kept["selected"].values, runs["selected"].values):
-                raise SystemExit(f"--ledger {directory}: {label}: selects other clients")
-            found[label] = runs.assign(max_leakage=(("run", "round"), kept["max_leakage"].values))
-    return found
+    ledger = {line.label: line.runs for line in lines(pausejax.open(directory))}
+    changed = {}
+    for label in found.keys() & ledger.keys():
+        runs, kept = found[label], ledger[label].sortby("seed").load()
+        kept = kept.isel(run=np.isin(kept["seed"].values, runs["seed"].values))
+        if not np.array_equal(kept["selected"].values, runs["selected"].values):
+            raise SystemExit(f"--ledger {directory}: {label}: selects other clients")
+        changed[label] = runs.assign(max_leakage=(("run", "round"), kept["max_leakage"].values))
+    return found | changed
 
 
 def reference_curves(path: Path, scenario: str) -> dict[str, pd.DataFrame]:

@@ -18,7 +18,8 @@ def _tell_xla(**flags):
 
 _tell_xla(xla_force_host_platform_device_count=2)
 # Compiling is most of what the fast tests cost, and hardly any of their programs runs for long: XLA takes the
-# shortest way to machine code. Modules and tests that ask about rounding are marked `optimized`.
+# shortest way to machine code. Modules that ask about rounding are marked
+# `optimized`; single tests that do are slow.
 _IN_A_HURRY: dict[str, object] = {"xla_backend_optimization_level": 0}
 _AS_FOR_USERS: dict[str, object] = {"xla_backend_optimization_level": 3}
 
@@ -104,18 +105,6 @@ def _compiler(request):
     with _optimizing(request.node):
         yield
     jax.clear_caches()
-
-
-@pytest.fixture(autouse=True)
-def _compiler_of_a_test(request):
-    """The same for a test that is marked, in a module that is not."""
-    if any(mark.name == "optimized" for mark in request.node.own_markers):
-        jax.clear_caches()
-        with _optimizing(request.node):
-            yield
-        jax.clear_caches()
-    else:
-        yield
 
 
 @pytest.fixture

@@ -107,7 +107,6 @@ def test_natural_owners(folder, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.optimized
 def test_availability_from_a_table_and_by_a_process(folder, tmp_path):
     found = run(folder, "time_zones", tmp_path, rounds="48")
     assert values(found.sel(run=found.availability == "time_zones"), "awake") == pytest.approx([0.4, 0.8])

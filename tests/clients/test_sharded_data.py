@@ -143,16 +143,13 @@ def test_chunks_that_shrink_keep_every_share():
 def test_a_lone_run_goes_on_when_its_data_lie_otherwise(first, tmp_path, monkeypatch):
     document = {**SMALL, "rounds": 60, "eval_every": 60, "seeds": 1, "policy": [{"name": "random"}]}
     plan = make_plan(parse(document, source="test", flat=True))
-    rounds = 0
 
-    def play(folder, how, most=None):
-        nonlocal rounds
-        rounds = 0
+    def play(folder, how, most=np.inf):
+        played = []
 
-        def progress(advance):
-            nonlocal rounds
-            rounds += advance
-            if most and rounds >= most:
+        def progress(rounds):
+            played.append(rounds)
+            if sum(played) >= most:
                 raise KeyboardInterrupt
 
         found = store.prepare(Folder(folder), plan)

@@ -117,9 +117,9 @@ def test_leakages_may_be_those_of_a_study_of_the_same_cohorts(script, tmp_path):
     found = {"PAUSE": in_the_clear.assign(selected=chosen, max_leakage=in_the_clear["max_leakage"] + np.inf)}
     ledger = in_the_clear.assign(selected=chosen).isel(run=[2, 0, 1]).drop_vars("test_accuracy")
     made_up.store(ledger, tmp_path / "same")
-    kept = script.with_ledger(dict(found), str(tmp_path / "same"))["PAUSE"]
+    kept = script.with_ledger(found, str(tmp_path / "same"))["PAUSE"]
     np.testing.assert_array_equal(kept["max_leakage"], in_the_clear["max_leakage"])
     np.testing.assert_array_equal(kept["test_accuracy"], in_the_clear["test_accuracy"])
     made_up.store(ledger.assign(selected=ledger["selected"] + 1), tmp_path / "others")
     with pytest.raises(SystemExit, match="others: PAUSE: selects other clients"):
-        script.with_ledger(dict(found), str(tmp_path / "others"))
+        script.with_ledger(found, str(tmp_path / "others"))
