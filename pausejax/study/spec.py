@@ -11,6 +11,7 @@ from typing import Any
 
 from pausejax.parts import File, PartError
 from pausejax.parts.extensions import UseError, digest_of_file, load
+from pausejax.spelling import nearest
 from pausejax.study import checks
 from pausejax.study.axes import Axis, Sampling
 from pausejax.study.document import SpecError as SpecError
@@ -181,6 +182,8 @@ def _override(
         value = tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         value = text.strip()
+    if not sections and key == "policy" and (kept := _names(value)):
+        value = _policies_named(document, kept, override, problems)
     aliases, parameters = (words.aliases, words.parameters) if words else ({}, {})
     name = aliases.get(key, key)
     if not sections and name in parameters:
@@ -195,3 +198,27 @@ def _override(
         table.pop(spelling, None)
     table[name] = value
     return name
+
+
+def _names(value: Any) -> list[str]:
+    """A name, or a list of them; nothing if it is anything else."""
+    names = [value] if isinstance(value, str) else value
+    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []
+
+
+def _policies_named(document: dict[str, Any], kept: list[str], override: str, problems: list[str]) -> Any:
+    """The [[policy]] tables of these labels or names, in the spec's order."""
+    tables = document.get("policy")
+    called = [
+        (table, [table[key] for key in ("label", "name") if isinstance(table.get(key), str)])
+        for table in (tables if isinstance(tables, list) else [tables])
+        if isinstance(table, dict)
+    ]
+    known = list(dict.fromkeys(name for _, names in called for name in names))
+    for name in kept:
+        if name not in known:
+            hint = nearest(name, known)
+            problems.append(
+                f"--set {override}: {show(name)}: must be among {', '.join(known) or 'none'}{hint}"
+            )
+    return [table for table, names in called if not set(names).isdisjoint(kept)] or tables

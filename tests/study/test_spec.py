@@ -292,6 +292,38 @@ def test_only_zipped_lists_may_repeat_a_value():
     assert "reward.zeta = [3, 3]: an axis must not repeat a value" in line
 
 
+def test_an_override_keeps_some_policies_by_label_or_name():
+    policies = [
+        {"name": "pause", "label": "PAUSE"},
+        {"name": "fedavg", "label": "FedAvg, private"},
+        {"name": "fedavg", "label": "FedAvg, no privacy", "private": False},
+        {"name": "random"},
+    ]
+    document = {**MINIMAL, "policy": policies}
+
+    def kept(value):
+        return [policy.label for policy in parse(document, overrides=[f"policy={value}"]).policies]
+
+    assert kept("PAUSE") == kept("pause") == kept('["PAUSE", "pause"]') == ["PAUSE"]
+    assert kept("fedavg") == ["FedAvg, private", "FedAvg, no privacy"]
+    assert kept("FedAvg, no privacy") == ["FedAvg, no privacy"]
+    assert kept('["random", "PAUSE"]') == ["PAUSE", "random"]
+    # Tables are policies as in the spec, not names of some.
+    assert kept('[{name="random"}]') == ["random"]
+
+
+def test_an_override_by_policies_that_are_not_there():
+    (line,) = problems(MINIMAL | {"policy": [{"name": "pause", "label": "PAUSE"}]}, overrides=["policy=PAUS"])
+    assert line == """--set policy=PAUS: "PAUS": must be among PAUSE, pause; did you mean 'PAUSE'?"""
+    for tables in (None, 3, [], [3], [{"label": []}], {"name": 1}, "pause"):
+        assert any(
+            "--set policy=x" in line
+            for line in problems(MINIMAL | {"policy": tables}, overrides=["policy=x"])
+        )
+    for value in ("3", "[]", '["random", 3]'):
+        assert "[[policy]]" in problems(MINIMAL, overrides=[f"policy={value}"])[0]
+
+
 def test_ranges_by_override():
     study = parse(
         MINIMAL, overrides=["reward.alpha={log_uniform=[1,100]}", "sampling.n=8", "sampling.method=random"]
