@@ -152,6 +152,7 @@ def test_a_server_optimizer(folder, tmp_path):
     assert len(np.unique(found["test_loss"].values[:, -1])) == 5
 
 
+@pytest.mark.slow
 def test_quantities(folder, tmp_path):
     found = run(folder, "fairness", tmp_path, rounds="30")
     joined = (found["selected"].values[..., None] == np.arange(12)).any(axis=2)

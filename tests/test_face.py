@@ -52,6 +52,7 @@ def test_pictures_show_themselves(result):
     assert page.count("<img ") == len(pictures) and all(f"<figcaption>{name}<" in page for name in pictures)
 
 
+@pytest.mark.slow
 def test_pictures_of_many_settings_show_themselves_too():
     many = pausejax.simulate("pause", **STUDY | {"alpha": [float(n) for n in range(1, 10)], "rounds": 4})
     assert "drawn: the first 8 of these 18 rows" in pausejax.overview(many)._repr_html_()
@@ -93,6 +94,7 @@ def test_an_overview_escapes_what_it_shows(result):
     )
 
 
+@pytest.mark.slow
 def test_an_overview_of_training_and_of_an_ensemble(tmp_path):
     small = {"seeds": 1, "rounds": 4, "num_clients": 4, "clients_per_round": 2, "train_samples": 80}
     trained = pausejax.simulate("pause", eval_every=2, model="linear", **small)

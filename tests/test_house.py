@@ -138,8 +138,14 @@ HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlfl
         ("import pausejax", {"jax", "numpy", "xarray", "matplotlib"}),
         ("from pausejax.commands.main import _parser; _parser()", {"jax", "xarray", "matplotlib"}),
         ("import pausejax; pausejax.simulate", {"matplotlib"}),
-        ("import pausejax.commands.run, pausejax.engine.local, pausejax.results.store", {"matplotlib"}),
-        ("import pausejax.report.style, pausejax.clients.pictures", set()),
+        pytest.param(
+            "import pausejax.commands.run, pausejax.engine.local, pausejax.results.store",
+            {"matplotlib"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "import pausejax.report.style, pausejax.clients.pictures", set(), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_libraries_are_loaded_where_they_are_used(code, later):
@@ -155,9 +161,13 @@ SLOW = {"scipy.sparse", "scipy.stats", "flax.nnx", "sklearn", "matplotlib"}
     ("arguments", "later"),
     [
         (("plan", "sweeps/paper/fig1.toml"), {*STORING, *SLOW}),
-        (("plan", "sweeps/quickstart.toml"), {*STORING, *SLOW}),
+        pytest.param(("plan", "sweeps/quickstart.toml"), {*STORING, *SLOW}, marks=pytest.mark.slow),
         (("run", "missing.toml", "--out", "out"), {"jax", "numpy", *STORING, *SLOW}),
-        (("run", "BANDIT", "--out", "OUT", "--quiet", "--no-report"), {"flax.nnx", "sklearn", "matplotlib"}),
+        pytest.param(
+            ("run", "BANDIT", "--out", "OUT", "--quiet", "--no-report"),
+            {"flax.nnx", "sklearn", "matplotlib"},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_command_loads_what_it_needs(tmp_path, arguments, later):

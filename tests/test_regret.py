@@ -156,6 +156,7 @@ def play(rule, rounds, seeds):
     return jax.jit(jax.vmap(run))(jnp.arange(seeds)), np.asarray(mu, np.float64)
 
 
+@pytest.mark.slow
 def test_the_bounds_hold_for_pause_and_not_for_who_does_not_learn():
     """So far apart are the two clients that (17) is below half of what choosing at random loses."""
     rounds = 1500

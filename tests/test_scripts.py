@@ -37,6 +37,7 @@ def run(module, monkeypatch, *arguments):
     module.main()
 
 
+@pytest.mark.slow
 def test_theorem_4_ends_where_its_chain_does(monkeypatch, tmp_path):
     """Exact probabilities against a chain stepped by hand, simulated ones within five standard errors."""
     script = load("theorem4")

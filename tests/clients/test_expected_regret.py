@@ -91,6 +91,7 @@ def test_regret_is_what_enumeration_finds(time):
     assert (np.delete(found, [7, 9]) >= 0).all()
 
 
+@pytest.mark.slow
 def test_a_study_records_it_and_the_rewards_played_agree():
     """Over rounds and seeds, realized reward less its expectation adds up martingale differences.
 

@@ -106,9 +106,10 @@ def simulation_of(**options):
     return engine.simulation(engine.plan.groups[0])
 
 
-@pytest.mark.parametrize("model", ["linear", pytest.param("mlp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["linear", "mlp"])
 # One asks clients for losses on all their data, one learns from those of training.
-@pytest.mark.parametrize("policy", ["power_of_choice", pytest.param("oort", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("policy", ["power_of_choice", "oort"])
+@pytest.mark.slow
 def test_shares_give_the_numbers_of_copies(model, policy):
     assert_same(*both(policy, model=model))
 

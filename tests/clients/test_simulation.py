@@ -357,7 +357,7 @@ def test_a_policy_that_learns_from_clients_needs_training():
         pausejax.simulate("oort", mode="bandit")
 
 
-@pytest.mark.parametrize("stage", ["before_release", "after_release"])
+@pytest.mark.parametrize("stage", ["before_release", pytest.param("after_release", marks=pytest.mark.slow)])
 def test_a_model_that_no_update_reaches_stays_as_it_is(stage):
     found = pausejax.simulate(
         "oort",

@@ -168,6 +168,7 @@ def make_worker(document, out, **settings):
     return plan, Worker(plan, {}, Job(folder.path(), Settings(**settings), None), SLOT)
 
 
+@pytest.mark.slow
 def test_lost_units_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path, monkeypatch):
     told = []
     deaths = ["before", "", "after", "before", "", "", "", "after"]

@@ -102,6 +102,7 @@ def test_a_data_set_by_registration_has_its_name_and_its_preprocessing():
     assert str(raised.value).startswith(f"{__file__}: dataset nothing: ")
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_an_archives_headers_is_an_older_copy_or_none(tmp_path):
     """Among them the bits that say: encrypted, compressed in another way, of another size."""
     file, stored = tmp_path / "a.npz", {"a": np.arange(3, dtype=np.int32)}

@@ -55,8 +55,9 @@ class Interrupted(BaseException):
 
 @pytest.mark.parametrize(
     "document",
-    [pytest.param(BANDIT, id="bandit", marks=pytest.mark.slow), pytest.param(TRAINING, id="training")],
+    [pytest.param(BANDIT, id="bandit"), pytest.param(TRAINING, id="training")],
 )
+@pytest.mark.slow
 def test_a_run_goes_on_in_the_middle_to_the_very_same_numbers(document, tmp_path, monkeypatch):
     simulate(document, tmp_path / "whole")
     played = []
@@ -118,6 +119,7 @@ def test_a_damaged_checkpoint_is_left_for_an_older_one_or_none(tmp_path):
     assert checkpoint.Checkpoints(folder, "c", 0.0).restore(lambda _: other) is None
 
 
+@pytest.mark.slow
 def test_shards_together_are_the_study(tmp_path):
     simulate(BANDIT, tmp_path / "whole")
     outcomes = [simulate(BANDIT, tmp_path / "shards", shard=(number, 3)) for number in (2, 3, 1)]
@@ -280,6 +282,7 @@ def test_rows_are_found_among_those_that_are_played():
     assert rows[places].tolist() == [9, 2, 7] and places.tolist() == [2, 1, 4]
 
 
+@pytest.mark.slow
 def test_runs_that_have_stopped_make_room(tmp_path, monkeypatch):
     """Runs of 30 simulated seconds that take 40 to 500 rounds: the chunk shrinks, and no number changes."""
     whole = pausejax.simulate("fastest", **FAST_AND_SLOW["network"], mode="bandit", rounds=600, seeds=2)

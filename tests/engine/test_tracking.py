@@ -58,6 +58,7 @@ def read_back(address):
     return client, {run.data.tags["pausejax.identity"]: run for run in runs}, runs
 
 
+@pytest.mark.slow
 def test_every_run_arrives_with_its_values_and_figures(result, address):
     tracker = tracking.make("mlflow")
     tracker.start(STUDY)

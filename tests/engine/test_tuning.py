@@ -234,6 +234,7 @@ def test_a_damaged_decision_of_a_folder_counts_as_none(tmp_path):
         assert placements.read(folder) == {}
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_are_what_was_found_and_lanes_bound_them(monkeypatch, caplog):
     caplog.set_level("INFO", "pausejax")
     engine = engine_of(BANDIT)
@@ -252,6 +253,7 @@ def test_runs_side_by_side_are_what_was_found_and_lanes_bound_them(monkeypatch, 
     assert "up to 80 side by side" in told[0] and "(not measured)" in told[0]
 
 
+@pytest.mark.slow
 def test_tune_measures_a_real_study_and_run_takes_what_it_kept(tmp_path, capsys, cache):
     spec = tmp_path / "spec.toml"
     spec.write_text(

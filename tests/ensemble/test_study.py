@@ -177,6 +177,7 @@ def test_too_many_clients_for_the_stream():
         pausejax.simulate("exp3", **{**SMALL, "num_clients": 399})
 
 
+@pytest.mark.slow
 def test_command_line_runs_plans_and_reports(tmp_path, capsys):
     spec = str(SWEEPS / "efl_fg.toml")
     small = [part for key in ("rounds=20", "seeds=2", "num_clients=40") for part in ("--set", key)]

@@ -167,6 +167,7 @@ def test_nothing_damaged_is_believed(studies, tmp_path, request, compiled_once):
     assert not found, f"{len(found)} of {count}:\n" + "\n".join(found[:20])
 
 
+@pytest.mark.slow
 def test_a_damaged_compile_cache_costs_time_alone(tmp_path, monkeypatch, request):
     monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path / "cache"))
     before = jax.config.values["jax_compilation_cache_dir"]

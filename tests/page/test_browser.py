@@ -73,6 +73,7 @@ def contrast(tab, selector, ground="body"):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.slow
 def test_it_can_be_read_at_every_width_by_day_and_night(opened, study, width, scheme):
     tab = opened(width, scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == width

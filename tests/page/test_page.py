@@ -196,6 +196,7 @@ def test_thousands_of_runs_make_a_page_that_can_be_sent():
     assert tables.runs(result) is None
 
 
+@pytest.mark.slow
 def test_an_ensemble_has_a_page(monkeypatch):
     result = pausejax.simulate(["efl_fg", "fedboost"], mode="ensemble", rounds=20, seeds=2, num_clients=6)
     text = built(result)

@@ -38,6 +38,7 @@ def test_every_kind_of_part_is_shown(written):
     assert len(shown) == len(study.parts.own()) == 9
 
 
+@pytest.mark.slow
 def test_the_parts_play_together(written, tmp_path):
     network = {
         "num_clients": 4,

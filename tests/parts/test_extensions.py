@@ -244,6 +244,7 @@ def test_plan_and_parts_know_the_file(tmp_path, capsys, monkeypatch):
     assert "first_ones" in shown and "start" in shown
 
 
+@pytest.mark.slow
 def test_a_plan_travels_with_its_files(tmp_path):
     """To a process that has none of them; its numbers and identities are the same there."""
     spec = write(tmp_path, "BEGIN", more="from helper import BEGIN")

@@ -96,6 +96,7 @@ def test_similarity_scheme_weighs_as_published(published):
 
 @settings(max_examples=150, deadline=None)
 @given(SHARES, st.data())
+@pytest.mark.slow
 def test_schemes_are_unbiased(share, data):
     m = data.draw(st.sampled_from(sorted({1, min(2, len(share)), (len(share) + 1) // 2, len(share)})), "m")
     # clients without data change nothing, and one shape compiles once
@@ -188,6 +189,7 @@ def test_size_policy_plays(play):
     assert np.unique(members[:, 0]).tolist() == [0]
 
 
+@pytest.mark.slow
 def test_similarity_policy_keeps_last_updates_and_plays_under_vmap(play):
     rng = np.random.default_rng(3)
     num_clients, dimension, m, rounds = 7, 5, 3, 12

@@ -145,7 +145,7 @@ def test_no_text_touches_another(grid):
             raise AssertionError(name) from clash
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("seeds", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_no_text_touches_another_with_sampled_axes(seeds):
     drawn = many.draw(sampled(48, seeds)[0])
     assert {"main_effects", "pareto", "heatmap_test_accuracy", "heatmap_max_leakage"} <= set(drawn)
@@ -190,6 +190,7 @@ def test_a_picture_has_room_for_so_many_lines(settings, many):
     assert grids.is_many(build({"a": {"privacy_weight": weights}}, 1, ("privacy_weight",))[0]) == many
 
 
+@pytest.mark.slow
 def test_report_command_draws_many_settings(grid, tmp_path, capsys):
     store(grid[0], tmp_path)
     assert cli.main(["report", str(tmp_path)]) == cli.OK

@@ -188,7 +188,8 @@ def flipped(content, place):
     return content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
 
 
-@pytest.mark.parametrize("step", [6, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [6, 2])
+@pytest.mark.slow
 def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkeypatch, step):
     monkeypatch.setattr(blocks, "_BLOCK_RUNS", 4)
     plan, folder = make(), Folder(tmp_path)

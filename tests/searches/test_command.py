@@ -67,6 +67,7 @@ def test_the_same_command_has_nothing_left_to_play(searched):
     assert again.stdout == done.stdout
 
 
+@pytest.mark.slow
 def test_json_and_a_tracker_hear_of_it(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path / "runs"))
     (tmp_path / "spec.toml").write_text(SPEC)
@@ -125,6 +126,7 @@ def test_a_plain_run_does_not_go_on_in_the_folder_of_a_search(searched, capsys):
     assert "another spec" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_function_finds_what_the_command_finds():
     found = pausejax.search(
         "pause",

@@ -54,6 +54,7 @@ def regret():
     return found(BANDIT, REGRET)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(regret):
     """Whoever its neighbours were, and whichever round they were in."""
     plain = local.run(plan_of(regret.study, regret.plan.runs), Sources())
@@ -113,7 +114,8 @@ def test_the_budget_is_kept_and_the_lanes_are_busy(regret):
 TWO = {**BANDIT, "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}]}
 
 
-@pytest.mark.parametrize("sampler", ["random", pytest.param("tpe", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+@pytest.mark.slow
 def test_the_lanes_follow_what_the_sampler_asks_for(sampler):
     """Two programs, whichever the sampler prefers."""
     played = found(TWO, REGRET._replace(budget=40_000, most=64, sampler=sampler))
@@ -341,6 +343,7 @@ def test_a_search_at_its_end_is_not_played_again_unless_its_result_is_damaged(tm
     assert chunk.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_defaults_that_do_not_fit_are_no_contenders():
     """Of as few clients as this searches, the default cohort of five could not be chosen."""
     document = {

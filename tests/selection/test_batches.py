@@ -87,10 +87,11 @@ def test_equal_sums_tie_whatever_their_members():
     ("num_clients", "m", "sizes"),
     [
         (30, 5, (1, 7)),
-        pytest.param(20, 16, (3,), marks=pytest.mark.slow),
-        pytest.param(50, 33, (1,), marks=pytest.mark.slow),
+        (20, 16, (3,)),
+        (50, 33, (1,)),
     ],
 )
+@pytest.mark.slow
 def test_an_annealing_is_the_same_alone_and_in_any_batch(num_clients, m, sizes):
     rng = np.random.default_rng(1)
     ucb, g, p = (rng.normal(size=(24, num_clients)).astype(np.float32) for _ in range(3))

@@ -250,6 +250,7 @@ def test_points_against_brute_force(data):
     assert {tuple(point.values()) for point in found} == expected
 
 
+@pytest.mark.slow
 def test_every_range_law_and_method_reaches_the_device():
     result = pausejax.simulate(
         [{"name": "pause", "gamma": {"uniform": np.array([1.0, 3.0])}}, "random"],
