@@ -83,7 +83,7 @@ def test_settings_are_those_of_the_paper(figure, settings):
     study = spec.load(PAPER / f"{figure}.toml")
     for name, value in {**common, **settings}.items():
         assert study.axes[name] == (value,), name
-    # The next figure shows the leakage of the same study, also where layers that leave in the clear give it no bound.
+    # The next figure shows the leakage of the same study, whose layers in the clear would give it no bound.
     twin = spec.load(PAPER / f"fig{int(figure[3:]) + 1}.toml")
     changed = {name for name in study.axes if study.axes[name] != twin.axes[name]}
     assert changed <= {"model", "norm", "batch_statistics", "max_steps", "persist_optimizer"}
