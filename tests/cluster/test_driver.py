@@ -182,6 +182,7 @@ def test_lost_units_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path
     assert pausejax.open(tmp_path).sizes["run"] == 8
 
 
+@pytest.mark.slow
 def test_what_the_workers_engines_say_is_in_the_drivers_log(tmp_path, monkeypatch, caplog):
     caplog.set_level("INFO", "pausejax")
     plan = make_plan(parse(BANDIT))

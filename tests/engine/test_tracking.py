@@ -87,6 +87,7 @@ def test_every_run_arrives_with_its_values_and_figures(result, address):
     assert found[str(result["identity"].values[7])].data.metrics["diverged_round"] == 1
 
 
+@pytest.mark.slow
 def test_a_resumed_study_repeats_no_run(result, address, monkeypatch):
     """Also where the server has more runs than it tells at once."""
     monkeypatch.setattr("pausejax.engine.tracking.mlflow._PAGE", 2)
@@ -99,6 +100,7 @@ def test_a_resumed_study_repeats_no_run(result, address, monkeypatch):
     assert len(runs) == len(found) == 8
 
 
+@pytest.mark.slow
 def test_long_curves_are_sent_in_parts(result, address, monkeypatch):
     monkeypatch.setattr("pausejax.engine.tracking.mlflow._BATCH", 4)
     tracker = tracking.make("mlflow")

@@ -13,6 +13,8 @@ from pausejax.page import pictures
 from ..analysis.made_up import build
 from .conftest import HOSTILE
 
+pytestmark = pytest.mark.slow
+
 WIDTHS, SCHEMES = (400, 1400), ("light", "dark")
 LEAKAGE = "figure:has(.file:text-is('leakage_vs_rounds.png, leakage_vs_rounds.pdf'))"
 
@@ -73,7 +75,6 @@ def contrast(tab, selector, ground="body"):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.slow
 def test_it_can_be_read_at_every_width_by_day_and_night(opened, study, width, scheme):
     tab = opened(width, scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == width

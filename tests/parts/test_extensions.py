@@ -125,6 +125,7 @@ def test_installed_packages_and_this_one_are_no_part_of_a_file(tmp_path, monkeyp
     assert shown.stdout.split() == ["fairness.py"]
 
 
+@pytest.mark.slow
 def test_files_of_one_name_live_side_by_side(tmp_path):
     specs = [write(tmp_path / name, start) for name, start in (("a", 0), ("b", 4))]
     studies = [kinds.load(spec) for spec in specs]

@@ -248,6 +248,7 @@ def test_damage_to_the_journal_costs_only_time(tmp_path):
     assert [one[:3] for one in again.ended] == [one[:3] for one in whole.ended]
 
 
+@pytest.mark.slow
 def test_a_grid_plays_every_setting_once():
     document = {
         **BANDIT,
