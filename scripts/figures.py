@@ -100,12 +100,12 @@ def keep(name: str, folders: list[Path], cpu: float | None, to: Path) -> Path:
         result = pausejax.open(folder)
         for line in lines(result):
             frames.append(_frame(line))
-        made += json.loads(result.attrs["made"])
+        for entry in json.loads(result.attrs["made"]):
+            entry["command"] = re.sub(r"--out \S+", f"--out out/{folder.name}", entry["command"])
+            made.append(entry)
     whole = pd.concat(frames, ignore_index=True)
     if whole.duplicated(["line", "seed", "round"]).any():
         raise SystemExit(f"keep {name}: a policy and seed is in two of the folders")
-    for entry in made:
-        entry["command"] = re.sub(r"--out \S+", f"--out out/{name}", entry["command"])
     about = {
         "spec": str(result.attrs["spec"]),
         "made": json.dumps(made, ensure_ascii=False),

@@ -81,7 +81,7 @@ def test_curves_are_kept_as_they_are_whatever_pieces_they_come_in(script, tmp_pa
     }
     assert about["cpu_seconds"] == "12" and about["spec"] == "rounds = 40\n"
     commands = [entry["command"] for entry in json.loads(about["made"])]
-    assert commands == ["pausejax run fig2.toml --out out/fig2 --lanes 2"] * 2
+    assert commands == [f"pausejax run fig2.toml --out out/{name} --lanes 2" for name in "ab"]
     for label, runs in found.items():
         for place, seed in enumerate(runs["seed"].values):
             whole = first if seed in (3, 1) else second
