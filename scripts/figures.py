@@ -95,11 +95,12 @@ LABELS = {"test_accuracy": "test accuracy (%)", "max_leakage": "maximum leakage 
 
 def keep(name: str, folders: list[Path], cpu: float | None, to: Path) -> Path:
     """Writes the curves of some results as one Parquet file: a row for each run and round."""
-    frames, made = [], []
+    frames, made, specs = [], [], []
     for folder in folders:
         result = pausejax.open(folder)
         for line in lines(result):
             frames.append(_frame(line))
+        specs.append(str(result.attrs["spec"]))
         for entry in json.loads(result.attrs["made"]):
             entry["command"] = re.sub(r"--out \S+", f"--out out/{folder.name}", entry["command"])
             made.append(entry)
@@ -107,7 +108,7 @@ def keep(name: str, folders: list[Path], cpu: float | None, to: Path) -> Path:
     if whole.duplicated(["line", "seed", "round"]).any():
         raise SystemExit(f"keep {name}: a policy and seed is in two of the folders")
     about = {
-        "spec": str(result.attrs["spec"]),
+        "specs": json.dumps(list(dict.fromkeys(specs)), ensure_ascii=False),
         "made": json.dumps(made, ensure_ascii=False),
         "kept": datetime.date.today().isoformat(),
         "cpu_seconds": "" if cpu is None else f"{cpu:.0f}",

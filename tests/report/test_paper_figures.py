@@ -79,7 +79,7 @@ def test_curves_are_kept_as_they_are_whatever_pieces_they_come_in(script, tmp_pa
         "SA-PAUSE": [1, 3],
         "random": [0, 1, 2, 3],
     }
-    assert about["cpu_seconds"] == "12" and about["spec"] == "rounds = 40\n"
+    assert about["cpu_seconds"] == "12" and json.loads(about["specs"]) == ["rounds = 40\n"]
     commands = [entry["command"] for entry in json.loads(about["made"])]
     assert commands == [f"pausejax run fig2.toml --out out/{name} --lanes 2" for name in "ab"]
     for label, runs in found.items():
