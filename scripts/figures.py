@@ -294,13 +294,14 @@ def fill(text: str, name: str, content: str) -> str:
 def page(results: Path, document: Path, images: Path) -> None:
     """Draws every figure that is kept; its tables go into the page, the claims into reproduction.md too."""
     kept = {name: read(path) for name in FIGURES if (path := results / f"{name}.parquet").exists()}
-    text = fill(document.read_text(encoding="utf-8"), "claims", claims(kept))
+    judged = claims(kept)
+    text = fill(document.read_text(encoding="utf-8"), "claims", judged)
     for name, (found, about) in kept.items():
         draw(found, FIGURES[name], images / f"paper_{name}.png")
         text = fill(text, name, levels(name, found, about))
     document.write_text(text, encoding="utf-8")
     if (beside := document.with_name("reproduction.md")).exists():
-        beside.write_text(fill(beside.read_text(encoding="utf-8"), "claims", claims(kept)), encoding="utf-8")
+        beside.write_text(fill(beside.read_text(encoding="utf-8"), "claims", judged), encoding="utf-8")
 
 
 def main() -> None:

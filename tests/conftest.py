@@ -1,6 +1,5 @@
 """Settings shared by every test: strict promotion, two CPU devices, and the switch for slow tests."""
 
-import contextlib
 import gc
 import os
 import shutil
@@ -18,8 +17,8 @@ def _tell_xla(**flags):
 
 _tell_xla(xla_force_host_platform_device_count=2)
 # Compiling is most of what the fast tests cost, and hardly any of their programs runs for long: XLA takes the
-# shortest way to machine code. Modules that ask about rounding are marked
-# `optimized`; single tests that do are slow.
+# shortest way to machine code. Modules that ask about rounding are marked `optimized`; single
+# tests that do are slow.
 _IN_A_HURRY: dict[str, object] = {"xla_backend_optimization_level": 0}
 _AS_FOR_USERS: dict[str, object] = {"xla_backend_optimization_level": 3}
 
@@ -102,7 +101,9 @@ def _compiler(request):
 
     A worker would otherwise end with every program of the suite in its memory.
     """
-    with _optimizing(request.node):
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("optimized"):
+            patch.setattr(compiler, "get_compile_options", _as_for_users)
         yield
     jax.clear_caches()
 
@@ -112,14 +113,6 @@ def collected():
     """What a test leaves behind is collected with it, lest it be said of another test."""
     yield
     gc.collect()
-
-
-@contextlib.contextmanager
-def _optimizing(node):
-    with pytest.MonkeyPatch.context() as patch:
-        if node.get_closest_marker("optimized"):
-            patch.setattr(compiler, "get_compile_options", _as_for_users)
-        yield
 
 
 def _as_for_users(*args, _options=compiler.get_compile_options, **kwargs):

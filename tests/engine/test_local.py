@@ -53,11 +53,8 @@ class Interrupted(BaseException):
     pass
 
 
-@pytest.mark.parametrize(
-    "document",
-    [pytest.param(BANDIT, id="bandit"), pytest.param(TRAINING, id="training")],
-)
 @pytest.mark.slow
+@pytest.mark.parametrize("document", [BANDIT, TRAINING], ids=["bandit", "training"])
 def test_a_run_goes_on_in_the_middle_to_the_very_same_numbers(document, tmp_path, monkeypatch):
     simulate(document, tmp_path / "whole")
     played = []
