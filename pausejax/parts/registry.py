@@ -3,9 +3,10 @@
 import contextlib
 import contextvars
 import dataclasses
+import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Annotated, Any, TypeVar, overload
 
 from pausejax.parts.parameter import Parameter
 from pausejax.parts.part import Part, PartError
@@ -110,11 +111,13 @@ def _same_place(one: Part, other: Part) -> bool:
 
 def _register(category: str, function: Function, **notes: Any) -> Function:
     part = dataclasses.replace(read(category, function), notes=notes)
+    hints = typing.get_type_hints(function, include_extras=True)
     for name, parameter in part.parameters.items():
-        # Called as it is, the function has plain defaults.
+        # Called as it is, the function has plain defaults; registered once more, it says the same as before.
         keywords = function.__kwdefaults__ or {}
-        if isinstance(keywords.get(name), Parameter):
+        if isinstance(declared := keywords.get(name), Parameter):
             keywords[name] = parameter.default
+            function.__annotations__[name] = Annotated[hints.get(name, type(parameter.default)), declared]
     _COLLECTING.get().add(part)
     return function
 

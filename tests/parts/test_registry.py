@@ -69,6 +69,22 @@ def test_a_decorated_function_is_called_as_it_is():
     assert called(num_clients=3) == (3, 1)
 
 
+def test_a_function_that_is_registered_again_says_the_same():
+    named, counted, file = Parameter(0.5, "help", low=0, symbol="s"), Parameter(2, low=1), Parameter(File(""))
+
+    def drawn(*, num_clients, share: "float" = named, bare=counted, table: File = file):
+        return share, bare, table
+
+    first = parts.read("policy", drawn).parameters
+    with parts.collecting() as layer:
+        for _ in range(3):
+            pausejax.policy(drawn)
+            assert layer.get("policy", "drawn").parameters == first
+        pausejax.latency(drawn)
+    assert layer.get("latency", "drawn").parameters["share"].symbol == "s"
+    assert first["bare"].low == 1 and drawn(num_clients=1) == (0.5, 2, "")
+
+
 @pytest.mark.parametrize(
     ("annotation", "default", "message"),
     [
