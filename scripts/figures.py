@@ -5,9 +5,10 @@
     python scripts/figures.py page                              # pictures and tables of all that is kept
 
 A study may come in pieces: `keep fig2 DIR DIR …` joins what several folders hold, seeds of one policy from
-one folder or from many. Accuracies are means over the last 10 rounds, in %. A claim compares two policies
-seed by seed, at quarters of the time that PAUSE's rounds last (Figure 3: of its rounds). It holds if all four
-95 % intervals lie on its side of 0, and does not if one lies on the other.
+one folder or from many, and `keep fig2 --add DIR` adds to what is kept already. Accuracies are means over
+the last 10 rounds, in %. A claim compares two policies seed by seed, at quarters of the time that PAUSE's
+rounds last (Figure 3: of its rounds). It holds if all four 95 % intervals lie on its side of 0, and does
+not if one lies on the other.
 """
 
 import argparse
@@ -93,9 +94,27 @@ FIGURES = {
 LABELS = {"test_accuracy": "test accuracy (%)", "max_leakage": "maximum leakage ε (per coordinate)"}
 
 
-def keep(name: str, folders: list[Path], cpu: float | None, to: Path) -> Path:
-    """Writes the curves of some results as one Parquet file: a row for each run and round."""
+def keep(name: str, folders: list[Path], cpu: float | None, to: Path, add: bool = False) -> Path:
+    """Writes the curves of some results as one Parquet file: a row for each run and round.
+
+    Args:
+      name: of the figure.
+      folders: of the results.
+      cpu: seconds that they took, if known.
+      to: the file's folder.
+      add: to what the file holds already; the cost is known then if both are.
+
+    Raises:
+      SystemExit: a policy and seed is there twice, or there is nothing to add to.
+    """
     frames, made, specs = [], [], []
+    path = to / f"{name}.parquet"
+    if add:
+        if not path.exists():
+            raise SystemExit(f"keep {name} --add: there is no {path}")
+        table, about = _load(path)
+        frames, made, specs = [table.to_pandas()], json.loads(about["made"]), json.loads(about["specs"])
+        cpu = None if cpu is None or not about["cpu_seconds"] else cpu + float(about["cpu_seconds"])
     for folder in folders:
         result = pausejax.open(folder)
         for line in lines(result):
@@ -106,7 +125,7 @@ def keep(name: str, folders: list[Path], cpu: float | None, to: Path) -> Path:
             made.append(entry)
     whole = pd.concat(frames, ignore_index=True)
     if whole.duplicated(["line", "seed", "round"]).any():
-        raise SystemExit(f"keep {name}: a policy and seed is in two of the folders")
+        raise SystemExit(f"keep {name}: a policy and seed is there twice")
     about = {
         "specs": json.dumps(list(dict.fromkeys(specs)), ensure_ascii=False),
         "made": json.dumps(made, ensure_ascii=False),
@@ -115,8 +134,13 @@ def keep(name: str, folders: list[Path], cpu: float | None, to: Path) -> Path:
     }
     table = pa.Table.from_pandas(whole, preserve_index=False).replace_schema_metadata(about)
     to.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path := to / f"{name}.parquet", compression="zstd", compression_level=19)
+    pq.write_table(table, path, compression="zstd", compression_level=19)
     return path
+
+
+def _load(path: Path) -> tuple[pa.Table, dict[str, str]]:
+    table = pq.read_table(path)
+    return table, {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
 
 
 def _frame(line: Line) -> pd.DataFrame:
@@ -138,8 +162,7 @@ def _frame(line: Line) -> pd.DataFrame:
 
 def read(path: Path) -> tuple[dict[str, xr.Dataset], dict[str, str]]:
     """What was kept: the runs of each line by label, by seed, accuracies smoothed; and what made it."""
-    table = pq.read_table(path)
-    about = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    table, about = _load(path)
     found = {}
     for label, rows in table.to_pandas().groupby("line", sort=False):
         wide = {name: rows.pivot(index="seed", columns="round", values=name) for name in CURVES}
@@ -312,6 +335,7 @@ def main() -> None:
     keeping = commands.add_parser("keep")
     keeping.add_argument("name")
     keeping.add_argument("folders", nargs="+", type=Path, metavar="DIR")
+    keeping.add_argument("--add", action="store_true", help="to what is kept of it already")
     keeping.add_argument("--cpu", type=float, help="CPU seconds that it took")
     keeping.add_argument("--to", type=Path, default=DOCS / "results")
     making = commands.add_parser("page")
@@ -320,7 +344,7 @@ def main() -> None:
     making.add_argument("--images", type=Path, default=DOCS / "images")
     options = parser.parse_args()
     if options.command == "keep":
-        path = keep(options.name, options.folders, options.cpu, options.to)
+        path = keep(options.name, options.folders, options.cpu, options.to, options.add)
         print(f"{path}: {path.stat().st_size / 1000:,.0f} kB")
     else:
         page(options.results, options.page, options.images)

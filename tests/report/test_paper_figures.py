@@ -93,8 +93,26 @@ def test_curves_are_kept_as_they_are_whatever_pieces_they_come_in(script, tmp_pa
             plain = run["test_accuracy"].values.astype(float)
             plain[1:] = (plain[1:] + plain[:-1]) / 2
             np.testing.assert_allclose(runs["test_accuracy"].values[place], plain, rtol=1e-6)
-    with pytest.raises(SystemExit, match="in two of the folders"):
+    with pytest.raises(SystemExit, match="is there twice"):
         script.keep("fig2", [tmp_path / "a", tmp_path / "a"], None, tmp_path / "results")
+
+
+def test_pieces_may_come_later(script, tmp_path):
+    study(tmp_path / "a", [3, 1])
+    study(tmp_path / "b", [0, 2], ("PAUSE", "random"), seed=1)
+    both = script.keep("fig2", [tmp_path / "a", tmp_path / "b"], 12.5, tmp_path / "at once")
+    one = script.keep("fig2", [tmp_path / "a"], 5.0, tmp_path / "results")
+    assert script.keep("fig2", [tmp_path / "b"], 7.5, tmp_path / "results", add=True) == one
+    (found, about), (expected, said) = script.read(one), script.read(both)
+    assert about == said and list(found) == list(expected)
+    for label, runs in found.items():
+        xr.testing.assert_identical(runs, expected[label])
+    before = one.read_bytes()
+    with pytest.raises(SystemExit, match="is there twice"):
+        script.keep("fig2", [tmp_path / "b"], None, tmp_path / "results", add=True)
+    assert one.read_bytes() == before
+    with pytest.raises(SystemExit, match=r"fig3 --add: there is no .*fig3\.parquet"):
+        script.keep("fig3", [tmp_path / "b"], None, tmp_path / "results", add=True)
 
 
 def test_a_claim_is_judged_by_its_pairs(script, tmp_path):
