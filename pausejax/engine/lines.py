@@ -202,7 +202,7 @@ def listening(log: Lines) -> Iterator[None]:
         while not over.wait(1.0):
             log.tick()
 
-    clock = threading.Thread(target=tick, name="pausejax-log", daemon=True)
+    clock = threading.Thread(target=tick, daemon=True)
     level = LOGGER.level
     LOGGER.addHandler(log)
     LOGGER.setLevel(logging.INFO)
@@ -221,7 +221,7 @@ def listening(log: Lines) -> Iterator[None]:
 
 
 def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(line, file=sys.stderr)  # which Python buffers by lines
 
 
 def _count(number: int, noun: str) -> str:

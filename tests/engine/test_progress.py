@@ -1,11 +1,13 @@
 """What a study says while it runs: lines at their times, and numbers that add up."""
 
+import datetime
 import io
 import json
 import logging
 import re
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 import rich.console
@@ -28,12 +30,23 @@ name = "pause"
 name = "random"
 """
 STUDY = {
+    "name": "a small study",
     "mode": "bandit",
     "rounds": 100,
     "seeds": 3,
     "network": {"num_clients": 6, "clients_per_round": 2},
     "policy": [{"name": "pause"}, {"name": "random"}],
 }
+
+
+ENSEMBLE = {"mode": "ensemble", "seeds": 2, "policy": [{"name": "efl_fg"}]}
+
+
+class Screen(NamedTuple):
+    """What rich says of where stderr goes."""
+
+    is_terminal: bool
+    is_jupyter: bool
 
 
 class Clock:
@@ -135,7 +148,8 @@ def test_speed_is_that_of_the_last_minutes_and_a_standstill_has_no_time_left(pla
     for line in range(1, 13):
         at(clock, log, 30.0 * line)
     speeds = [json.loads(line)["rounds_per_second"] for line in written[1:]]
-    assert speeds[0] == 10.0 and speeds == sorted(speeds, reverse=True) and speeds[-1] == 0.0
+    # The ten lines before the eleventh know of no round more than it.
+    assert speeds == [round(300 / (30 * line), 1) for line in range(1, 11)] + [0.0, 0.0]
     last = json.loads(written[-1])
     assert last["seconds_left"] is None and last["part"] == 0.5
 
@@ -147,6 +161,37 @@ def test_when_all_is_played_no_time_is_left(plan):
     at(clock, log, 31)
     last = json.loads(written[-1])
     assert (last["event"], last["part"], last["seconds_left"]) == ("progress", 1.0, 0.0)
+    # What another process hands over may be more than was counted on.
+    log(60)
+    at(clock, log, 62)
+    assert json.loads(written[-1])["part"] == 1.0
+
+
+def test_fields_have_as_many_digits_as_anybody_reads(plan):
+    """Of a part 4, of a speed and of seconds that are left 1, of the time 3."""
+    log, clock, written = logs(plan, as_json=True)
+    start = json.loads(written[0])
+    datetime.datetime.strptime(start["time"], "%Y-%m-%dT%H:%M:%S%z")
+    assert start["study"] == "a small study"
+    log(0)
+    log(100)
+    at(clock, log, 30.0123456)
+    middle = json.loads(written[-1])
+    speed = 100 / 30.0123456
+    assert (middle["seconds"], middle["part"]) == (30.012, 0.1667)
+    assert (middle["rounds_per_second"], middle["seconds_left"]) == (round(speed, 1), round(500 / speed, 1))
+    assert middle["seconds_left"] == 150.1
+    log.end(True)
+    end = json.loads(written[-1])
+    assert (end["runs"], end["rounds_per_second"]) == (6, 3.3)
+
+
+def test_a_study_that_took_no_time_had_no_speed(plan):
+    log, _, written = logs(plan)
+    log(0)
+    log(600)
+    log.end(True)
+    assert written[-1] == "[0:00:00] done after 0:00:00: 0 of 6 runs finished, 0 rounds/s"
 
 
 def test_more_than_everything_and_nothing_to_do_break_no_line(plan):
@@ -160,9 +205,7 @@ def test_more_than_everything_and_nothing_to_do_break_no_line(plan):
 
 
 def test_a_study_without_rounds_counts_runs_alone():
-    log, clock, written = logs(
-        make_plan(parse({"mode": "ensemble", "seeds": 2, "policy": [{"name": "efl_fg"}]}))
-    )
+    log, clock, written = logs(make_plan(parse(ENSEMBLE)))
     log(1)
     log(5000)
     at(clock, log, 50)
@@ -193,6 +236,9 @@ def test_the_engine_is_heard_while_it_is_listened_to_and_no_longer(plan):
     events.say("compiled", "compiled random")
     assert [line.split("] ")[1] for line in written[1:2]] == ["compiled pause"]
     assert "stopped after" in written[-1] and len(written) == 3
+    with lines.listening(log):
+        pass
+    assert "done after" in written[-1] and len(written) == 4
     assert (list(events.LOGGER.handlers), events.LOGGER.level) == before
 
 
@@ -202,11 +248,38 @@ def test_quiet_says_nothing(plan, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bar_on_request_and_text_where_there_is_no_terminal(plan, capsys):
-    assert progress.default_form() == "text"
-    with progress.reporting(plan, "bar", "1 × cpu") as advance:
-        advance(600)
-    assert "6/6 runs" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("terminal", "jupyter", "form"),
+    [(True, False, "bar"), (False, True, "bar"), (False, False, "text")],
+)
+def test_a_bar_where_somebody_watches_and_text_elsewhere(monkeypatch, terminal, jupyter, form):
+    monkeypatch.setattr(progress, "Console", lambda stderr: Screen(stderr and terminal, stderr and jupyter))
+    assert progress.default_form() == form
+
+
+def test_lines_and_bars_go_to_stderr_as_is_asked(plan, capsys):
+    for form, wanted in (
+        ("text", "] 2 of 6 runs are there"),
+        ("json", '"event": "found"'),
+        ("bar", "6/6 runs"),
+    ):
+        with progress.reporting(plan, form, "1 × cpu") as advance:
+            advance(200 if form != "bar" else 600)
+        out, err = capsys.readouterr()
+        assert not out and wanted in err and ("1 × cpu" in err) == (form == "text"), form
+        if form == "json":
+            told = [json.loads(line) for line in err.splitlines()]
+            assert told[0]["devices"] == "1 × cpu" and told[-1]["completed"]
+
+
+def test_a_notebook_has_a_bar_in_its_cell_only_on_request(plan, cell, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "Console", lambda stderr: Screen(False, stderr))
+    with progress.reporting(plan, "bar", "1 × cpu"):
+        pass
+    assert len(cell.shown) == 2 and capsys.readouterr() == ("", "")
+    with progress.reporting(plan, "text", "1 × cpu"):
+        pass
+    assert len(cell.shown) == 2 and "done after" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -235,47 +308,81 @@ def test_the_command_writes_its_log_to_a_file(tmp_path):
     assert (told[1]["runs"], told[1]["left"], told[-1]["finished"]) == (6, 2, 2)
 
 
-def test_the_bar_of_a_notebooks_cell_shows_the_part_that_is_played(plan, monkeypatch):
-    shown = []
+class Cell:
+    """The output of a notebook's cell, and a clock."""
 
-    class Handle:
-        def update(self, html):
-            shown.append(html.data)
+    def __init__(self):
+        self.clock, self.shown = Clock(), []
 
-    def display(html, display_id):
-        shown.append(html.data)
-        return Handle()
+    def display(self, html, display_id):
+        self.update(html)
+        return self
 
+    def update(self, html):
+        self.shown.append((self.clock.now - Clock.now, html.data))
+
+
+@pytest.fixture
+def cell(monkeypatch):
     pytest.importorskip("IPython")
-    monkeypatch.setattr("IPython.display.display", display)
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_FRAMES", 0.0)
+    cell = Cell()
+    monkeypatch.setattr("IPython.display.display", cell.display)
+    monkeypatch.setattr(progress.time, "monotonic", cell.clock)
+    return cell
+
+
+def test_the_bar_of_a_notebooks_cell_shows_the_part_that_is_played(plan, cell):
     with progress._cell(plan) as advance:
-        advance(250)
-        advance(350)
-    assert [re.search(r'value="([\d.]+)"', html)[1] for html in shown] == ["0.000", "0.417", "1.000", "1.000"]
-    assert [re.search(r">(\d+)/6 runs", html)[1] for html in shown] == ["0", "2", "6", "6"]
+        for second, more in ((10, 250), (20, 340), (20, 10), (25, 50)):
+            cell.clock.now = Clock.now + second
+            advance(more)
+    assert [re.sub("<[^>]*>", "", html) for _, html in cell.shown] == [
+        "0/6 runs  0%, starting, 0 s",
+        "2/6 runs  42%, 25 rounds/s, 10 s",
+        "5/6 runs  98%, 30 rounds/s, 20 s",
+        "6/6 runs  100%, 26 rounds/s, 25 s",
+        "6/6 runs  100%, 26 rounds/s, 25 s",
+    ]
+    assert [re.search(r'value="([\d.]+)"', html)[1] for _, html in cell.shown] == [
+        *("0.000", "0.417", "0.983", "1.000", "1.000")
+    ]
 
 
-def test_the_bar_of_a_terminal_goes_on_with_the_rounds(plan, monkeypatch):
-    screen = io.StringIO()
-    console = rich.console.Console(file=screen, force_terminal=True, width=100)
-    monkeypatch.setattr(progress, "Console", lambda stderr: console)
-    with progress._bar(plan) as advance:
-        advance(250)
-        half = screen.getvalue()
-        advance(350)
-    assert "6/6 runs" in screen.getvalue() and "100 %" in screen.getvalue()
-    assert "6/6 runs" not in half and "100 %" not in half
+@pytest.mark.parametrize(("second", "played", "pace"), [(5, 0, "starting, 5 s"), (0, 1, "starting, 0 s")])
+def test_a_cell_has_no_speed_before_anything_is_played_or_any_time_has_passed(cell, second, played, pace):
+    with progress._cell(make_plan(parse(ENSEMBLE))) as advance:
+        cell.clock.now = Clock.now + second
+        advance(played)
+    assert re.sub("<[^>]*>", "", cell.shown[-1][1]) == f"{played}/2 runs  {50 * played}%, {pace}"
 
 
-def test_a_notebooks_cell_is_drawn_anew_now_and_then_alone(plan, monkeypatch):
-    pytest.importorskip("IPython")
-    clock, drawn = Clock(), []
-    handle = type("Handle", (), {"update": lambda self, html: drawn.append(clock.now)})()
-    monkeypatch.setattr("IPython.display.display", lambda html, display_id: handle)
-    monkeypatch.setattr(progress.time, "monotonic", clock)
+def test_a_notebooks_cell_is_drawn_anew_now_and_then_alone(plan, cell):
     with progress._cell(plan) as advance:
         for step in range(1, 11):
-            clock.now = 1000 + 0.4 * step * progress._SECONDS_BETWEEN_FRAMES
+            cell.clock.now = Clock.now + 0.4 * step * progress._SECONDS_BETWEEN_FRAMES
             advance(1)
-    assert len(drawn) == 3 + 1  # every third step, and the end
+    assert len(cell.shown) == 1 + 3 + 1  # the beginning, every third step, and the end
+
+
+@pytest.mark.parametrize(
+    ("study", "played", "shown"),
+    [
+        (STUDY, [], r"0/6 runs \S+ +0 % starting"),
+        (STUDY, [250], r"2/6 runs \S+ +42 % starting"),
+        (STUDY, [100, 200], r"3/6 runs \S+ +50 % 20 rounds/s 0:00:15"),
+        (STUDY, [100, 500], r"6/6 runs \S+ +100 % 50 rounds/s 0:00:00"),
+        (ENSEMBLE, [1], r"1/2 runs \S+ +50 % starting"),
+    ],
+)
+def test_the_bar_of_a_terminal_goes_on_with_the_rounds(monkeypatch, study, played, shown):
+    screen, clock = io.StringIO(), Clock()
+    console = rich.console.Console(file=screen, force_terminal=True, width=100, get_time=clock)
+    monkeypatch.setattr(progress, "Console", lambda stderr: console)
+    with progress._bar(make_plan(parse(study))) as advance:
+        for rounds in played:
+            clock.now += 10
+            advance(rounds)
+    last = (
+        re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", screen.getvalue()).strip().splitlines()[-1].rpartition("\r")[2]
+    )
+    assert re.match(shown, last), last
