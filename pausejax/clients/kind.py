@@ -38,7 +38,7 @@ def labels(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[s
     return found, arrays
 
 
-def draw(result: "xr.Dataset", grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
+def draw(result: "xr.Dataset", grid: Any, *, smoothing: int) -> dict[str, Any]:
     """The kind's own pictures, by file name, in the panels of a `report.grid.Grid`."""
     from pausejax.clients import pictures  # matplotlib is loaded for whoever draws
 

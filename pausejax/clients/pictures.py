@@ -32,7 +32,7 @@ from pausejax.report.statistics import lines, smooth
 _CLOCKS: tuple[Clock, ...] = ("latency", "rounds")
 
 
-def draw(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> dict[str, Figure]:
+def draw(result: xr.Dataset, grid: Grid, *, smoothing: int) -> dict[str, Figure]:
     """All pictures that a result has the data for, by file name.
 
     Args:

@@ -1,8 +1,12 @@
 """What lies on a device, by shapes alone, and what is refused before anything is computed."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pausejax.data.host import Sources
 from pausejax.engine import memory
@@ -124,6 +128,107 @@ def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
         SpecError, match=r"^policy pause: does not fit: .* \(data 6e-08\) for all runs and 7e-09"
     ):
         memory.check("pause", Held(resident), 66)
+
+
+def test_programs_may_use_most_of_a_device_or_an_equal_share_of_the_hosts_memory(monkeypatch):
+    def bytes_of(statistics, host):
+        devices = [SimpleNamespace(memory_stats=lambda: statistics)] * 4
+        monkeypatch.setattr(memory.jax, "local_devices", lambda: devices)
+        monkeypatch.setattr(memory, "_host_memory", lambda: host)
+        return memory.device_memory()
+
+    own = bytes_of({"bytes_limit": 10**9}, 10**6)
+    assert 0.75e9 < own < 0.95e9
+    assert bytes_of(None, 4 * 10**9) == own == bytes_of({"bytes_in_use": 1}, 4 * 10**9)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, 4_096_000),
+        ({"memory.max": "max\n"}, 4_096_000),
+        ({"memory.max": "1000\n"}, 1000),
+        ({"memory.max": "99999999"}, 4_096_000),
+        ({"memory.limit_in_bytes": "500", "memory.max": "1000"}, 500),
+    ],
+)
+def test_the_hosts_memory_is_what_a_container_has_of_it(monkeypatch, tmp_path, limits, expected):
+    for name, text in limits.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(memory, "Path", lambda file: tmp_path / file.rpartition("/")[2])
+    monkeypatch.setattr(memory.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.get)
+    assert memory._host_memory() == expected
+
+
+def test_a_program_needs_what_goes_in_and_out_once_where_it_is_the_same():
+    sizes = {"argument": 100, "output": 30, "temp": 7, "alias": 20}
+    analysis = SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
+    assert memory.program_memory(SimpleNamespace(memory_analysis=lambda: analysis)) == 117
+
+
+@pytest.mark.parametrize(("mappings", "crowded"), [(10, False), (11, True), (40, True)])
+def test_a_process_is_crowded_with_more_than_a_quarter_of_the_mappings(
+    monkeypatch, tmp_path, mappings, crowded
+):
+    monkeypatch.setattr(memory, "Path", lambda file: tmp_path / file.rpartition("/")[2])
+    assert not memory.crowded()
+    (tmp_path / "max_map_count").write_text("40\n")
+    (tmp_path / "maps").write_text("a mapping\n" * mappings)
+    assert memory.crowded() == crowded
+
+
+@pytest.mark.parametrize(
+    ("wanted", "limit", "shares"),
+    [
+        ("replicated", 0, 1),
+        ("sharded", 1000, 2),
+        (None, 70, 1),
+        (None, 69, 2),
+        (None, 40, 2),
+        (None, 39, 1),
+    ],
+)
+def test_data_are_on_every_device_unless_shares_alone_leave_room(wanted, limit, shares):
+    whole, half = (Held(Resident({"data": data}, {"state": 10})) for data in (60, 30))
+    whole.sharded, half.data_shares = lambda: half, 2
+    assert memory.place_data(whole, limit, wanted).data_shares == shares
+    memory.check_data_placement(wanted)
+
+
+def test_another_placement_is_refused():
+    with pytest.raises(SpecError, match="data_placement = 'here': must be one of replicated, sharded"):
+        memory.check_data_placement("here")
+
+
+@given(
+    constant=st.integers(0, 10**4),
+    each=st.integers(10, 10**4),
+    ratio=st.sampled_from([0.25, 0.5, 0.75]),
+    room=st.integers(1, 10**5),
+)
+def test_a_chunk_is_cut_into_the_fewest_parts_that_fit(constant, each, ratio, room):
+    """Memory is a straight line here: at least two parts, since the whole did not fit."""
+    limit = constant + room
+    parts = memory.parts_that_fit(constant + each, constant + ratio * each, ratio, limit)
+    assert parts >= 2 and constant + each / parts <= limit * (1 + 1e-9)
+    assert parts == 2 or constant + each / (parts - 1) > limit * (1 - 1e-9)
+
+
+def test_where_nothing_fits_a_chunk_has_more_parts_than_any_has_runs():
+    assert memory.parts_that_fit(200, 150, 0.5, 90) >= 10**5
+    assert memory.parts_that_fit(200, 200, 0.5, 90) >= 10**5
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"), True),
+        (jax.errors.JaxRuntimeError("INTERNAL: what else"), False),
+        (ValueError("RESOURCE_EXHAUSTED"), False),
+    ],
+)
+def test_only_the_devices_own_error_says_that_memory_is_short(error, expected):
+    assert memory.is_out_of_memory(error) == expected
 
 
 @pytest.mark.parametrize("mode", ["bandit", "training", "ensemble"])

@@ -43,13 +43,14 @@ def test_a_signal_keeps_what_is_in_flight(whole, tmp_path, number, code):
     assert_alike(pausejax.open(tmp_path / "out").load(), expected)
 
 
-def test_a_second_signal_ends_at_once():
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_ends_at_once(number, code):
     stopping = Stopping()
-    stopping.note(signal.SIGTERM, None)
+    stopping.note(number, None)
     assert stopping()
     with pytest.raises(Stopped) as caught:
         stopping.check()
-    assert caught.value.exit_code == 143
+    assert caught.value.exit_code == code
     with pytest.raises(KeyboardInterrupt):
         stopping.note(signal.SIGTERM, None)
 
