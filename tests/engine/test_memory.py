@@ -123,9 +123,11 @@ def test_sixty_gigabytes_are_shared_out_where_a_device_has_room_for_half(sixty):
 def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
     resident = Resident({"data": 60, "tables": 0}, {"state": 5, "records": 2})
     assert [memory.fitting(resident, limit) for limit in (59, 60, 66, 67, 130)] == [0, 0, 0, 1, 10]
+    assert memory.fitting(Resident({}, {"state": 1}), 10) == 10
     memory.check("pause", Held(resident), 67)
     with pytest.raises(
-        SpecError, match=r"^policy pause: does not fit: .* \(data 6e-08\) for all runs and 7e-09"
+        SpecError,
+        match=r"^policy pause: does not fit: .* \(data 6e-08\) for all runs and 7e-09 .* 6.6e-08 GB$",
     ):
         memory.check("pause", Held(resident), 66)
 

@@ -30,7 +30,6 @@ def trials():
     return Trials({"lanes": 4}, {"lanes": (1, 2, 3, 4)}, lambda layout: float(layout["lanes"]))
 
 
-SETTLED, UNSOUND = {tuning.place("lanes"): {"lanes": 7}}, {tuning.place("lanes"): {"lanes": 0}}
 BEGAN, BEFORE, NOW, NEVER = (
     "as the study began",
     "measured on such a device",
@@ -40,23 +39,26 @@ BEGAN, BEFORE, NOW, NEVER = (
 
 
 @pytest.mark.parametrize(
-    ("asked", "there", "again", "seconds", "lanes", "source"),
+    ("settled", "believed", "there", "again", "seconds", "lanes", "source"),
     [
-        (Asked(SETTLED), 5, False, 60.0, 7, BEGAN),
-        (Asked(SETTLED), 5, True, 60.0, 7, BEGAN),
-        (Asked(UNSOUND), 5, False, 60.0, 5, BEFORE),
-        (Asked(), 5, False, 60.0, 5, BEFORE),
-        (Asked(), 5, True, 60.0, 1, NOW),
-        (Asked(kept=False), 5, False, 60.0, 1, NOW),
-        (Asked(), 0, False, 60.0, 1, NOW),
-        (Asked(), None, False, 60.0, 1, NOW),
-        (Asked(), None, False, 0.0, 16, NEVER),
+        (7, True, 5, False, 60.0, 7, BEGAN),
+        (7, True, 5, True, 60.0, 7, BEGAN),
+        (0, True, 5, False, 60.0, 5, BEFORE),
+        (None, True, 5, False, 60.0, 5, BEFORE),
+        (None, True, 5, True, 60.0, 1, NOW),
+        (None, False, 5, False, 60.0, 1, NOW),
+        (None, True, 0, False, 60.0, 1, NOW),
+        (None, True, None, False, 60.0, 1, NOW),
+        (None, True, None, False, 0.0, 16, NEVER),
     ],
 )
-def test_who_answers(asked, there, again, seconds, lanes, source):
+def test_who_answers(settled, believed, there, again, seconds, lanes, source):
+    began = {} if settled is None else {tuning.place("lanes"): {"lanes": settled}}
     if there is not None:
         kept.write("lanes", {"lanes": there})
-    answer = tuning._answer(question(groups=["g"], trials=trials), asked, seconds, again=again)
+    answer = tuning._answer(
+        question(groups=["g"], trials=trials), Asked(began, believed), seconds, again=again
+    )
     assert answer.layout == {"lanes": lanes} and answer.source.startswith(source) and answer.groups == ["g"]
     assert (answer.found is not None) == (source == NOW)
     if source == NOW:
@@ -205,6 +207,7 @@ def test_runs_are_tried_where_there_are_many(members, asked):
     (found,) = tuning._of_runs(Alone(), [group(3, members)])
     assert (found.trials is not None) == asked and [g.number for g in found.groups] == [3]
     assert found.usual() == {"runs": measured.most_runs("cpu")}
+    assert not asked or 256 in found.trials().options["runs"]
 
 
 def test_numbers_of_runs_are_tried_up_to_all_of_them():
@@ -279,30 +282,53 @@ def test_the_table_shows_all_that_was_tried_as_parts_of_the_usual():
     ]
 
 
-@pytest.mark.parametrize(("most", "again"), [(None, False), (None, True), (7, False), (7, True)])
+@pytest.mark.parametrize(
+    ("most", "again"), [(None, {}), (None, {"again": True}), (7, {}), (7, {"again": True})]
+)
 def test_what_is_decided_holds_for_every_group(monkeypatch, most, again):
-    """Two groups share how learning lies; the first question of a group says where its layout comes from."""
+    """Two groups learn alike; only for the first one's runs side by side there is time to measure."""
     groups = [group(0), group(1)]
     learning = [question("learning", groups, trials)]
-    widths = [
-        Question(f"runs {g.number}", [g], lambda g=g: {"runs": 10 + g.number}, None, bool) for g in groups
-    ]
+
+    def of_runs(number):
+        def measured():
+            return Trials({"runs": 5}, {"runs": (5,)}, lambda layout: 1.0)
+
+        return Question(f"runs {number}", [groups[number]], lambda: {"runs": 10 + number}, measured, bool)
+
+    widths = [of_runs(0), of_runs(1)]
     placed, checked = [], []
     engine = SimpleNamespace(
         check_memory=lambda group: checked.append(group.number),
         place=lambda group, layout: placed.append((group.number, layout)),
         origins={},
     )
-    monkeypatch.setattr(tuning, "_of_learning", lambda *_: learning)
-    monkeypatch.setattr(tuning, "_of_runs", lambda *_: widths)
-    kept.write("learning", {"lanes": 3})
-    decided = tuning.decide(engine, iter(groups), Asked(seconds=60.0, most=most), again=again)
-    lanes = {"lanes": 1 if again else 3}
+    asked = Asked(seconds=None, most=most)
+
+    def seconds(*given, again):
+        keys = ["learning", *(["runs 0", "runs 1"] if most is None else [])]
+        assert given[0] is engine and [q.key for q in given[1]] == keys and given[2] == asked
+        return {"runs 0": 60.0}
+
+    def of(questions):
+        return lambda *given: questions if given == (engine, groups) else pytest.fail("of others")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning, "_of_learning", of(learning))
+        patch.setattr(tuning, "_of_runs", of(widths))
+        patch.setattr(tuning, "_seconds", seconds)
+        kept.write("learning", {"lanes": 3})
+        decided = tuning.decide(engine, iter(groups), asked, **again)
+    lanes, source = ({"lanes": 16}, NEVER) if again else ({"lanes": 3}, BEFORE)
     assert checked == [0, 1] and placed == [(0, lanes), (1, lanes)]
-    assert decided.runs == ({0: 10, 1: 11} if most is None else {0: 7, 1: 7})
-    assert decided.answers.keys() == {"learning", *(["runs 0", "runs 1"] if most is None else [])}
-    assert all(said.startswith(NOW if again else BEFORE) for said in engine.origins.values())
+    assert decided.runs == ({0: 5, 1: 11} if most is None else {0: 7, 1: 7})
+    sources = {"learning": source, **({"runs 0": NOW, "runs 1": NEVER} if most is None else {})}
+    assert decided.answers.keys() == sources.keys()
+    assert all(answer.source.startswith(sources[key]) for key, answer in decided.answers.items())
+    assert all(said.startswith(source) for said in engine.origins.values())
     assert decided.layouts[tuning.place("learning")] == lanes
-    monkeypatch.setattr(tuning, "_of_learning", lambda *_: [])
+    # Nobody asks how learning lies, and nobody said that anything may be measured.
+    monkeypatch.setattr(tuning, "_of_learning", of([]))
+    monkeypatch.setattr(tuning, "_of_runs", of([widths[1]]))
     tuning.decide(engine, groups, Asked(most=most))
-    assert engine.origins == dict.fromkeys((0, 1), NEVER if most is None else "")
+    assert engine.origins == {0: "", 1: NEVER if most is None else ""}
