@@ -210,7 +210,13 @@ def test_the_lowest_of_two_that_hardly_lose_is_the_lowest(bounded):
 
 @pytest.mark.parametrize(
     ("totals", "scale", "bottom"),
-    [((0.0,), "linear", 0), ((0.5,), "log", 0.1), ((0.0, 5.0), "log", 0.1), ((-3.0,), "linear", 0)],
+    [
+        ((0.0,), "linear", 0),
+        ((np.nan,), "linear", 0),
+        ((0.5,), "log", 0.1),
+        ((0.0, 5.0), "log", 0.1),
+        ((-3.0,), "linear", 0),
+    ],
 )
 def test_the_scale_is_logarithmic_where_anything_is_lost(bounded, totals, scale, bottom):
     for alone in (True, False):
