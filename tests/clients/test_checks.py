@@ -1,0 +1,274 @@
+"""What must fit together in a study of client selection, at the last values that do, and beyond."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pausejax import kinds
+from pausejax.clients import checks, quantities
+from pausejax.clients.expected_regret import MOST_SETS
+from pausejax.clients.variables import metrics, objectives, ranking, tasks_of, unrecorded, variables
+from pausejax.study.spec import SpecError
+
+BANDIT = {"mode": "bandit", "rounds": 2, "policy": [{"name": "random"}]}
+
+
+def refused(**document):
+    """The lines in which a study is refused."""
+    try:
+        kinds.parse({**BANDIT, **document})
+    except SpecError as error:
+        return [problem.removeprefix("spec: ") for problem in error.problems]
+    return []
+
+
+def network(**values):
+    return refused(network=values)
+
+
+def test_a_round_has_no_more_clients_than_the_network():
+    assert network(num_clients=6, clients_per_round=6) == []
+    (line,) = network(num_clients=6, clients_per_round=7)
+    assert line == "network.clients_per_round = 7: must be <= network.num_clients = 6"
+    assert len(network(num_clients=[6, 9], clients_per_round=[7, 8, 10])) == 1
+
+
+def test_a_study_has_two_to_the_28_clients_of_runs_at_most():
+    def clients(count, **more):
+        return refused(seeds=256, network={"num_clients": count}, **more)
+
+    assert clients(2**20) == [] and clients([8, 2**19]) == []
+    (line,) = clients(2**20 + 1)
+    assert line == f"network.num_clients = {2**20 + 1}: times 256 runs must be <= {2**28}"
+    (line,) = clients([8, 2**20])
+    assert line.startswith(f"network.num_clients = {2**20}: times 512 runs")
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        ({"fast_latency": 0.7}, []),
+        ({"min_latency": 0.2}, []),
+        ({"fast_latency": 0.71}, ["network.slow_latency = 0.7: must be >= fast_latency = 0.71"]),
+        ({"min_latency": 0.21}, ["network.min_latency = 0.21: must be <= fast_latency = 0.2"]),
+        (
+            {"latency": "lognormal", "min_latency": 0.21},
+            ["network.min_latency = 0.21: must be <= fast_latency"],
+        ),
+        (
+            {"latency": ["shifted_exponential", "two_speed"], "slow_latency": [0.1, 0.2]},
+            ["network.slow_latency"],
+        ),
+    ],
+)
+def test_the_fast_half_is_not_the_slower_one(values, lines):
+    assert [line[: len(wanted)] for line, wanted in zip(network(**values), lines, strict=True)] == lines
+
+
+def test_a_law_without_two_groups_knows_no_fast_half(tmp_path):
+    np.savetxt(tmp_path / "trace.csv", np.ones((3, 30)), delimiter=",")
+    assert network(latency="trace", trace_file=str(tmp_path / "trace.csv"), min_latency=0.9) == []
+
+
+def test_expected_regret_knows_networks_whose_cohorts_can_be_listed():
+    def listed(clients, cohort, **more):
+        return refused(
+            expected_regret=True, network={"num_clients": clients, "clients_per_round": cohort, **more}
+        )
+
+    assert MOST_SETS == 200_000 and listed(MOST_SETS, 1) == [] and listed(30, 5) == []
+    (line,) = listed(MOST_SETS + 1, 1)
+    assert line.startswith(
+        "expected_regret = true: lists all cohorts, at most 200,000; K = 200001 and m = 1 have 2e+05"
+    )
+    (line,) = listed([40, 50], 20)
+    assert "K = 40 and m = 20 have 1.38e+11" in line
+    (line,) = listed(6, 2, failure_probability=[0.0, 0.1])
+    assert line == "expected_regret = true: knows networks with failure_probability = 0.0 only"
+    (line,) = listed(6, 2, availability=["always", "bernoulli"], availability_probability=0.5)
+    assert line == "expected_regret = true: knows networks with availability = 'always' only"
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        ({"policy": [{"name": "oort"}]}, 'policy.name = "oort": selects by what clients learn: needs mode'),
+        (
+            {"data": {"partition": "shards"}},
+            'data.partition = "unequal": mode = "bandit" knows equal shares only',
+        ),
+        (
+            {"privacy": {"private": False}},
+            'privacy.private = false: mode = "bandit" has no updates to protect',
+        ),
+        (
+            {"policy": [{"name": "random"}, {"name": "random", "label": "open", "private": False}]},
+            "privacy.private",
+        ),
+    ],
+)
+def test_without_training_there_is_nothing_to_learn_to_share_out_or_to_protect(document, line):
+    assert any(problem.startswith(line) for problem in refused(**document)), refused(**document)
+    assert not any(problem.startswith(line) for problem in refused(**document, mode="training"))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "learns"),
+    [
+        ("random", False),
+        ("pause", False),
+        ("oort", True),
+        ("power_of_choice", True),
+        ("clustered_similarity", True),
+    ],
+)
+def test_who_selects_by_what_clients_learn(algorithm, learns):
+    study = kinds.parse({"rounds": 2, "policy": [{"name": "random", "label": "x"}, {"name": algorithm}]})
+    if algorithm != "random":
+        assert checks.needs_learning(study, algorithm) == learns
+    assert not checks.needs_learning(study, "random")
+
+
+def test_a_policy_that_refuses_what_it_is_given_is_left_to_the_program():
+    study = kinds.parse({"rounds": 2, "policy": [{"name": "oort"}]})
+    part = study.parts.get("policy", "oort")
+
+    def refuse(**values):
+        raise ValueError
+
+    assert checks.needs_learning(study, "oort")
+    broken = SimpleNamespace(reads=part.reads, build=refuse)
+    parts = SimpleNamespace(get=lambda category, name: broken)
+    assert not checks.needs_learning(dataclasses.replace(study, parts=parts), "oort")
+
+
+@pytest.mark.parametrize(
+    ("needs", "learns"),
+    [({}, False), ({"needs_learning": True}, True), ({"needs_updates": True}, True)],
+)
+def test_a_policy_that_needs_updates_alone_needs_learning_too(needs, learns):
+    study = kinds.parse({"rounds": 2, "policy": [{"name": "random"}]})
+    built = SimpleNamespace(**{"needs_learning": False, "needs_updates": False, **needs})
+    part = SimpleNamespace(
+        reads={"num_clients", "num_parameters"}, build=lambda *, num_clients, num_parameters: built
+    )
+    parts = SimpleNamespace(get=lambda category, name: part)
+    assert checks.needs_learning(dataclasses.replace(study, parts=parts), "random") == learns
+
+
+def test_a_file_is_given_to_a_part_that_reads_it_and_to_no_other(tmp_path):
+    file = tmp_path / "t.csv"
+    np.savetxt(file, np.ones((3, 30)), delimiter=",")
+    reads, given = 'goes with network.latency = "trace", and only with it', {"trace_file": str(file)}
+    assert network(latency="trace") == [f'network.trace_file = "": {reads}']
+    assert network(**given) == [f'network.trace_file = "{file}": {reads}']
+    assert network(latency=["two_speed", "lognormal"], **given) == [f'network.trace_file = "{file}": {reads}']
+    assert network(latency=["trace", "two_speed"], **given) == network(latency="trace", **given) == []
+
+
+NAMES = {"elapsed", "reward", "regret", "selected", "counts", "round_latency"}
+LEARNED = {"test_accuracy", "test_loss", "train_loss", "max_leakage_update", "diverged_round"}
+SOMETIMES = {"selection_gap", "expected_regret", "available_count", "failed_count"}
+
+
+def parsed(**document):
+    return kinds.parse({"rounds": 2, "policy": [{"name": "random"}], **document})
+
+
+@pytest.mark.parametrize(
+    ("document", "left"),
+    [
+        ({}, set()),
+        ({"selection_gap": True}, {"selection_gap"}),
+        ({"expected_regret": True}, {"expected_regret"}),
+        ({"network": {"failure_probability": [0.0, 0.5]}}, {"failed_count"}),
+        ({"network": {"availability": "bernoulli"}}, {"available_count"}),
+        ({"network": {"availability": ["always", "bernoulli"]}}, {"available_count"}),
+    ],
+)
+def test_what_is_recorded_is_what_was_asked_for(document, left):
+    learned, bandit = parsed(**document), parsed(**document, mode="bandit")
+    assert unrecorded(learned) == SOMETIMES - left
+    assert unrecorded(bandit) == (SOMETIMES | LEARNED) - left
+    for study in (learned, bandit):
+        assert variables(study).keys() >= NAMES | LEARNED | SOMETIMES
+        of_gap = {"mean_selection_gap", "exact_share"}
+        assert of_gap & metrics(study).keys() == (of_gap if "selection_gap" in left else set())
+        assert ("cumulative_expected_regret" in metrics(study)) == ("expected_regret" in left)
+    assert "test_accuracy" in metrics(learned) and "test_accuracy" not in metrics(bandit)
+
+
+def test_leakage_is_said_to_be_of_what_is_clipped_if_that_is_one_thing():
+    def label(**document):
+        return metrics(parsed(**document))["max_leakage"].label
+
+    assert label() == label(privacy={"clip": "coordinate"}) == "maximum leakage ε (per coordinate)"
+    assert label(privacy={"clip": "vector"}) == "maximum leakage ε (per update)"
+    assert label(privacy={"clip": ["coordinate", "vector"]}) == "maximum leakage ε"
+    assert label(mode="bandit") == "maximum leakage ε (per update)"
+
+
+TASK = """
+import jax.numpy as jnp
+import pausejax
+from pausejax.federated.tasks import Task
+
+@pausejax.task
+def distance() -> Task:
+    \"\"\"How far off.\"\"\"
+    return Task(
+        output_shape=lambda dataset: (1,),
+        loss=lambda outputs, targets: jnp.abs(outputs[:, 0] - targets),
+        metric=lambda outputs, targets: jnp.abs(outputs[:, 0] - targets),
+        metric_name="{name}",
+        unit="m",
+        meaning="mean distance",
+        higher_is_better=False,
+        loss_unit="m",
+    )
+
+@pausejax.quantity(units="kg", reduce="total", maximize=False, label="harm (kg)")
+def harm(seen):
+    return 1.0
+"""
+
+
+def with_task(tmp_path, name="test_distance", **document):
+    file = tmp_path / "own.py"
+    file.write_text(TASK.format(name=name))
+    return parsed(use=[str(file)], training={"task": "distance"}, quantities=["harm"], **document)
+
+
+def test_a_task_and_a_quantity_of_ones_own_name_and_describe_what_they_measure(tmp_path):
+    study = with_task(tmp_path)
+    (task,) = tasks_of(study)
+    assert task.metric_name == "test_distance" and tasks_of(parsed(mode="bandit")) == []
+    found, figures = variables(study), metrics(study)
+    assert (found["test_distance"].units, found["test_distance"].meaning) == ("m", "mean distance")
+    assert found["test_loss"].units == found["train_loss"].units == "m"
+    assert variables(parsed())["test_loss"].units == "nat"
+    assert "test_accuracy" in unrecorded(study) and "test_accuracy" not in figures
+    own = figures["test_distance"]
+    assert (own.units, own.maximize) == ("m", False)
+    assert (own.label, own.heading, own.meaning) == (
+        "test distance (m)",
+        "final\ndistance",
+        "final mean distance",
+    )
+    assert figures["test_loss"].units == "m" and figures["harm"].units == found["harm"].units == "kg"
+    assert objectives(study) == ("test_distance", "mean_latency", "max_leakage")
+    assert ranking(study) == "test_distance"
+    accuracy = metrics(parsed())["test_accuracy"]
+    assert (accuracy.label, accuracy.meaning) == (
+        "test accuracy (%)",
+        "final fraction of the test set classified rightly",
+    )
+
+
+@pytest.mark.parametrize("name", ["not a name", "elapsed", "rounds", "num_clients", "K", "policy"])
+def test_a_tasks_metric_cannot_have_the_name_of_something_else(tmp_path, name):
+    with pytest.raises(SpecError, match="names something else, or nothing"):
+        with_task(tmp_path, name)
+    assert quantities.parts_of(parsed()) == []
