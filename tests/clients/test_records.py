@@ -1,0 +1,194 @@
+"""From segments of records to what runs leave, against loops over made-up rounds; and what rounds cost."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from pausejax import kinds
+from pausejax.clients import costs, records
+from pausejax.parts import PartError
+from pausejax.study.simulation import Segment
+
+K, M, ROUNDS, RUNS = 5, 2, 12, 4
+
+
+def study(**more):
+    document = {"mode": "bandit", "rounds": ROUNDS, "eval_every": 5, "policy": [{"name": "random"}]}
+    return kinds.parse({**document, "network": {"num_clients": K, "clients_per_round": M}, **more})
+
+
+@pytest.fixture(scope="module")
+def played():
+    """What four runs do in every round."""
+    rng = np.random.default_rng(0)
+    latency = rng.uniform(0.5, 1.5, (RUNS, ROUNDS)).astype(np.float32)
+    selected = np.sort(rng.permuted(np.tile(np.arange(K), (RUNS, ROUNDS, 1)), axis=2)[..., :M], axis=2)
+    selected[2, 3, 1] = -1
+    return {
+        "round_latency": latency,
+        "reward": rng.normal(size=(RUNS, ROUNDS)).astype(np.float32),
+        "test_metric": rng.random((RUNS, ROUNDS)).astype(np.float32),
+        "selected": selected.astype(np.int32),
+        "diverged_round": np.tile(np.arange(1, ROUNDS + 1, dtype=np.int32), (RUNS, 1)) * [[0], [1], [0], [1]],
+    }
+
+
+def segments_of(played, *parts):
+    """Segments of some rounds, first to last, with the rows that were played in them."""
+    return [
+        Segment(
+            first, last, np.array(rows), {name: part[rows, first - 1 : last] for name, part in played.items()}
+        )
+        for first, last, rows in parts
+    ]
+
+
+WHOLE = ((1, 5, [0, 1, 2, 3, 3]), (6, 10, [2, 0, 3, 1, 1, 1]), (11, 12, [3, 1, 0, 2]))
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [3, 0, 2, 1], [2], [1, 3]])
+def test_runs_leave_their_own_rounds_wherever_they_were_played(played, rows):
+    found = records.finish(
+        study(mode="training"), segments_of(played, *WHOLE), np.array(rows), K, "test_accuracy"
+    )
+    for name in ("round_latency", "reward", "selected"):
+        np.testing.assert_array_equal(found[name], played[name][rows])
+    for place, row in enumerate(rows):
+        elapsed = [sum(float(x) for x in played["round_latency"][row, :t]) for t in range(1, ROUNDS + 1)]
+        np.testing.assert_allclose(found["elapsed"][place], elapsed, rtol=1e-6)
+        taken = played["selected"][row]
+        assert found["counts"][place].tolist() == [int((taken == k).sum()) for k in range(K)]
+    # After rounds 5, 10 and the last.
+    np.testing.assert_array_equal(found["test_accuracy"], played["test_metric"][rows][:, [4, 9, 11]])
+    assert found["diverged_round"].tolist() == [12 if row in (1, 3) else 0 for row in rows]
+    assert (
+        found["counts"].dtype == found["selected"].dtype == np.int32 and found["elapsed"].dtype == np.float32
+    )
+
+
+def test_what_stops_leaves_nothing_beyond(played):
+    """Row 1 was played until round 5 alone, and reached the time in it."""
+    played = {**played, "round_latency": np.ones((RUNS, ROUNDS), np.float32)}
+    played["round_latency"][1] = 1.5
+    parts = ((1, 5, [0, 1, 2, 3]), (6, 10, [0, 2, 3]))
+    told = study(mode="training", stop_at_latency=6.0)
+    rows = np.arange(RUNS)
+    found = records.finish(told, segments_of(played, *parts), rows, K, "test_accuracy")
+    last = [6, 4, 6, 6]
+    for row, end in enumerate(last):
+        for name in ("elapsed", "round_latency", "reward"):
+            assert np.isfinite(found[name][row]).tolist() == [t <= end for t in range(1, ROUNDS + 1)]
+        assert ((found["selected"][row] == -1).all(axis=1)).tolist() == [
+            t > end for t in range(1, ROUNDS + 1)
+        ]
+        assert found["counts"][row].sum() == (played["selected"][row, :end] >= 0).sum()
+        assert found["elapsed"][row, end - 1] == 6.0
+        assert np.isfinite(found["test_accuracy"][row]).tolist() == [end >= 5, False, False]
+    assert found["diverged_round"].tolist() == [0, 4, 0, 6]
+    # Of runs that the time never ends the last round counts.
+    late = study(mode="training", stop_at_latency=1e6)
+    whole = records.finish(late, segments_of(played, *parts), rows, K, "test_accuracy")
+    assert whole["diverged_round"].tolist() == [0, 5, 0, 10]
+
+
+def test_a_run_goes_on_until_it_has_reached_the_time(played):
+    segments = segments_of(played, *WHOLE[:2])
+    reached = played["round_latency"][:, :10].astype(np.float64).sum(axis=1)
+    for rows in ([0, 1, 2, 3], [3, 0], [2]):
+        for row in rows:
+            exactly = records.running(segments, np.array(rows), reached[row])
+            above = records.running(segments, np.array(rows), np.nextafter(reached[row], 99))
+            assert exactly.tolist() == [bool(reached[r] < reached[row]) for r in rows]
+            assert above.tolist() == [bool(reached[r] <= reached[row]) for r in rows]
+    assert records.running([], np.array([7, 8]), 1.0).tolist() == [True, True]
+
+
+def test_what_mode_bandit_does_not_have_is_not_left(played):
+    found = records.finish(study(), segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
+    assert found.keys() == {"round_latency", "reward", "selected", "elapsed", "counts"}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every", "expected"), [(10, 5, [5, 10]), (12, 5, [5, 10, 12]), (3, 5, [3]), (3, 1, [1, 2, 3])]
+)
+def test_models_are_evaluated_every_so_often_and_in_the_end(rounds, every, expected):
+    assert records.evaluated_rounds(rounds, every).tolist() == expected
+
+
+class Record(NamedTuple):
+    reward: np.ndarray
+    selected: np.ndarray
+    absent: None
+    own: dict
+    fault: str = "elsewhere"
+
+
+@pytest.mark.parametrize(("first", "last"), [(1, 4), (6, 9), (7, 10), (8, 10), (10, 10)])
+def test_a_segment_ends_with_the_last_round(first, last):
+    """Of calls of four rounds over two runs, of which the last may be longer than what is left."""
+    reward, harm = np.arange(8.0).reshape(4, 2), 10 + np.arange(8.0).reshape(4, 2)
+    record = Record(reward, np.arange(24).reshape(4, 2, 3), None, {"harm": harm})
+    segment = records.to_host(first, np.array([5, 6]), record, 10)
+    kept = last + 1 - first
+    assert (segment.first_round, segment.last_round, segment.rows.tolist()) == (first, last, [5, 6])
+    assert segment.records.keys() == {"reward", "selected", "harm"}
+    np.testing.assert_array_equal(segment.records["reward"], reward[:kept].T)
+    np.testing.assert_array_equal(segment.records["harm"], harm[:kept].T)
+    assert segment.records["selected"].shape == (2, kept, 3)
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_a_law_from_outside_whose_latency_is_not_finite_is_named_with_the_round(monkeypatch, outside):
+    latency = np.ones((2, 3))
+    law = SimpleNamespace(part=SimpleNamespace(outside=outside, where="mine.py: law"))
+    policy = SimpleNamespace(part="policy")
+    program = SimpleNamespace(law=law, policy=policy, num_clients=K)
+    told = []
+    monkeypatch.setattr(records, "refuse_faults", lambda *given: told.append(given))
+    segment = Segment(7, 9, np.arange(2), {"round_latency": latency, "selected": "selected"})
+    records.refuse(program, segment, None)
+    assert not told
+    # Of four rounds of the call three were to be played.
+    fault = np.arange(8).reshape(4, 2)
+    records.refuse(program, segment, fault)
+    ((part, faults, selected, clients, first),) = told
+    np.testing.assert_array_equal(faults, fault[:3].T)
+    assert (part, selected, clients, first) == ("policy", "selected", K, 7)
+    latency[1, 1:] = np.inf
+    if outside:
+        with pytest.raises(PartError, match=r"^mine\.py: law: round 8: a latency is not finite$"):
+            records.refuse(program, segment, None)
+    else:
+        records.refuse(program, segment, None)
+
+
+@pytest.mark.parametrize("annealing", [0, 1000])
+def test_a_rough_time_is_what_rounds_steps_and_products_take(monkeypatch, annealing):
+    plan = SimpleNamespace(study=SimpleNamespace(rounds=50, mode="training"))
+    group = SimpleNamespace(members=range(8), static={"annealing_steps": annealing} if annealing else {})
+    monkeypatch.setattr(costs, "_flops_per_round", lambda simulation: 3e7)
+    of_products = [costs.seconds(plan, group, None, peak) for peak in (1e9, 2e9)]
+    rest = 2 * of_products[1] - of_products[0]
+    # A fifth of the peak is reached; 0.1 ms of all else a round, and half a µs a step.
+    assert of_products[0] - rest == pytest.approx(400 * 3e7 / 2e8)
+    assert rest == pytest.approx(400 * (1e-4 + annealing * 5e-7))
+    plan.study.mode = "bandit"
+    assert costs.seconds(plan, group, None, 1e9) == pytest.approx(of_products[0] - 400 * 9e-5)
+
+
+def test_a_round_costs_three_passes_of_each_trained_sample_and_one_of_each_test_sample(monkeypatch):
+    """Clients of 10 and 25 samples in minibatches of 10 take 1 and 3 steps: 2 as a mean."""
+    monkeypatch.setattr(costs, "flops_per_sample", lambda learning, test: 100.0)
+    monkeypatch.setattr(costs, "num_steps", lambda training, size: -(-size // training.batch_size))
+    learning = SimpleNamespace(training=SimpleNamespace(batch_size=10))
+    data, test = SimpleNamespace(size=np.array([10, 25])), SimpleNamespace(exists=np.ones((4, 15)))
+
+    def flops(learning=learning, data=data, test=test):
+        program = SimpleNamespace(learning=learning, eval_every=5)
+        world = SimpleNamespace(data=data, test=test)
+        return costs._flops_per_round(SimpleNamespace(program=program, world=world, slots=lambda: 7))
+
+    assert flops() == 7 * 2 * 10 * 3 * 100 + 60 * 100 / 5
+    assert flops(learning=None) == flops(data=None) == flops(test=None) == 0

@@ -1,0 +1,168 @@
+"""How a chunk is played, segment by segment: with runs that count, against what each would leave alone."""
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pausejax.devices import SPLIT, put, runs_mesh
+from pausejax.engine import chunk
+from pausejax.engine.schedule import Chunk
+from pausejax.engine.stopping import Stopped, Stopping
+from pausejax.study.simulation import Segment
+
+
+class Counting:
+    """Row r adds r + 1 to its state in each round; where there is a time to stop at, until it is there."""
+
+    def __init__(self, rounds=10, rounds_per_call=3, stop_at_latency=0.0):
+        self.rounds, self.rounds_per_call, self.stop_at_latency = rounds, rounds_per_call, stop_at_latency
+        self.calls, self.asked = [], []
+
+    def state_shapes(self, width):
+        raise NotImplementedError
+
+    def padded(self, width):
+        return -(-width // 2) * 2
+
+    def start(self, rows):
+        return put(jnp.zeros(len(rows), jnp.int32), runs_mesh(len(rows)), SPLIT)
+
+    def arguments(self, rows):
+        return (np.asarray(rows),)
+
+    def program(self, width):
+        def call(rows, state, first, last):
+            assert len(rows) == width == state.shape[0] and int(last) == self.rounds
+            self.calls.append((int(first), rows.tolist()))
+            steps = np.arange(1, self.rounds_per_call + 1)
+            record = np.asarray(state)[:, None] + (rows + 1)[:, None] * steps
+            return state + self.rounds_per_call * (rows + 1), record
+
+        return call
+
+    def to_host(self, first, rows, record):
+        last = min(first + self.rounds_per_call - 1, self.rounds)
+        return Segment(first, last, rows, {"total": record[:, : last + 1 - first]})
+
+    def running(self, segments, rows):
+        self.asked.append([segment.last_round for segment in segments])
+        seen = {
+            r: max([0, *(s.records["total"][list(s.rows).index(r), -1] for s in segments if r in s.rows)])
+            for r in rows
+        }
+        return np.array([seen[r] < self.stop_at_latency for r in rows])
+
+    def finish(self, segments, rows):
+        return {
+            int(r): [
+                n for s in segments if r in s.rows for n in s.records["total"][list(s.rows).index(r)].tolist()
+            ]
+            for r in rows
+        }
+
+
+def chunk_of(members, width):
+    rows = np.pad(np.array(members), (0, width - len(members)), mode="edge")
+    return Chunk(SimpleNamespace(number=0), rows, np.array(members))
+
+
+class Kept:
+    """Checkpoints in memory, due before some rounds."""
+
+    damaged = False
+
+    def __init__(self, due=(), resumed=None):
+        self._due, self.resumed, self.saved, self.times = set(due), resumed, [], 0
+
+    def restore(self, shapes):
+        return self.resumed
+
+    def due(self):
+        self.times += 1
+        return self.times in self._due
+
+    def save(self, state, segments):
+        self.saved.append((state, list(segments)))
+
+
+def play(simulation, members, width, **more):
+    told = []
+    found = chunk.play(
+        simulation, chunk_of(members, width), simulation.program, told.append, **{"checkpoints": None, **more}
+    )
+    return found, told
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 4, 10])
+def test_every_row_is_played_for_all_rounds_and_progress_adds_up(rounds):
+    simulation = Counting(rounds)
+    found, told = play(simulation, [4, 7, 2], 4)
+    assert found == {r: [(r + 1) * t for t in range(1, rounds + 1)] for r in (4, 7, 2)}
+    assert sum(told) == 3 * rounds and simulation.calls == [
+        (t, [4, 7, 2, 2]) for t in range(1, rounds + 1, 3)
+    ]
+    # A segment's progress is told when the next is under way.
+    assert [n for n in told if n] == [3 * min(3, rounds + 1 - t) for t in range(1, rounds + 1, 3)]
+
+
+@pytest.mark.parametrize("due", [1, 2, 3])
+@pytest.mark.parametrize("shrunk", [False, True])
+def test_a_chunk_goes_on_from_its_checkpoint_to_the_same_numbers(due, shrunk):
+    """Also where then a lone run was played on one device, and now there are two."""
+    members, width = ([6], 1) if shrunk else ([4, 7, 2], 4)
+    whole, _ = play(Counting(), members, width)
+    kept = Kept({due})
+    assert play(Counting(), members, width, checkpoints=kept)[0] == whole
+    ((state, segments),) = kept.saved
+    assert segments[-1].last_round == 3 * due and len(segments) == due
+    again = Counting()
+    found, told = play(again, members, width, checkpoints=Kept(resumed=(state, segments)))
+    assert found == whole and sum(told) == 10 * len(members) and told[0] == 3 * due * len(members)
+    assert again.calls[0] == (3 * due + 1, [4, 7, 2, 2] if not shrunk else [6, 6])
+
+
+def test_a_signal_keeps_the_chunk_between_two_segments_and_ends_it():
+    stopping, kept = Stopping(), Kept()
+    stopping.note(15, None)
+    simulation = Counting()
+    with pytest.raises(Stopped):
+        play(simulation, [4, 7], 2, checkpoints=kept, stopping=stopping)
+    ((_, segments),) = kept.saved
+    assert [segment.last_round for segment in segments] == [3] and len(simulation.calls) == 1
+    with pytest.raises(Stopped):
+        play(Counting(), [4, 7], 2, stopping=stopping)
+    # In the last segment there is nothing left to keep.
+    assert play(Counting(rounds=3), [4], 2, checkpoints=Kept({1}), stopping=stopping)[0] == {4: [5, 10, 15]}
+
+
+def test_a_chunk_shrinks_as_runs_stop_and_ends_with_the_last():
+    """Row r is at 3 (r + 1) after a call; that it stops is seen one call later."""
+    simulation = Counting(rounds=90, stop_at_latency=24)
+    found, told = play(simulation, list(range(8)), 8)
+    for row, totals in found.items():
+        assert totals == [(row + 1) * t for t in range(1, len(totals) + 1)] and totals[-1] >= 24
+    assert sum(told) == 90 * 8
+    widths = [len(rows) for _, rows in simulation.calls]
+    assert widths == sorted(widths, reverse=True) and set(widths) == {8, 4, 2}
+    for first, rows in simulation.calls:
+        # Whoever had not got there two calls ago is played.
+        seen = first - 4
+        assert set(rows) >= {r for r in range(8) if (r + 1) * max(seen, 0) < 24}
+    # Row 0 gets there in round 24, the end of the eighth call; the ninth is under way when that is seen.
+    assert [first for first, _ in simulation.calls] == list(range(1, 28, 3))
+    assert simulation.asked == [[3 * n for n in range(1, max(call - 1, 0) + 1)] for call in range(10)]
+
+
+@pytest.mark.parametrize("whole", [1, 2, 3, 8, 12, 100])
+def test_a_chunk_is_halved_while_what_is_left_fits_half_of_it(whole):
+    for played in range(1, whole + 1):
+        for left in range(1, played + 1):
+            found = chunk._narrower(whole, played, left, lambda width: width + width % 2)
+            halves = [whole]
+            while halves[-1] > 1:
+                halves.append(-(-halves[-1] // 2))
+            width = min(half for half in halves if half >= left)
+            width += width % 2
+            assert found == (width if 2 * left <= played and width < played else None)
