@@ -66,7 +66,10 @@ def test_expected_speed_is_that_of_adaptive_quadrature(name):
 
 
 @pytest.mark.parametrize("time", ["paper", "reference"])
-def test_regret_is_what_enumeration_finds(time):
+def test_regret_is_what_enumeration_finds(time, monkeypatch):
+    """Also where sets and rounds come in several blocks, the last of them shorter."""
+    monkeypatch.setattr(expected_regret, "_SETS_AT_ONCE", 8)
+    monkeypatch.setattr(expected_regret, "_ROUNDS_AT_ONCE", 7)
     rng = np.random.default_rng(0)
     law, share = law_named("two_speed"), rng.dirichlet(np.full(K, 4.0)).astype(np.float32)
     objective = bandit.Objective(generalization_weight=20.0, privacy_weight=3.0, clock=time)
@@ -89,6 +92,14 @@ def test_regret_is_what_enumeration_finds(time):
         assert found[t - 1] == pytest.approx(best - played, abs=2e-5)
         counts[kept] += 1
     assert (np.delete(found, [7, 9]) >= 0).all()
+
+
+def test_cohorts_are_all_sets_in_order():
+    found = expected_regret.cohorts(5, 3)
+    assert found.tolist() == [list(members) for members in itertools.combinations(range(5), 3)]
+    assert found.dtype == np.int32 and expected_regret.count_sets(5, 3) == 10
+    assert expected_regret.count_sets(300, 15) == pytest.approx(7.7e24, rel=0.01)
+    assert expected_regret.cohorts(4, 1).tolist() == [[0], [1], [2], [3]]
 
 
 @pytest.mark.slow

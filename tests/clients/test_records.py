@@ -57,7 +57,7 @@ def test_runs_leave_their_own_rounds_wherever_they_were_played(played, rows):
         np.testing.assert_array_equal(found[name], played[name][rows])
     for place, row in enumerate(rows):
         elapsed = [sum(float(x) for x in played["round_latency"][row, :t]) for t in range(1, ROUNDS + 1)]
-        np.testing.assert_allclose(found["elapsed"][place], elapsed, rtol=1e-6)
+        np.testing.assert_array_equal(found["elapsed"][place], np.float32(elapsed))
         taken = played["selected"][row]
         assert found["counts"][place].tolist() == [int((taken == k).sum()) for k in range(K)]
     # After rounds 5, 10 and the last.
@@ -91,6 +91,13 @@ def test_what_stops_leaves_nothing_beyond(played):
     late = study(mode="training", stop_at_latency=1e6)
     whole = records.finish(late, segments_of(played, *parts), rows, K, "test_accuracy")
     assert whole["diverged_round"].tolist() == [0, 5, 0, 10]
+
+
+def test_clients_that_nobody_selects_have_a_count_too(played):
+    played = {**played, "selected": np.zeros((RUNS, ROUNDS, M), np.int32) + np.arange(M, dtype=np.int32)}
+    (segment,) = segments_of(played, (1, ROUNDS, [0, 1, 2, 3]))
+    found = records.finish(study(), [segment], np.arange(RUNS), K, "test_accuracy")
+    assert found["counts"].tolist() == [[ROUNDS, ROUNDS, 0, 0, 0]] * RUNS
 
 
 def test_a_run_goes_on_until_it_has_reached_the_time(played):
@@ -156,7 +163,7 @@ def test_a_law_from_outside_whose_latency_is_not_finite_is_named_with_the_round(
     ((part, faults, selected, clients, first),) = told
     np.testing.assert_array_equal(faults, fault[:3].T)
     assert (part, selected, clients, first) == ("policy", "selected", K, 7)
-    latency[1, 1:] = np.inf
+    latency[0, 1:] = np.inf
     if outside:
         with pytest.raises(PartError, match=r"^mine\.py: law: round 8: a latency is not finite$"):
             records.refuse(program, segment, None)

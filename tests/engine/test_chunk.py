@@ -155,6 +155,21 @@ def test_a_chunk_shrinks_as_runs_stop_and_ends_with_the_last():
     assert simulation.asked == [[3 * n for n in range(1, max(call - 1, 0) + 1)] for call in range(10)]
 
 
+@pytest.mark.parametrize("rounds_per_call", [1, 3])
+def test_which_rows_are_played_does_not_depend_on_what_is_kept_when(rounds_per_call):
+    """That a run has stopped is seen when the call after its last one is under way, fetched or not."""
+    played = []
+    for due in ((), range(1, 100, 2), range(100)):
+        simulation = Counting(90, rounds_per_call, stop_at_latency=24)
+        found, _ = play(simulation, list(range(8)), 8, checkpoints=Kept(due))
+        played.append(
+            (simulation.calls, simulation.asked, {row: len(totals) for row, totals in found.items()})
+        )
+    assert played[0] == played[1] == played[2]
+    ends = [[rounds_per_call * n for n in range(1, max(call - 1, 0) + 1)] for call in range(100)]
+    assert played[0][1] == ends[: len(played[0][1])]
+
+
 @pytest.mark.parametrize("whole", [1, 2, 3, 8, 12, 100])
 def test_a_chunk_is_halved_while_what_is_left_fits_half_of_it(whole):
     for played in range(1, whole + 1):

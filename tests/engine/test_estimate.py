@@ -114,7 +114,7 @@ def test_chunks_and_memory_are_those_of_the_units_that_will_be_played(plan, monk
     """On two devices ten runs fit each; the first group's 80 runs are three units of 26, 27 and 27."""
     devices = len(jax.local_devices())
     assert devices == 2
-    done, clock = [], iter(range(0, 100, 7))
+    done, clock = [], iter(range(50, 150, 7))
     simulation = SimpleNamespace(
         rounds=49,
         resident=lambda: RESIDENT,

@@ -51,6 +51,8 @@ def test_without_a_curve_the_last_value_alone_is_told(made):
     for run in told.runs_of(bandit):
         assert {"elapsed", "participation_imbalance"} <= {point.name for point in run.points}
         assert len({point.name for point in run.points}) == len(run.points)
+    timeless = bandit.drop_vars(["elapsed", "round_latency"])
+    assert {point.round for run in told.runs_of(timeless) for point in run.points} == {0}
     unmeasured = made[0].drop_vars("test_accuracy")
     assert all(point.name != "test_accuracy" for run in told.runs_of(unmeasured) for point in run.points)
 
