@@ -147,6 +147,7 @@ def test_a_chunk_shrinks_as_runs_stop_and_ends_with_the_last():
     widths = [len(rows) for _, rows in simulation.calls]
     assert widths == sorted(widths, reverse=True) and set(widths) == {8, 4, 2}
     for first, rows in simulation.calls:
+        assert rows == sorted(rows)  # what fills a chunk up is its last row
         # Whoever had not got there two calls ago is played.
         seen = first - 4
         assert set(rows) >= {r for r in range(8) if (r + 1) * max(seen, 0) < 24}
