@@ -171,14 +171,17 @@ def test_which_rows_are_played_does_not_depend_on_what_is_kept_when(rounds_per_c
     assert played[0][1] == ends[: len(played[0][1])]
 
 
+@pytest.mark.parametrize("multiple", [1, 2])
 @pytest.mark.parametrize("whole", [1, 2, 3, 8, 12, 100])
-def test_a_chunk_is_halved_while_what_is_left_fits_half_of_it(whole):
+def test_a_chunk_is_halved_while_what_is_left_fits_half_of_it(whole, multiple):
+    def padded(width):
+        return -(-width // multiple) * multiple
+
+    halves = [whole]
+    while halves[-1] > 1:
+        halves.append(-(-halves[-1] // 2))
     for played in range(1, whole + 1):
         for left in range(1, played + 1):
-            found = chunk._narrower(whole, played, left, lambda width: width + width % 2)
-            halves = [whole]
-            while halves[-1] > 1:
-                halves.append(-(-halves[-1] // 2))
-            width = min(half for half in halves if half >= left)
-            width += width % 2
+            width = padded(min(half for half in halves if half >= left))
+            found = chunk._narrower(whole, played, left, padded)
             assert found == (width if 2 * left <= played and width < played else None)

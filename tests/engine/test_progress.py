@@ -315,6 +315,7 @@ class Cell:
         self.clock, self.shown = Clock(), []
 
     def display(self, html, display_id):
+        assert display_id is True  # else there is no handle to update
         self.update(html)
         return self
 
@@ -333,15 +334,15 @@ def cell(monkeypatch):
 
 def test_the_bar_of_a_notebooks_cell_shows_the_part_that_is_played(plan, cell):
     with progress._cell(plan) as advance:
-        for second, more in ((10, 250), (20, 340), (20, 10), (25, 50)):
+        for second, more in ((10, 250), (20, 340), (20, 10), (25, 80)):
             cell.clock.now = Clock.now + second
             advance(more)
     assert [re.sub("<[^>]*>", "", html) for _, html in cell.shown] == [
         "0/6 runs  0%, starting, 0 s",
         "2/6 runs  42%, 25 rounds/s, 10 s",
         "5/6 runs  98%, 30 rounds/s, 20 s",
-        "6/6 runs  100%, 26 rounds/s, 25 s",
-        "6/6 runs  100%, 26 rounds/s, 25 s",
+        "6/6 runs  100%, 27 rounds/s, 25 s",
+        "6/6 runs  100%, 27 rounds/s, 25 s",
     ]
     assert [re.search(r'value="([\d.]+)"', html)[1] for _, html in cell.shown] == [
         *("0.000", "0.417", "0.983", "1.000", "1.000")
