@@ -33,7 +33,7 @@ class Lines(logging.Handler):
     def __init__(
         self,
         *,
-        as_json: bool = False,
+        as_json: bool,
         clock: Callable[[], float] = time.monotonic,
         write: Callable[[str], None] | None = None,
     ) -> None:
@@ -202,7 +202,7 @@ def listening(log: Lines) -> Iterator[None]:
         while not over.wait(1.0):
             log.tick()
 
-    clock = threading.Thread(target=tick, daemon=True)
+    clock = threading.Thread(target=tick, name="pausejax-log", daemon=True)
     level = LOGGER.level
     LOGGER.addHandler(log)
     LOGGER.setLevel(logging.INFO)
@@ -221,7 +221,7 @@ def listening(log: Lines) -> Iterator[None]:
 
 
 def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)  # which Python buffers by lines
+    print(line, file=sys.stderr, flush=True)
 
 
 def _count(number: int, noun: str) -> str:

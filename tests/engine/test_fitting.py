@@ -8,6 +8,7 @@ import pytest
 
 from pausejax.data.host import Sources
 from pausejax.engine import engine as engines
+from pausejax.engine import events
 from pausejax.engine.engine import Compiled, Engine
 from pausejax.engine.schedule import Unit
 from pausejax.kinds import parse
@@ -124,6 +125,13 @@ def test_how_runs_lie_on_the_devices_is_said(made, caplog, shares, wanted, place
     assert told.endswith(words) and fields["origin"] == (origin or None) and fields["runs"] == 40
     assert (fields["width"], fields["devices"], fields["policy"]) == (7, 2, "by chance")
     assert fields["placement"] == (told.partition("devices, ")[2].partition(" (")[0] or None)
+
+
+@pytest.mark.parametrize(("runs", "words"), [(1, "1 run"), (2, "2 runs"), (1234, "1,234 runs")])
+def test_a_finished_chunk_is_said(caplog, runs, words):
+    caplog.set_level("INFO", "pausejax")
+    events.finished("by chance", runs)
+    assert said(caplog, "chunk") == (f"finished {words} of by chance", {"policy": "by chance", "runs": runs})
 
 
 def test_on_one_device_there_is_no_word_of_several(made, caplog):

@@ -217,7 +217,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(plan):
     def full(line):
         raise OSError(28, "No space left on device")
 
-    log = lines.Log(plan, "1 × cpu", write=full)
+    log = lines.Log(plan, "1 × cpu", as_json=False, write=full)
     log(0)
     log.end(True)
 
