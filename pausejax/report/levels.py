@@ -77,11 +77,10 @@ def _binned(column: np.ndarray) -> np.ndarray:
         return column
     edges = np.quantile(np.unique(values), np.linspace(0, 1, MAX_LEVELS + 1)[1:-1])
     bins = np.searchsorted(edges, values, side="right")
-    medians = np.array(
-        [np.median(values[bins == b]) if (bins == b).any() else np.nan for b in range(MAX_LEVELS)]
-    )
+    # No bin is empty: there are more different values than bins.
+    medians = np.array([np.median(values[bins == b]) for b in range(MAX_LEVELS)])
     brief = np.array([float(f"{median:.2g}") for median in medians])
-    if len(set(brief[~np.isnan(brief)].tolist())) == len(np.unique(bins)):
+    if len(np.unique(brief)) == MAX_LEVELS:
         medians = brief
     found = np.full(column.shape, np.nan)
     found[there] = medians[bins]

@@ -1,0 +1,150 @@
+"""What pictures make of values: levels of axes, scales of numbers and of colours, words and columns."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.colors import LogNorm
+from scipy import stats
+
+from pausejax.analysis.quantities import Metric
+from pausejax.report import levels
+from pausejax.report.levels import Measure
+
+LOSS = Metric("loss", "itself", False, "1", "of a test")
+
+
+def finals(gamma, seeds=None, **variables):
+    """Some runs' figures, at values of one axis."""
+    runs = len(gamma)
+    return xr.Dataset(
+        {name: ("run", np.asarray(values, float)) for name, values in variables.items()},
+        {
+            "policy": ("run", ["a"] * runs),
+            "seed": ("run", list(range(runs)) if seeds is None else seeds),
+            "gamma": ("run", np.asarray(gamma)),
+        },
+        {"axes": json.dumps(["gamma"]), "metrics": json.dumps({name: LOSS._asdict() for name in variables})},
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "cut"),
+    [
+        (np.arange(1.0, 9), np.arange(1.0, 9)),
+        (np.arange(1.0, 17), np.repeat([1.5, 3.5, 5.5, 7.5, 9.5, 12, 14, 16], 2)),
+        # A value on the border of two bins is in the upper one; the last bin has both its ends.
+        (np.arange(17.0), [*np.repeat([0.5, 2.5, 4.5, 6.5, 8.5, 10, 12], 2), 15, 15, 15]),
+        # Two digits would make one level of eight.
+        (np.arange(1001.0, 1017), np.repeat(np.arange(1001.5, 1017, 2), 2)),
+        # How many runs have a value says nothing of where the bins end.
+        ([*[1.0] * 50, *np.arange(2.0, 10)], [*[1.0] * 50, 2, 3, 4, 5, 6, 7, 8.5, 8.5]),
+    ],
+)
+def test_more_than_eight_values_become_the_medians_of_eight_bins(values, cut):
+    values = np.asarray(values)
+    runs = finals([*values, np.nan])
+    found = levels.levels_of(runs)
+    assert found.axes == ("gamma",)
+    np.testing.assert_array_equal(found.runs["gamma"].values, [*cut, np.nan])
+    assert levels.values_of(found, "gamma") == sorted(set(np.asarray(cut, float).tolist()))
+
+
+@pytest.mark.parametrize(
+    ("values", "axes"), [([2.0, 2.0], ()), ([2.0, np.nan], ()), ([2.0, 3.0], ("gamma",))]
+)
+def test_an_axis_has_two_values_that_apply(values, axes):
+    assert levels.levels_of(finals(values)).axes == axes
+
+
+def test_an_average_is_over_seeds_whose_runs_are_averaged_first():
+    loss = np.array([1.0, 3.0, 2.0, 6.0, 10.0, 30.0, 20.0, np.inf])
+    runs = finals([1.0, 2.0, 1.0, 2.0] * 2, [0, 0, 1, 1, 0, 0, 1, 1], loss=loss)
+    runs = runs.assign_coords(eta=("run", np.repeat([0.1, 0.2], 4))).assign_attrs(axes='["gamma", "eta"]')
+    found = levels.averaged(levels.levels_of(runs), Measure("loss", "loss", scale=2), ("policy", "gamma"))
+    assert found["gamma"].values.tolist() == [1.0, 2.0]
+    # γ = 2: an infinite run is no number, and its seed has the other one.
+    for place, by_seed in enumerate([[5.5, 11.0], [16.5, 6.0]]):
+        low, high = stats.t.interval(0.95, 1, loc=np.mean(by_seed), scale=stats.sem(by_seed))
+        drawn = [float(found[name][place]) for name in ("mean", "low", "high")]
+        np.testing.assert_allclose(drawn, [2 * np.mean(by_seed), 2 * low, 2 * high])
+
+
+def test_with_one_seed_an_interval_is_over_the_settings():
+    runs = finals([1.0, 1.0, 2.0, 2.0], [0] * 4, loss=[1.0, 3.0, 5.0, 9.0])
+    runs = runs.assign_coords(eta=("run", [0.1, 0.2] * 2)).assign_attrs(axes='["gamma", "eta"]')
+    found = levels.averaged(levels.levels_of(runs), Measure("loss", "loss"), ("policy", "gamma"))
+    for place, samples in enumerate([[1.0, 3.0], [5.0, 9.0]]):
+        low, _ = stats.t.interval(0.95, 1, loc=np.mean(samples), scale=stats.sem(samples))
+        np.testing.assert_allclose([found["mean"][place], found["low"][place]], [np.mean(samples), low])
+
+
+@pytest.mark.parametrize(
+    ("values", "spans"),
+    [
+        ([1, 10], True),
+        ([1, 9.99], False),
+        ([0, 10], False),
+        ([-10, -1], False),
+        ([-1, 100], False),
+        ([0.5, np.nan, np.inf, 5], True),
+        ([np.nan], False),
+        ([], False),
+    ],
+)
+def test_a_decade_of_positive_values_is_logarithmic_unless_it_is_of_shares(values, spans):
+    values = np.asarray(values, float)
+    assert levels.spans_decades(values) is spans
+    assert levels.is_logarithmic(Measure("m", "m"), values) is spans
+    assert not levels.is_logarithmic(Measure("m", "m", share=True), values)
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "ends", "logarithmic"),
+    [
+        ([1.0, 5.0, 20.0], False, (1, 20), True),
+        ([1.0, 5.0, 20.0], True, (1, 20), False),
+        ([2.0, np.nan, np.inf, 4.0], False, (2, 4), False),
+        ([3.0, 3.0], False, (2.5, 3.5), False),
+        ([np.nan], False, (0, 1), False),
+    ],
+)
+def test_colours_go_from_the_least_to_the_largest_number(values, share, ends, logarithmic):
+    norm = levels.colour_scale(Measure("m", "m", share=share), np.asarray(values))
+    assert (norm.vmin, norm.vmax) == ends and isinstance(norm, LogNorm) == logarithmic
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12345.0, "12345"),
+        (123456.0, "1.23e5"),
+        (0.00001, "1e-5"),
+        (1e-10, "1e-10"),
+        (1e5, "1e5"),
+        (0.1234, "0.123"),
+        (1.25, "1.25"),
+        (True, "True"),
+        ("adam", "adam"),
+        (1234567, "1234567"),
+    ],
+)
+def test_a_level_has_three_digits_at_least(value, text):
+    assert levels.shown(value) == text
+
+
+@pytest.mark.parametrize(
+    ("labels", "width", "columns"),
+    [
+        ([], 7, 1),
+        (["a", "b"], 20, 2),
+        (["a"] * 9, 20, 4),
+        # 0.5 inches for the line and 0.06 for each of 25 characters.
+        (["a" * 25, "b", "c"], 4.1, 2),
+        (["a" * 25, "b", "c"], 3.9, 1),
+        (["a" * 99, "b"], 1, 1),
+    ],
+)
+def test_a_legend_has_the_columns_that_fit_and_four_at_most(labels, width, columns):
+    assert levels.columns_for(labels, width) == columns
