@@ -2,7 +2,9 @@
 
 import hashlib
 import io
+import os
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -24,3 +26,69 @@ def test_objects_in_a_file_of_arrays_are_refused(tmp_path):
         np.load(io.BytesIO(content), allow_pickle=True)["evil"]
     with pytest.raises(ValueError, match="allow_pickle"):
         Folder(tmp_path).read_arrays("part")
+
+
+@pytest.fixture(params=["disk", "memory"])
+def folder(request, tmp_path):
+    """A folder on the disk, or one under a URL."""
+    made = Folder(tmp_path / "study" if request.param == "disk" else f"memory://{tmp_path.name}/study")
+    made.make()
+    yield made
+    made.remove("")
+
+
+def test_files_are_written_listed_moved_and_removed(folder):
+    assert folder.names("") == [] and folder.names("nowhere") == [] and not folder.exists("a")
+    folder.write("b/deep/two", b"2")
+    folder.write("b/one", b"1")
+    folder.write("a", b"first")
+    folder.write("a", b"second")
+    assert folder.read("a") == b"second" and folder.exists("b/one")
+    assert folder.names("") == ["a", "b"] and folder.names("b") == ["deep", "one"]
+    assert folder.tree("b") == ["deep/two", "one"] and folder.tree("") == ["a", "b/deep/two", "b/one"]
+    folder.move("b", "c")
+    assert folder.tree("c") == ["deep/two", "one"] and not folder.exists("b/one")
+    folder.remove("c")
+    folder.remove("never there")
+    assert folder.names("") == ["a"]
+    assert str(folder) == folder.location
+
+
+def test_arrays_are_read_as_they_were_written(folder):
+    folder.write_arrays("part", rows=np.arange(3), values=np.array([[np.nan, 1.5]]))
+    found = folder.read_arrays("part")
+    assert set(found) == {"rows", "values"} and found["rows"].dtype == np.arange(3).dtype
+    np.testing.assert_array_equal(found["values"], [[np.nan, 1.5]])
+    folder.write("part", folder.read("part")[:-1] + b"?")
+    with pytest.raises(ValueError, match="part: is damaged"):
+        folder.read_arrays("part")
+
+
+def test_other_libraries_open_a_folder_by_its_path_or_its_url(tmp_path):
+    assert Folder(tmp_path).path("a/b") == f"{tmp_path}/a/b" and Folder(tmp_path).path() == str(tmp_path)
+    url = Folder("memory://somewhere/else")
+    url.write("a", b"content")
+    with fsspec.open(url.path("a")) as file:
+        assert url.path("a").startswith("memory://") and file.read() == b"content"
+    assert not url.is_local and Folder(tmp_path).is_local
+
+
+def test_chains_and_unknown_systems_are_no_folders():
+    for location in ("simplecache::memory://a", "nothing-known://a"):
+        with pytest.raises(ValueError, match=location.partition(":")[0]):
+            Folder(location)
+
+
+def test_a_lock_is_let_go_and_a_lease_when_it_is_closed(tmp_path):
+    made = Folder(tmp_path)
+    with made.lock("lock"):
+        assert made.lease("lock") is None
+    held = made.lease("lock")
+    assert held is not None and made.lease("lock") is None
+    os.close(held)
+    again = made.lease("deeper/lock"), made.lease("lock")
+    assert None not in again
+    for lease in again:
+        os.close(lease)
+    with Folder("memory://locks").lock("any"), Folder("memory://locks").lock("any"):
+        pass

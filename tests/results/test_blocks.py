@@ -1,0 +1,74 @@
+"""Blocks of runs: their size, their files, and how finished runs become larger arrays."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pausejax.analysis.quantities import Variable
+from pausejax.results import blocks, layout
+from pausejax.results.folder import Folder
+
+TABLE = {
+    "elapsed": Variable(("round",), "float32", float("nan"), "s", "time"),
+    "selected": Variable(("round", "slot"), "int32", -1, "1", "members"),
+    "diverged_round": Variable((), "int32", 0, "1", "when"),
+}
+
+
+@pytest.mark.parametrize(
+    ("largest", "runs"),
+    [(0, 256), (1, 256), (2**16, 256), (2**17, 128), (2**24, 1), (2**30, 1), (3 * 2**20, 5)],
+)
+def test_a_block_is_sixteen_megabytes_or_256_runs(largest, runs):
+    assert blocks.runs_per_block(largest) == runs
+
+
+def test_a_file_belongs_to_the_block_of_its_first_index():
+    store = xr.Dataset({"elapsed": (("run", "round"), np.ones((2, 2))), "map": ("round", np.ones(2))})
+    assert blocks.block_of(store, "elapsed/c/13/0") == 13
+    for file in ("map/c/0", "other/c/0/0", "zarr.json"):
+        with pytest.raises(ValueError, match="belongs to no run"):
+            blocks.block_of(store, file)
+
+
+def test_dimensions_are_as_long_as_the_longest_of_any_runs():
+    shapes = [{"elapsed": (3, 5), "selected": (3, 5, 2)}, {"selected": (1, 4, 6), "diverged_round": (1,)}]
+    assert layout.sizes(TABLE, shapes) == {"round": 5, "slot": 6}
+
+
+def test_runs_find_their_places_and_leave_fill_values_behind_them():
+    whole = layout.blank(TABLE, ["elapsed", "selected"], 3, {"round": 3, "slot": 2})
+    assert {name: (array.shape, array.dtype) for name, array in whole.items()} == {
+        "elapsed": ((3, 3), np.dtype("float32")),
+        "selected": ((3, 3, 2), np.dtype("int32")),
+    }
+    part = {"elapsed": np.array([[1.0, 2], [3, 4]]), "selected": np.arange(4).reshape(2, 2, 1)}
+    layout.put(whole, np.array([2, 0]), part, np.array([0, 1]))
+    nan = np.nan
+    np.testing.assert_array_equal(whole["elapsed"], [[3, 4, nan], [nan] * 3, [1, 2, nan]])
+    np.testing.assert_array_equal(
+        whole["selected"], [[[2, -1], [3, -1], [-1, -1]], [[-1, -1]] * 3, [[0, -1], [1, -1], [-1, -1]]]
+    )
+
+
+def test_a_store_is_read_block_by_block_and_a_damaged_one_is_named(tmp_path):
+    values = np.arange(10.0).reshape(5, 2)
+    runs = xr.Dataset(
+        {"elapsed": (("run", "round"), values)}, {"identity": ("run", [f"run{n}" for n in range(5)])}
+    )
+    folder = Folder(tmp_path)
+    parts = [runs.isel(run=rows) for rows in (slice(0, 2), slice(2, 4), slice(4, 5))]
+    blocks.write_store(folder, "store", parts, 2)
+    found = list(blocks.examine(folder, "store", TABLE))
+    assert [source.identities for source in found] == [("run0", "run1"), ("run2", "run3"), ("run4",)]
+    assert [source.shapes for source in found] == [{"elapsed": (n, 2)} for n in (2, 2, 1)]
+    np.testing.assert_array_equal(np.concatenate([source.load()["elapsed"] for source in found]), values)
+    chunks = blocks.opened(folder, "store")["elapsed"].encoding["chunks"]
+    assert chunks == (2, 2)
+    (tmp_path / "store/elapsed/c/1/0").write_bytes(b"damaged")
+    (tmp_path / "store/elapsed/c/2/0").unlink()
+    first, *broken = blocks.examine(folder, "store", TABLE)
+    assert first.identities == ("run0", "run1")
+    assert broken == ["store, runs 3 to 4", "store, runs 5 to 5"]
+    (tmp_path / "store/identity/c/0").write_bytes(b"damaged")
+    assert list(blocks.examine(folder, "store", TABLE)) == ["store"]
