@@ -165,3 +165,64 @@ def test_distribution_functions_are_the_closed_forms(name):
     }[name]
     found = law_of(name, 6).cdf(jnp.asarray(latency, jnp.float32))
     np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_draws_are_the_laws_own_transform_of_standard_ones(name):
+    """Runs that differ in a parameter alone meet the same network; float64, wide enough for every term."""
+    key, deviation, mean = jax.random.key(5), 0.8, paper_means(9, FLOOR)
+    normal, exponential = (
+        np.asarray(draw(key, (9,)), np.float64) for draw in (jax.random.normal, jax.random.exponential)
+    )
+    expected = {
+        "two_speed": np.maximum(FLOOR, mean + deviation * normal),
+        "lognormal": FLOOR + (mean - FLOOR) * np.exp(deviation * normal - deviation**2 / 2),
+        "shifted_exponential": FLOOR + (mean - FLOOR) * exponential,
+    }[name]
+    assert normal.min() < 0 < normal.max()
+    np.testing.assert_allclose(law_of(name, 9, latency_deviation=deviation).sample(key), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_clients", [1, 2, 3, 5])
+def test_means_of_few_clients(num_clients):
+    np.testing.assert_allclose(
+        network.Speeds().means(num_clients, FLOOR), paper_means(num_clients, FLOOR), rtol=1e-6
+    )
+
+
+def test_speeds_may_touch_and_not_cross():
+    assert network.Speeds(0.3, 0.3).problem(0.3) is None
+    assert network.Speeds(0.3, 0.4).problem(0.31)[:2] == ("min_latency", 0.31)
+    assert network.Speeds(0.3, 0.29).problem(0.3)[:2] == ("slow_latency", 0.29)
+
+
+def test_every_row_of_a_trace_is_drawn_and_no_other():
+    rows = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]], np.float32)
+    law = law_of("trace", 2, trace_file=jnp.asarray(rows))
+    draws = jax.vmap(law.sample)(jax.random.split(jax.random.key(0), 60))
+    np.testing.assert_array_equal(np.unique(draws, axis=0), rows)
+
+
+def test_a_floor_moves_what_lies_below_it_onto_it():
+    own = network.Law(lambda key: jnp.zeros(2), cdf=lambda x: jnp.broadcast_to(x, (x.shape[0], 2)))
+    law = network.floored(own, 0.25)
+    found = law.cdf(jnp.asarray([[0.0], [0.24], [0.25], [0.5]]))
+    np.testing.assert_array_equal(found[:, 0], np.float32([0, 0, 0.25, 0.5]))
+    assert network.floored(network.Law(own.sample), 0.25).cdf is None
+
+
+def test_a_mean_over_draws_is_over_16384_of_them():
+    coins = network.Law(lambda key: (jax.random.uniform(key, (9,)) < 0.5).astype(jnp.float32))
+    heads = 2**14 * np.asarray(network.expected_latency(coins), np.float64)
+    np.testing.assert_array_equal(heads, heads.round())
+    assert (heads % 2).any()
+
+
+def test_what_a_law_knows_outlives_its_check():
+    part = parts.find("latency", "two_speed")
+    law = network.Law(lambda key: jnp.ones(3), lambda function: function(jnp.full(3, 2.0)), lambda x: x)
+    checked = network.checked_law(law, part, 3)
+    assert network.expected_latency(checked).tolist() == [2.0] * 3 and checked.cdf is law.cdf
+    assert network.checked_law(network.Law(law.sample), part, 3).expectation is None
+    with pytest.raises(parts.PartError, match=r"expectation returns float32 \[3\]; must be float32 \[4\]"):
+        network.expected_latency(network.checked_law(law, part, 4))
