@@ -31,7 +31,6 @@ def bandit_generalization(
         generalization_exponent=generalization_exponent,
         privacy_weight=0.0,
         exploitation_gain=1.0,
-        budget_decay=1.0,
         clock=clock,
     )
     return pause(num_clients=num_clients, clients_per_round=clients_per_round, objective=objective)

@@ -81,9 +81,8 @@ def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> jax.
     unfit = twice | jnp.any((members < -1) | (members >= num_clients))
     found = jnp.where(jnp.all(jnp.isfinite(weights)), FINE, UNFIT_WEIGHTS)
     if available is not None:
-        known = jnp.clip(members, 0, num_clients - 1)
-        absent = there & ~available[known]
-        found = jnp.where(jnp.any(absent), ABSENT + known[jnp.argmax(absent)], found)
+        absent = there & ~available[members]
+        found = jnp.where(jnp.any(absent), ABSENT + members[jnp.argmax(absent)], found)
     return jnp.where(unfit, UNFIT_MEMBERS, found).astype(jnp.int32)
 
 

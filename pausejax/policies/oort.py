@@ -118,7 +118,7 @@ def oort(
         gained = num_clients * share * jnp.where(jnp.isfinite(feedback.loss_rms), feedback.loss_rms, 0.0)
         window = state.window.at[1].add(jnp.sum(gained))
         over = view.round % pacer_window == 0
-        slower = over & (view.round > pacer_window) & (window[0] > window[1])
+        slower = over & (window[0] > window[1])  # never in the first window: what was before it is 0
         return OortState(
             state.data_share,
             state.utility.at[slot].set(gained, mode="drop"),
@@ -134,5 +134,5 @@ def oort(
 def total_utility(state: OortState, round: jax.Array, straggler_penalty: Number) -> jax.Array:
     """(U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K]; junk for clients never seen."""
     age = jnp.log(round.astype(jnp.float32)) / jnp.maximum(state.last_round, 1).astype(jnp.float32)
-    ratio = state.preferred_latency / jnp.where(state.latency > 0, state.latency, 1.0)
+    ratio = state.preferred_latency / state.latency
     return (state.utility + jnp.sqrt(_UNCERTAINTY * age)) * jnp.minimum(ratio, 1.0) ** straggler_penalty

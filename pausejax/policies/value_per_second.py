@@ -81,7 +81,7 @@ def value_per_second(
         counts, mean_reward = state.bandit
         if speed_index == "range":
             width = bandit.ucb(jnp.zeros(num_clients), counts, time, m)
-            return min_latency / jnp.minimum(mean_reward + rounded(optimism * width), 1.0)
+            return min_latency / (mean_reward + rounded(optimism * width))
         seen = jnp.maximum(counts, 1).astype(jnp.float32)
         # Who was seen once has the variance of the others, and before there is any: τ_min squared.
         repeats = jnp.sum(jnp.maximum(counts - 1, 0)).astype(jnp.float32)

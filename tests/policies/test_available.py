@@ -68,6 +68,25 @@ def test_one_client(name, play):
     assert members.ravel().tolist() == [0, -1, 0] and weights.ravel().tolist() == [1.0, 0.0, 1.0]
 
 
+def test_a_study_is_told_which_policies_read_losses_and_updates():
+    built = {name: build(name) for name in POLICIES}
+    assert {name for name in POLICIES if built[name].needs_updates} == {"clustered_similarity"}
+    assert {name for name in POLICIES if built[name].needs_learning} == {
+        "clustered_similarity",
+        "oort",
+        "power_of_choice",
+    }
+
+
+@pytest.mark.parametrize("name", ["pause", "value_per_second"])
+def test_a_cohort_has_from_one_client_to_all_of_them(name):
+    for m in (1, K):
+        build(name, clients_per_round=m)
+    for m in (0, K + 1):
+        with pytest.raises(ValueError, match=f"clients_per_round: {m} out of {K} clients"):
+            build(name, clients_per_round=m)
+
+
 @pytest.mark.parametrize("selector", ["exact", "brute"])
 def test_pause_plays_an_argmax_over_the_available(selector, play):
     latency, surroundings, available = world(2)

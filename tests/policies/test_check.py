@@ -7,7 +7,16 @@ import pytest
 
 from pausejax import parts
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, memoryless
-from pausejax.policies.check import ABSENT, FINE, UNFIT_MEMBERS, UNFIT_WEIGHTS, checked, fault, problems_of
+from pausejax.policies.check import (
+    ABSENT,
+    FINE,
+    UNFIT_MEMBERS,
+    UNFIT_WEIGHTS,
+    checked,
+    fault,
+    problems_of,
+    refuse_faults,
+)
 
 K = 4
 CLIENTS = Clients(jnp.full(K, 0.25), jnp.ones(K))
@@ -61,6 +70,25 @@ def test_a_good_policy_is_left_alone():
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.parametrize("size", [1, K])
+def test_a_cohort_may_have_from_one_client_to_all(size):
+    policy = checked(memoryless(lambda *_: Cohort(jnp.arange(size), jnp.ones(size))), MINE, K)
+    assert policy.select(None, CLIENTS, VIEW).members.shape == (size,)
+
+
+def test_a_checked_policy_hands_on_what_it_is_told():
+    policy = Policy(
+        lambda key, clients: {"key": key, "share": clients.data_share},
+        lambda *_: None,
+        lambda state, view, feedback: state | {"key": view.round + feedback.members[0]},
+    )
+    policy = checked(policy, MINE, K)
+    state = policy.init(jnp.int32(3), CLIENTS)
+    assert state["key"] == 3 and state["share"] is CLIENTS.data_share
+    feedback = Feedback(jnp.full(1, 6), *[jnp.zeros(1)] * 5)
+    assert policy.update(state, VIEW, feedback)["key"] == 7
+
+
 def test_selections_are_checked_by_value():
     assert problems_of(np.array([[0, 2, -1], [-1, -1, -1], [3, 1, 0]]), K) == ()
     selected = np.array([[0, 1, -1], [2, 2, -1], [0, 4, 1], [3, -2, 0]])
@@ -72,6 +100,29 @@ def test_selections_are_checked_by_value():
     available[0, 1] = False
     assert problems_of(selected[:1], K, available[:1]) == ("round 1: client 1 is not available",)
     assert problems_of(selected[3:], K) == ("round 1: client -2 is none of the clients 0 to 3",)
+    nobody = np.zeros((1, K), bool)
+    assert problems_of(np.array([[0, 0]]), K, ~nobody) == ("round 1: client 0 is selected twice",)
+    assert problems_of(np.array([[0, -1]]), K, nobody, first_round=8) == (
+        "round 8: client 0 is not available",
+    )
+    assert problems_of(np.array([[K + 1, 3, -1]]), K, np.array([[True, True, False, True]])) == (
+        "round 1: client 5 is none of the clients 0 to 3",
+    )
+
+
+def test_the_first_fault_of_all_runs_is_the_one_that_is_said():
+    """Two runs of four rounds from round 11 on, two clients each; later faults and other runs are silent."""
+    selected = np.array([[[0, 1], [0, 1], [2, 2], [0, 1]], [[0, 1], [2, 3], [1, 9], [3, 3]]])
+    for faults, said in (
+        ([[0, 0, 1, 0], [0, 0, 1, 1]], "round 13: client 2 is selected twice"),
+        ([[0, 0, 0, 1], [0, 0, 1, 1]], "round 13: client 9 is none of the clients 0 to 3"),
+        ([[0, 0, 2, 0], [0, ABSENT + 3, 1, 1]], "round 12: client 3 is not available"),
+        ([[2, 1, 1, 1], [0, 0, 0, 0]], "round 11: a weight is not finite"),
+    ):
+        with pytest.raises(parts.PartError) as raised:
+            refuse_faults(MINE, np.array(faults), selected, K, 11)
+        assert str(raised.value) == f"{MINE.where}: {said}"
+    refuse_faults(MINE, np.zeros((2, 4), int), selected, K, 11)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +136,10 @@ def test_selections_are_checked_by_value():
         ([0, 3], [0.5, np.inf], None, UNFIT_WEIGHTS),
         ([0, 3], [0.5, 0.5], [True, True, True, False], ABSENT + 3),
         ([0, K], [0.5, np.nan], [False] * K, UNFIT_MEMBERS),
+        ([0, 0], [0.5, 0.5], None, UNFIT_MEMBERS),
+        ([1, 1, 2, -1], [0.5, 0.5, 0.5, 0.0], None, UNFIT_MEMBERS),
+        ([0, 2, -1], [0.5, 0.5, 0.0], [False, True, True, True], ABSENT),
+        ([0, -1, -1], [1.0, 0.0, 0.0], [True, True, True, False], FINE),
     ],
 )
 def test_what_is_wrong_with_a_cohort(members, weights, available, wrong):

@@ -12,7 +12,7 @@ from scipy.cluster.hierarchy import linkage, to_tree
 from scipy.spatial.distance import squareform
 
 from pausejax.policies import clustered
-from pausejax.policies.base import Clients, View
+from pausejax.policies.base import Clients, Feedback, View
 
 # A few numbers of clients, and of those to choose: each pair is a program.
 SHARES = (
@@ -216,6 +216,43 @@ def test_similarity_policy_keeps_last_updates_and_plays_under_vmap(play):
         alone = jax.jit(lambda key, state: policy.select(key, state, view))(keys[row], states[row])
         np.testing.assert_array_equal(cohorts.members[row], alone.members)
         np.testing.assert_allclose(cohorts.weights[row], alone.weights)
+
+
+def test_directions_and_angles_are_of_the_last_updates_that_arrived():
+    """Pads, lost and vanished updates; parallel ones, whose cosine may round to more than 1."""
+    rng = np.random.default_rng(4)
+    policy = clustered.clustered_similarity(num_clients=6, clients_per_round=4, num_parameters=7)
+    share = jnp.full(6, 1 / 6)
+    state, last = policy.init(jax.random.key(0), Clients(share, jnp.ones(6))), np.zeros((6, 7))
+    view = View(jnp.int32(1), jnp.ones(6), lambda clients: jnp.zeros(clients.shape))
+    update = jax.jit(lambda state, feedback: policy.update(state, view, feedback))
+    for row in range(6):
+        members = np.sort(rng.permutation(6)[:4])
+        members[3:] = -1
+        sent = rng.normal(size=(4, 7)) * 10.0 ** rng.integers(-3, 4, (4, 1))
+        sent[1] = -3 * sent[0]
+        sent[2] = 0 if row == 4 else sent[2]
+        arrived = np.array([True, True, row != 2, True])
+        feedback = Feedback(jnp.asarray(members), *[jnp.ones(4)] * 4, jnp.asarray(sent, jnp.float32))
+        state = update(state, feedback._replace(arrived=jnp.asarray(arrived)))
+        there = (members >= 0) & arrived
+        last[members[there]] = sent[there]
+        norm = np.linalg.norm(last, axis=1, keepdims=True)
+        np.testing.assert_allclose(state.directions, last / np.where(norm > 0, norm, 1), atol=1e-6)
+        np.testing.assert_allclose(state.angles, angles_of(last), atol=2e-3)
+        assert not np.diagonal(state.angles).any() and state.data_share.tolist() == share.tolist()
+    assert (norm == 0).any() and np.asarray(state.angles).max() > 3
+
+
+def test_angles_are_exact_and_those_of_broken_updates_nought():
+    ones = np.full((2, 3), 3**-0.5, np.float32) * np.array([[1], [-1]], np.float32)
+    rows = np.concatenate([np.nextafter(ones, 2 * ones), np.full((1, 3), np.nan), np.zeros((1, 3))])
+    rows = jnp.asarray(rows, jnp.float32)
+    angles = np.asarray(clustered.angles_between(rows, rows))
+    np.testing.assert_array_equal(angles[:2, :2], np.float32(np.pi) * (1 - np.eye(2, dtype=np.float32)))
+    assert not angles[2:].any() and not angles[:, 2:].any()
+    # a GPU would multiply TF32 numbers where it is not asked for float32
+    assert "HIGHEST" in str(jax.make_jaxpr(clustered.angles_between)(rows, rows))
 
 
 def test_similarity_policy_without_training_or_with_broken_updates(play):

@@ -118,6 +118,12 @@ def test_fedcs_takes_the_fastest_that_meet_the_deadline(play, deadline):
         )
 
 
+def test_fedcs_takes_who_needs_all_the_time_there_is(play):
+    latency = np.array([[0.75, 0.25, 0.5, 0.25]])
+    members, _, _ = play(fedcs(num_clients=4, clients_per_round=4, deadline=0.5), latency)
+    assert members.tolist() == [[1, 3, 2, -1]]
+
+
 def test_fedcs_asks_uniform_candidates(play):
     policy = fedcs(num_clients=8, clients_per_round=2, num_candidates=3)
     members, _, _ = play(policy, np.tile(np.linspace(0.1, 0.8, 8), (600, 1)))
@@ -240,22 +246,46 @@ def round_half_even(value):
     return round(np.float32(value).item())
 
 
-def test_oort_without_exploration_exploits_in_proportion_to_utility(play):
-    """Of utilities within 5% of each other, one is drawn by its size; the others never."""
-    num_clients = 4
-    policy = oort(num_clients=num_clients, clients_per_round=1, straggler_penalty=0.0)
+def test_oort_without_exploration_exploits_in_proportion_to_utility():
+    """Two of those that have 95 % of the second largest utility, one after the other by their size."""
+    num_clients, utility = 4, np.array([4.0, 1.0, 0.95, 0.5])
+    policy = oort(num_clients=num_clients, clients_per_round=2, straggler_penalty=0.0)
     clients = Clients(jnp.full(num_clients, 0.25), jnp.ones(num_clients))
     state = policy.init(jax.random.key(0), clients)._replace(
-        utility=jnp.array([1.0, 0.96, 0.98, 0.5]), last_round=jnp.full(num_clients, 10), latency=jnp.ones(4)
+        utility=jnp.asarray(utility, jnp.float32),
+        last_round=jnp.full(num_clients, 10),
+        latency=jnp.ones(4),
     )
     view = View(jnp.int32(1), jnp.ones(num_clients), lambda clients: jnp.zeros(clients.shape))
     keys = jax.random.split(jax.random.key(3), 30_000)
     members = np.asarray(jax.jit(jax.vmap(lambda key: policy.select(key, state, view).members))(keys))
-    counts = np.bincount(members.ravel(), minlength=4)
-    assert counts[3] == 0
-    expected = 30_000 * np.array([1.0, 0.96, 0.98]) / 2.94
+    pairs = list(itertools.combinations(range(3), 2))
+    counts = [np.sum((members == pair).all(1)) for pair in pairs]
+    share = utility[:3] / utility[:3].sum()
+    expected = [share[i] * share[j] * (1 / (1 - share[i]) + 1 / (1 - share[j])) for i, j in pairs]
     # chi-squared goodness of fit, false alarm rate 1e-4
-    assert stats.chisquare(counts[:3], expected).pvalue > 1e-4
+    assert sum(counts) == 30_000 and stats.chisquare(counts, 30_000 * np.array(expected)).pvalue > 1e-4
+
+
+def test_oort_learns_of_those_who_have_reported_alone():
+    """Pads, updates that were lost and broken losses; a window no worse than the last."""
+    policy = oort(num_clients=4, clients_per_round=4, pacer_step=0.3, pacer_window=1)
+    share = jnp.asarray([0.1, 0.2, 0.3, 0.4])
+    state = policy.init(jax.random.key(0), Clients(share, jnp.ones(4)))
+    assert state.preferred_latency == np.float32(0.3)
+    view = View(jnp.int32(1), jnp.ones(4), lambda clients: jnp.zeros(clients.shape))
+    members, loss = jnp.asarray([0, 1, 2, -1]), jnp.asarray([2.0, 7.0, jnp.nan, 9.0])
+    arrived = jnp.asarray([True, False, True, True])
+    feedback = Feedback(members, jnp.arange(1.0, 5.0), *[loss] * 3, jnp.zeros((4, 0)), arrived)
+    expected = ((1, [0.8, 0.0], 0.3), (2, [0.8, 0.0], 0.3), (3, [0.4, 0.0], 0.6))
+    for round, window, preferred in expected:
+        if round == 3:
+            feedback = feedback._replace(loss_rms=loss / 2)
+        state = policy.update(state, view._replace(round=jnp.int32(round)), feedback)
+        np.testing.assert_allclose(state.window, window, rtol=1e-6)
+        np.testing.assert_allclose(state.preferred_latency, preferred, rtol=1e-6)
+    np.testing.assert_allclose(state.utility, [0.4, 0, 0, 0], rtol=1e-6)
+    assert state.latency.tolist() == [1, 0, 3, 0] and state.last_round.tolist() == [3, 0, 3, 0]
 
 
 def test_oort_explores_uniformly():

@@ -107,10 +107,11 @@ def test_a_high_price_evens_out_participations_and_none_seeks_speed(play):
 
 
 def test_late_values_do_not_vanish():
-    """After 5,000 participations e^(-cηT) is no float32 any more; the choice is still by value."""
+    """After 5,000 participations e^(-cηT) is no float32 any more, and 60 more apart no ratio is one; the
+    choice is still by value."""
     policy = build(price=50.0)
     start = policy.init(jax.random.key(0), Clients(jnp.full(K, 1 / K), jnp.zeros(K)))
-    counts = jnp.array([5000, 5001, 5000, 5001, 5001, 5000, 5001], jnp.int32)
+    counts = jnp.array([5000, 5001, 5000, 5001, 5001, 5000, 5060], jnp.int32)
     state = start._replace(bandit=BanditState(counts, jnp.full(K, 0.1)), mean_latency=jnp.full(K, 0.5))
     view = View(jnp.int32(9000), jnp.zeros(K), lambda clients: jnp.zeros(clients.shape))
     assert policy.select(jax.random.key(0), state, view).members.tolist() == [0, 2, 5]
