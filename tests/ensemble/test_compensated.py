@@ -37,3 +37,10 @@ def test_signed_terms_of_all_sizes(seed):
 def test_excess_resolves_close_large_sums():
     big = compensated.Sum(jnp.full((3, 2), 1e8), jnp.array([[0.25, 0.0], [0.0, 0.5], [0.125, 2.0]]))
     np.testing.assert_allclose(compensated.excess(big), [[0.25, 0], [0, 0.5], [0.125, 2]])
+
+
+def test_excess_is_as_exact_as_the_small_sums_beside_large_ones():
+    """Each column by its own least sum: 10⁹ in one place costs no other a digit."""
+    high = jnp.array([[0.5, 1e9], [0.25, 1e9], [1e9, 1e9]])
+    low = jnp.array([[0.0, 2.0], [0.0, 3.0], [0.0, 7.0]])
+    np.testing.assert_array_equal(compensated.excess(compensated.Sum(high, low))[:2], [[0.25, 0], [0, 1]])

@@ -215,7 +215,7 @@ def test_inclusion_probabilities_spend_the_budget(seed, spread):
 
 
 def test_uniform_affordable_takes_the_cheapest():
-    policy = uniform_affordable(parameters=jnp.asarray(SIZES), budget=jnp.array([50, 61, 10_000]))
+    policy = uniform_affordable(parameters=jnp.asarray(SIZES), budget=jnp.array([50, 58, 10_000]))
     choice = policy.select(jax.random.split(jax.random.key(0), 3), policy.init())
     np.testing.assert_array_equal(np.flatnonzero(choice.sent[:, 0]), [4, 6, 7, 8, 9])
     np.testing.assert_array_equal(np.flatnonzero(choice.sent[:, 1]), [4, 5, 6, 7, 8, 9])
@@ -227,6 +227,47 @@ def test_a_draw_beyond_the_sum_is_the_last_that_can_be_drawn_in_its_own_run(monk
     monkeypatch.setattr(policies, "uniform", lambda key: jnp.ones(len(key)))
     probability = jnp.asarray([[0.5, 0.2, 1.0], [0.5, 0.3, 0.0], [0.0, 0.5, 0.0]])
     assert draw_index(jax.random.split(jax.random.key(0), 3), probability).tolist() == [1, 2, 0]
+
+
+def test_a_draw_of_nought_is_the_first_that_can_be_drawn(monkeypatch):
+    monkeypatch.setattr(policies, "uniform", lambda key: jnp.zeros(len(key)))
+    probability = jnp.asarray([[0.0, 0.2], [0.0, 0.3], [1.0, 0.5]])
+    assert draw_index(jax.random.split(jax.random.key(0), 2), probability).tolist() == [2, 0]
+
+
+def test_models_that_nobody_wants_leave_their_share_unspent():
+    gamma = inclusion_probability(jnp.ones(3), jnp.array([2.0]), jnp.array([[1.0], [0.0], [0.0]]))
+    np.testing.assert_allclose(gamma[:, 0], [1, 1e-6, 1e-6])
+
+
+def test_fedboost_by_count_sends_so_many_models_in_expectation():
+    """B / K whatever they cost, in units of the largest; who sends nothing predicts 0."""
+    budgets = jnp.array([6, 20, 1000, 1])
+    policy = fedboost(
+        parameters=jnp.asarray(SIZES),
+        budget=budgets,
+        learning_rate=jnp.ones(4),
+        spending=jnp.array([1.0, 0.5, 1.0, 1e-3]),
+        sampling="count",
+        normalized=True,
+    )
+    choice = policy.select(jax.random.split(jax.random.key(0), 4), policy.init())
+    expected = np.minimum(np.array([6, 10, 1000, 1e-3]) / 50 / K, 1)
+    np.testing.assert_allclose(choice.plan[1], np.broadcast_to(np.maximum(expected, 1e-6), (K, 4)), rtol=1e-6)
+    assert not choice.sent[:, 3].any() and not choice.mixing[:, 3].any() and choice.sent[:, 2].all()
+    assert policy.min_sent == 0 and make("exp3")[0].min_sent == 1
+
+
+def test_exp3_expects_the_mean_of_the_models_losses():
+    policy, _ = make("exp3")
+    rng = np.random.default_rng(4)
+    predictions, targets = rng.random((K, 5, R)), rng.random((5, R))
+    ((choice, _),) = itertools.islice(play("exp3", 9), 8, None)
+    arrays = (jnp.asarray(x, jnp.float32) for x in (predictions, targets))
+    found = policy.expected_loss(choice, *arrays)
+    probability = np.asarray(choice.plan.probability, np.float64)
+    expected = (probability[:, None] * (predictions - targets) ** 2).sum(axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_draw_index_follows_the_probabilities():

@@ -13,6 +13,7 @@ CCPP = "AT,V,AP,RH,PE\n14.96,41.76,1024.07,73.17,463.26\n25.18,62.96,1020.04,59.
 def test_embedded_set_needs_no_file():
     data = load_regression("diabetes")
     assert data.features.shape == (442, 10)
+    assert data.features[0, :3].tolist() == [59, 2, 32.1]  # years, sex, body mass index
     assert data.targets.min() == 25 and data.targets.max() == 346
 
 

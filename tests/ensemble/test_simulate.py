@@ -9,6 +9,7 @@ import pytest
 from pausejax.ensemble import Runs, make_pool, one_pass, simulate
 from pausejax.ensemble.efl_fg import efl_fg
 from pausejax.ensemble.play import _draw_clients
+from pausejax.ensemble.simulate import check_runs, hyper_of, world_of
 
 from . import oracle
 
@@ -82,7 +83,11 @@ def replay_efl_fg(pool, run, rounds, num_clients):
 
 def test_efl_fg_equals_a_plain_simulation():
     rounds, num_clients = 60, 20
-    out = simulate(POOL, "efl_fg", RUNS, rounds=rounds, num_clients=num_clients, lanes=2)
+    done = []
+    out = simulate(
+        POOL, "efl_fg", RUNS, rounds=rounds, num_clients=num_clients, lanes=2, progress=done.append
+    )
+    assert done == [4, 1], "two lanes on each of two devices"
     names = ("mse", "regret", "realized_regret", "regret_bound", "cost", "reports", "best_expert_mse")
     for run in range(5):
         for name, expected in zip(names, replay_efl_fg(POOL, run, rounds, num_clients), strict=True):
@@ -142,10 +147,50 @@ def test_budgets_hold_in_every_round_of_every_run(policy):
     assert np.isfinite(out["mse"]).all()
 
 
+def replay_mirror_descent(policy, run, rounds, num_clients):
+    """One run of FedBoost, or of all models, in float64: its losses, cost, reports and regrets."""
+    seed, rate, _, budget, uplink, spending = (field[run] for field in RUNS)
+    x, y = POOL.predictions.astype(float), POOL.targets.astype(float)
+    key = jax.random.key(seed)
+    order = np.asarray(jax.random.permutation(key, len(y)))
+    gamma = np.ones(len(SIZES))
+    if policy == "fedboost":
+        wanted = min(spending * budget, SIZES.sum() / 40)
+        gamma = oracle.inclusion_probability(SIZES / 40, wanted, np.ones(len(SIZES)))
+    slope = model_loss = np.zeros(len(SIZES))
+    error = cost = reports = over = loss = expected = 0.0
+    for t in range(1, rounds + 1):
+        policy_key, client_key = jax.random.split(jax.random.fold_in(key, t))
+        sent = np.asarray(jax.random.uniform(policy_key, (len(SIZES),))) < gamma
+        weight = np.exp(-rate * (slope - slope.min()))
+        mixture = weight / weight.sum()
+        count = min(int(uplink // (sent.sum() + 1)), num_clients)
+        draws = np.asarray(jax.random.uniform(client_key, (num_clients,)))
+        chosen = np.argsort(-draws, kind="stable")[:count]
+        rows = order[((t - 1) * num_clients + chosen) % len(y)]
+        residual = x[rows] @ (sent * mixture / gamma) - y[rows]
+        losses = ((x[rows] - y[rows][:, None]) ** 2).sum(axis=0)
+        loss, error = loss + (residual**2).sum(), error + (residual**2).mean()
+        model_loss = model_loss + losses
+        spread = ((mixture * x[rows]) ** 2 * (1 - gamma) / gamma).sum()
+        expected += ((x[rows] @ mixture - y[rows]) ** 2).sum() + spread
+        gradient = sent * (2 * residual[:, None] * x[rows]).mean(axis=0)
+        slope = slope + (gradient if policy == "fedboost" else losses)
+        used = SIZES[sent].sum()
+        cost, reports, over = cost + used / 40, reports + count, over + (used > budget * 40)
+    best = model_loss.min()
+    return error / rounds, cost / rounds, reports, over / rounds, loss - best, expected - best
+
+
 def test_policies_without_a_budget_violate_it():
     for policy in ("fedboost", "all_experts"):
         out = simulate(POOL, policy, RUNS, rounds=100, num_clients=20, record_every=100)
         assert out["violations"][:4].max() > 0.2
+        names = ("mse", "cost", "reports", "violations", "realized_regret", "regret")
+        for run in range(5):
+            expected = replay_mirror_descent(policy, run, 100, 20)
+            found = [out[name][run, -1] for name in names]
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3, err_msg=f"{policy} {run}")
     assert (out["violations"][:, -1] == [1, 1, 1, 1, 0]).all()
 
 
@@ -222,6 +267,60 @@ def test_bad_settings_are_named(field, value, message):
         simulate(POOL, "efl_fg", runs, num_clients=20)
 
 
+@pytest.mark.parametrize(
+    ("field", "least", "most", "refused"),
+    [
+        ("seed", 0, 2**32 - 1, (-1, 2**32)),
+        ("learning_rate", 1e-9, 1e9, (0.0,)),
+        ("exploration_rate", 1e-9, 0.999, (0.0, 1.0)),
+        ("budget", 1.0, 1e9, (0.999,)),
+        ("spending", 1e-9, 1.0, (0.0, 1.001)),
+        ("uplink", 8, 10**6, (7,)),
+    ],
+)
+def test_settings_reach_their_limits_and_no_further(field, least, most, refused):
+    good = Runs(0, 0.1, 0.1, 3.0, 20)
+    checked = check_runs(good._replace(**{field: np.array([least, most])}), 7)
+    assert getattr(checked, field).tolist() == [least, most]
+    for value in refused:
+        with pytest.raises(ValueError, match=f"^{field}: {value} is not"):
+            check_runs(good._replace(**{field: np.array([least, value])}), 7)
+
+
+def test_budgets_are_whole_parameters_and_no_more_than_all():
+    runs = check_runs(RUNS._replace(budget=np.array([1.0, 1.02, 1.03, 2.5, 1e9])), 7)
+    assert hyper_of(runs, POOL).budget.tolist() == [40, 40, 41, 100, SIZES.sum()]
+
+
+def test_a_stream_has_an_order_for_each_seed_and_a_loss_for_each_model():
+    world, place = world_of(POOL, np.array([5, 2, 5, 9]), 4)
+    assert world.seeds.tolist() == [2, 5, 9, 9] and place.tolist() == [1, 0, 1, 2]
+    for seed, order in zip(world.seeds.tolist(), world.order, strict=True):
+        np.testing.assert_array_equal(order, jax.random.permutation(jax.random.key(seed), 230))
+    squares = (POOL.predictions.astype(np.float64) - POOL.targets[:, None]) ** 2
+    np.testing.assert_allclose(world.stream_loss, squares.mean(axis=0), rtol=1e-5)
+    np.testing.assert_array_equal(world.table[:, -1], POOL.targets)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"num_clients": 230, "lanes": 0}, "lanes: 0"),
+        ({"num_clients": 231}, "num_clients: 231"),
+        ({"num_clients": 0}, "num_clients: 0"),
+        ({"rounds": 1, "lanes": 0}, "lanes: 0"),
+        ({"rounds": 0}, "record_every: 1 does not divide 0 rounds"),
+        ({"rounds": 5, "record_every": 0}, "record_every: 0 does not divide 5 rounds"),
+        ({"rounds": 2**27 - 1, "num_clients": 16, "lanes": 0}, "lanes: 0"),
+        ({"rounds": 2**27, "num_clients": 16, "lanes": 0}, "rounds: 134217728 rounds of 16 clients exceed"),
+        ({"lanes": 1}, "seed: -1"),
+    ],
+)
+def test_a_study_reaches_its_limits_and_no_further(options, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        simulate(POOL, "efl_fg", Runs(-1, 0.1, 0.1, 3.0, 20), **options)
+
+
 def test_bad_studies_are_named():
     runs = Runs(0, 0.1, 0.1, 3.0, 20)
     with pytest.raises(ValueError, match="policy: unknown 'eflfg'; allowed: efl_fg, fedboost"):
@@ -250,6 +349,9 @@ def test_one_pass_shows_every_row():
         ({"parameters": [3.5, 1.0]}, "parameters: expected positive integers"),
         ({"parameters": [2**30, 2**30]}, "parameters: .* sum is below 2.31"),
         ({"parameters": [3]}, "predictions: expected shapes"),
+        ({"targets": np.full(4, 0.5)}, "predictions: expected shapes"),
+        ({"predictions": np.full(3, 0.5), "parameters": []}, "predictions: expected shapes"),
+        ({"predictions": np.zeros((3, 0)), "parameters": []}, "predictions: the pool is empty"),
         ({"names": ["one"]}, "names: 1 names for 2 models"),
     ],
 )
@@ -257,3 +359,8 @@ def test_bad_pools_are_named(change, message):
     good = {"predictions": np.full((3, 2), 0.5), "targets": np.full(3, 0.5), "parameters": [3, 2]}
     with pytest.raises(ValueError, match=message):
         make_pool(**{**good, **change})
+
+
+def test_a_pool_may_have_models_of_one_parameter_and_perfect_ones():
+    pool = make_pool(np.array([[0.0, 1.0]]), np.ones(1), [1, 2])
+    assert pool.names == ("model 0", "model 1") and pool.costs.tolist() == [0.5, 1.0]

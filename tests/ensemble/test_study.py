@@ -1,14 +1,19 @@
 """Ensemble studies from specs: checks, results, pictures, and the command line."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import pausejax
 from pausejax.analysis import finals
 from pausejax.commands import main as cli
-from pausejax.ensemble import Runs, fit_pool, load_regression, simulate
+from pausejax.data.host import Sources
+from pausejax.ensemble import Runs, fit_pool, load_regression, simulate, simulation
+from pausejax.ensemble.kind import KIND
 from pausejax.kinds import draw, load, parse
 from pausejax.report import summary_table
 from pausejax.study.plan import make_plan
@@ -99,11 +104,15 @@ def test_spending_less_violates_less():
     np.testing.assert_allclose(result["cost"].values[:, -1], [1.2, 1.2, 3, 3], atol=0.35)
 
 
-def test_rounds_left_out_last_as_long_as_the_stream():
+def test_rounds_left_out_last_as_long_as_the_stream(monkeypatch):
+    monkeypatch.setattr(simulation, "_ROUNDS_PER_CALL", 4)  # 4, 4 and 2 of them
     result = pausejax.simulate("exp3", **{**SMALL, "rounds": 0, "eval_every": 1})
     # 398 samples for 40 clients.
     assert (result["rounds_played"] == 10).all() and result.sizes["round"] == 10
     np.testing.assert_allclose(result["learning_rate"], 10**-0.5)
+    # EXP3 sends one model, whose users report two losses each.
+    assert (result["sent_counts"].sum("model") == 10).all()
+    np.testing.assert_array_equal(result["reports"], [25 * np.arange(1, 11)] * 2)
 
 
 def test_pictures_and_table(result):
@@ -118,6 +127,77 @@ def test_pictures_and_table(result):
     assert cells["bound,\nEFL-FG (11)"][2] == "–"
     mean = 1e3 * finals(result)["mse"].values[4:].mean()
     assert cells["MSE,\n10⁻³"][2].startswith(f"{mean:.2f} ± ")
+
+
+def test_pictures_show_the_numbers(result):
+    """Of two data sets, the second half as long: means over the seeds, and each set's own rounds."""
+    short = result.assign_coords(
+        dataset=("run", ["bias"] * 6), rounds_played=("run", np.full(6, 10, np.int32))
+    )
+    short["regret"] = short["regret"] - 1e3  # nothing below 10⁻³ has a logarithm
+    both = xr.concat([result, short], "run", combine_attrs="override")
+    both.attrs["axes"] = json.dumps([*json.loads(result.attrs["axes"]), "dataset"])
+    drawn = draw(both)
+    assert {name for name in drawn if not name.endswith(("bias", "diabetes"))} == {
+        "mse_vs_rounds",
+        "regret_vs_rounds",
+    }
+    assert len(drawn["mse_vs_rounds"].axes) == 2
+    for name, rounds, floor in (("diabetes", [5, 10, 15, 20], None), ("bias", [5, 10], 1e-3)):
+        (mse,), (regret,), (sent,) = (
+            drawn[f"{kind}_{name}"].axes for kind in ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
+        )
+        assert (mse.get_yscale(), regret.get_xscale(), regret.get_yscale()) == ("log",) * 3
+        assert mse.get_xlim()[0] == 0 and sent.get_ylim()[0] == 0
+        assert (mse.get_ylabel(), sent.get_ylabel()) == ("MSE (10⁻³)", "rounds sent (%)")
+        assert regret.get_ylabel() == "cumulative regret (thin: bound)"
+        curves, lines = mse.get_lines(), regret.get_lines()
+        assert len(curves) == 3 and len(lines) == 5  # FedBoost has no bound
+        for place in range(3):
+            runs = result.isel(run=slice(2 * place, 2 * place + 2), round=slice(len(rounds)))
+            np.testing.assert_array_equal(curves[place].get_xdata(), rounds)
+            np.testing.assert_allclose(curves[place].get_ydata(), 1e3 * runs["mse"].mean("run"), rtol=1e-5)
+            line = next(line for line in lines if line.get_label() == curves[place].get_label())
+            expected = np.full(len(rounds), floor) if floor else np.maximum(runs["regret"], 1e-3).mean("run")
+            np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-5)
+        thin = [line for line in lines if line.get_linewidth() < 1]
+        bounds = [result["regret_bound"][i : i + 2, : len(rounds)].mean("run") for i in (0, 2)]
+        np.testing.assert_allclose([line.get_ydata() for line in thin], bounds, rtol=1e-5)
+        np.testing.assert_array_equal(thin[0].get_xdata(), rounds)
+        assert [line.get_color() for line in thin] == [line.get_color() for line in curves[:2]]
+        assert [tick.get_text() for tick in sent.get_xticklabels()] == result["model"].values.tolist()
+        shares = [100 * result["sent_counts"][i : i + 2].mean("run") / rounds[-1] for i in (0, 2, 4)]
+        heights = [points.lines[0].get_ydata() for points in sent.containers]
+        np.testing.assert_allclose(heights, shares, rtol=1e-5)
+
+
+def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
+    """398 rows of the diabetes set are a stream of 10 rounds for 40 clients, of one for 398."""
+
+    def rounds(num_clients, **changes):
+        network = {"num_clients": num_clients}
+        document = {"mode": "ensemble", "policy": [{"name": "exp3"}], "network": network, **changes}
+        plan = make_plan(parse(document))
+        return simulation.rounds_of(plan, plan.groups[0], Sources())
+
+    assert [rounds(40, eval_every=every) for every in (1, 3, 10, 25)] == [10, 9, 10, 25]
+    assert rounds(398) == 1 and rounds(40, rounds=7) == 7
+    with pytest.raises(SpecError, match=r"num_clients = 399: must be <= 398"):
+        rounds(399)
+
+
+def test_the_least_budget_and_uplink_are_welcome():
+    least = {"network": {"budget": 1, "uplink": 23}, "weights": {"xi": 0}}
+    study = parse({"mode": "ensemble", "policy": [{"name": "efl_fg"}], **least})
+    assert study.axes["budget"] == (1.0,)
+
+
+def test_an_estimate_grows_with_runs_and_rounds():
+    one, many = (
+        KIND.seconds(None, SimpleNamespace(members=range(runs)), SimpleNamespace(rounds=rounds), 1.0)
+        for runs, rounds in ((1, 1), (7, 30))
+    )
+    assert many == pytest.approx(210 * one)
 
 
 @pytest.mark.parametrize(
