@@ -32,7 +32,7 @@ class Layers(nn.Module):
     layers: Sequence[Callable[..., jax.Array]]
 
     @nn.compact
-    def __call__(self, inputs: jax.Array, training: bool = False) -> jax.Array:
+    def __call__(self, inputs: jax.Array, training: bool) -> jax.Array:
         for layer in self.layers:
             inputs = layer(inputs, training) if isinstance(layer, BatchNorm) else layer(inputs)
         return inputs

@@ -37,8 +37,8 @@ class Model(NamedTuple):
     """`(params, statistics, inputs, *, key, training) -> (outputs [B, ...], statistics)`; inputs [B, ...] as
     the data set prepares them. The key is for dropout and is used in training alone; statistics change in
     training alone."""
-    convolutional: bool
-    has_statistics: bool
+    convolutional: bool = False
+    has_statistics: bool = False
 
 
 class Redrawn(NamedTuple):
@@ -162,7 +162,7 @@ def _from_linen(
         )
         return outputs, dict(changed)
 
-    return Model(init, apply, convolutional=False, has_statistics=False)
+    return Model(init, apply)
 
 
 def _from_nnx(abstract: "nnx.Module", make: "Callable[[jax.Array], nnx.Module]") -> Model:
@@ -194,7 +194,7 @@ def _from_nnx(abstract: "nnx.Module", make: "Callable[[jax.Array], nnx.Module]")
         outputs = module(inputs)
         return outputs, parted(module).statistics if training else statistics
 
-    return Model(init, apply, convolutional=False, has_statistics=False)
+    return Model(init, apply)
 
 
 def _from_pair(init: Callable[..., Any], apply: Callable[..., Any]) -> Model:
@@ -206,7 +206,7 @@ def _from_pair(init: Callable[..., Any], apply: Callable[..., Any]) -> Model:
         more = {"key": key} if takes_key else {}
         return apply(params, inputs, **more, **switches(training)), statistics
 
-    return Model(lambda key: Weights(init(key), {}), applied, convolutional=False, has_statistics=False)
+    return Model(lambda key: Weights(init(key), {}), applied)
 
 
 def _switches(function: Callable[..., Any]) -> Callable[[bool], dict[str, Any]]:

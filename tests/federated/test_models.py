@@ -1,5 +1,7 @@
 """Models and their layers against float64 oracles and the sizes that the paper's networks have."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,6 +53,17 @@ def test_conv_is_a_valid_correlation(variant, height, width, size, channels):
     np.testing.assert_allclose(result, correlate(images, kernel), atol=1e-5)
 
 
+def test_a_kernel_fits_unless_it_is_larger_than_the_images_in_some_direction():
+    for height, width, rows, columns in itertools.product(range(1, 4), repeat=4):
+        images, kernel = np.zeros((2, height, width, 5)), np.zeros((rows, columns, 5, 4))
+        if rows > height or columns > width:
+            with pytest.raises(ValueError, match="pixels are fewer than a kernel"):
+                layers.conv(images, kernel, "im2col")
+        else:
+            found = jax.eval_shape(lambda i, k: layers.conv(i, k, "im2col"), images, kernel)
+            assert found.shape == (2, height - rows + 1, width - columns + 1, 4)
+
+
 def test_conv_variants_agree_under_vmap_with_gradient():
     images, kernels = random(3, 2, 8, 8, 3), random(3, 3, 3, 3, 5, seed=1)
 
@@ -85,10 +98,17 @@ def test_max_pool_takes_the_maximum_of_each_window(height, width, window):
 
 
 @pytest.mark.parametrize(
-    ("shape", "groups"), [((3, 4, 5, 8), 2), ((3, 8), 4), ((2, 3, 3, 6), 1), ((2, 2, 2, 4), 4)]
+    ("shape", "groups", "size", "offset"),
+    [
+        ((3, 4, 5, 8), 2, 3.0, 5.0),
+        ((3, 8), 4, 3.0, 5.0),
+        ((2, 3, 3, 6), 1, 3.0, 5.0),
+        ((2, 2, 2, 4), 4, 3.0, 5.0),
+        ((2, 2, 2, 4), 2, 3e-3, 0.0),  # whose variance is as small as what is added to it
+    ],
 )
-def test_group_norm_is_the_two_pass_one(shape, groups):
-    values = random(*shape) * 3 + 5
+def test_group_norm_is_the_two_pass_one(shape, groups, size, offset):
+    values = random(*shape) * np.float32(size) + np.float32(offset)
     norm = layers.GroupNorm(groups)
     params = {"scale": random(shape[-1], seed=1), "bias": random(shape[-1], seed=2)}
     grouped = values.astype(np.float64).reshape(shape[0], -1, groups, shape[-1] // groups)
@@ -97,6 +117,21 @@ def test_group_norm_is_the_two_pass_one(shape, groups):
     np.testing.assert_allclose(
         jax.jit(norm.apply)({"params": params}, values), expected, rtol=1e-3, atol=1e-4
     )
+
+
+def test_batch_norm_trains_on_the_minibatch_and_remembers_a_tenth_of_it():
+    values = random(7, 3) * 2 + 1
+    norm = layers.BatchNorm()
+    variables = norm.init(jax.random.key(0), values, training=False)
+    trained, after = norm.apply(variables, values, training=True, mutable=["batch_stats"])
+    deviation = np.sqrt(values.var(0) + 1e-5)
+    np.testing.assert_allclose(trained, (values - values.mean(0)) / deviation, rtol=1e-4, atol=1e-5)
+    (running,) = jax.tree.map(np.asarray, after)["batch_stats"].values()
+    np.testing.assert_allclose(running["mean"], 0.1 * values.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(running["var"], 0.9 + 0.1 * values.var(0), rtol=1e-5)
+    evaluated = norm.apply({**variables, **after}, values, training=False)
+    expected = (values - running["mean"]) / np.sqrt(running["var"] + 1e-5)
+    np.testing.assert_allclose(evaluated, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_group_norm_of_constant_values_is_finite_with_its_gradient():
@@ -219,8 +254,8 @@ def test_initial_weights_are_uniform_within_the_inverse_root_of_the_fan_in():
     for layer in params.values():
         if "kernel" in layer:
             bound = np.prod(layer["kernel"].shape[:-1]) ** -0.5
-            largest = np.abs(layer["kernel"]).max()
-            assert 0.98 * bound < largest <= bound * (1 + 1e-6)
+            for side in (layer["kernel"], -layer["kernel"]):
+                assert 0.98 * bound < side.max() <= bound * (1 + 1e-6)
             # The smallest layer has 10: all below 0.6 of the bound once in 165 keys.
             assert 0.6 * bound < np.abs(layer["bias"]).max() <= bound * (1 + 1e-6)
         else:

@@ -9,6 +9,7 @@ from flax import linen, nnx
 
 from pausejax import parts
 from pausejax.federated import models
+from pausejax.federated.modules import _streams
 
 
 class LinenNorm(linen.Module):
@@ -122,6 +123,48 @@ def test_a_pair_of_functions_is_a_model():
     assert statistics == {} and not np.allclose(plain, noisy)
 
 
+def told(*, input_shape: tuple, num_outputs: int):
+    def apply(params, x, *, training, train, deterministic):
+        return jnp.tile(jnp.asarray([training, train, deterministic], jnp.float32), (x.shape[0], 1))
+
+    return lambda key: {}, apply
+
+
+@pytest.mark.parametrize(("mode", "words"), [(True, [1, 1, 0]), (False, [0, 0, 1])])
+def test_every_word_for_training_has_its_value(mode, words):
+    outputs, _ = build(told).apply({}, {}, inputs(), key=None, training=mode)
+    np.testing.assert_array_equal(outputs, np.tile(words, (6, 1)))
+
+
+@pytest.mark.parametrize("function", [linen_norm, nnx_norm, told])
+def test_a_model_evaluates_unless_it_is_told_to_train(function):
+    model = build(function)
+    weights = model.init(jax.random.key(0))
+    unsaid, _ = model.apply(*weights, inputs())
+    np.testing.assert_array_equal(unsaid, model.apply(*weights, inputs(), key=None, training=False)[0])
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 2, 2), (2, 2, 2, 2)])
+def test_a_kernel_of_more_than_two_axes_convolves(shape):
+    def kernel(*, num_outputs: int):
+        return lambda key: jnp.zeros(shape), lambda params, x: x[:, :num_outputs]
+
+    assert build(kernel).convolutional == (len(shape) > 2)
+
+
+def test_streams_of_any_shape_begin_anew():
+    like = {
+        "count": jax.ShapeDtypeStruct((2,), jnp.uint32),
+        "many": jax.eval_shape(lambda: jax.random.split(jax.random.key(0), (2, 3))),
+        "one": jax.eval_shape(lambda: jax.random.key(0)),
+    }
+    found = _streams(like, jax.random.key(8))
+    assert found["count"].tolist() == [0, 0] and found["count"].dtype == jnp.uint32
+    assert found["many"].shape == (2, 3) and found["one"].shape == ()
+    keys = jax.random.key_data(jnp.append(found["many"].ravel(), found["one"]))
+    assert len(np.unique(keys, axis=0)) == 7
+
+
 def test_integer_inputs_of_any_shape_and_outputs_of_any_shape():
     def embedding(*, num_outputs: int):
         return linen.Sequential([linen.Embed(7, 5), linen.Dense(num_outputs)])
@@ -181,6 +224,27 @@ def rngs_for_linen():
     return wrong
 
 
+def other_shape_in_training():
+    def wrong(*, num_outputs: int):
+        return lambda key: {}, lambda params, x, *, training: x[:, : num_outputs - training]
+
+    return wrong
+
+
+def other_shape_in_evaluation():
+    def wrong(*, num_outputs: int):
+        return lambda key: {}, lambda params, x, *, training: x[:, : num_outputs - (not training)]
+
+    return wrong
+
+
+def unfit():
+    def wrong(*, num_outputs: int):
+        return lambda key: {}, lambda params, x: x @ jnp.ones((7, num_outputs))
+
+    return wrong
+
+
 def double():
     def wrong(*, num_outputs: int):
         return (lambda key: np.zeros(3, np.int32), lambda params, x: x)
@@ -195,6 +259,9 @@ def double():
         (unbuildable, "can't be built: RuntimeError: no depth"),
         (unknown_argument, "can't be built: "),
         (other_shape, "must return outputs (2, 3) for inputs (2, 4), returned (2, 4)"),
+        (other_shape_in_training, "must return outputs (2, 3) for inputs (2, 4), returned (2, 2)"),
+        (other_shape_in_evaluation, "must return outputs (2, 3) for inputs (2, 4), returned (2, 2)"),
+        (unfit, "does not fit inputs of shape (4,): dot_general requires"),
         (no_array, "must return outputs (2, 3) for inputs (2, 4), returned NoneType"),
         (eager_nnx, "an nnx module must take rngs, or all seeds would start alike"),
         (rngs_for_linen, "takes rngs, so it must return an nnx module"),

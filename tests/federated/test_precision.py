@@ -82,6 +82,27 @@ def test_convolutions_are_products(precision):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_keywords_constants_and_integers_pass_through():
+    rng = np.random.default_rng(3)
+    left, right = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 5), (5, 3)))
+    whole = np.arange(6).reshape(2, 3)
+    constant = jnp.asarray(right)
+
+    def several(left, *, turned, whole):
+        product = left @ constant
+        return {"real": product.T if turned else product, "whole": whole @ whole.T}
+
+    found = in_precision(several, "bf16")(jnp.asarray(left), turned=True, whole=jnp.asarray(whole))
+    np.testing.assert_allclose(found["real"], (to_bits(left, 7) @ to_bits(right, 7)).T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found["whole"], whole @ whole.T)
+    exact = in_precision(several, "highest")(jnp.asarray(left), turned=False, whole=jnp.asarray(whole))
+    np.testing.assert_allclose(exact["real"], left @ right, rtol=1e-5, atol=1e-5)
+    scaled = in_precision(lambda whole, by: whole @ by, "bf16")(
+        jnp.asarray(whole), jnp.asarray([[1], [0], [2]])
+    )
+    np.testing.assert_array_equal(scaled, [[4], [13]])
+
+
 def test_a_function_that_keeps_its_own_derivative_keeps_it():
     """ReLU at 0 has the derivative that its library gives it."""
     relu = in_precision(lambda x: jax.nn.relu(x @ jnp.ones((1, 1))), "bf16")

@@ -35,28 +35,62 @@ def test_classification():
     np.testing.assert_array_equal(task.metric(logits, labels), logits.argmax(1) == labels)
 
 
-@pytest.mark.parametrize("shape", [(6,), (6, 1), (6, 3)])
+@pytest.mark.parametrize("shape", [(6,), (6, 1), (6, 3), (1, 2)])
 def test_regression(shape):
     task = tasks.regression()
-    random = np.random.default_rng(1)
+    random, count = np.random.default_rng(1), shape[0]
     targets = random.normal(size=shape).astype(np.float32)
-    assert task.output_shape(dataset(np.zeros((6, 2)), targets)) == (targets[0].size,)
-    outputs = random.normal(size=(6, targets[0].size)).astype(np.float32)
-    expected = ((outputs.astype(np.float64) - targets.reshape(6, -1)) ** 2).mean(1)
+    assert task.output_shape(dataset(np.zeros((count, 2)), targets)) == (targets[0].size,)
+    outputs = random.normal(size=(count, targets[0].size)).astype(np.float32)
+    expected = ((outputs.astype(np.float64) - targets.reshape(count, -1)) ** 2).mean(1)
     np.testing.assert_allclose(task.loss(outputs, targets), expected, rtol=1e-5)
     np.testing.assert_allclose(task.summary(jnp.mean(task.metric(outputs, targets))), expected.mean() ** 0.5)
-    assert not task.higher_is_better and task.metric_name == "test_rmse"
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "higher", "loss_unit", "meaning"),
+    [
+        ("classification", "test_accuracy", True, "nat", "fraction of the test set classified rightly"),
+        ("regression", "test_rmse", False, "1", "root mean square error on the test set"),
+        ("next_token", "test_accuracy", True, "nat", "fraction of the test set's tokens predicted rightly"),
+    ],
+)
+def test_results_say_what_a_task_measures(name, metric, higher, loss_unit, meaning):
+    task = getattr(tasks, name)()
+    said = (task.metric_name, task.higher_is_better, task.loss_unit, task.meaning, task.unit)
+    assert said == (metric, higher, loss_unit, meaning, "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "expected"),
+    [
+        ("regression", np.ones(3), (1,)),
+        ("regression", np.ones((3, 2)), (2,)),
+        ("next_token", np.ones((3, 5), np.int32), (5, 2)),
+    ],
+)
+def test_outputs_fit_targets_of_any_shape(name, targets, expected):
+    part = parts.find("task", name)
+    found = tasks.output_shape(part, tasks.build(part, {}), dataset(np.zeros((3, 4)), targets))
+    assert found == expected
+
+
+def test_only_tokens_are_counted_among_inputs():
+    labels = np.array([0, 2, 1])
+    assert tasks._vocabulary(dataset(np.full((3, 4), 9.0), labels)) == 3
+    assert tasks._vocabulary(dataset(np.full((3, 4), 9), labels, num_classes=5)) == 5
+    assert tasks._vocabulary(dataset(np.full((3, 4), 9), labels)) == 10
 
 
 def test_next_token_ignores_what_has_no_target():
     task = tasks.next_token()
-    tokens = np.array([[1, 2, 0], [3, 4, -1], [-1, -1, -1]])
-    inputs = np.array([[0, 1, 5], [0, 0, 0], [0, 0, 0]])
+    tokens = np.array([[1, 2, 0], [3, 4, -1], [-1, -1, -1], [-1, 0, -1]])
+    inputs = np.array([[0, 1, 5], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
     assert task.output_shape(dataset(inputs, tokens)) == (3, 6)
-    logits = np.random.default_rng(2).normal(size=(3, 3, 6)).astype(np.float32)
+    logits = np.random.default_rng(2).normal(size=(4, 3, 6)).astype(np.float32)
     logits[0, 0, 1] = 9.0
-    logp, loss, right = log_softmax(logits), np.zeros(3), np.zeros(3)
-    for row in range(3):
+    logp, loss, right = log_softmax(logits), np.zeros(4), np.zeros(4)
+    for row in range(4):
         there = [place for place in range(3) if tokens[row, place] >= 0]
         if there:
             loss[row] = np.mean([-logp[row, place, tokens[row, place]] for place in there])

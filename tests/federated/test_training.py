@@ -12,16 +12,26 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from pausejax import parts, privacy
+from pausejax.data import Dataset
+from pausejax.data import checked as data_of
 from pausejax.federated import models
-from pausejax.federated.batches import HeldOut, TrainingData, epoch_orders, num_steps
+from pausejax.federated.batches import (
+    HeldOut,
+    TrainingData,
+    epoch_orders,
+    few,
+    held_out,
+    num_steps,
+    scale,
+)
 from pausejax.federated.evaluation import client_loss, evaluate
 from pausejax.federated.learning import Learning, LocalTraining, Rates, init_memory
 from pausejax.federated.tasks import classification
 from pausejax.federated.training import Jobs, add_in_turn, train
 
 SHAPE = (3, 3, 1)
-SIZES = np.array([[7, 20, 45], [24, 24, 24]])
-LONGEST = 45
+SIZES = np.array([[7, 24, 41], [24, 24, 24]])  # one has a minibatch of one sample
+LONGEST = 41
 MODEL = models.build("mlp", SHAPE, 4)
 TASK = classification()
 
@@ -174,9 +184,11 @@ def run_train(training, data, job, params=None, optimizer=None, keep_updates=Fal
     ],
 )
 def test_training_equals_a_plain_optax_loop(data, options):
-    training = LocalTraining(batch_size=options.pop("batch_size", 10), lanes=4, **options)
-    job = jobs([0, 0, 1, 1], [0, 2, 2, 0])
+    # Five jobs, one of nobody, in two chunks of three: one place stays empty.
+    training = LocalTraining(batch_size=options.pop("batch_size", 10), lanes=3, **options)
+    job = jobs([0, 0, 1, 1, 0], [0, 2, 2, 0, -1])
     trained = run_train(training, data, job, keep_updates=True)
+    assert trained.loss[4] == trained.loss_rms[4] == 0
     total = np.zeros((2, trained.updates.shape[1]))
     for row in range(4):
         update, loss, rms = plain_update(training, data, initial_params(), job, row)
@@ -243,10 +255,11 @@ def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
 def test_persistent_optimizer_states_belong_to_their_clients(data):
     training = LocalTraining(batch_size=10, persist_optimizer=True, private=False, lanes=2)
     state = init_memory(learning(training), initial_params().params, RATES, 3).clients
-    trained = run_train(training, data, jobs([0, 1], [2, 1]), optimizer=state)
+    trained = run_train(training, data, jobs([0, 1, 0], [2, 1, -1]), optimizer=state)
+    assert trained.updates.shape == (3, 0)
     steps = np.asarray(trained.optimizer.count)
     np.testing.assert_array_equal(steps, [[0, 0, 5], [0, 3, 0]])
-    again = run_train(training, data, jobs([0, 1], [2, 1]), optimizer=trained.optimizer)
+    again = run_train(training, data, jobs([0, 1, 0], [2, 1, -1]), optimizer=trained.optimizer)
     np.testing.assert_array_equal(np.asarray(again.optimizer.count), 2 * steps)
     fresh = run_train(dataclasses.replace(training, persist_optimizer=False), data, jobs([0, 1], [2, 1]))
     jax.tree.map(
@@ -266,19 +279,38 @@ def test_epoch_orders_are_permutations_that_do_not_depend_on_the_longest_client(
         assert not np.array_equal(orders[0], orders[1])
 
 
-@pytest.mark.parametrize("count", [1, 2, 9])
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
 def test_rows_of_a_run_are_added_in_their_order_and_no_others_are(count):
     rng = np.random.default_rng(count)
-    rows = (rng.normal(size=(count, 3)) * 10.0 ** rng.integers(-6, 7, (count, 1))).astype(np.float32)
-    run = rng.integers(0, 4, count)  # 3: nobody's
+    rows = (rng.normal(size=(count, 5)) * 10.0 ** rng.integers(-6, 7, (count, 1))).astype(np.float32)
+    run = rng.integers(0, 4, count) if count > 2 else np.zeros(count, int)  # 3: nobody's
     rows[run == 3] = np.nan
-    total = rng.normal(size=(3, 3)).astype(np.float32)
+    total = rng.normal(size=(3, 5)).astype(np.float32)
     expected = total.copy()
     for to, row in zip(run, rows, strict=True):
         if to < 3:
             expected[to] += row
     summed = jax.jit(add_in_turn)(total, jnp.asarray(run), rows)
     np.testing.assert_array_equal(summed, expected)
+
+
+def test_the_first_samples_of_a_test_set_are_cut_anew():
+    """Batches as equal as can be; what fills the last one up is no sample."""
+    rng = np.random.default_rng(2)
+    images, labels = rng.integers(0, 256, (11, 3, 2, 1)), rng.integers(0, 4, 11)
+    made = data_of(Dataset(images, labels, images, labels), "made", "made")
+    whole = held_out(made, 4)
+    assert whole.inputs.shape == (3, 4, 6) and whole.targets.shape == whole.exists.shape == (3, 4)
+    for test, count, shape in (
+        (whole, 11, (3, 4)),
+        (few(whole, 7, 3), 7, (3, 3)),
+        (few(whole, 99, 99), 11, (1, 11)),
+    ):
+        there = np.asarray(test.exists)
+        assert there.shape == shape and there.ravel()[:count].all() and there.sum() == count
+        np.testing.assert_array_equal(np.asarray(test.inputs)[there], images.reshape(11, 6)[:count])
+        np.testing.assert_array_equal(np.asarray(test.targets)[there], labels[:count])
+        assert (test.mean, test.std) == scale(made)
 
 
 def test_number_of_steps():
