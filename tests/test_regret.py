@@ -69,8 +69,8 @@ def test_the_three_regrets_of_one_round(size, time):
         np.testing.assert_array_equal(new_counts, genie_counts + np.isin(np.arange(K), own))
 
 
-@pytest.mark.parametrize("time", [1, 40])
-def test_the_genie_chooses_among_the_available(time):
+@pytest.mark.parametrize(("time", "all_complete"), [(1, False), (40, False), (40, True)])
+def test_the_genie_chooses_among_the_available(time, all_complete):
     rng = np.random.default_rng(time)
     for size in (*range(K + 1), 2, 5):
         mask, completes = np.zeros(K, bool), rng.random(K) < 0.6
@@ -89,7 +89,7 @@ def test_the_genie_chooses_among_the_available(time):
             latency_reward=jnp.asarray(speed, jnp.float32),
             data_share=jnp.asarray(share, jnp.float32),
             available=jnp.asarray(mask),
-            completes=jnp.asarray(completes),
+            completes=None if all_complete else jnp.asarray(completes),
         )
         if not size:
             assert all(float(x) == 0 for x in ours)
@@ -105,7 +105,8 @@ def test_the_genie_chooses_among_the_available(time):
             value(speed, genie_counts, share, time, own) - played,
         )
         np.testing.assert_allclose(ours, expected, atol=1e-4)
-        np.testing.assert_array_equal(new_counts, genie_counts + (np.isin(np.arange(K), own) & completes))
+        counted = np.isin(np.arange(K), own) & (completes | all_complete)
+        np.testing.assert_array_equal(new_counts, genie_counts + counted)
 
 
 def test_a_policy_that_plays_the_genies_set_has_no_regret_on_its_own_history():

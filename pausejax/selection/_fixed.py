@@ -62,7 +62,7 @@ def encode(x: jax.Array, unit: jax.Array) -> Fixed:
 
 
 def decode(number: Fixed, unit: jax.Array) -> jax.Array:
-    """The nearest float32 or one beside it, [...]."""
+    """The nearest float32 or one beside it, [...]; a small negative number within 2^6 units."""
     low = number.low.astype(jnp.float32) * jnp.float32(2.0**-_LOW_BITS)
     return (number.high.astype(jnp.float32) + low) * power_of_two(unit + _LOW_BITS)
 

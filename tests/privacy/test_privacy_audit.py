@@ -122,7 +122,7 @@ def test_a_confidence_that_is_none_is_refused(confidence):
 
 @pytest.mark.parametrize(
     ("count", "hits", "other_hits"),
-    [(50, 30, 3), (50, 50, 0), (50, 50, 10), (50, 17, 5), (90_000, 90_000, 49)],
+    [(50, 30, 3), (50, 50, 0), (50, 50, 10), (50, 17, 5), (90_000, 90_000, 49), (90_000, 90_000, 50)],
 )
 def test_the_lower_bound_is_that_of_clopper_and_pearson(count, hits, other_hits):
     """Of scores 0 and 1: half of each input chooses the threshold, half tests it, 50 of the other."""
@@ -132,7 +132,18 @@ def test_the_lower_bound_is_that_of_clopper_and_pearson(count, hits, other_hits)
     least = stats.binomtest(hits, count).proportion_ci(0.98, "exact").low
     most = stats.binomtest(other_hits, 50).proportion_ci(0.98, "exact").high
     assert found == pytest.approx(max(np.log(least / most), 0), rel=1e-6)
-    assert (found > 0) == (hits != 17)
+    assert (found > 0) == (hits != 17 and other_hits != 50)
+
+
+@pytest.mark.parametrize("hits", [0, 1, 2])
+def test_the_lower_bound_of_few_hits(hits):
+    """The threshold is the score that half of the samples have; of the other half few or none have it."""
+    ones = np.r_[np.ones(5), np.ones(hits), np.zeros(5 - hits)]
+    found = epsilon_lower_bound(ones, np.zeros(400_000), confidence=0.98)
+    least = stats.binomtest(hits, 5).proportion_ci(0.98, "exact").low
+    most = stats.binomtest(0, 200_000).proportion_ci(0.98, "exact").high
+    assert found == pytest.approx(np.log(max(least / most, 1)), rel=1e-6)
+    assert epsilon_lower_bound(np.arange(2.0), np.arange(2.0)) == 0
 
 
 def audit(first, second, epsilons, clip, seed=0):
@@ -216,6 +227,8 @@ def test_pure_epsilon_is_the_ledger(clip):
         ledger = privacy.update_leakage(privacy.leakage(jnp.int32(count), BUDGET, DECAY), 7, clip)
         pure = accounting.pure_epsilon(count, BUDGET, DECAY, num_parameters=7, clip=clip)
         assert pure == pytest.approx(float(ledger), rel=1e-5)
+    one = float(privacy.leakage(jnp.int32(3), BUDGET, DECAY))
+    assert accounting.pure_epsilon(3, BUDGET, DECAY, clip=clip) == pytest.approx(one, rel=1e-5)
 
 
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
@@ -275,7 +288,9 @@ def test_approximate_epsilon_is_never_above_the_pure_one():
         arguments = {"num_parameters": dimension, "clip": "coordinate"}
         pure = accounting.pure_epsilon(participations, BUDGET, DECAY, **arguments)
         value = accounting.approximate_epsilon(participations, BUDGET, DECAY, delta=1e-9, **arguments)
-        assert 0 < value <= pure
+        assert 0.5 * pure < value <= pure
+    one = accounting.approximate_epsilon(3, BUDGET, DECAY, delta=1e-9)
+    assert one == accounting.approximate_epsilon(3, BUDGET, DECAY, delta=1e-9, num_parameters=1)
     whole = accounting.approximate_epsilon(3, BUDGET, DECAY, delta=1e-9, num_parameters=500, clip="vector")
     assert whole <= accounting.pure_epsilon(3, BUDGET, DECAY)
 
@@ -284,6 +299,9 @@ def test_approximate_epsilon_is_never_above_the_pure_one():
     ("changes", "message"),
     [
         ({"delta": 0.0}, r"delta: must be in \(0, 1\), not 0.0"),
+        ({"delta": 1.0}, r"delta: must be in \(0, 1\), not 1.0"),
+        ({"privacy_budget": np.inf}, "privacy_budget: must be positive and finite"),
+        ({"budget_decay": np.inf}, "budget_decay: must be positive and finite"),
         ({"method": "moments"}, "method: unknown method 'moments'; allowed: renyi, pld"),
         ({"participations": -1}, "participations: must not be negative"),
         ({"privacy_budget": 0.0}, "privacy_budget: must be positive and finite"),
@@ -300,7 +318,8 @@ def test_bad_arguments_are_named(changes, message):
             arguments.pop("budget_decay"),
             **arguments,
         )
-    with pytest.raises(ValueError, match="order: must be above 1"):
-        accounting.renyi_epsilon(1, 1.0, 0.1, order=1.0)
+    for order in (1.0, np.inf):
+        with pytest.raises(ValueError, match="order: must be above 1"):
+            accounting.renyi_epsilon(1, 1.0, 0.1, order=order)
     with pytest.raises(ValueError, match="at least two samples"):
         epsilon_lower_bound(np.ones(1), np.ones(5))

@@ -380,15 +380,44 @@ def test_whole_walks_have_the_temperatures_of_their_constants(rule, margin):
     assert chisquare(counts, expected).pvalue > FALSE_ALARM
 
 
+def test_the_stand_in_is_above_the_explored_by_all_that_scores_can_make_up():
+    score = np.array([3.0, -1.0, 0.5, 0.0], np.float32)
+    for ucb, top in (([np.inf, 2.0, 1.0, np.inf], 2.0), ([np.inf] * 4, 0.0)):
+        finite = np.asarray(finite_ucb(np.array(ucb, np.float32), score, 2))
+        # The largest Σ of two scores is 3.5, the least -1, and ω is 10⁻³ unless said otherwise.
+        expected = np.where(np.isinf(ucb), top + 4.5 + 1e-3, ucb)
+        np.testing.assert_allclose(finite, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("function", [anneal, vanilla_anneal, anneal_trace])
+def test_unless_said_otherwise_the_temperature_is_that_of_the_paper(function):
+    """κ = 1 and ω = 10⁻³, which matters where nothing else does: α = γ = 0 and ucb within 10⁻³."""
+    ucb = np.linspace(0, 1e-3, 6, dtype=np.float32)
+    keys = jax.random.split(jax.random.key(1), 400)
+
+    def walks(**options):
+        weights = {"generalization_weight": 0.0, "privacy_weight": 0.0}
+        run = partial(function, m=2, steps=3, **weights, **options)
+        return jax.tree.leaves(jax.vmap(lambda key: run(key, ucb, 0 * ucb, 0 * ucb))(keys))
+
+    margin = {} if function is vanilla_anneal else {"temperature_margin": 1e-3}
+    said, unsaid = walks(temperature_divisor=1.0, **margin), walks()
+    assert len(said) == (3 if function is anneal_trace else 2)
+    for one, other in zip(said, unsaid, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 # Bad input
 
 
 @pytest.mark.parametrize("function", [anneal, vanilla_anneal])
 def test_nan_inside_jit_gives_a_valid_set_and_a_value_of_nan(function):
     run = jax.jit(partial(function, m=3, steps=50, **WEIGHTS))
-    for name, position in itertools.product(("ucb", "generalization", "privacy"), (0, 3)):
+    bad = [("ucb", np.nan), ("generalization", np.nan), ("privacy", np.nan)]
+    bad += [("ucb", -np.inf), ("generalization", np.inf)]
+    for (name, number), position in itertools.product(bad, (0, 3)):
         terms = dict(zip(("ucb", "generalization", "privacy"), instance(0, 6), strict=True))
-        terms[name][position] = np.nan
+        terms[name][position] = number
         got = run(jax.random.key(0), **terms)
         assert (np.diff(got.members) > 0).all() and got.members[0] >= 0 and got.members[-1] < 6
         assert np.isnan(got.value)
@@ -411,7 +440,9 @@ def test_nan_inside_jit_gives_a_valid_set_and_a_value_of_nan(function):
         ({"ucb": np.full(6, -np.inf)}, "ucb: holds -inf"),
         ({"generalization": np.full(6, np.inf)}, "generalization: holds inf"),
         ({"privacy": np.full(6, np.nan)}, "privacy: holds nan"),
+        ({"privacy": np.array([0, 1, np.nan, 0, 1, 0])}, "privacy: holds nan"),
         ({"privacy": np.zeros(5)}, r"privacy: shape \(5,\)"),
+        ({"ucb": np.float32(1)}, r"ucb: shape \(\)"),
         ({"ucb": np.zeros((2, 3))}, "ucb: shape"),
         ({"neighbours": "none"}, "neighbours: unknown 'none'"),
     ],

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from pausejax import selection
 from pausejax.selection import _thresholds, anneal_trace, best_set, brute_force
-from pausejax.selection.exact import _settle, stand_ins
+from pausejax.selection.exact import _settle, everyone, stand_ins
 
 WEIGHTS = {"generalization_weight": 2.0, "privacy_weight": 1.0}
 
@@ -101,6 +101,24 @@ def test_nobody_is_chosen_who_is_not_available(available, m):
         members = np.asarray(members)
         assert available[members[:size]].all() and (np.diff(members[:size]) > 0).all()
         assert (members[size:] == -1).all()
+
+
+def test_few_are_worth_what_all_of_them_are():
+    """Of some clients, rows of three; what is missing of those who are there is missing of the whole."""
+    ucb = jnp.asarray([[2, 1, 9], [2, 1, 9], [2, jnp.inf, 9], [jnp.inf, jnp.inf, 9], [1, -jnp.inf, 9],
+                       [1, jnp.nan, 9], [1, 1, 9], [jnp.nan, 1, 1], [1, 1, 1]], jnp.float32)  # fmt: skip
+    score = jnp.asarray([[3, -5, 9], [3, -5, 9], [3, 4, 9], [3, 4, 9], [1, 1, 9],
+                         [1, 1, 9], [1, jnp.inf, 9], [jnp.nan, 1, 1], [1, 1, 1]], jnp.float32)  # fmt: skip
+    there = jnp.asarray([[1, 1, 0], [0, 1, 0], [1, 1, 0], [1, 1, 0], [1, 1, 0],
+                         [1, 1, 0], [1, 1, 0], [0, 1, 0], [0, 0, 0]], bool)  # fmt: skip
+    clients = jnp.tile(jnp.asarray([[7, 4, 6]], jnp.int32), (9, 1))
+    members, value = everyone(ucb, score, there, clients)
+    assert members.tolist() == [[4, 7, -1], [4, -1, -1], *[[4, 7, -1]] * 5, [4, -1, -1], [-1] * 3]
+    np.testing.assert_array_equal(value, [-1, -4, 9, np.inf, np.nan, np.nan, np.nan, 2, -np.inf])
+    for row in (0, 4, 8):
+        single = everyone(ucb[row], score[row], there[row], clients[row])
+        np.testing.assert_array_equal(single.value, value[row])
+    assert everyone(ucb, score, there, clients, _thresholds.PRODUCT).value[2] == 14
 
 
 def test_the_same_mask_for_everyone_changes_nothing():

@@ -75,6 +75,51 @@ def test_as_printed_a_tie_can_make_a_set_unreachable():
         assert chain.is_irreducible(chain.neighbours(lists, 2, rule))
 
 
+@pytest.mark.parametrize(
+    ("edges", "energy", "reversible"),
+    [
+        ([(0, 1), (1, 2), (2, 0)], [1.0, 1.0, 0.0], False),  # back from 1 to 0 by the valley alone
+        ([(0, 1), (1, 0), (0, 2)], [1.0, 1.0, 0.0], False),  # never back from the valley
+        ([(0, 1), (1, 0), (0, 2), (2, 0)], [1.0, 1.0, 0.0], True),
+        ([(0, 1), (1, 2), (2, 0)], [1.0, 1.0, 1.0], True),
+    ],
+)
+def test_at_every_height_one_comes_back_or_one_does_not(edges, energy, reversible):
+    adjacency = np.zeros((3, 3), bool)
+    adjacency[tuple(np.transpose(edges))] = True
+    assert chain.is_weakly_reversible(adjacency, np.array(energy)) == reversible
+
+
+def test_two_sets_that_are_each_others_only_neighbour():
+    """One way up, always taken, and one way down with the probability of its fall; C = 1, κ = 2."""
+    adjacency, energy = np.array([[False, True], [True, False]]), np.array([0.0, 1.0])
+    down = np.exp(-1 / 0.7)
+    matrix = chain.transition_matrix(adjacency, energy, 0.7)
+    np.testing.assert_allclose(matrix, [[0, 1], [down, 1 - down]])
+    got = chain.optimum_probability(adjacency, energy, constant=1.0, divisors=[2.0], steps=[0, 1, 2])
+    first, second = np.exp(-2 * np.log([2, 3]))
+    one = 0.5 + 0.5 * (1 - first)
+    np.testing.assert_allclose(got.current[0], [0.5, one, 1 - one + one * (1 - second)])
+    np.testing.assert_allclose(got.best[0], [0.5, 1, 1])
+    assert got.steps.tolist() == [0, 1, 2]
+
+
+def test_a_set_without_neighbours_stays():
+    lonely = np.zeros((2, 2), bool)
+    np.testing.assert_array_equal(chain.transition_matrix(lonely, np.array([0.0, 1.0]), 1.0), np.eye(2))
+
+
+@pytest.mark.parametrize(("num_clients", "m"), [(5, 1), (5, 2), (7, 5)])
+def test_the_constant_is_the_widest_range_of_each_term(num_clients, m):
+    """(19) over all sets, one by one; the ucb of a set is its least."""
+    ucb, g, p = instance(4, num_clients)
+    sets = chain.vertices(num_clients, m)
+    slowest, sums = ucb[sets].min(axis=1), [x[sets].sum(axis=1) / m for x in (g, p)]
+    expected = np.ptp(slowest) + 2 * np.ptp(sums[0]) + np.ptp(sums[1]) + 0.3
+    found = chain.energy_constant(ucb, g, p, m, temperature_margin=0.3, **WEIGHTS)
+    assert found == pytest.approx(expected)
+
+
 def test_unknown_rules_and_large_networks_are_refused():
     with pytest.raises(ValueError, match="rule"):
         chain.neighbours([np.arange(4.0)], 2, "other")
