@@ -55,6 +55,8 @@ def fit_pool(
     Raises:
       ValueError: an argument out of range.
     """
+    if not 0 < fit_fraction < 1:
+        raise ValueError(f"fit_fraction: {fit_fraction} is not between 0 and 1")
     if ridge <= 0:
         raise ValueError(f"ridge: {ridge} is not positive")
     _check_choice("feature_scaling", feature_scaling, get_args(FeatureScaling))

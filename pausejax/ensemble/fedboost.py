@@ -40,7 +40,7 @@ def inclusion_probability(cost: jax.Array, expected_cost: jax.Array, share: jax.
     # Each pass that goes on marks at least one more model as certain, so there are at most K + 1 passes.
     start = (jnp.zeros(share.shape, bool), share, jnp.array(True))
     gamma = lax.while_loop(lambda state: state[2], saturate, start)[1]
-    return jnp.maximum(gamma, _LEAST_PROBABILITY)
+    return jnp.clip(gamma, _LEAST_PROBABILITY, 1.0)
 
 
 def fedboost(

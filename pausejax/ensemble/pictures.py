@@ -53,7 +53,11 @@ def _played(grid: Grid) -> Grid:
 
 def _only(grid: Grid, dataset: str) -> Grid:
     """The panels of one data set."""
-    own = tuple(p for p in grid.panels if set(p.lines[0].runs["dataset"].values.tolist()) == {dataset})
+    own = tuple(
+        panel._replace(title=panel.title if len(grid.panels) > 1 else "")
+        for panel in grid.panels
+        if set(panel.lines[0].runs["dataset"].values.tolist()) == {dataset}
+    )
     return grid._replace(panels=own, columns=min(grid.columns, len(own)))
 
 

@@ -153,8 +153,9 @@ def train(
                 lane.weights, after, lane.noise_key, lane.epsilon, lane.rates.sensitivity
             )
         )(lane, progress.weights)
-        # A pad adds nothing even where its garbage is not finite.
-        contribution = released * jobs.weight[safe][:, None]
+        weight = jnp.where(exists, jobs.weight[safe], 0.0)
+        # A pad must add nothing even where its garbage is not finite.
+        contribution = jnp.where(exists[:, None], released * weight[:, None], 0.0)
         total = add_in_turn(total, jnp.where(exists, run, num_runs), contribution)
 
         def put(old: jax.Array, new: jax.Array) -> jax.Array:
@@ -218,7 +219,7 @@ def _run_lanes(learning: Learning, data: TrainingData, lane: _Lane) -> _Progress
         if learning.model.has_statistics:
             # They are taken over the whole minibatch: a short one is filled with the client's own samples.
             position = position % jnp.maximum(lane.size, 1)
-        local = orders.at[epoch, position].get(mode="clip")
+        local = orders.at[jnp.minimum(epoch, epochs - 1), position].get(mode="clip")
         index = data.order.at[lane.partition, lane.offset + local].get(mode="clip")
         inputs, targets = gather(learning, data, index)
         count = jnp.maximum(jnp.sum(valid), 1).astype(jnp.float32)

@@ -134,5 +134,5 @@ def oort(
 def total_utility(state: OortState, round: jax.Array, straggler_penalty: Number) -> jax.Array:
     """(U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K]; junk for clients never seen."""
     age = jnp.log(round.astype(jnp.float32)) / jnp.maximum(state.last_round, 1).astype(jnp.float32)
-    ratio = state.preferred_latency / state.latency
+    ratio = state.preferred_latency / jnp.where(state.latency > 0, state.latency, 1.0)
     return (state.utility + jnp.sqrt(_UNCERTAINTY * age)) * jnp.minimum(ratio, 1.0) ** straggler_penalty

@@ -266,6 +266,7 @@ def _check(
     temperature_divisor: jax.Array | float,
     temperature_margin: jax.Array | float,
 ) -> None:
+    num_clients = jnp.shape(ucb)[0] if jnp.ndim(ucb) else 0
     check_available(available, jnp.shape(ucb))
     read = np.ones(jnp.shape(ucb), bool) if available is None else available
     for name, term in {"ucb": ucb, "generalization": generalization, "privacy": privacy}.items():
@@ -280,7 +281,6 @@ def _check(
                 raise ValueError(
                     f"{name}: holds {wrong}; allowed: numbers{', +inf' if name == 'ucb' else ''}"
                 )
-    num_clients = jnp.shape(ucb)[0]
     if not isinstance(m, int | np.integer) or not 1 <= m <= num_clients:
         raise ValueError(
             f"m: {m} clients to choose out of {num_clients}; allowed: a whole number from 1 to K"

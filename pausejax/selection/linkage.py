@@ -101,7 +101,7 @@ def _merge(state: _Chain, x: jax.Array, y: jax.Array) -> _Chain:
         _times(size.astype(kind), share, height),
     )
     index = jnp.arange(size.shape[0], dtype=jnp.int32)
-    others = (index != x) & (index != y)  # also those that are gone, whom nobody asks about
+    others = (size > 0) & (index != x) & (index != y)
     to = jnp.where(others, jnp.sqrt(jnp.maximum(terms[0] + terms[1] - terms[2], 0)), jnp.inf)
     return _Chain(
         state.distance.at[y].set(to).at[:, y].set(to),

@@ -152,7 +152,7 @@ def test_constant_features_do_no_harm():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fit_fraction": 1.0}, "fit_fraction: 1.0 of 442 rows leaves nothing to fit or to predict"),
+        ({"fit_fraction": 1.0}, "fit_fraction: 1.0 is not between 0 and 1"),
         ({"fit_fraction": 0.001}, "fit_fraction: 0.001 of 442 rows leaves nothing"),
         ({"ridge": 0.0}, "ridge: 0.0 is not positive"),
         ({"feature_scaling": "zscore"}, "feature_scaling: unknown 'zscore'; allowed: min_max, row_norm"),
