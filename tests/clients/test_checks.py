@@ -35,6 +35,14 @@ def test_a_round_has_no_more_clients_than_the_network():
     assert len(network(num_clients=[6, 9], clients_per_round=[7, 8, 10])) == 1
 
 
+def test_counts_are_those_that_float32_tells_apart():
+    assert network(num_clients=2**24) == [] and refused(rounds=2**24) == []
+    (line,) = network(num_clients=2**24 + 1)
+    assert line == f"network.num_clients = {2**24 + 1}: must be <= {2**24}"
+    (line,) = refused(rounds=2**24 + 1)
+    assert line == f"rounds = {2**24 + 1}: must be <= {2**24}"
+
+
 def test_a_study_has_two_to_the_28_clients_of_runs_at_most():
     def clients(count, **more):
         return refused(seeds=256, network={"num_clients": count}, **more)

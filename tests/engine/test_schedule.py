@@ -1,5 +1,7 @@
 """Units, shares and chunks: every unfinished run is played by exactly one process, in chunks of one width."""
 
+import hashlib
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,3 +70,39 @@ def test_a_chunk_is_named_by_its_runs_alone():
         for unit in units(found, (), most=3)[:1]
     ]
     assert names[0] == names[1]
+
+
+def sizes(work):
+    return [(unit.group.number, len(unit.rows), unit.width) for unit in work]
+
+
+def test_units_are_of_nearly_one_size_and_large_groups_are_cut_first():
+    """Two groups of ten runs; then ten, or none, and four that are left."""
+    whole = plan(10)
+    assert sizes(units(whole, (), most=40)) == [(0, 10, 10), (1, 10, 10)]
+    assert sizes(units(whole, (), most=10)) == [(0, 10, 10), (1, 10, 10)]
+    work = units(whole, (), most={0: 9, 1: 4})
+    assert sizes(work) == [(0, 5, 5), (0, 5, 5), (1, 3, 4), (1, 3, 4), (1, 4, 4)]
+    assert [unit.rows.tolist() for unit in work[2:]] == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
+    few = {whole.identities[m] for m in whole.groups[0].members[1:7]}
+    work = units(whole, few, most=5)
+    assert sizes(work) == [(0, 4, 4), (1, 5, 5), (1, 5, 5)]
+    assert work[0].rows.tolist() == [0, 7, 8, 9]
+    assert sizes(units(whole, few, most=5, at_least=4)) == [(0, 4, 4), (1, 3, 4), (1, 3, 4), (1, 4, 4)]
+    assert sizes(units(whole, few, most=5, at_least=5))[:2] == [(0, 2, 2), (0, 2, 2)]
+    assert sizes(units(whole, few, most=5, at_least=99)) == [(0, 1, 1)] * 4 + [(1, 1, 1)] * 10
+    none = {whole.identities[m] for m in (*whole.groups[0].members, *whole.groups[1].members[4:])}
+    assert sizes(units(whole, none, most=9, at_least=2)) == [(1, 2, 2), (1, 2, 2)]
+    assert units(whole, whole.identities, most=9, at_least=2) == []
+
+
+def test_processes_take_units_in_turn():
+    assert [share("abcdefgh", index, 3) for index in (1, 2, 3)] == [list("adg"), list("beh"), list("cf")]
+
+
+def test_a_chunks_name_is_a_digest_of_its_runs_identities():
+    """A study that goes on finds its chunks by these names."""
+    found = plan(3)
+    chunk = cut(Unit(found.groups[0], np.array([0, 2]), 2), 2, 4)[0]
+    runs = [found.identities[found.groups[0].members[row]] for row in (0, 2)]
+    assert name_of(found, chunk) == hashlib.sha256(" ".join(runs).encode()).hexdigest()[:16]

@@ -1,0 +1,190 @@
+"""A group as the engine plays it, without playing: where its arrays lie, what they hold, what runs have lost."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from pausejax import data, kinds, network
+from pausejax.clients import expected_regret
+from pausejax.clients.build import build_program
+from pausejax.clients.round import Record
+from pausejax.clients.simulation import ClientSimulation
+from pausejax.data.host import Sources
+from pausejax.devices import runs_mesh
+from pausejax.study.plan import make_plan
+from pausejax.study.simulation import Segment
+
+K, M, SAMPLES, SEEDS = 4, 2, 301, 3
+BANDIT = {"mode": "bandit", "rounds": 6, "policy": [{"name": "random"}]}
+
+
+def plan_of(**document):
+    around = {"num_clients": K, "clients_per_round": M, **document.pop("network", {})}
+    return make_plan(kinds.parse({**BANDIT, "network": around, **document}))
+
+
+def simulation_of(devices=None, **document):
+    plan = plan_of(**document)
+    return ClientSimulation(plan, plan.groups[0], Sources(), devices)
+
+
+TRAINING = {
+    "mode": "training",
+    "rounds": 3,
+    "seeds": SEEDS,
+    "data": {"train_samples": SAMPLES},
+    "training": {"model": "linear"},
+}
+
+
+@pytest.fixture(scope="module")
+def copied():
+    return simulation_of(**TRAINING)
+
+
+@pytest.fixture(scope="module")
+def shared_out(copied):
+    return copied.sharded()
+
+
+def test_data_are_shared_out_where_clients_learn_on_several_devices(copied, shared_out):
+    assert len(jax.local_devices()) == 2
+    assert copied.data_shares == 1 and [copied.padded(n) for n in (1, 2, 3)] == [1, 2, 4]
+    assert shared_out.data_shares == 2 and [shared_out.padded(n) for n in (1, 2, 3)] == [2, 2, 4]
+    assert shared_out.program.learning.sharded and not copied.program.learning.sharded
+    alone = simulation_of(jax.local_devices()[:1], **TRAINING)
+    assert alone.sharded() is alone
+    selecting = simulation_of()
+    assert selecting.sharded() is selecting and selecting.data_shares == 1
+
+
+@pytest.mark.parametrize("rows", [[0, 2], [1]])
+@pytest.mark.parametrize("how", ["copied", "shared_out"])
+def test_a_program_is_called_with_what_it_was_lowered_for(how, rows, request):
+    """Also where the same simulation lay on more devices before."""
+    simulation = request.getfixturevalue(how)
+    simulation.arguments(np.arange(2))
+    made = simulation.arguments(np.array(rows))
+    told = simulation._argument_shapes(len(rows))
+    assert jax.tree.structure(made) == jax.tree.structure(told)
+    for array, shape in zip(jax.tree.leaves(made), jax.tree.leaves(told), strict=True):
+        assert (array.shape, array.dtype) == (shape.shape, shape.dtype)
+        assert array.sharding.is_equivalent_to(shape.sharding, array.ndim)
+    inputs = np.asarray(made[0].data.inputs)
+    source = data.load("digits").train_inputs[:SAMPLES].reshape(SAMPLES, -1)
+    np.testing.assert_array_equal(inputs[:SAMPLES], source)
+    devices = runs_mesh(len(rows)).size if how == "shared_out" else 1
+    assert len(inputs) == SAMPLES + SAMPLES % devices and not inputs[SAMPLES:].any()
+    np.testing.assert_array_equal(made[0].seed, rows)
+
+
+def test_a_device_holds_so_many_bytes(copied, shared_out):
+    source = data.load("digits")
+    # The test set is one batch.
+    batch = min(copied.program.learning.training.eval_batch, len(source.test_targets))
+    pixel, label = source.train_inputs.dtype.itemsize, source.train_targets.dtype.itemsize
+    padded = -(-len(source.test_targets) // batch) * batch
+    held = copied.resident()
+    assert held.shared == {
+        "training data": SAMPLES * (64 * pixel + label),
+        "test data": padded * (64 * pixel + label + 1) + 2 * 4,
+        "partitions": 4 * SEEDS * (SAMPLES + 2 * K),
+        "tables": 0,
+    }
+    weights = 4 * (64 * 10 + 10)
+    # A number of each kind and the cohort, of two calls of three rounds.
+    assert held.each["parameters"] == weights
+    assert held.each["records"] == 2 * 3 * 4 * (len(Record._fields) + M)
+    half = shared_out.resident()
+    assert half.shared.pop("training data (1/2 of the inputs)") == 151 * 64 * pixel + SAMPLES * label
+    assert {"training data", *half.shared} == set(held.shared) and half.each == held.each
+
+
+def test_without_learning_a_device_holds_runs_and_tables_alone(tmp_path):
+    np.savetxt(tmp_path / "trace.csv", np.full((7, K), 0.5), delimiter=",")
+    held = simulation_of(network={"latency": "trace", "trace_file": str(tmp_path / "trace.csv")}).resident()
+    assert held.shared == {"training data": 0, "test data": 0, "partitions": 0, "tables": 4 * 7 * K}
+    assert held.each["parameters"] == held.each["moments"] == 0
+
+
+def test_runs_are_given_their_own_values_and_equal_shares():
+    simulation = simulation_of(seeds=[9, 4], network={"min_latency": [0.02, 0.03]})
+    world, hyper = simulation.arguments(np.array([3, 0]))
+    runs = [(seed, floor) for floor in (0.02, 0.03) for seed in (9, 4)]
+    assert sorted(zip(simulation.world.seed, simulation.hyper["min_latency"], strict=True)) == [
+        (seed, np.float32(floor)) for seed, floor in sorted(runs)
+    ]
+    assert np.asarray(world.seed).tolist() == [simulation.world.seed[row] for row in (3, 0)]
+    np.testing.assert_array_equal(hyper["min_latency"], simulation.hyper["min_latency"][[3, 0]])
+    np.testing.assert_array_equal(world.data_share, np.full((2, K), 0.25, np.float32))
+    assert [sorted([4, 9])[row] for row in world.partition] == world.seed.tolist()
+    again = simulation.with_runs([4], [{**plan_of().runs[0].values, "min_latency": 0.5}])
+    assert again.world.seed.tolist() == [4] and again.world.partition.tolist() == [0]
+    assert again.hyper["min_latency"].tolist() == [0.5] and len(simulation.world.seed) == 4
+
+
+@pytest.mark.parametrize(("policy", "slots"), [("random", M), ("fedavg", K)])
+def test_a_round_trains_as_many_as_the_policy_has_slots(policy, slots):
+    assert simulation_of(policy=[{"name": policy}]).slots() == slots
+
+
+def test_runs_lose_against_their_own_law_as_long_as_they_are_played():
+    """Both laws know the two fast clients alike, who are the first cohort; one run stops in round 3."""
+    simulation = simulation_of(
+        expected_regret=True,
+        stop_at_latency=5.0,
+        network={"slow_latency": [0.4, 0.9], "min_latency": 0.05},
+        reward={"generalization_weight": 20.0, "privacy_weight": 3.0},
+    )
+    cohorts = [(0, 1), (2, 3), (1, 2), (0, 3), (0, 1), (1, 3)]
+    record = {
+        "round_latency": np.array([[0.5] * 6, [2.0] * 6], np.float32),
+        "selected": np.array([cohorts, cohorts[::-1]], np.int32),
+        "reward": np.zeros((2, 6), np.float32),
+        "diverged_round": np.zeros((2, 6), np.int32),
+    }
+    rows = np.array([1, 0])
+    segment = Segment(1, 6, np.arange(2), {name: values[rows] for name, values in record.items()})
+    found = simulation.finish([segment], rows)["expected_regret"]
+    assert found.dtype == np.float32 and found.shape == (2, 6)
+    sets = list(itertools.combinations(range(K), M))
+    for place, row in enumerate(rows):
+        slow = float(simulation.hyper["slow_latency"][row])
+        speed = network.Speeds(slow_latency=slow)
+        law = network.floored(network.two_speed(num_clients=K, min_latency=0.05, speeds=speed), 0.05)
+        speeds = expected_regret.expected_speed(jax.jit(law.cdf), 0.05, np.array(sets))
+        counts = np.zeros(K)
+        played = segment.records["selected"][row]
+        last = int(np.isfinite(found[place]).sum())
+        assert last == (6 if segment.records["round_latency"][row, 0] == 0.5 else 3)
+        for t, members in enumerate(played[:last]):
+            lag = M / K - (counts / t if t else 0)
+            term = 20 * np.sign(lag) * lag**2 + 3 * np.exp(-0.04 * counts)
+            worth = [speed + term[list(s)].sum() / M for s, speed in zip(sets, speeds, strict=True)]
+            lost = max(worth) - worth[sets.index(tuple(members))]
+            assert found[place, t] == pytest.approx(lost, abs=2e-5)
+            counts[members] += 1
+
+
+def program_of(**document):
+    plan = plan_of(**document)
+    return build_program(plan, plan.groups[0], Sources())
+
+
+def test_a_program_is_what_the_study_says():
+    program = program_of(rounds=5, eval_every=3, selection_gap=True, reward={"clock": "reference"})
+    assert (program.num_clients, program.clients_per_round, program.clock) == (K, M, "reference")
+    assert (program.rounds_per_call, program.eval_every, program.selection_gap) == (5, 3, True)
+    assert program.policy.part.name == "random" and program.law.part.name == "two_speed"
+    assert program.availability.part.name == "always" and program.quantities == ()
+    usual = program_of()
+    assert not usual.selection_gap and usual.failure_stage is None and usual.learning is None
+
+
+@pytest.mark.parametrize("stage", ["before_release", "after_release"])
+def test_failures_are_in_a_program_where_any_run_has_them(stage):
+    for chance, known in (([0.0, 0.1], stage), (1.0, stage), (0.0, None)):
+        program = program_of(network={"failure_probability": chance, "failure_stage": stage})
+        assert program.failure_stage == known
