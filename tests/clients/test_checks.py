@@ -38,9 +38,9 @@ def test_a_round_has_no_more_clients_than_the_network():
 def test_counts_are_those_that_float32_tells_apart():
     assert network(num_clients=2**24) == [] and refused(rounds=2**24) == []
     (line,) = network(num_clients=2**24 + 1)
-    assert line == f"network.num_clients = {2**24 + 1}: must be <= {2**24}"
+    assert line == f"network.num_clients = {2**24 + 1}: must be an integer >= 1 and <= {2**24}"
     (line,) = refused(rounds=2**24 + 1)
-    assert line == f"rounds = {2**24 + 1}: must be <= {2**24}"
+    assert line == f"rounds = {2**24 + 1}: must be an integer >= 1 and <= {2**24}"
 
 
 def test_a_study_has_two_to_the_28_clients_of_runs_at_most():

@@ -1,4 +1,4 @@
-"""A group as the engine plays it, without playing: where its arrays lie, what they hold, what runs have lost."""
+"""A group that is not played: where its arrays lie, how much they hold, what its runs have lost."""
 
 import itertools
 
