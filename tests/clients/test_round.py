@@ -1,4 +1,4 @@
-"""The pieces of a round and of a study's description, each alone: losses, failures, gaps, bounds, quantities."""
+"""The pieces of a round and what describes a study, each alone: failures, gaps, bounds, quantities."""
 
 import itertools
 from types import SimpleNamespace
@@ -87,7 +87,7 @@ def test_who_never_fails_does_not_at_the_smallest_draw_either(monkeypatch):
 
 @pytest.mark.parametrize("absent", [None, 4])
 def test_the_gap_is_to_the_best_set_of_those_who_are_there(absent):
-    """In 40 made-up histories, against all sets in float64; unknown where anybody who is there is unexplored."""
+    """Of 40 made-up histories, over all sets in float64; unknown where one who is there is unexplored."""
     k, m, runs = 5, 2, 40
     rng = np.random.default_rng(1)
     counts = rng.integers(1, 9, (runs, k))
@@ -229,7 +229,7 @@ def test_quantities_are_numbers_and_are_told_the_runs_values():
         "scaled": (jnp.float32, 8.0),
         "whole": (jnp.float32, 3.0),
     }
-    for made, kind in ((jnp.ones(2), "float32 [2]"), (jnp.bool_(True), "bool []"), ("much", "str")):
+    for made, told in ((jnp.ones(2), "float32 [2]"), (jnp.bool_(True), "bool []"), ("much", "str")):
         with pytest.raises(PartError) as error:
             quantities.record((quantity("mine", lambda seen, made=made: made),), None, {})
-        assert str(error.value) == f'quantity "mine": must return one number, not {kind}'
+        assert str(error.value) == f'quantity "mine": must return one number, not {told}'

@@ -1,4 +1,4 @@
-"""How JAX is set up, how fast devices are, and what is kept of a measurement, on a machine that is made up."""
+"""How JAX is set up, how fast devices are, what is kept of a measurement: on a made-up machine."""
 
 import os
 from types import SimpleNamespace

@@ -92,6 +92,7 @@ def test_units_are_of_nearly_one_size_and_large_groups_are_cut_first():
     assert sizes(units(whole, few, most=5, at_least=5))[:2] == [(0, 2, 2), (0, 2, 2)]
     assert sizes(units(whole, few, most=5, at_least=99)) == [(0, 1, 1)] * 4 + [(1, 1, 1)] * 10
     none = {whole.identities[m] for m in (*whole.groups[0].members, *whole.groups[1].members[4:])}
+    assert sizes(units(whole, none, most=9)) == [(1, 4, 4)]
     assert sizes(units(whole, none, most=9, at_least=2)) == [(1, 2, 2), (1, 2, 2)]
     assert units(whole, whole.identities, most=9, at_least=2) == []
 
