@@ -337,6 +337,7 @@ def test_one_pass_shows_every_row():
     assert one_pass(230, 20) == 12
     assert one_pass(230, 230) == 1
     assert one_pass(6951) == 70
+    assert simulate(POOL, "exp3", RUNS, num_clients=20)["mse"].shape[1] == 12
 
 
 @pytest.mark.parametrize(

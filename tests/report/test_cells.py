@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.colors import Normalize
 
 from pausejax.report import effects, heatmaps, style
+from pausejax.report.levels import Levels
 from pausejax.report.series import per_seed
 
 
@@ -42,6 +44,19 @@ def test_a_cell_has_its_number_in_an_ink_that_is_seen():
     (mesh,) = panel.collections
     assert (mesh.norm.vmin, mesh.norm.vmax, mesh.get_cmap().name) == (0, 10, "viridis")
     np.testing.assert_array_equal(mesh.get_array().filled(-1), [[0, 10, -1], [2, 4, 7]])
+
+
+@pytest.mark.parametrize(
+    ("which", "values", "rotation"),
+    [("x", [1234567, 2345678], 0), ("x", [1234567, 23456789], 90), ("y", [1234567, 23456789], 0)],
+)
+def test_values_stand_upright_where_they_are_longer_than_their_cells(which, values, rotation):
+    panel = style.new_figure(2, 2).add_subplot()
+    levels = Levels(xr.Dataset({}, {"batch_size": ("run", values)}), ("batch_size",))
+    heatmaps._ticks(panel, levels, "batch_size", which, True)
+    labels = panel.get_xticklabels() if which == "x" else panel.get_yticklabels()
+    assert [label.get_text() for label in labels] == list(map(str, values))
+    assert {label.get_rotation() for label in labels} == {rotation}
 
 
 @pytest.mark.parametrize(
