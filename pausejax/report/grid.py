@@ -129,13 +129,15 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     panels: dict[bytes, Panel] = {}
     for values in itertools.product(*(levels[name] for name in rest)):
         kept = np.ones(runs.sizes["run"], bool)
-        own: dict[str, Any] = {}
         for name, value in zip(rest, values, strict=True):
             column = runs[name].values
-            same = column == value
-            own |= {name: value} if (kept & same).any() else {}
             # What a policy does not have, it need not match: it is in every panel.
-            kept &= same | ~_applies(column)
+            kept &= (column == value) | ~_applies(column)
+        own = {
+            name: value
+            for name, value in zip(rest, values, strict=True)
+            if (runs[name].values[kept] == value).any()
+        }
         drawn = _lines(runs, kept, line, levels[line], [n for n in varying if n not in rest])
         if drawn:
             panels.setdefault(kept.tobytes(), Panel(_title(runs, own), drawn))

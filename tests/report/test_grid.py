@@ -1,0 +1,192 @@
+"""Which runs go into which panel and line, and where there is room for no more."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pausejax.report import grid
+from pausejax.report.grid import arrange
+
+SYMBOLS = {"alpha": "α", "gamma": "γ"}
+
+
+def runs_of(rows, apart=("dataset",)):
+    """A run for each row; a policy that lacks an axis has no value there."""
+    names = list(dict.fromkeys(name for row in rows for name in row if name not in ("policy", "seed")))
+    text = {name: isinstance(next(row[name] for row in rows if name in row), str) for name in names}
+    columns = {name: [row.get(name, "" if text[name] else np.nan) for row in rows] for name in names}
+    coords = {
+        "policy": ("run", [row.get("policy", "a") for row in rows]),
+        "seed": ("run", [row.get("seed", 0) for row in rows]),
+        **{name: ("run", column) for name, column in columns.items()},
+    }
+    parameters = {name: ([], SYMBOLS.get(name, "")) for name in names}
+    attributes = {"axes": names, "parameters": parameters, "apart": apart}
+    return xr.Dataset(
+        {"number": ("run", np.arange(len(rows)))},
+        coords,
+        {name: json.dumps(value) for name, value in attributes.items()},
+    )
+
+
+def crossed(**values):
+    """Every combination, a run each; the first axis slowest."""
+    return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
+
+
+def names(count, letter="p"):
+    """Words, which are never cut into levels."""
+    return [f"{letter}{number:02}" for number in range(count)]
+
+
+def drawn(found):
+    """Titles of panels, and the lines in each: what they are called, and which runs they are of."""
+    return {
+        panel.title: {line.label: line.runs["number"].values.tolist() for line in panel.lines}
+        for panel in found.panels
+    }
+
+
+def test_a_result_has_many_settings_where_some_data_set_has():
+    rows = crossed(dataset=["digits", "mnist"], policy=names(16), seed=[0, 1])
+    assert not grid.is_many(runs_of(rows))
+    assert grid.is_many(runs_of([{"dataset": "digits", "policy": "p99"}, *rows]))
+    # What is not kept apart is counted together.
+    assert grid.is_many(runs_of(rows, apart=()))
+
+
+@pytest.mark.parametrize(("sets", "columns"), [(1, 1), (3, 3), (4, 4), (5, 4)])
+def test_of_few_settings_each_is_a_line(sets, columns):
+    found = arrange(runs_of(crossed(gamma=[5.0, 1.0], seed=[0, 1], dataset=names(sets))))
+    assert found.columns == columns and found.averaged == ()
+    assert drawn(found) == {
+        name: {"a, γ = 5": [place, place + sets], "a, γ = 1": [place + 2 * sets, place + 3 * sets]}
+        for place, name in enumerate(names(sets))
+    }
+
+
+def test_of_many_settings_policies_are_lines_and_the_axis_with_most_values_is_columns():
+    found = arrange(runs_of(crossed(alpha=[2.0, 1.0], policy=["b", "a"], gamma=[4.0, 1.0, 3.0, 2.0, 9.0])))
+    assert found.columns == 5
+    assert [panel.title for panel in found.panels] == [
+        f"γ = {gamma}, α = {alpha}" for alpha in (1, 2) for gamma in (1, 2, 3, 4, 9)
+    ]
+    # Two runs for each pair: α is slowest, then the policy.
+    assert drawn(found)["γ = 4, α = 1"] == {"b": [10], "a": [15]}
+
+
+def test_without_policies_the_axis_with_most_values_is_lines():
+    found = arrange(runs_of(crossed(alpha=["x", "y"], zeta=names(12))))
+    assert [panel.title for panel in found.panels] == ["α = x", "α = y"]
+    assert [line.label for line in found.panels[1].lines] == [f"zeta = {name}" for name in names(12)]
+    assert found.panels[1].lines[3].runs["number"].values.tolist() == [15]
+    assert found.panels[1].lines[3].policy == "a"
+
+
+@pytest.mark.parametrize(
+    ("values", "panels"),
+    [
+        ({"policy": ["a", "b"], "place": names(24)}, 24),
+        ({"policy": ["a", "b"], "place": names(25)}, None),
+        ({"policy": ["a", "b"], "place": names(12), "dataset": ["x", "y"]}, 24),
+        ({"policy": ["a", "b"], "place": names(13), "dataset": ["x", "y"]}, None),
+        ({"policy": names(16), "gamma": [1.0, 2.0]}, 2),
+        ({"policy": names(17), "gamma": [1.0, 2.0]}, None),
+        ({"policy": names(3), "gamma": [1.0, 2.0], "alpha": [1.0, 2.0], "eta": [1.0, 2.0]}, None),
+    ],
+)
+def test_nobody_can_read_more_than_24_panels_16_lines_and_three_axes(values, panels):
+    found = arrange(runs_of(crossed(**values)))
+    assert (found and len(found.panels)) == panels
+
+
+@pytest.mark.parametrize(
+    ("by", "values", "problem"),
+    [
+        (["place"], {"place": names(16)}, ""),
+        (["place"], {"place": names(17)}, "by: place: 17 lines; at most 16"),
+        (["gamma", "place"], {"gamma": [1.0, 2.0], "place": names(24)}, ""),
+        (["gamma", "place"], {"gamma": [1.0, 2.0], "place": names(25)}, "by: 25 panels; at most 24"),
+    ],
+)
+def test_too_much_that_is_asked_for_is_refused(by, values, problem):
+    runs = runs_of(crossed(**values))
+    if not problem:
+        assert len(drawn(arrange(runs, by))) == (1 if by == ["place"] else 24)
+        return
+    with pytest.raises(ValueError, match=problem):
+        arrange(runs, by)
+
+
+def test_panels_that_are_no_full_rectangle_stand_one_after_another():
+    rows = crossed(policy=["a", "b"], alpha=[1.0, 2.0], gamma=[1.0, 2.0, 3.0])
+    some = [row for row in rows if (row["alpha"], row["gamma"]) != (1.0, 2.0)]
+    found = arrange(runs_of(some), ["policy", "alpha", "gamma"])
+    assert found.columns == 4 and list(drawn(found)) == [
+        f"α = {alpha}, γ = {gamma}" for alpha, gamma in [(1, 1), (1, 3), (2, 1), (2, 2), (2, 3)]
+    ]
+    every = arrange(runs_of(crossed(policy=["a", "b"], gamma=[1.0, 2.0, 3.0, 4.0, 5.0])), ["policy", "gamma"])
+    assert every.columns == 4 and list(drawn(every)) == [f"γ = {gamma}" for gamma in range(1, 6)]
+    # Of three axes none runs along the rows.
+    three = crossed(policy=["a", "b"], alpha=[1.0, 2.0], gamma=[1.0, 2.0], eta=[1.0, 2.0])
+    found = arrange(runs_of(three), ["policy", "alpha", "gamma", "eta"])
+    assert found.columns == 4 and list(drawn(found))[1:3] == [
+        "α = 1, γ = 1, eta = 2",
+        "α = 1, γ = 2, eta = 1",
+    ]
+
+
+MIXED = [
+    *crossed(policy=["pause"], gamma=[5.0, 1.0], alpha=[1.0, 2.0], dataset=["x", "y"]),
+    *crossed(policy=["uniform"], gamma=[1.0, 5.0], dataset=["x", "y"]),
+    *crossed(policy=["random"], dataset=["x", "y"]),
+]
+"""Runs 0 to 7, 8 to 11, and 12 and 13; the data set is fastest."""
+
+
+def test_a_policy_without_the_axis_of_the_lines_has_one_by_its_name():
+    found = arrange(runs_of(MIXED), ["gamma"])
+    assert drawn(found) == {
+        "pause, x": {"γ = 1": [4, 6], "γ = 5": [0, 2]},
+        "pause, y": {"γ = 1": [5, 7], "γ = 5": [1, 3]},
+        "uniform, x": {"γ = 1": [8], "γ = 5": [10]},
+        "uniform, y": {"γ = 1": [9], "γ = 5": [11]},
+        "random, x": {"random": [12]},
+        "random, y": {"random": [13]},
+    }
+    assert found.averaged == ("alpha",)
+    # Policies run along the rows, data sets are rows.
+    assert found.columns == 3 and list(drawn(found))[:3] == ["pause, x", "uniform, x", "random, x"]
+    assert [panel.lines[0].policy for panel in found.panels] == ["pause", "uniform", "random"] * 2
+
+
+@pytest.mark.parametrize(
+    "by", [["gamma", "policy", "alpha"], ["gamma", "alpha", "policy"], ["gamma", "alpha"]]
+)
+def test_a_panel_is_not_called_by_what_its_policy_lacks(by):
+    found = drawn(arrange(runs_of([row for row in MIXED if row["dataset"] == "x"]), by))
+    assert found == {
+        "pause, α = 1": {"γ = 1": [2], "γ = 5": [0]},
+        "pause, α = 2": {"γ = 1": [3], "γ = 5": [1]},
+        "uniform": {"γ = 1": [4], "γ = 5": [5]},
+        "random": {"random": [6]},
+    }
+
+
+def test_a_policy_without_the_axis_of_the_panels_is_in_each():
+    found = drawn(arrange(runs_of([row for row in MIXED if row["dataset"] == "x"]), ["policy", "gamma"]))
+    assert found == {
+        "γ = 1": {"pause": [2, 3], "uniform": [4], "random": [6]},
+        "γ = 5": {"pause": [0, 1], "uniform": [5], "random": [6]},
+    }
+
+
+def test_what_varies_are_policies_and_axes_with_two_values():
+    rows = crossed(policy=["a", "b"], gamma=[1.0, 2.0], alpha=[1.0])
+    assert grid.factors(runs_of(rows)) == ["policy", "gamma"]
+    assert grid.factors(runs_of(rows[:2])) == ["gamma"]
+    runs = runs_of(crossed(budget_decay=[1.0], gamma=[1.0]))
+    assert grid.words_for(["gamma", "budget_decay"], runs) == "γ, budget decay"
