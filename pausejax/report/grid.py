@@ -138,7 +138,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
             for name, value in zip(rest, values, strict=True)
             if (runs[name].values[kept] == value).any()
         }
-        drawn = _lines(runs, kept, line, levels[line], [n for n in varying if n not in rest])
+        drawn = _lines(runs, kept, line, levels[line])
         if drawn:
             panels.setdefault(kept.tobytes(), Panel(_title(runs, own), drawn))
     if len(panels) > MAX_PANELS:
@@ -155,9 +155,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     return Grid(tuple(ordered), columns, averaged)
 
 
-def _lines(
-    runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any], varying: Sequence[str]
-) -> tuple[Line, ...]:
+def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any]) -> tuple[Line, ...]:
     """The lines of a panel; policies that lack the axis of the lines have one each, by their name."""
     column, policy = runs[line].values, runs["policy"].values
     written = symbols(runs)

@@ -79,8 +79,8 @@ def test_of_many_settings_policies_are_lines_and_the_axis_with_most_values_is_co
 
 
 def test_without_policies_the_axis_with_most_values_is_lines():
-    found = arrange(runs_of(crossed(alpha=["x", "y"], zeta=names(12))))
-    assert [panel.title for panel in found.panels] == ["α = x", "α = y"]
+    found = arrange(runs_of(crossed(alpha=["y", "x"], zeta=names(12))))
+    assert [panel.title for panel in found.panels] == ["α = y", "α = x"]
     assert [line.label for line in found.panels[1].lines] == [f"zeta = {name}" for name in names(12)]
     assert found.panels[1].lines[3].runs["number"].values.tolist() == [15]
     assert found.panels[1].lines[3].policy == "a"
