@@ -83,6 +83,8 @@ def test_twos_and_fives_stand_between_few_powers_of_ten(ends, values, texts):
         # Within 0.108 inches of the one before, or of the last one.
         ([0.0, 0.1, 0.2, 0.4], [0, 2, 3]),
         ([0.0, 0.11, 0.3, 0.4], [0, 1, 3]),
+        ([0.0, 0.2, 0.25, 0.5], [0, 1, 3]),
+        ([0.0, 0.108, 0.216], [0, 1, 2]),
         ([0.0, 0.01], [0, 1]),
     ],
 )

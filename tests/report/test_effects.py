@@ -164,3 +164,32 @@ def test_numbers_that_would_touch_stand_upright_or_are_left_out(values, upright,
     panel, found, _ = axis_of(values)
     assert found == texts
     assert {text.get_rotation() for text in panel.get_xticklabels()} == {upright}
+
+
+@pytest.mark.parametrize(
+    ("axes", "policies", "measures", "inches"),
+    [
+        ({"gamma": [1.0, 2.0]}, 1, 1, (2.4, 0.6 + 1.1 + 0.05)),
+        ({"gamma": [1.0, 2.0], "model": ["x", "y"]}, 2, 1, (0.75 + 2 * 1.12, 0.6 + 1.1 + 0.3)),
+        ({"gamma": [1.0, 2.0, 20.0], "model": ["x", "y"]}, 5, 2, (0.75 + 1.12 + 1.12, 0.6 + 2.2 + 0.6)),
+        # An eleventh of the axis between two levels: 0.12 inches for each 1 / 11 / 1.16 of it, and 0.1.
+        ({"model": ["x", "y"], "gamma": [0.0, 1.0, 11.0]}, 4, 3, (0.75 + 1.12 + 1.6312, 0.6 + 3.3 + 0.3)),
+    ],
+)
+def test_the_size_of_a_picture_is_that_of_its_panels(axes, policies, measures, inches):
+    rows = crossed(policy=[f"p{n}" for n in range(policies)], **axes)
+    figure = main_effects(finals(rows), [LOSS, TIME, LOSS][:measures])
+    np.testing.assert_allclose(figure.get_size_inches(), inches)
+    grid = figure.axes[0].get_subplotspec().get_gridspec()
+    assert grid.get_geometry() == (measures, len(axes))
+    assert len(figure.legends) == (policies > 1)
+    if len(axes) > 1:
+        np.testing.assert_allclose(0.75 + sum(grid.get_width_ratios()), inches[0])
+
+
+def test_the_legend_stands_above_the_panels():
+    figure = main_effects(finals(ROWS), [LOSS])
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert legend.get_window_extent().y0 >= max(panel.get_window_extent().y1 for panel in figure.axes)
+    assert main_effects(finals(ROWS), []) is None

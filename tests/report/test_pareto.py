@@ -90,7 +90,8 @@ def test_points_are_coloured_by_a_third_measure_and_the_front_of_all_three_is_ou
     by_label = {points.get_label(): points for points in axes.collections}
     assert to_hex(by_label["a"].get_facecolor()[0]) == to_hex("0.4")
     (front,) = by_label[all_three].get_facecolor()
-    assert to_hex(front) == "#ffffff"
+    (edge,) = by_label[all_three].get_edgecolor()
+    assert (to_hex(front), to_hex(edge)) == ("#ffffff", "#000000")
 
 
 def test_two_measures_tell_policies_by_colours():
@@ -131,6 +132,11 @@ def test_steps_of_a_front_are_what_can_be_had(ways, style, front):
 def test_without_a_setting_that_has_both_there_is_no_picture():
     points = [(1.0, np.nan, 1.0), (np.inf, 1.0, 1.0)]
     assert trade_off(finals(points, "ab"), TIME, GAIN, LEAK) is None
+
+
+def test_settings_at_one_place_are_no_front_to_draw():
+    (axes, _) = trade_off(finals([(1.0, 2.0, 3.0), (1.0, 2.0, 4.0)], "aa"), TIME, GAIN, LEAK).axes
+    assert not axes.get_lines()
 
 
 def test_with_nothing_bounded_there_is_no_scale_of_colours():

@@ -82,3 +82,64 @@ def test_common_clock_ends_with_the_first_run_that_stops():
 def test_smoothing_keeps_what_lies_before_the_end():
     values = np.array([[1.0, 3.0, 5.0, np.nan, np.nan]])
     np.testing.assert_allclose(statistics.smooth(values, 2), [[1, 2, 4, np.nan, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("losses", "evaluations"),
+    [
+        # All diverged: what they had learned up to the first evaluation that is no number.
+        ([[1.0, 2.0, np.nan], [1.0, 2.0, 3.0]], 2),
+        ([[1.0, 2.0, 4.0], [1.0, np.inf, 3.0]], 1),
+        ([[np.nan, 2.0, 4.0], [1.0, 1.0, 3.0]], 0),
+        ([[1.0, 2.0, 4.0], [1.0, 1.0, 3.0]], 3),
+    ],
+)
+def test_runs_that_all_diverged_count_up_to_the_first_divergence(losses, evaluations):
+    runs = xr.Dataset({"test_loss": (("run", "eval"), losses), "diverged_round": ("run", [1, 3])})
+    found = statistics.learned(runs)
+    assert found["test_loss"].shape == (2, evaluations)
+    np.testing.assert_array_equal(found["test_loss"].values, np.array(losses)[:, :evaluations])
+    one = statistics.learned(runs.assign(diverged_round=("run", [1, 0])))
+    np.testing.assert_array_equal(one["test_loss"].values, losses[1:])
+    assert statistics.healthy(runs.drop_vars("diverged_round")).sizes["run"] == 2
+
+
+def test_a_run_of_one_value_is_read_off_at_its_time():
+    grid, values = statistics.on_common_clock(
+        np.array([[3.0, np.nan], [2.0, 5.0]]), np.array([[7.0, 0], [2, 5]])
+    )
+    assert grid.shape == (200,) and set(grid) == {3.0}
+    np.testing.assert_allclose(values, np.broadcast_to([[7.0], [3.0]], (2, 200)))
+
+
+def test_an_infinite_value_ends_no_curve():
+    grid, values = statistics.on_common_clock(
+        np.array([[1.0, 2.0, 3.0]]), np.array([[np.inf, 4.0, 4.0]]), points=3
+    )
+    assert grid.tolist() == [1, 2, 3] and values[0, 1:].tolist() == [4, 4]
+
+
+def test_lines_keep_the_order_of_their_runs():
+    """More runs than a sort by insertion takes, so that only a stable one keeps their order."""
+    policies = np.array(list("abc") * 20)
+    runs = xr.Dataset({"place": ("run", np.arange(60))}, {"policy": ("run", policies)}, {"axes": "[]"})
+    found = statistics.lines(runs.assign_coords(seed=("run", np.arange(60))))
+    assert [(line.label, line.policy) for line in found] == [("a", "a"), ("b", "b"), ("c", "c")]
+    for first, line in enumerate(found):
+        assert line.runs["place"].values.tolist() == list(range(first, 60, 3))
+
+
+def test_an_accuracy_is_known_at_the_time_of_its_evaluation(result):
+    np.testing.assert_array_equal(statistics.accuracy_at(result, 2.0), [0.1, 0.3, 0.5, 0.7])
+    np.testing.assert_array_equal(statistics.accuracy_at(result, 4.0), [0.2, 0.4, np.nan, 0.8])
+    slow = result.assign(elapsed=result["elapsed"] * np.array([[1.0], [2], [3], [1]]))
+    np.testing.assert_array_equal(statistics.accuracy_at(slow, 4.0), [0.2, 0.3, np.nan, 0.8])
+
+
+def test_two_runs_have_an_interval():
+    half = stats.t.ppf(0.975, 1) * stats.sem([1.0, 4.0])
+    np.testing.assert_allclose(statistics.band([1.0, 4.0]), (2.5, half))
+    # float32 is summed in float64.
+    np.testing.assert_array_equal(
+        statistics.smooth(np.array([[2.0**24, 1, 1]], np.float32), 2), [[2.0**24, (2**24 + 1) / 2, 1]]
+    )
