@@ -199,3 +199,11 @@ def test_a_round_costs_three_passes_of_each_trained_sample_and_one_of_each_test_
 
     assert flops() == 7 * 2 * 10 * 3 * 100 + 60 * 100 / 5
     assert flops(learning=None) == flops(data=None) == flops(test=None) == 0
+
+
+@pytest.mark.parametrize(("counted", "expected"), [(5.0, 5.0), (0.0, 14.0)])
+def test_a_product_with_each_parameter_is_counted_where_nothing_is_known(monkeypatch, counted, expected):
+    monkeypatch.setattr(costs, "_flops_of", lambda model, shape, dtype: counted)
+    monkeypatch.setattr(costs, "prepare", lambda learning, inputs, mean, std: inputs)
+    test = SimpleNamespace(inputs=np.zeros((4, 3), np.float32), mean=np.float32(0), std=np.float32(1))
+    assert costs.flops_per_sample(SimpleNamespace(model=None, num_parameters=7), test) == expected
