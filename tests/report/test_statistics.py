@@ -25,6 +25,8 @@ def test_smoothing_averages_the_last_points_that_there_are():
     np.testing.assert_allclose(statistics.smooth(values, 2), [[1, 2, 4, 6]])
     np.testing.assert_allclose(statistics.smooth(values, 10), [[1, 2, 3, 4]])
     np.testing.assert_array_equal(statistics.smooth(values, 1), values)
+    gap = np.array([[0.1, np.nan, 0.3]])
+    np.testing.assert_array_equal(statistics.smooth(gap, 1), gap)
 
 
 def test_common_clock_stays_within_what_every_run_has_reached():
