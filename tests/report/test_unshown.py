@@ -160,6 +160,13 @@ def test_a_measure_that_is_not_on_one_scale_is_in_no_table(monkeypatch):
     assert set(drawn) == {"main_effects", "heatmap_time", "heatmap_loss"}
 
 
+def test_a_fourth_measure_is_not_weighed(monkeypatch):
+    unlike = METRICS["loss"]._replace(label="loss", scaled_by=("alpha",))
+    result, _ = drawn_of(crossed(alpha=[1.0, 2.0]), monkeypatch, loss=unlike)
+    drawn = many.of_measures(result, chosen(result, ["time", "other", "final", "loss"])[1], None)
+    assert drawn["pareto"] == (2, "other", "time", "final")
+
+
 def test_tables_leave_out_what_has_no_number(monkeypatch):
     result, _ = drawn_of(crossed(policy=["p", "q"], alpha=[1.0, 2.0]), monkeypatch)
     result["time"][:3] = np.inf
