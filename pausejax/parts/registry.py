@@ -111,13 +111,14 @@ def _same_place(one: Part, other: Part) -> bool:
 
 def _register(category: str, function: Function, **notes: Any) -> Function:
     part = dataclasses.replace(read(category, function), notes=notes)
-    hints = typing.get_type_hints(function, include_extras=True)
-    for name, parameter in part.parameters.items():
+    keywords = function.__kwdefaults__ or {}
+    declared = {name: keywords[name] for name in part.parameters if isinstance(keywords.get(name), Parameter)}
+    if declared:
         # Called as it is, the function has plain defaults; registered once more, it says the same as before.
-        keywords = function.__kwdefaults__ or {}
-        if isinstance(declared := keywords.get(name), Parameter):
-            keywords[name] = parameter.default
-            function.__annotations__[name] = Annotated[hints.get(name, type(parameter.default)), declared]
+        hints = typing.get_type_hints(function, include_extras=True)
+        for name, parameter in declared.items():
+            default = keywords[name] = part.parameters[name].default
+            function.__annotations__[name] = Annotated[hints.get(name, type(default)), parameter]
     _COLLECTING.get().add(part)
     return function
 
