@@ -246,10 +246,11 @@ def round_half_even(value):
     return round(np.float32(value).item())
 
 
-def test_oort_without_exploration_exploits_in_proportion_to_utility():
-    """Two of those that have 95 % of the second largest utility, one after the other by their size."""
-    num_clients, utility = 4, np.array([4.0, 1.0, 0.95, 0.5])
-    policy = oort(num_clients=num_clients, clients_per_round=2, straggler_penalty=0.0)
+@pytest.mark.parametrize(("m", "utility"), [(1, [1.0, 0.96, 0.98, 0.5]), (2, [4.0, 1.0, 0.95, 0.5])])
+def test_oort_without_exploration_exploits_in_proportion_to_utility(m, utility):
+    """Of those that have 95 % of the m-th largest utility, one after the other by their size."""
+    num_clients, utility = 4, np.array(utility)
+    policy = oort(num_clients=num_clients, clients_per_round=m, straggler_penalty=0.0)
     clients = Clients(jnp.full(num_clients, 0.25), jnp.ones(num_clients))
     state = policy.init(jax.random.key(0), clients)._replace(
         utility=jnp.asarray(utility, jnp.float32),
@@ -259,10 +260,16 @@ def test_oort_without_exploration_exploits_in_proportion_to_utility():
     view = View(jnp.int32(1), jnp.ones(num_clients), lambda clients: jnp.zeros(clients.shape))
     keys = jax.random.split(jax.random.key(3), 30_000)
     members = np.asarray(jax.jit(jax.vmap(lambda key: policy.select(key, state, view).members))(keys))
-    pairs = list(itertools.combinations(range(3), 2))
-    counts = [np.sum((members == pair).all(1)) for pair in pairs]
+    sets = list(itertools.combinations(range(3), m))
+    counts = [np.sum((members == chosen).all(1)) for chosen in sets]
     share = utility[:3] / utility[:3].sum()
-    expected = [share[i] * share[j] * (1 / (1 - share[i]) + 1 / (1 - share[j])) for i, j in pairs]
+    expected = [
+        sum(
+            np.prod(share[list(o)] / (1 - np.cumsum([0, *share[list(o)][:-1]])))
+            for o in itertools.permutations(s)
+        )
+        for s in sets
+    ]
     # chi-squared goodness of fit, false alarm rate 1e-4
     assert sum(counts) == 30_000 and stats.chisquare(counts, 30_000 * np.array(expected)).pvalue > 1e-4
 

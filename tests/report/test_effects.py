@@ -1,29 +1,23 @@
 """Main effects: panels, their axes and numbers, and who has a line where."""
 
-import json
-
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from pausejax.analysis.quantities import Metric
 from pausejax.report import effects
 from pausejax.report.effects import main_effects
 from pausejax.report.levels import Levels, Measure
 from pausejax.report.style import PALETTE, new_figure
 
-from .test_grid import crossed, runs_of
+from .made import crossed, runs_of, with_figures
 
 LOSS, TIME = Measure("loss", "loss of a test on everything", scale=2), Measure("time", "time")
 
 
 def finals(rows):
     """Figures that say of which run they are."""
-    runs = runs_of(rows)
     number = np.arange(1.0, len(rows) + 1)
-    metrics = {name: Metric(name, "itself", False, "1", "of a test")._asdict() for name in ("loss", "time")}
-    runs = runs.assign(loss=("run", number), time=("run", 10 * number))
-    return runs.assign_attrs(metrics=json.dumps(metrics))
+    return with_figures(runs_of(rows), loss=number, time=10 * number)
 
 
 ROWS = [

@@ -1,45 +1,11 @@
 """Which runs go into which panel and line, and where there is room for no more."""
 
-import itertools
-import json
-
-import numpy as np
 import pytest
-import xarray as xr
 
 from pausejax.report import grid
 from pausejax.report.grid import arrange
 
-SYMBOLS = {"alpha": "α", "gamma": "γ"}
-
-
-def runs_of(rows, apart=("dataset",)):
-    """A run for each row; a policy that lacks an axis has no value there."""
-    names = list(dict.fromkeys(name for row in rows for name in row if name not in ("policy", "seed")))
-    text = {name: isinstance(next(row[name] for row in rows if name in row), str) for name in names}
-    columns = {name: [row.get(name, "" if text[name] else np.nan) for row in rows] for name in names}
-    coords = {
-        "policy": ("run", [row.get("policy", "a") for row in rows]),
-        "seed": ("run", [row.get("seed", 0) for row in rows]),
-        **{name: ("run", column) for name, column in columns.items()},
-    }
-    parameters = {name: ([], SYMBOLS.get(name, "")) for name in names}
-    attributes = {"axes": names, "parameters": parameters, "apart": apart}
-    return xr.Dataset(
-        {"number": ("run", np.arange(len(rows)))},
-        coords,
-        {name: json.dumps(value) for name, value in attributes.items()},
-    )
-
-
-def crossed(**values):
-    """Every combination, a run each; the first axis slowest."""
-    return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
-
-
-def names(count, letter="p"):
-    """Words, which are never cut into levels."""
-    return [f"{letter}{number:02}" for number in range(count)]
+from .made import crossed, names, runs_of
 
 
 def drawn(found):

@@ -1,32 +1,21 @@
 """What pictures make of values: levels of axes, scales of numbers and of colours, words and columns."""
 
-import json
-
 import numpy as np
 import pytest
-import xarray as xr
 from matplotlib.colors import LogNorm
 from scipy import stats
 
-from pausejax.analysis.quantities import Metric
 from pausejax.report import levels
 from pausejax.report.levels import Measure
 
-LOSS = Metric("loss", "itself", False, "1", "of a test")
+from .made import runs_of, with_figures
 
 
 def finals(gamma, seeds=None, **variables):
     """Some runs' figures, at values of one axis."""
-    runs = len(gamma)
-    return xr.Dataset(
-        {name: ("run", np.asarray(values, float)) for name, values in variables.items()},
-        {
-            "policy": ("run", ["a"] * runs),
-            "seed": ("run", list(range(runs)) if seeds is None else seeds),
-            "gamma": ("run", np.asarray(gamma)),
-        },
-        {"axes": json.dumps(["gamma"]), "metrics": json.dumps({name: LOSS._asdict() for name in variables})},
-    )
+    seeds = range(len(gamma)) if seeds is None else seeds
+    runs = runs_of([{"seed": seed, "gamma": value} for seed, value in zip(seeds, gamma, strict=True)])
+    return with_figures(runs, **variables)
 
 
 @pytest.mark.parametrize(

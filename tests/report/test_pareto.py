@@ -1,18 +1,15 @@
 """The picture of a trade-off: its points, colours, fronts, scales and legend."""
 
-import json
-
 import numpy as np
 import pytest
 from matplotlib import colormaps
 from matplotlib.colors import Normalize, to_hex, to_rgba
 
-from pausejax.analysis.quantities import Metric
 from pausejax.report.levels import Measure
 from pausejax.report.pareto import trade_off
 from pausejax.report.style import MARKERS, PALETTE
 
-from .test_grid import runs_of
+from .made import runs_of, with_figures
 
 TIME = Measure("time", "time", scale=2)
 GAIN = Measure("gain", "gain", scale=100)
@@ -35,15 +32,9 @@ ON_TWO = [0, 1, 5]
 def finals(points, policies, ways=(False, True, False)):
     """One run of each setting."""
     runs = runs_of([{"policy": p, "gamma": float(n)} for n, p in enumerate(policies)])
-    names = ("time", "gain", "leak")[: len(points[0])]
-    metrics = {
-        name: Metric(name, "itself", way, "1", "of a test")._asdict()
-        for name, way in zip(names, ways, strict=False)
-    }
-    columns = {
-        name: ("run", list(column)) for name, column in zip(names, zip(*points, strict=True), strict=True)
-    }
-    return runs.assign(columns).assign_attrs(metrics=json.dumps(metrics))
+    return with_figures(
+        runs, ways, **dict(zip(("time", "gain", "leak"), zip(*points, strict=True), strict=False))
+    )
 
 
 def points_of(axes):

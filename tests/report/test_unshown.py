@@ -10,7 +10,7 @@ from pausejax.report import many
 from pausejax.report.asked import chosen
 from pausejax.report.unshown import left_out
 
-from .test_grid import crossed, names, runs_of
+from .made import crossed, names, runs_of
 
 METRICS = {
     "loss": Metric("loss", "last", False, "1", "loss", label="loss", scaled_by=("alpha", "eta")),
