@@ -6,12 +6,16 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.textpath import TextPath
 
 from pausejax.analysis import finals, mean_ci, metrics_of
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import applies, axes_of, symbols
 
 MAX_LEVELS = 8
+
+# A legend's letters in points; its lines, and what lies between its columns, in inches.
+_LEGEND, _HANDLE, _BETWEEN = 7, 0.36, 0.2
 
 # Values further apart than this factor are drawn on a logarithmic scale.
 _DECADES = 10
@@ -145,6 +149,10 @@ def colour_scale(measure: Measure, values: np.ndarray) -> Normalize:
 
 
 def columns_for(labels: Sequence[str], width: float) -> int:
-    """How many columns of a legend fit into so many inches."""
-    longest = max(map(len, labels), default=0)
-    return max(1, min(len(labels), 4, int(width / (0.5 + 0.06 * longest))))
+    """How many columns of a legend fit into so many inches; at most four. A legend fills its columns one by one."""
+    widths = np.array([TextPath((0, 0), label, size=_LEGEND).get_extents().width / 72 for label in labels])
+    for columns in range(min(len(labels), 4), 1, -1):
+        longest = [part.max() + _HANDLE for part in np.array_split(widths, columns)]
+        if sum(longest) + _BETWEEN * (columns - 1) <= width:
+            return columns
+    return 1

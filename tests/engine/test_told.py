@@ -70,7 +70,7 @@ class Mlflow:
 
     def __init__(self, there=(), experiment=True):
         self.there, self.found = list(there), SimpleNamespace(experiment_id="7") if experiment else None
-        self.asked, self.runs, self.uri, self.failure = [], {}, "", ""
+        self.asked, self.runs, self.uri, self.failure, self.stuck = [], {}, "", "", None
 
     def MlflowClient(self, tracking_uri):
         self.uri = tracking_uri
@@ -93,7 +93,7 @@ class Mlflow:
         self.asked.append((experiments, page_token))
         place = page_token or 0
         page = [SimpleNamespace(data=SimpleNamespace(tags=tags)) for tags in self.there[place : place + 2]]
-        return Page(page, place + 2 if place + 2 < len(self.there) else None)
+        return Page(page, self.stuck or (place + 2 if place + 2 < len(self.there) else None))
 
     def create_run(self, experiment, tags, run_name):
         number = len(self.runs)
@@ -155,6 +155,13 @@ def test_mlflow_has_a_run_for_each_in_the_studys_experiment(made, monkeypatch):
         parameters = [params for _, params in run["batches"]]
         assert parameters[0] == {name: str(value) for name, value in own.parameters.items()}
         assert not any(parameters[1:])
+
+
+def test_mlflow_that_answers_with_one_page_for_ever_is_asked_for_it_twice(monkeypatch):
+    server = Mlflow([{"pausejax.identity": "a"}])
+    server.stuck = 5
+    mlflow_over(server, monkeypatch)
+    assert server.asked == [(["7"], None), (["7"], 5)]
 
 
 def test_mlflow_makes_an_experiment_where_there_is_none(monkeypatch):

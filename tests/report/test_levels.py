@@ -129,9 +129,11 @@ def test_a_level_has_three_digits_at_least(value, text):
         ([], 7, 1),
         (["a", "b"], 20, 2),
         (["a"] * 9, 20, 4),
-        # 0.5 inches for the line and 0.06 for each of 25 characters.
-        (["a" * 25, "b", "c"], 4.1, 2),
-        (["a" * 25, "b", "c"], 3.9, 1),
+        # Seven points of DejaVu Sans: an "m" is 0.0947 inches wide, an "i" 0.0270; 0.36 for a line, 0.2 between two.
+        (["m" * 20, "i"], 2.9, 2),
+        (["m" * 20, "i"], 2.75, 1),
+        (["i" * 20] * 5, 3.1, 3),
+        (["i" * 20] * 5, 2.9, 2),
         (["a" * 99, "b"], 1, 1),
     ],
 )

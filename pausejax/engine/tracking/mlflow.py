@@ -60,9 +60,9 @@ class MlflowTracker:
                 [self._experiment], "attributes.status = 'FINISHED'", max_results=_PAGE, page_token=token
             )
             found |= {run.data.tags.get("pausejax.identity", "") for run in page}
-            token = page.token
-            if not token:
+            if not page.token or page.token == token:  # the same page again: a server that knows no pages
                 return found
+            token = page.token
 
     def _log(self, run: Told, study: Mapping[str, Any]) -> None:
         entities = self._mlflow.entities
