@@ -149,7 +149,7 @@ def colour_scale(measure: Measure, values: np.ndarray) -> Normalize:
 
 
 def columns_for(labels: Sequence[str], width: float) -> int:
-    """How many columns of a legend fit into so many inches; at most four. A legend fills its columns one by one."""
+    """How many columns of a legend fit into so many inches; four at most. One is filled after the other."""
     widths = np.array([TextPath((0, 0), label, size=_LEGEND).get_extents().width / 72 for label in labels])
     for columns in range(min(len(labels), 4), 1, -1):
         longest = [part.max() + _HANDLE for part in np.array_split(widths, columns)]

@@ -101,12 +101,12 @@ def test_a_legend_of_many_lines_stands_beside_them():
 
 
 def test_six_names_of_policies_leave_the_curves_three_fifths_of_the_height():
-    names = ["PAUSE", "SA-PAUSE", "clustered by size", "clustered by similarity", "fastest", "FedAvg, private"]
+    names = ["PAUSE", "SA-PAUSE", "by size", "clustered by similarity", "fastest", "FedAvg, private"]
     drawn = figure(measure_plot(LEAKAGE), grid_of(1, 1, names))
     drawn.draw_without_rendering()
     curves, legend = drawn.axes[0].get_tightbbox(), drawn.legends[0].get_window_extent()
     assert curves.height > 0.6 * drawn.bbox.height
-    assert 0 <= legend.x0 and legend.x1 <= drawn.bbox.width
+    assert legend.x0 >= 0 and legend.x1 <= drawn.bbox.width
 
 
 def test_what_lines_are_averaged_over_is_said_above_the_legend():

@@ -129,7 +129,7 @@ def test_a_level_has_three_digits_at_least(value, text):
         ([], 7, 1),
         (["a", "b"], 20, 2),
         (["a"] * 9, 20, 4),
-        # Seven points of DejaVu Sans: an "m" is 0.0947 inches wide, an "i" 0.0270; 0.36 for a line, 0.2 between two.
+        # DejaVu Sans of 7 points: an "m" is 0.0947 inches wide, an "i" 0.0270; 0.36 for a line, 0.2 between.
         (["m" * 20, "i"], 2.9, 2),
         (["m" * 20, "i"], 2.75, 1),
         (["i" * 20] * 5, 3.1, 3),
