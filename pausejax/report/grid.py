@@ -84,6 +84,12 @@ def factors(result: xr.Dataset) -> list[str]:
     return [*(["policy"] if several else []), *levels_of(result).axes]
 
 
+def for_lines(result: xr.Dataset) -> list[str]:
+    """What varies, and may be a panel's lines."""
+    runs, apart = levels_of(result).runs, apart_in(result)
+    return [name for name in factors(result) if name not in apart and len(_values(runs, name)) <= MAX_LINES]
+
+
 def _checked(result: xr.Dataset, by: Sequence[str], apart: Sequence[str]) -> list[str]:
     axes = ("policy", *axes_of(result))
     try:

@@ -11,7 +11,7 @@ from pausejax.analysis.comparing import unlike
 from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.selecting import some, written
 from pausejax.report import asked
-from pausejax.report.grid import arrange, factors, is_many, words_for
+from pausejax.report.grid import arrange, factors, for_lines, is_many, words_for
 from pausejax.report.levels import Measure, levels_of, measures_of
 from pausejax.report.series import has_curve
 
@@ -51,9 +51,12 @@ def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
     grid = arrange(runs, by)
     if grid is None:
         varying = [_short(runs, name) for name in factors(runs)]
+        axes = ",".join(_short(runs, name) for name in for_lines(runs)[:2])
+        named = (
+            f"name the axes of lines and panels, the others are averaged: --by {axes}, or " if axes else ""
+        )
         return [
-            f"no curves: too much varies for one grid of panels ({', '.join(varying)}); name the axes of "
-            f"lines and panels, the others are averaged: --by {','.join(varying[:2])}, or fix some: "
+            f"no curves: too much varies for one grid of panels ({', '.join(varying)}); {named}fix some: "
             f"--where {_example(runs)}"
         ]
     if grid.averaged:

@@ -132,7 +132,7 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
             f"--out {folder}: holds runs of other files; {allowed}",
             *(f"{name}: its content has changed since" for name in changed),
         ]
-    compared = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
+    compared = difflib.unified_diff(old.splitlines(), text.splitlines(), n=0)
     shown = [line for line in compared if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     return [f"--out {folder}: holds runs of another spec; {allowed}", *shown[:20]]
 

@@ -30,6 +30,11 @@ def made():
     )
 
 
+def test_tiny_values_are_told_apart(made):
+    tiny = made.assign_coords(privacy_weight=("run", np.arange(1, 7) * 1e-10))
+    assert analysis.select(tiny, gamma=3e-10)["elapsed"].values.tolist() == [2]
+
+
 @pytest.mark.parametrize(
     ("wanted", "places"),
     [

@@ -8,6 +8,7 @@ import pytest
 from pausejax.analysis.quantities import Metric
 from pausejax.report import many
 from pausejax.report.asked import chosen
+from pausejax.report.grid import arrange
 from pausejax.report.unshown import left_out
 
 from .made import crossed, names, runs_of
@@ -67,6 +68,13 @@ def test_too_much_that_varies_comes_with_two_ways_out():
         "no curves: too much varies for one grid of panels (policy, a, eta, g, zeta); name the axes of lines "
         "and panels, the others are averaged: --by policy,a, or fix some: --where a=2"
     )
+    # Seventeen are too many for lines.
+    rows = crossed(zeta=names(17), alpha=[2.0, 1.0], gamma=[3.0, 4.0], eta=[0.5, 0.1])
+    assert ": --by a,g, or fix some: --where " in left_out(result_of(rows))[0]
+    arrange(result_of(rows), ["a", "g"])
+    rows = crossed(zeta=names(17), policy=names(17))
+    assert left_out(result_of(rows))[0].endswith("(policy, zeta); fix some: --where zeta=" + names(1)[0])
+    rows = crossed(policy=["p", "q"], alpha=[2.0, 1.0], eta=[0.5, 0.1], gamma=[3.0, 4.0], zeta=["x", "y"])
     assert left_out(result_of(rows), by=["g", "policy"])[0] == (
         "curves are means over α, η, zeta too: fix them by --where, or add them to --by"
     )
