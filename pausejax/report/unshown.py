@@ -51,14 +51,10 @@ def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
     grid = arrange(runs, by)
     if grid is None:
         varying = [_short(runs, name) for name in factors(runs)]
-        axes = ",".join(_short(runs, name) for name in for_lines(runs)[:2])
-        named = (
-            f"name the axes of lines and panels, the others are averaged: --by {axes}, or " if axes else ""
-        )
-        return [
-            f"no curves: too much varies for one grid of panels ({', '.join(varying)}); {named}fix some: "
-            f"--where {_example(runs)}"
-        ]
+        fix = f"fix some: --where {_example(runs)}"
+        if axes := ",".join(_short(runs, name) for name in for_lines(runs)[:2]):
+            fix = f"name the axes of lines and panels, the others are averaged: --by {axes}, or {fix}"
+        return [f"no curves: too much varies for one grid of panels ({', '.join(varying)}); {fix}"]
     if grid.averaged:
         averaged = words_for(grid.averaged, runs)
         return [f"curves are means over {averaged} too: fix them by --where, or add them to --by"]

@@ -83,6 +83,13 @@ def test_text_has_a_curve_for_each_row_on_one_scale():
     assert repr(Overview(result({"sum": REGRET}).isel(run=[0]))).startswith("a study: 1 run\n")
 
 
+def test_in_a_notebook_the_text_is_the_same(monkeypatch):
+    shown = Overview(result({"sum": REGRET}))
+    text = repr(shown)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert repr(shown) == text
+
+
 def test_a_learned_curve_is_in_per_cent_and_leaves_diverged_runs_out():
     made = result({"accuracy": ACCURACY})
     made["diverged_round"][1] = 3
