@@ -1,6 +1,7 @@
 """The same FedAvg in other simulators, each in an environment of its own: rounds per CPU second.
 
-python scripts/bench/peers/run.py [--only NAME ...] [--rounds 200] [--repeats 2] [--data-dir FOLDER]
+python scripts/bench/peers/run.py [--work mnist|cifar10] [--only NAME ...] [--rounds 200] [--repeats 2]
+    [--data-dir FOLDER] [--record FILE]
 
 README.md beside this file says what work is done and which versions do it.
 """
@@ -19,20 +20,30 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[2] / ".cache" / "peers"
-CLIENTS, SAMPLES = 30, 2000
+
+
+class Work(NamedTuple):
+    samples: int
+    clients: int
+    cohort: int
+    batch: int
+
+
+WORKS = {"mnist": Work(2000, 30, 5, 20), "cifar10": Work(50_000, 1000, 50, 10)}
 
 
 class Peer(NamedTuple):
     script: str
     requirements: tuple[str, ...]
     arguments: tuple[str, ...] = ()
+    works: tuple[str, ...] = ("mnist",)
 
 
 _TORCH = ("torch==2.13.0", "numpy>=2")
 PEERS = {
     "torch": Peer("plain_torch.py", _TORCH),
     "flower": Peer("flower.py", (*_TORCH, "flwr[simulation]==1.41.0", "psutil==7.0.0")),
-    "pfl": Peer("pfl_research.py", ("pfl==0.6.0", "torch==2.13.0")),
+    "pfl": Peer("pfl_research.py", ("pfl==0.6.0", "torch==2.13.0"), (), tuple(WORKS)),
     "fedjax": Peer(
         "fedjax_mnist.py",
         (
@@ -46,26 +57,28 @@ PEERS = {
             "flax==0.8.5",
         ),
     ),
-    "ours_1": Peer("ours.py", (), ("1",)),
+    "ours_1": Peer("ours.py", (), ("1",), tuple(WORKS)),
     "ours_8": Peer("ours.py", (), ("8",)),
 }
 
 
-def data(folder: str | None) -> Path:
+def data(name: str, folder: str | None) -> Path:
     """The work as a file that every peer can read: pixels in [-1, 1], labels, who owns which image."""
-    path = CACHE / "mnist.npz"
+    work, path = WORKS[name], CACHE / f"{name}.npz"
     if not path.exists():
         from pausejax import data as sources
 
-        mnist = sources.load("mnist", folder)
+        found = sources.load(name, folder)
         CACHE.mkdir(parents=True, exist_ok=True)
         np.savez(
             path,
-            x=_pixels(mnist.train_inputs[:SAMPLES]),
-            y=mnist.train_targets[:SAMPLES].astype(np.int64),
-            test_x=_pixels(mnist.test_inputs),
-            test_y=mnist.test_targets.astype(np.int64),
-            owner=np.random.default_rng(0).permutation(np.arange(SAMPLES) % CLIENTS),
+            x=_pixels(found.train_inputs[: work.samples]),
+            y=found.train_targets[: work.samples].astype(np.int64),
+            test_x=_pixels(found.test_inputs),
+            test_y=found.test_targets.astype(np.int64),
+            owner=np.random.default_rng(0).permutation(np.arange(work.samples) % work.clients),
+            shape=found.train_inputs.shape[1:],
+            **work._asdict(),
         )
     return path
 
@@ -108,19 +121,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME")
+    parser.add_argument("--work", choices=WORKS, default="mnist")
+    parser.add_argument("--only", nargs="+", choices=PEERS, default=[], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=2, help="runs of each, in turn")
     parser.add_argument("--data-dir", metavar="FOLDER", help="of prepared TFDS data sets")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append each run as a line of JSON")
     options = parser.parse_args()
-    work = data(options.data_dir)
-    speeds: dict[str, list[float]] = {name: [] for name in options.only}
+    able = [name for name, peer in PEERS.items() if options.work in peer.works]
+    if strange := [name for name in options.only if name not in able]:
+        parser.error(f"--only {' '.join(strange)}: plays no {options.work}; these do: {', '.join(able)}")
+    names, work = options.only or able, data(options.work, options.data_dir)
+    speeds: dict[str, list[float]] = {name: [] for name in names}
     accuracy: dict[str, float] = {}
-    for name in options.only:
+    for name in names:
         interpreter(name, PEERS[name])
     for _ in range(options.repeats):
-        for name in options.only:
+        for name in names:
             line = play(name, PEERS[name], work, options.rounds)
             if options.record:
                 with options.record.open("a") as file:
