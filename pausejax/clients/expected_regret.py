@@ -41,8 +41,8 @@ def cohorts(num_clients: int, m: int) -> np.ndarray:
     return np.fromiter(flat, np.int32).reshape(-1, m)
 
 
-def expected_speed(cdf: Cdf, min_latency: float, sets: np.ndarray) -> np.ndarray:
-    """E[min_k τ_min / τ_k] over the members of each set, for independent clients, float64 [S].
+def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.ndarray]:
+    """E[min_k τ_min / τ_k] over the members of a set of independent clients, as a function of sets.
 
     With u = τ_min / x it is the integral over (0, 1] of P(τ_k <= τ_min / u for all k), a product of the
     members' distribution functions. Gauss-Legendre quadrature between quantiles of the clients, so that even
@@ -51,20 +51,26 @@ def expected_speed(cdf: Cdf, min_latency: float, sets: np.ndarray) -> np.ndarray
     Args:
       cdf: of latencies that are never below τ_min.
       min_latency: τ_min, s.
-      sets: int [S, n]; -1 pads.
+
+    Returns:
+      Maps sets, int [S, n] where -1 pads, to float64 [S].
     """
     nodes, weights = _quadrature(cdf, min_latency)
     below = np.asarray(cdf(min_latency / nodes[:, None]), np.float64).T
     # Whoever is not there holds nobody up.
     below = np.concatenate([below, np.ones((1, len(nodes)))])
-    found = np.empty(len(sets))
-    for first in range(0, len(sets), _SETS_AT_ONCE):
-        part = sets[first : first + _SETS_AT_ONCE]
-        product = below[part[:, 0]]
-        for column in part.T[1:]:
-            product = product * below[column]
-        found[first : first + len(part)] = product @ weights
-    return found
+
+    def of_sets(sets: np.ndarray) -> np.ndarray:
+        found = np.empty(len(sets))
+        for first in range(0, len(sets), _SETS_AT_ONCE):
+            part = sets[first : first + _SETS_AT_ONCE]
+            product = below[part[:, 0]]
+            for column in part.T[1:]:
+                product = product * below[column]
+            found[first : first + len(part)] = product @ weights
+        return found
+
+    return of_sets
 
 
 def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:

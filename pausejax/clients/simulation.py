@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -69,7 +68,7 @@ class ClientSimulation:
         self._files = files_of(plan.study, group.static, sources)
         self._traced = [name for name in runs[0].values if plan.study.words.parameters[name].traced]
         self._on_device: tuple[int, Any] | None = None
-        self._tables: dict[bytes, np.ndarray] = {}
+        self._of_law: dict[tuple[float, ...], tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {}
         self._fill([run.seed for run in runs], [run.values for run in runs])
         if self._study.expected_regret and runs:
             self._cdf({name: jnp.float32(values[0]) for name, values in self.hyper.items()})
@@ -219,12 +218,10 @@ class ClientSimulation:
         for place, row in enumerate(rows):
             hyper = {name: jnp.float32(values[row]) for name, values in self.hyper.items()}
             played = int((~np.isnan(arrays["elapsed"][place])).sum())
-            speed_of = functools.partial(
-                expected_regret.expected_speed, self._cdf(hyper), float(hyper["min_latency"])
-            )
+            speed_of, table = self._speeds(hyper)
             found[place, :played] = expected_regret.regrets(
                 arrays["selected"][place, :played],
-                table=self._speeds(speed_of),
+                table=table,
                 speed_of=speed_of,
                 data_share=np.asarray(self.world.data_share)[row],
                 clients_per_round=program.clients_per_round,
@@ -244,14 +241,15 @@ class ClientSimulation:
             raise PartError(f"{part.where}: expected_regret needs a law with a cdf, of independent clients")
         return jax.jit(law.cdf)
 
-    def _speeds(self, speed_of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """The table of all cohorts under one law; runs that differ in other things share it."""
-        sets = expected_regret.cohorts(self.program.num_clients, self.program.clients_per_round)
-        # Laws that agree on sets of every speed are the same.
-        key = speed_of(sets[:: max(len(sets) // 64, 1)]).tobytes()
-        if key not in self._tables:
-            self._tables[key] = speed_of(sets)
-        return self._tables[key]
+    def _speeds(self, hyper: Hyper) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
+        """Expected speeds of any sets, and of all cohorts; runs of the same law share them."""
+        read = [name for name in (*self.program.law.traced, "min_latency") if name in hyper]
+        law = tuple(float(hyper[name]) for name in read)
+        if law not in self._of_law:
+            speed_of = expected_regret.expected_speed(self._cdf(hyper), float(hyper["min_latency"]))
+            sets = expected_regret.cohorts(self.program.num_clients, self.program.clients_per_round)
+            self._of_law[law] = speed_of, speed_of(sets)
+        return self._of_law[law]
 
     def slots(self) -> int:
         """The most clients that a round of a run trains."""

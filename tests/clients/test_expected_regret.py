@@ -48,7 +48,7 @@ def test_expected_speed_is_that_of_adaptive_quadrature(name):
     law = law_named(name)
     sets = np.array([[0, 1, 2], [0, 3, 6], [4, 5, 6], [2, -1, -1]])
     cdf = jax.jit(law.cdf)
-    found = expected_regret.expected_speed(cdf, FLOOR, sets)
+    found = expected_regret.expected_speed(cdf, FLOOR)(sets)
     for members, ours in zip(sets, found, strict=True):
         kept = members[members >= 0]
 
@@ -59,7 +59,7 @@ def test_expected_speed_is_that_of_adaptive_quadrature(name):
         pieces = [integrate.quad(below, a, b, limit=80)[0] for a, b in itertools.pairwise(ends)]
         assert ours == pytest.approx(sum(pieces) + below(1e-4) * 1e-4, abs=1e-5)
     mu = np.asarray(network.expected_reward(law, FLOOR))
-    alone = expected_regret.expected_speed(cdf, FLOOR, np.arange(K)[:, None])
+    alone = expected_regret.expected_speed(cdf, FLOOR)(np.arange(K)[:, None])
     np.testing.assert_allclose(alone, mu, atol=2e-5)
     # The smallest of the rewards is less than the smallest of their expectations: (10) is an upper bound.
     assert (found[:3] <= mu[sets[:3]].min(axis=1) + 1e-5).all()
@@ -75,7 +75,7 @@ def test_regret_is_what_enumeration_finds(time, monkeypatch):
     objective = bandit.Objective(generalization_weight=20.0, privacy_weight=3.0, clock=time)
     selected = np.sort(rng.permuted(np.tile(np.arange(K), (40, 1)), axis=1)[:, :M], axis=1)
     selected[7, 1:], selected[9] = -1, -1
-    speed_of = functools.partial(expected_regret.expected_speed, jax.jit(law.cdf), FLOOR)
+    speed_of = expected_regret.expected_speed(jax.jit(law.cdf), FLOOR)
     sets = expected_regret.cohorts(K, M)
     table = speed_of(sets)
     found = expected_regret.regrets(
@@ -121,7 +121,7 @@ def test_a_study_records_it_and_the_rewards_played_agree():
     regret = result["expected_regret"].values
     assert regret.dtype == np.float32 and (regret >= 0).all()
     law = law_named("two_speed")
-    speed_of = functools.partial(expected_regret.expected_speed, jax.jit(law.cdf), FLOOR)
+    speed_of = expected_regret.expected_speed(jax.jit(law.cdf), FLOOR)
     share = np.full(K, 1 / K)
     for policy in ("pause", "random"):
         surprise = []

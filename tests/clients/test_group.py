@@ -154,7 +154,7 @@ def test_runs_lose_against_their_own_law_as_long_as_they_are_played():
         slow = float(simulation.hyper["slow_latency"][row])
         speed = network.Speeds(slow_latency=slow)
         law = network.floored(network.two_speed(num_clients=K, min_latency=0.05, speeds=speed), 0.05)
-        speeds = expected_regret.expected_speed(jax.jit(law.cdf), 0.05, np.array(sets))
+        speeds = expected_regret.expected_speed(jax.jit(law.cdf), 0.05)(np.array(sets))
         counts = np.zeros(K)
         played = segment.records["selected"][row]
         last = int(np.isfinite(found[place]).sum())
@@ -166,6 +166,35 @@ def test_runs_lose_against_their_own_law_as_long_as_they_are_played():
             lost = max(worth) - worth[sets.index(tuple(members))]
             assert found[place, t] == pytest.approx(lost, abs=2e-5)
             counts[members] += 1
+
+
+@pytest.mark.parametrize(
+    ("varied", "laws"),
+    [
+        ({"reward": {"privacy_weight": [1.0, 2.0]}}, 1),
+        ({"network": {"min_latency": [0.04, 0.05]}}, 2),
+    ],
+)
+def test_runs_of_one_law_share_what_is_expected_of_it(varied, laws, monkeypatch):
+    made, make = [], expected_regret.expected_speed
+    monkeypatch.setattr(expected_regret, "expected_speed", lambda *law: made.append(law) or make(*law))
+    simulation = simulation_of(expected_regret=True, seeds=2, **varied)
+    rows = np.arange(len(simulation.world.seed))
+    cohorts = [(0, 1), (2, 3), (1, 2), (0, 3), (0, 1), (1, 3)]
+    segment = Segment(
+        1,
+        6,
+        rows,
+        {
+            "round_latency": np.full((len(rows), 6), 0.5, np.float32),
+            "selected": np.array([cohorts] * len(rows), np.int32),
+            "reward": np.zeros((len(rows), 6), np.float32),
+            "diverged_round": np.zeros((len(rows), 6), np.int32),
+        },
+    )
+    first = simulation.finish([segment], rows)["expected_regret"]
+    np.testing.assert_array_equal(simulation.finish([segment], rows)["expected_regret"], first)
+    assert len(made) == laws
 
 
 def program_of(**document):
