@@ -44,7 +44,9 @@ jax.config.update("jax_compilation_cache_dir", str(_CACHE / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 # An example that compiles, or shares its core with another process, takes as long as it takes.
-settings.register_profile("tests", deadline=None)
+# The same examples every time: what was green stays green until the code or its test changes.
+settings.register_profile("tests", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
 settings.load_profile("tests")
 
 _CHROMIUM_FLAGS = (
