@@ -191,6 +191,8 @@ def test_only_sharded_programs_communicate():
     programs = [simulation.lower(4).as_text() for simulation in (copies, shares)]
     found = [[name in text for name in ("all_to_all", "all_gather", "all_reduce")] for text in programs]
     assert found == [[False] * 3, [True] * 3]
+    # What a device computes with is its share, or the whole.
+    assert ["tensor<151x64xui8>" in text for text in programs] == [False, True]
     assert (copies.data_shares, shares.data_shares) == (1, 2)
     # A lone run leaves no device out that holds a share.
     assert (copies.padded(1), shares.padded(1)) == (1, 2)

@@ -12,6 +12,7 @@ from pausejax.report.effects import main_effects
 from pausejax.report.heatmaps import heat_maps, table
 from pausejax.report.levels import MAX_LEVELS, levels_of, measures_of, shown, values_of
 from pausejax.report.pareto import trade_off
+from pausejax.report.style import new_figure
 
 from ..analysis.made_up import store
 from ..legible import assert_legible
@@ -174,6 +175,21 @@ def test_one_axis_has_no_heat_map_and_none_no_effects():
     assert heat_maps(levels, measures_of(result)[0], "a") is None
     alone = build({"a": {}}, 3, {})[0]
     assert main_effects(analysis.finals(alone), measures_of(alone)) is None
+
+
+@pytest.mark.parametrize(("policy", "over"), [("pause", "seeds"), ("annealed", "seeds and the other axes")])
+def test_a_heat_map_says_what_it_is_a_mean_over(policy, over, grid):
+    result, _, _ = grid
+    own = result.isel(run=np.flatnonzero((result["policy"] == policy).values))
+    drawn = heat_maps(levels_of(analysis.finals(own)), measures_of(own)[0], policy)
+    assert drawn.get_suptitle() == f"{policy}: mean over {over}"
+
+
+def test_a_pdf_does_not_say_when_it_was_made(tmp_path):
+    figure = new_figure(1, 1)
+    save({"picture": figure}, tmp_path)
+    assert b"/Producer" in (tmp_path / "picture.pdf").read_bytes()
+    assert b"/CreationDate" not in (tmp_path / "picture.pdf").read_bytes()
 
 
 def test_few_settings_are_drawn_as_lines_and_many_are_not(grid):
