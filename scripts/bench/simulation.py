@@ -1,6 +1,6 @@
 """Rounds × runs per second and compile time of whole studies on this machine.
 
-    python scripts/bench/simulation.py [--runs 1 8 64] [--rounds 100] [--json FILE]
+    python scripts/bench/simulation.py [--runs 1 8 64] [--rounds 400] [--json FILE]
 
 Every figure is of one process on an otherwise idle machine; CPU seconds stand beside wall seconds because
 they do not suffer from neighbours. The result of every timed call is read back, so nothing is optimized away.
@@ -63,7 +63,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, nargs="+", default=[1, 8, 64])
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     machine = (

@@ -5,8 +5,11 @@ import warnings
 import numpy as np
 import pytest
 
-from pausejax import data, parts
+from pausejax import data, kinds, parts
+from pausejax.clients.build import dataset_of
 from pausejax.data import cache, tfds
+from pausejax.data.host import Sources
+from pausejax.study.plan import make_plan
 
 LABELS = np.array([0, 1, 2, 1, 0, 2])
 
@@ -100,6 +103,27 @@ def test_a_data_set_by_registration_has_its_name_and_its_preprocessing():
     ) as raised:
         data.load(parts.read("dataset", nothing))
     assert str(raised.value).startswith(f"{__file__}: dataset nothing: ")
+
+
+def test_a_spec_gives_a_data_set_its_own_values(tmp_path):
+    (tmp_path / "own.py").write_text("""
+import numpy as np, pausejax
+@pausejax.dataset
+def steps(*, height: int = 1):
+    \"\"\"Everything is as high as one says.\"\"\"
+    return pausejax.data.Dataset(np.full((8, 2), 1.0 * height), np.arange(8) % 2, np.zeros((2, 2)), np.arange(2))
+""")
+    document = {
+        "rounds": 1,
+        "use": [str(tmp_path / "own.py")],
+        "network": {"num_clients": 2, "clients_per_round": 1},
+        "data": {"dataset": "steps", "height": 3, "train_samples": 6},
+        "training": {"model": "linear"},
+        "policy": [{"name": "random"}],
+    }
+    plan = make_plan(kinds.parse(document))
+    found = dataset_of(plan.study, plan.groups[0].static, Sources())
+    np.testing.assert_array_equal(found.train_inputs, np.full((6, 2), 3))
 
 
 @pytest.mark.slow
