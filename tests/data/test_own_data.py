@@ -111,7 +111,8 @@ import numpy as np, pausejax
 @pausejax.dataset
 def steps(*, height: int = 1):
     \"\"\"Everything is as high as one says.\"\"\"
-    return pausejax.data.Dataset(np.full((8, 2), 1.0 * height), np.arange(8) % 2, np.zeros((2, 2)), np.arange(2))
+    inputs = np.full((8, 2), 1.0 * height)
+    return pausejax.data.Dataset(inputs, np.arange(8) % 2, np.zeros((2, 2)), np.arange(2))
 """)
     document = {
         "rounds": 1,
