@@ -11,7 +11,17 @@ from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, words_for
 from pausejax.report.levels import Measure, columns_for, spans_decades
 from pausejax.report.series import CLOCKS, Clock, Samples, Series, samples_of, summarized
-from pausejax.report.style import SIZE, WIDE, Look, look, new_figure, styled_context, tidy, wrapped
+from pausejax.report.style import (
+    LEGEND_SIZE,
+    SIZE,
+    WIDE,
+    Look,
+    look,
+    new_figure,
+    styled_context,
+    tidy,
+    wrapped,
+)
 
 _POINTS = 2000
 # Of one among several panels, in inches.
@@ -124,7 +134,7 @@ def legend(drawn: Figure, *, beside: bool, title: str = "") -> None:
     place: Literal["outside right upper", "outside upper center"]
     place = "outside right upper" if beside else "outside upper center"
     columns = 1 if beside else columns_for(list(handles), drawn.get_figwidth() - 0.3)
-    look: Any = {"frameon": False, "handlelength": 2.6, "title": title, "title_fontsize": 7}
+    look: Any = {"frameon": False, "handlelength": 2.6, "title": title, "title_fontsize": LEGEND_SIZE}
     drawn.legend(list(handles.values()), list(handles), loc=place, ncols=columns, **look)
 
 

@@ -66,7 +66,7 @@ def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
     if not is_many(result):
         return _by_setting(result, apart)
     levels = levels_of(result).runs
-    sizes = {name: len(_values(levels, name)) for name in factors(result) if name not in apart}
+    sizes = _sizes(result)
     if len(sizes) > _SHOWN_AXES:
         return None
     widest = sorted(sizes, key=lambda name: -sizes[name])
@@ -86,8 +86,13 @@ def factors(result: xr.Dataset) -> list[str]:
 
 def for_lines(result: xr.Dataset) -> list[str]:
     """What varies, and may be a panel's lines."""
+    return [name for name, size in _sizes(result).items() if size <= MAX_LINES]
+
+
+def _sizes(result: xr.Dataset) -> dict[str, int]:
+    """How many values has what varies and may share a panel."""
     runs, apart = levels_of(result).runs, apart_in(result)
-    return [name for name in factors(result) if name not in apart and len(_values(runs, name)) <= MAX_LINES]
+    return {name: len(_values(runs, name)) for name in factors(result) if name not in apart}
 
 
 def _checked(result: xr.Dataset, by: Sequence[str], apart: Sequence[str]) -> list[str]:

@@ -5,17 +5,20 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from matplotlib.cbook import is_math_text
 from matplotlib.colors import LogNorm, Normalize
-from matplotlib.textpath import TextPath
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 
 from pausejax.analysis import finals, mean_ci, metrics_of
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import applies, axes_of, symbols
+from pausejax.report.style import LEGEND_SIZE
 
 MAX_LEVELS = 8
 
-# A legend's letters in points; its lines, and what lies between its columns, in inches.
-_LEGEND, _HANDLE, _BETWEEN = 7, 0.36, 0.2
+# A legend's line, and what lies between its columns, in inches.
+_HANDLE, _BETWEEN = 0.36, 0.2
 
 # Values further apart than this factor are drawn on a logarithmic scale.
 _DECADES = 10
@@ -150,7 +153,9 @@ def colour_scale(measure: Measure, values: np.ndarray) -> Normalize:
 
 def columns_for(labels: Sequence[str], width: float) -> int:
     """How many columns of a legend fit into so many inches; four at most. One is filled after the other."""
-    widths = np.array([TextPath((0, 0), label, size=_LEGEND).get_extents().width / 72 for label in labels])
+    font = FontProperties(size=LEGEND_SIZE)
+    measure = text_to_path.get_text_width_height_descent
+    widths = np.array([measure(label, font, is_math_text(label))[0] / 72 for label in labels])
     for columns in range(min(len(labels), 4), 1, -1):
         longest = [part.max() + _HANDLE for part in np.array_split(widths, columns)]
         if sum(longest) + _BETWEEN * (columns - 1) <= width:

@@ -36,11 +36,13 @@ SIZE = (3.5, 2.7)
 WIDE = (7.0, 3.2)
 # Up to so much between the ends of a logarithmic axis its decades are not enough.
 _FEW_DECADES = 50.0
+# Of a legend, in points.
+LEGEND_SIZE = 7
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 8.5,
     "axes.titlesize": 8,
-    "legend.fontsize": 7,
+    "legend.fontsize": LEGEND_SIZE,
     "pdf.fonttype": 42,
 }
 

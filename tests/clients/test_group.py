@@ -130,6 +130,20 @@ def test_a_round_trains_as_many_as_the_policy_has_slots(policy, slots):
     assert simulation_of(policy=[{"name": policy}]).slots() == slots
 
 
+COHORTS = [(0, 1), (2, 3), (1, 2), (0, 3), (0, 1), (1, 3)]
+
+
+def segment_of(selected, latency, rows):
+    """Six rounds of runs that are told by row, in the order that they lie in."""
+    record = {
+        "round_latency": np.repeat(np.array(latency, np.float32)[:, None], 6, axis=1),
+        "selected": np.array(selected, np.int32),
+        "reward": np.zeros((len(rows), 6), np.float32),
+        "diverged_round": np.zeros((len(rows), 6), np.int32),
+    }
+    return Segment(1, 6, np.arange(len(rows)), {name: values[rows] for name, values in record.items()})
+
+
 def test_runs_lose_against_their_own_law_as_long_as_they_are_played():
     """Both laws know the two fast clients alike, who are the first cohort; one run stops in round 3."""
     simulation = simulation_of(
@@ -138,15 +152,8 @@ def test_runs_lose_against_their_own_law_as_long_as_they_are_played():
         network={"slow_latency": [0.4, 0.9], "min_latency": 0.05},
         reward={"generalization_weight": 20.0, "privacy_weight": 3.0},
     )
-    cohorts = [(0, 1), (2, 3), (1, 2), (0, 3), (0, 1), (1, 3)]
-    record = {
-        "round_latency": np.array([[0.5] * 6, [2.0] * 6], np.float32),
-        "selected": np.array([cohorts, cohorts[::-1]], np.int32),
-        "reward": np.zeros((2, 6), np.float32),
-        "diverged_round": np.zeros((2, 6), np.int32),
-    }
     rows = np.array([1, 0])
-    segment = Segment(1, 6, np.arange(2), {name: values[rows] for name, values in record.items()})
+    segment = segment_of([COHORTS, COHORTS[::-1]], [0.5, 2.0], rows)
     found = simulation.finish([segment], rows)["expected_regret"]
     assert found.dtype == np.float32 and found.shape == (2, 6)
     sets = list(itertools.combinations(range(K), M))
@@ -180,18 +187,7 @@ def test_runs_of_one_law_share_what_is_expected_of_it(varied, laws, monkeypatch)
     monkeypatch.setattr(expected_regret, "expected_speed", lambda *law: made.append(law) or make(*law))
     simulation = simulation_of(expected_regret=True, seeds=2, **varied)
     rows = np.arange(len(simulation.world.seed))
-    cohorts = [(0, 1), (2, 3), (1, 2), (0, 3), (0, 1), (1, 3)]
-    segment = Segment(
-        1,
-        6,
-        rows,
-        {
-            "round_latency": np.full((len(rows), 6), 0.5, np.float32),
-            "selected": np.array([cohorts] * len(rows), np.int32),
-            "reward": np.zeros((len(rows), 6), np.float32),
-            "diverged_round": np.zeros((len(rows), 6), np.int32),
-        },
-    )
+    segment = segment_of([COHORTS] * len(rows), [0.5] * len(rows), rows)
     first = simulation.finish([segment], rows)["expected_regret"]
     np.testing.assert_array_equal(simulation.finish([segment], rows)["expected_regret"], first)
     assert len(made) == laws

@@ -132,9 +132,10 @@ def test_a_level_has_three_digits_at_least(value, text):
         # DejaVu Sans of 7 points: an "m" is 0.0947 inches wide, an "i" 0.0270; 0.36 for a line, 0.2 between.
         (["m" * 20, "i"], 2.9, 2),
         (["m" * 20, "i"], 2.75, 1),
-        (["i" * 20] * 5, 3.1, 3),
-        (["i" * 20] * 5, 2.9, 2),
+        (["i" * 20] * 5, 3.11, 3),
+        (["i" * 20] * 5, 3.09, 2),
         (["a" * 99, "b"], 1, 1),
+        ([" ", "", "$x^2$"], 20, 3),
     ],
 )
 def test_a_legend_has_the_columns_that_fit_and_four_at_most(labels, width, columns):
