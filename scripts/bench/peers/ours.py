@@ -12,9 +12,10 @@ from pausejax.data import Dataset
 path, rounds, runs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 work = np.load(path)
 shape = tuple(work["shape"].tolist())
-network = {"model": "mlp"} if shape[-1] == 1 else {"model": "cnn_cifar", "norm": "group"}
-# A round of the MLP is too short to be timed two hundred times.
-stretch = 10 if shape[-1] == 1 else 1
+convolutional = shape[-1] > 1
+network = {"model": "cnn_cifar", "norm": "group"} if convolutional else {"model": "mlp"}
+# Both are a call's worth at least. A round of the MLP is too short to be timed two hundred times.
+few, stretch = (25, 1) if convolutional else (100, 10)
 
 
 @pausejax.dataset
@@ -53,7 +54,6 @@ def play(rounds):
 
 
 # Imports, tracing and compilation are the same for few rounds and for many, once both have a call's worth.
-few = rounds // 2
 play(few)
 short, _ = play(few)
 long, result = play(few + stretch * rounds)

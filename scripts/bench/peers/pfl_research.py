@@ -27,7 +27,8 @@ x, y, test_x, test_y = (torch.from_numpy(work[name]) for name in ("x", "y", "tes
 loss_of = torch.nn.functional.cross_entropy
 clients, cohort, batch = (int(work[name]) for name in ("clients", "cohort", "batch"))
 height, width, channels = work["shape"].tolist()
-if channels > 1:
+convolutional = channels > 1
+if convolutional:
     x, test_x = (
         given.view(-1, height, width, channels).permute(0, 3, 1, 2).contiguous() for given in (x, test_x)
     )
@@ -46,28 +47,32 @@ def dense(taken, given):
     return torch.nn.Linear(taken, given), torch.nn.ReLU(), torch.nn.GroupNorm(1, given)
 
 
-MLP = (
-    torch.nn.Linear(784, 32),
-    torch.nn.ReLU(),
-    torch.nn.Linear(32, 16),
-    torch.nn.ReLU(),
-    torch.nn.Linear(16, 10),
-)
-CNN = (
-    *convolution(3, 32),
-    *convolution(32, 64),
-    *convolution(64, 128),
-    torch.nn.Flatten(),
-    *dense(512, 128),
-    *dense(128, 64),
-    *dense(64, 32),
-    torch.nn.Linear(32, 10),
-)
+def mlp():
+    return (
+        torch.nn.Linear(784, 32),
+        torch.nn.ReLU(),
+        torch.nn.Linear(32, 16),
+        torch.nn.ReLU(),
+        torch.nn.Linear(16, 10),
+    )
+
+
+def cnn():
+    return (
+        *convolution(3, 32),
+        *convolution(32, 64),
+        *convolution(64, 128),
+        torch.nn.Flatten(),
+        *dense(512, 128),
+        *dense(128, 64),
+        *dense(64, 32),
+        torch.nn.Linear(32, 10),
+    )
 
 
 class Network(torch.nn.Sequential):
     def __init__(self):
-        super().__init__(*(MLP if channels == 1 else CNN))
+        super().__init__(*(cnn() if convolutional else mlp()))
 
     def loss(self, inputs, targets, eval=False):
         self.train()
@@ -122,7 +127,7 @@ with contextlib.redirect_stdout(sys.stderr):
         [
             Evaluation(
                 Dataset([test_x, test_y]),
-                NNEvalHyperParams(local_batch_size=10_000 if channels == 1 else 1000),
+                NNEvalHyperParams(local_batch_size=1000 if convolutional else 10_000),
                 frequency=10,
             ),
             Clock(),
