@@ -1,5 +1,6 @@
 """Settings shared by every test: strict promotion, two CPU devices, and the switch for slow tests."""
 
+import functools
 import gc
 import os
 import shutil
@@ -26,6 +27,7 @@ import jax
 import pytest
 from hypothesis import settings
 from jax._src import compiler
+from jax._src.interpreters import mlir
 
 if jax.__version_info__ < (0, 11):  # later ones don't know a flag, and XLA aborts where it doesn't know one
     _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": 1}
@@ -101,9 +103,11 @@ def pytest_collection_finish():
 def _compiler(request):
     """Compiles a module marked `optimized` as for users, and forgets each module's programs.
 
-    A worker would otherwise end with every program of the suite in its memory.
+    A worker would otherwise end with every program of the suite in its memory. What a program is written in
+    takes longer to set up than a small program to compile: a module's programs share it.
     """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlir, "make_ir_context", functools.cache(mlir.make_ir_context))
         if request.node.get_closest_marker("optimized"):
             patch.setattr(compiler, "get_compile_options", _as_for_users)
         yield

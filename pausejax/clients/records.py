@@ -26,7 +26,7 @@ def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
     del fields["fault"]  # `refuse` reads it
     fields |= fields.pop("own")
     records = {
-        name: np.moveaxis(np.asarray(leaf[:played]), 0, 1)
+        name: np.moveaxis(np.asarray(leaf)[:played], 0, 1)
         for name, leaf in fields.items()
         if leaf is not None
     }

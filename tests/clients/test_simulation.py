@@ -115,7 +115,7 @@ def test_pause_replays_in_numpy(result):
     """Drives (12)-(14), the reward (9) and the regrets by hand from the recorded rounds of one seed."""
     runs = runs_of(result, "pause").isel(run=1)
     law = network.two_speed(num_clients=K, min_latency=0.05)
-    mu = np.asarray(network.expected_reward(law, 0.05), np.float64)
+    mu = np.asarray(jax.jit(lambda: network.expected_reward(law, 0.05))(), np.float64)
     counts, mean = np.zeros(K, int), np.zeros(K)
     share = np.full(K, 1 / K)
     for t in range(1, ROUNDS + 1):

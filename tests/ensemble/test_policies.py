@@ -153,16 +153,16 @@ def test_importance_sampled_losses_are_unbiased(name):
 def test_efl_fg_expected_loss_is_the_sum_over_all_nodes():
     policy, _ = make("efl_fg")
     rng = np.random.default_rng(3)
-    predictions = jnp.asarray(rng.random((K, 5, R)), jnp.float32)
-    targets = jnp.asarray(rng.random((5, R)), jnp.float32)
+    predictions, targets = (rng.random(shape).astype(np.float32) for shape in ((K, 5, R), (5, R)))
+    expected_loss = jax.jit(policy.expected_loss)
     for choice, _ in itertools.islice(play("efl_fg", 30), 25, None):
         plan = jax.tree.map(np.asarray, choice.plan)
         total = sum(
             plan.node_probability[k]
-            * (np.einsum("jr,jnr->nr", plan.ensembles[k], np.asarray(predictions)) - np.asarray(targets)) ** 2
+            * (np.einsum("jr,jnr->nr", plan.ensembles[k], predictions) - targets) ** 2
             for k in range(K)
         )
-        np.testing.assert_allclose(policy.expected_loss(choice, predictions, targets), total, rtol=1e-4)
+        np.testing.assert_allclose(expected_loss(choice, predictions, targets), total, rtol=1e-4)
         np.testing.assert_allclose(
             np.take_along_axis(plan.ensembles, plan.node[None, None], axis=0)[0], choice.mixing, rtol=1e-6
         )
@@ -182,7 +182,7 @@ def test_fedboost_is_unbiased_and_its_expected_loss_exact(sampling):
     )
     rng = np.random.default_rng(0)
     state = policy.init()._replace(high=jnp.asarray(rng.standard_normal((5, 4)), jnp.float32))
-    choice = policy.select(jax.random.split(jax.random.key(0), 4), state)
+    choice = jax.jit(policy.select)(jax.random.split(jax.random.key(0), 4), state)
     mixture, gamma = map(np.asarray, choice.plan)
     predictions, targets = rng.random((5, 3, 4)), rng.random((3, 4))
     mean, cost, loss = np.zeros((5, 4)), np.zeros(4), np.zeros((3, 4))
@@ -195,8 +195,11 @@ def test_fedboost_is_unbiased_and_its_expected_loss_exact(sampling):
         loss += probability * (np.einsum("kr,knr->nr", mixing, predictions) - targets) ** 2
     np.testing.assert_allclose(mean, mixture, rtol=1e-4)
     np.testing.assert_allclose(cost, np.minimum(np.asarray(spending) * np.asarray(budgets), 15), rtol=1e-4)
-    found = policy.expected_loss(choice, jnp.asarray(predictions, jnp.float32), jnp.asarray(targets))
+    found = jax.jit(policy.expected_loss)(choice, *map(np.float32, (predictions, targets)))
     np.testing.assert_allclose(found, loss, rtol=1e-4)
+
+
+included = jax.jit(inclusion_probability)
 
 
 @settings(max_examples=100, deadline=None)
@@ -206,7 +209,7 @@ def test_inclusion_probabilities_spend_the_budget(seed, spread):
     cost = rng.uniform(0.01, 1, K).astype(np.float32)
     budget = rng.uniform(1, 1.2 * K, R).astype(np.float32)
     share = np.exp(spread * rng.standard_normal((K, R))).astype(np.float32)
-    gamma = np.asarray(inclusion_probability(jnp.asarray(cost), jnp.asarray(budget), jnp.asarray(share)))
+    gamma = np.asarray(included(cost, budget, share))
     assert ((gamma >= 1e-6) & (gamma <= 1)).all()
     np.testing.assert_allclose(cost @ gamma, np.minimum(budget, cost.sum()), rtol=1e-3)
     for r in range(R):
@@ -216,27 +219,27 @@ def test_inclusion_probabilities_spend_the_budget(seed, spread):
 
 def test_uniform_affordable_takes_the_cheapest():
     policy = uniform_affordable(parameters=jnp.asarray(SIZES), budget=jnp.array([50, 58, 10_000]))
-    choice = policy.select(jax.random.split(jax.random.key(0), 3), policy.init())
-    np.testing.assert_array_equal(np.flatnonzero(choice.sent[:, 0]), [4, 6, 7, 8, 9])
-    np.testing.assert_array_equal(np.flatnonzero(choice.sent[:, 1]), [4, 5, 6, 7, 8, 9])
-    assert choice.sent[:, 2].all()
+    sent = np.asarray(jax.jit(policy.select)(jax.random.split(jax.random.key(0), 3), policy.init()).sent)
+    np.testing.assert_array_equal(np.flatnonzero(sent[:, 0]), [4, 6, 7, 8, 9])
+    np.testing.assert_array_equal(np.flatnonzero(sent[:, 1]), [4, 5, 6, 7, 8, 9])
+    assert sent[:, 2].all()
 
 
 def test_a_draw_beyond_the_sum_is_the_last_that_can_be_drawn_in_its_own_run(monkeypatch):
     """Rounding may put the sum of all at the point, or below it."""
     monkeypatch.setattr(policies, "uniform", lambda key: jnp.ones(len(key)))
     probability = jnp.asarray([[0.5, 0.2, 1.0], [0.5, 0.3, 0.0], [0.0, 0.5, 0.0]])
-    assert draw_index(jax.random.split(jax.random.key(0), 3), probability).tolist() == [1, 2, 0]
+    assert jax.jit(draw_index)(jax.random.split(jax.random.key(0), 3), probability).tolist() == [1, 2, 0]
 
 
 def test_a_draw_of_nought_is_the_first_that_can_be_drawn(monkeypatch):
     monkeypatch.setattr(policies, "uniform", lambda key: jnp.zeros(len(key)))
     probability = jnp.asarray([[0.0, 0.2], [0.0, 0.3], [1.0, 0.5]])
-    assert draw_index(jax.random.split(jax.random.key(0), 2), probability).tolist() == [2, 0]
+    assert jax.jit(draw_index)(jax.random.split(jax.random.key(0), 2), probability).tolist() == [2, 0]
 
 
 def test_models_that_nobody_wants_leave_their_share_unspent():
-    gamma = inclusion_probability(jnp.ones(3), jnp.array([2.0]), jnp.array([[1.0], [0.0], [0.0]]))
+    gamma = np.asarray(included(*map(np.float32, (np.ones(3), [2.0], [[1.0], [0.0], [0.0]]))))
     np.testing.assert_allclose(gamma[:, 0], [1, 1e-6, 1e-6])
 
 
@@ -251,10 +254,11 @@ def test_fedboost_by_count_sends_so_many_models_in_expectation():
         sampling="count",
         normalized=True,
     )
-    choice = policy.select(jax.random.split(jax.random.key(0), 4), policy.init())
+    choice = jax.jit(policy.select)(jax.random.split(jax.random.key(0), 4), policy.init())
     expected = np.minimum(np.array([6, 10, 1000, 1e-3]) / 50 / K, 1)
     np.testing.assert_allclose(choice.plan[1], np.broadcast_to(np.maximum(expected, 1e-6), (K, 4)), rtol=1e-6)
-    assert not choice.sent[:, 3].any() and not choice.mixing[:, 3].any() and choice.sent[:, 2].all()
+    sent, mixing = np.asarray(choice.sent), np.asarray(choice.mixing)
+    assert not sent[:, 3].any() and not mixing[:, 3].any() and sent[:, 2].all()
     assert policy.min_sent == 0 and make("exp3")[0].min_sent == 1
 
 
@@ -264,7 +268,7 @@ def test_exp3_expects_the_mean_of_the_models_losses():
     predictions, targets = rng.random((K, 5, R)), rng.random((5, R))
     ((choice, _),) = itertools.islice(play("exp3", 9), 8, None)
     arrays = (jnp.asarray(x, jnp.float32) for x in (predictions, targets))
-    found = policy.expected_loss(choice, *arrays)
+    found = jax.jit(policy.expected_loss)(choice, *arrays)
     probability = np.asarray(choice.plan.probability, np.float64)
     expected = (probability[:, None] * (predictions - targets) ** 2).sum(axis=0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
@@ -274,7 +278,7 @@ def test_draw_index_follows_the_probabilities():
     """Chi-square of 40,000 draws over 5 cells at a false-alarm rate of 1e-4; a zero is never drawn."""
     probability = np.array([0.1, 0.0, 0.5, 0.4, 0.0])
     keys = jax.random.split(jax.random.key(5), 40_000)
-    drawn = draw_index(keys, jnp.broadcast_to(jnp.asarray(probability, jnp.float32)[:, None], (5, 40_000)))
+    drawn = jax.jit(draw_index)(keys, np.tile(np.float32(probability)[:, None], 40_000))
     counts = np.bincount(drawn, minlength=5)
     assert counts[1] == counts[4] == 0
     kept = probability > 0

@@ -44,9 +44,10 @@ def in_a_function(left, right):
 def test_operands_are_rounded_and_sums_are_not(multiply, precision):
     rng, bits = np.random.default_rng(0), BITS[precision]
     left, right = (rng.normal(size=shape).astype(np.float32) for shape in ((5, 40), (40, 3)))
-    found = in_precision(multiply, precision)(jnp.asarray(left), jnp.asarray(right))
+    rounding = in_precision(multiply, precision)
+    found = jax.jit(rounding)(left, right)
     np.testing.assert_allclose(found, to_bits(left, bits) @ to_bits(right, bits), rtol=1e-5, atol=1e-5)
-    together = jax.vmap(in_precision(multiply, precision), (0, None))(jnp.stack([left, 2 * left]), right)
+    together = jax.jit(jax.vmap(rounding, (0, None)))(np.stack([left, 2 * left]), right)
     np.testing.assert_allclose(together[1], 2 * found, rtol=1e-5, atol=1e-5)
 
 
@@ -58,7 +59,7 @@ def test_gradients_multiply_rounded_operands_too(precision):
     def weighted(left, right):
         return jnp.sum(weight * in_precision(product, precision)(left, right))
 
-    by_left, by_right = jax.grad(weighted, (0, 1))(jnp.asarray(left), jnp.asarray(right))
+    by_left, by_right = jax.jit(jax.grad(weighted, (0, 1)))(left, right)
     left, right, weight = (to_bits(x, bits) for x in (left, right, weight))
     np.testing.assert_allclose(by_left, weight @ right.T, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(by_right, left.T @ weight, rtol=1e-5, atol=1e-5)

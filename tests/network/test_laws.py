@@ -1,5 +1,7 @@
 """Latency laws against float64 quadrature, closed forms and their own draws."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +21,13 @@ def law_of(name, num_clients, **values):
         .get("latency", name)
         .build(**{"num_clients": num_clients, "min_latency": FLOOR, **values})
     )
+
+
+@functools.partial(jax.jit, static_argnames=("name", "num_clients"))
+def expectations(name, num_clients, min_latency=FLOOR, **values):
+    """E[τ_k] and E[τ_min / τ_k]."""
+    law = law_of(name, num_clients, min_latency=min_latency, **values)
+    return network.expected_latency(law), network.expected_reward(law, min_latency)
 
 
 def paper_means(num_clients, floor):
@@ -62,17 +71,18 @@ def _float64_expectations(name, num_clients, min_latency=FLOOR, latency_deviatio
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("options", [{}, {"latency_deviation": 0.5}, {"min_latency": 0.15}])
 def test_expectations_match_float64_quadrature(name, options):
-    law = law_of(name, 7, **options)
+    latency, reward = expectations(name, 7, **options)
     expected = np.array(list(_float64_expectations(name, 7, **options)))
-    np.testing.assert_allclose(network.expected_latency(law), expected[:, 0], rtol=2e-6)
-    reward = network.expected_reward(law, options.get("min_latency", FLOOR))
+    np.testing.assert_allclose(latency, expected[:, 0], rtol=2e-6)
     np.testing.assert_allclose(reward, expected[:, 1], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_a_law_that_brings_no_expectation_is_averaged_over_a_fixed_sample(name):
-    law = law_of(name, 5)
-    averaged = jax.jit(lambda: network.expected_reward(law._replace(expectation=None), FLOOR))()
+    def without():
+        return network.expected_reward(law_of(name, 5)._replace(expectation=None), FLOOR)
+
+    averaged = jax.jit(without)()
     exact = np.array(list(_float64_expectations(name, 5)))[:, 1]
     # five standard errors of 16,384 draws of a number within [0, 1], whose deviation is at most 1/2
     np.testing.assert_allclose(averaged, exact, atol=5 * 0.5 / np.sqrt(2**14))
@@ -81,13 +91,19 @@ def test_a_law_that_brings_no_expectation_is_averaged_over_a_fixed_sample(name):
 @pytest.mark.parametrize("name", [*LAWS, "trace"])
 def test_draws_match_their_expectation_and_floor(name):
     measured = np.abs(np.random.default_rng(0).normal(0.3, 0.2, (50, 6)).astype(np.float32))
-    law = law_of(name, 6, trace_file=jnp.asarray(measured))
-    draws = jax.vmap(law.sample)(jax.random.split(jax.random.key(0), 40_000))
-    assert draws.dtype == jnp.float32 and float(draws.min()) >= np.float32(FLOOR)
+
+    @jax.jit
+    def drawn(key):
+        law = law_of(name, 6, trace_file=jnp.asarray(measured))
+        draws = jax.vmap(law.sample)(jax.random.split(key, 40_000))
+        return draws, network.expected_reward(law, FLOOR)
+
+    draws, expected = map(np.asarray, drawn(jax.random.key(0)))
+    assert draws.dtype == np.float32 and draws.min() >= np.float32(FLOOR)
     for k in range(6):
-        reward = np.asarray(FLOOR / draws[:, k], np.float64)
+        reward = (FLOOR / draws[:, k]).astype(np.float64)
         # two-sided z test at 5 sigma: false alarm rate 6e-7 per client
-        error = abs(reward.mean() - float(network.expected_reward(law, FLOOR)[k]))
+        error = abs(reward.mean() - expected[k])
         assert error < 5 * reward.std() / np.sqrt(reward.size) + 1e-6
 
 
@@ -97,23 +113,25 @@ def test_two_speed_means_are_those_of_the_papers_code():
 
 def test_zero_deviation_is_deterministic():
     law = law_of("two_speed", 4, latency_deviation=0.0)
-    np.testing.assert_allclose(law.sample(jax.random.key(3)), paper_means(4, FLOOR), rtol=1e-6)
-    np.testing.assert_allclose(network.expected_latency(law), paper_means(4, FLOOR), rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(law.sample)(jax.random.key(3)), paper_means(4, FLOOR), rtol=1e-6)
+    latency, _ = expectations("two_speed", 4, latency_deviation=0.0)
+    np.testing.assert_allclose(latency, paper_means(4, FLOOR), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_one_client(name):
-    assert np.isfinite(network.expected_reward(law_of(name, 1), FLOOR)).all()
+    assert np.isfinite(expectations(name, 1)).all()
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_traced_parameters_are_an_axis_and_draws_depend_on_the_key_alone(name):
+    @jax.jit
     def draw(slow, floor):
         law = law_of(name, 6, min_latency=floor, slow_latency=slow)
         return law.sample(jax.random.key(1)), network.expected_reward(law, floor)
 
     slow, floor = jnp.array([0.5, 0.9]), jnp.array([0.05, 0.1])
-    together = jax.jit(jax.vmap(draw))(slow, floor)
+    together = jax.vmap(draw)(slow, floor)
     for row in range(2):
         alone = draw(float(slow[row]), float(floor[row]))
         for ours, theirs in zip(together, alone, strict=True):
@@ -163,7 +181,7 @@ def test_distribution_functions_are_the_closed_forms(name):
         ).cdf(latency),
         "shifted_exponential": stats.expon(FLOOR, mean - FLOOR).cdf(latency),
     }[name]
-    found = law_of(name, 6).cdf(jnp.asarray(latency, jnp.float32))
+    found = jax.jit(lambda latency: law_of(name, 6).cdf(latency))(latency.astype(np.float32))
     np.testing.assert_allclose(found, expected, atol=2e-4)
 
 
@@ -180,7 +198,8 @@ def test_draws_are_the_laws_own_transform_of_standard_ones(name):
         "shifted_exponential": FLOOR + (mean - FLOOR) * exponential,
     }[name]
     assert normal.min() < 0 < normal.max()
-    np.testing.assert_allclose(law_of(name, 9, latency_deviation=deviation).sample(key), expected, rtol=1e-5)
+    draw = jax.jit(lambda key: law_of(name, 9, latency_deviation=deviation).sample(key))
+    np.testing.assert_allclose(draw(key), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("num_clients", [1, 2, 3, 5])

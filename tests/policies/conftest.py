@@ -37,12 +37,11 @@ def _play(
     """
     rounds, num_clients = latency.shape
     share = np.full(num_clients, 1 / num_clients) if data_share is None else data_share
-    share = jnp.asarray(share, jnp.float32)
-    latency = jnp.asarray(latency, jnp.float32)
-    loss = jnp.ones(latency.shape) if loss is None else jnp.asarray(loss, jnp.float32)
-    update = jnp.zeros((rounds, num_clients, 0)) if update is None else jnp.asarray(update, jnp.float32)
+    share, latency = np.asarray(share, np.float32), np.asarray(latency, np.float32)
+    loss = np.ones_like(latency) if loss is None else np.asarray(loss, np.float32)
+    update = np.zeros((rounds, num_clients, 0), np.float32) if update is None else np.float32(update)
     key = jax.random.key(seed)
-    clients = Clients(share, jnp.mean(latency, axis=0))
+    clients = Clients(jnp.asarray(share), jnp.asarray(latency.mean(axis=0)))
 
     @jax.jit
     def one_round(state, round, latency, loss, update, available):
@@ -62,8 +61,8 @@ def _play(
     states = [jax.jit(policy.init)(key, clients)]
     cohorts = []
     for row in range(rounds):
-        mask = None if available is None else jnp.asarray(available[row])
-        cohort, state = one_round(states[-1], jnp.int32(row + 1), latency[row], loss[row], update[row], mask)
+        mask = None if available is None else np.asarray(available[row])
+        cohort, state = one_round(states[-1], np.int32(row + 1), latency[row], loss[row], update[row], mask)
         assert jax.tree.structure(state) == jax.tree.structure(states[-1])
         cohorts.append(jax.tree.map(np.asarray, cohort))
         states.append(state)

@@ -118,17 +118,21 @@ def test_rows_of_a_scheme_draw_by_their_probabilities_among_the_available():
     assert {tuple(row) for row in pairs} == {(1, 2), (2, -1)}
     # row 1 draws client 1 half the time, row 2 always client 2: an exact binomial test, false alarm rate 1e-4
     assert stats.binomtest(int((pairs[:, 0] == 1).sum()), 20_000, 0.5).pvalue > 1e-4
-    nobody = draw(jax.random.key(0), scheme, jnp.array([True, False, False, False]))
+    first_alone = jnp.array([True, False, False, False])
+    nobody = jax.jit(draw)(jax.random.key(0), scheme, first_alone)
     assert nobody.members.tolist() == [0, -1] and nobody.weights.tolist() == [1.0, 0.0]
+
+
+SIZES = [(1, 1), (2, 1), (3, 3), (6, 4), (11, 2), (11, 8)]
+first = jax.jit(first_of, static_argnums=1)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_first_of_takes_the_first_that_are_available(seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):
-        size = int(rng.integers(1, 12))
-        m = int(rng.integers(1, size + 1))
-        order, mask = rng.permutation(size), rng.random(size) < rng.random()
+        size, m = SIZES[int(rng.integers(len(SIZES)))]
+        order, mask = rng.permutation(size).astype(np.int32), rng.random(size) < rng.random()
         expected = sorted([k for k in order if mask[k]][:m])
-        ours = np.asarray(first_of(jnp.asarray(order, jnp.int32), m, jnp.asarray(mask)))
+        ours = np.asarray(first(order, m, mask))
         assert ours.dtype == np.int32 and ours.tolist() == expected + [-1] * (m - len(expected))

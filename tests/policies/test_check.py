@@ -143,5 +143,6 @@ def test_the_first_fault_of_all_runs_is_the_one_that_is_said():
     ],
 )
 def test_what_is_wrong_with_a_cohort(members, weights, available, wrong):
-    chosen = Cohort(jnp.asarray(members), jnp.asarray(weights))
-    assert fault(K, chosen, None if available is None else jnp.asarray(available)) == wrong
+    chosen = Cohort(np.int32(members), np.float32(weights))
+    mask = None if available is None else np.asarray(available)
+    assert jax.jit(fault, static_argnums=0)(K, chosen, mask) == wrong

@@ -221,7 +221,7 @@ def test_oort_follows_the_plain_version(play, seed):
     for row in range(rounds):
         round, state = row + 1, states[row]
         total = plain.total(round)
-        ours = np.asarray(total_utility(state, jnp.int32(round), 2.0))
+        ours = np.asarray(jax.jit(total_utility)(state, np.int32(round), 2.0))
         for k, value in total.items():
             assert ours[k] == pytest.approx(value, rel=1e-4)
         assert float(state.preferred_latency) == pytest.approx(plain.preferred, rel=1e-5)
@@ -284,11 +284,16 @@ def test_oort_learns_of_those_who_have_reported_alone():
     members, loss = jnp.asarray([0, 1, 2, -1]), jnp.asarray([2.0, 7.0, jnp.nan, 9.0])
     arrived = jnp.asarray([True, False, True, True])
     feedback = Feedback(members, jnp.arange(1.0, 5.0), *[loss] * 3, jnp.zeros((4, 0)), arrived)
+
+    @jax.jit
+    def update(state, round, feedback):
+        return policy.update(state, view._replace(round=round), feedback)
+
     expected = ((1, [0.8, 0.0], 0.3), (2, [0.8, 0.0], 0.3), (3, [0.4, 0.0], 0.6))
     for round, window, preferred in expected:
         if round == 3:
             feedback = feedback._replace(loss_rms=loss / 2)
-        state = policy.update(state, view._replace(round=jnp.int32(round)), feedback)
+        state = update(state, np.int32(round), feedback)
         np.testing.assert_allclose(state.window, window, rtol=1e-6)
         np.testing.assert_allclose(state.preferred_latency, preferred, rtol=1e-6)
     np.testing.assert_allclose(state.utility, [0.4, 0, 0, 0], rtol=1e-6)
@@ -330,8 +335,13 @@ def test_oort_keeps_distinct_members_when_losses_are_broken():
     view = View(jnp.int32(1), jnp.ones(4), lambda clients: jnp.zeros(clients.shape))
     broken = jnp.full(3, jnp.nan)
     feedback = Feedback(jnp.array([1, 2, 3]), jnp.ones(3), jnp.ones(3), broken, broken, jnp.zeros((3, 0)))
-    state = policy.update(state, view, feedback)
-    cohort = policy.select(jax.random.key(1), state, view._replace(round=jnp.int32(2)))
+
+    @jax.jit
+    def second_cohort(state, feedback):
+        state = policy.update(state, view, feedback)
+        return policy.select(jax.random.key(1), state, view._replace(round=jnp.int32(2)))
+
+    cohort = second_cohort(state, feedback)
     assert len(set(cohort.members.tolist())) == 3 and 0 in cohort.members.tolist()
     assert np.isfinite(cohort.weights).all()
 
@@ -367,6 +377,7 @@ def test_traced_parameters_under_vmap_equal_numbers(constructor, name, values):
     view = View(jnp.int32(7), latency, lambda clients: jnp.zeros(clients.shape))
     key = jax.random.key(2)
 
+    @jax.jit
     def select(value):
         policy = constructor(num_clients=6, clients_per_round=3, **{name: value})
         state = policy.init(key, clients)
@@ -376,7 +387,7 @@ def test_traced_parameters_under_vmap_equal_numbers(constructor, name, values):
             )
         return policy.select(key, state, view).members
 
-    together = jax.jit(jax.vmap(select))(jnp.asarray(values))
+    together = jax.vmap(select)(jnp.asarray(values))
     alone = [np.asarray(select(value)) for value in values]
     np.testing.assert_array_equal(together, alone)
     assert (alone[0] != alone[1]).any()

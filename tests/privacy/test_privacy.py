@@ -16,7 +16,7 @@ positive = st.floats(1e-3, 1e3)
 @settings(max_examples=50, deadline=None)
 @given(positive, st.floats(1e-3, 2.0), st.integers(1, 400))
 def test_scheduled_budgets_sum_to_the_ledger_and_stay_below_the_budget(budget, decay, count):
-    spent = np.asarray(privacy.epsilon_at(jnp.arange(1, count + 1), budget, decay), np.float64).sum()
+    spent = np.asarray(privacy.epsilon_at(np.arange(1, 401), budget, decay), np.float64)[:count].sum()
     ledger = float(privacy.leakage(jnp.int32(count), budget, decay))
     assert spent == pytest.approx(ledger, rel=3e-5)
     assert ledger == pytest.approx(-budget * np.expm1(-decay * count), rel=1e-5)
@@ -35,11 +35,12 @@ def test_nobody_has_leaked_before_the_first_round():
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=20), positive)
 def test_clipping_bounds(values, sensitivity):
-    update = jnp.asarray(values, jnp.float32)
-    by_coordinate = privacy.clip_update(update, sensitivity, "coordinate")
-    assert float(jnp.abs(by_coordinate).max()) <= np.float32(sensitivity) / 2
-    by_vector = privacy.clip_update(update, sensitivity, "vector")
-    assert float(jnp.abs(by_vector).sum()) <= sensitivity / 2 * (1 + 1e-5)
+    update = np.zeros(20, np.float32)
+    update[: len(values)] = values
+    by_coordinate = np.asarray(privacy.clip_update(update, sensitivity, "coordinate"))
+    assert np.abs(by_coordinate).max() <= np.float32(sensitivity) / 2
+    by_vector = np.asarray(privacy.clip_update(update, sensitivity, "vector"), np.float64)
+    assert np.abs(by_vector).sum() <= sensitivity / 2 * (1 + 1e-5)
 
 
 def test_small_updates_pass_unclipped():

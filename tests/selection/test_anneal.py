@@ -44,15 +44,21 @@ def random_bits(seed, count, words):
 # Sorting and sampling
 
 
+@jax.jit
+def argsorted(values):
+    order = _order.stable_argsort(values)
+    return order, _order.inverse_permutation(order)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 30, 300, 70_000])
 def test_stable_argsort_equals_numpys(size):
     rng = np.random.default_rng(size)
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e30], np.float32)
     for values in (rng.normal(size=size), rng.integers(-2, 3, size), rng.choice(special, size)):
         values = values.astype(np.float32)
-        order = _order.stable_argsort(jnp.asarray(values))
+        order, place = argsorted(values)
         np.testing.assert_array_equal(order, np.argsort(values, kind="stable"))
-        np.testing.assert_array_equal(_order.inverse_permutation(order), np.argsort(order))
+        np.testing.assert_array_equal(place, np.argsort(order))
 
 
 def test_scaled_bits_equal_exact_integers():
@@ -60,11 +66,11 @@ def test_scaled_bits_equal_exact_integers():
     bits[:2] = 0, 2**32 - 1
     for count in (0, 1, 2, 3, 15, 65_535, 65_536, 1_000_003, 2**31 - 1):
         expected = [int(b) * count >> 32 for b in bits]
-        np.testing.assert_array_equal(_order.scaled_bits(jnp.asarray(bits), jnp.int32(count)), expected)
+        np.testing.assert_array_equal(jax.jit(_order.scaled_bits)(bits, np.int32(count)), expected)
 
 
 def test_the_first_set_is_uniform():
-    draw = jax.vmap(lambda key: _order.random_subset(key, 6, 3))
+    draw = jax.jit(jax.vmap(lambda key: _order.random_subset(key, 6, 3)))
     drawn = np.asarray(draw(jax.random.split(jax.random.key(1), 20_000)))
     number = {v: i for i, v in enumerate(itertools.combinations(range(6), 3))}
     counts = np.bincount([number[tuple(v)] for v in drawn], minlength=20)
@@ -135,13 +141,17 @@ def test_the_number_of_neighbours(tied):
 
 def test_a_swap_keeps_every_list_sorted():
     ucb, g, p = instance(0, 12, tied=True)
-    lists = _neighbours.make_lists(ucb, p, g)
+    lists = jax.jit(_neighbours.make_lists)(ucb, p, g)
+
+    @jax.jit
+    def swap(labels, leaving, entering):
+        return _neighbours.swap(lists, _neighbours.make_vertex(lists, labels), leaving, entering)
+
     rng = np.random.default_rng(0)
     for _ in range(30):
         labels = np.sort(rng.choice(12, 5, replace=False)).astype(np.int32)
         leaving, entering = rng.choice(labels), rng.choice(np.setdiff1d(np.arange(12), labels))
-        vertex = _neighbours.make_vertex(lists, jnp.asarray(labels))
-        swapped = _neighbours.swap(lists, vertex, jnp.int32(leaving), jnp.int32(entering))
+        swapped = swap(labels, leaving, np.int32(entering))
         expected = np.sort(np.append(labels[labels != leaving], entering))
         np.testing.assert_array_equal(swapped.labels, expected)
         np.testing.assert_array_equal(swapped.places, np.sort(np.asarray(lists.place)[:, expected], axis=1))
@@ -155,15 +165,20 @@ def test_a_swap_keeps_every_list_sorted():
 def test_one_step_has_the_transition_probabilities_of_algorithm_2(rule, step):
     """Row by row against the matrix: neighbours, acceptance, its sign, and τ_j = C / (κ log(j + 1))."""
     num_clients, m, divisor, draws = 6, 3, 3.0, 20_000
-    ucb, g, p = map(jnp.asarray, instance(5, num_clients))
+    ucb, g, p = instance(5, num_clients)
     energy = chain.energies(ucb, g, p, m, **WEIGHTS)
     adjacency = chain.neighbours([ucb, p, g], m, "ranked" if rule == "tailored" else "any")
     constant = 2.5
     matrix = chain.transition_matrix(adjacency, energy, constant / (divisor * np.log(step + 1)))
-    lists = _neighbours.make_lists(ucb, p, g) if rule == "tailored" else _neighbours.make_lists(ucb)
     propose = _neighbours.propose_tailored if rule == "tailored" else _neighbours.propose_any
-    score = bandit.score(g, p, m, **WEIGHTS)
-    walk_problem = _walk.make_problem(lists, ucb, score, m, divisor / constant)
+
+    @jax.jit
+    def make(ucb, g, p):
+        lists = _neighbours.make_lists(ucb, p, g) if rule == "tailored" else _neighbours.make_lists(ucb)
+        score = bandit.score(g, p, m, **WEIGHTS)
+        return lists, _walk.make_problem(lists, ucb, score, m, divisor / constant)
+
+    lists, walk_problem = make(ucb, g, p)
     members = chain.vertices(num_clients, m)
     number = {tuple(v): i for i, v in enumerate(members)}
     label = np.asarray(_order.inverse_permutation(lists.client))
@@ -177,7 +192,7 @@ def test_one_step_has_the_transition_probabilities_of_algorithm_2(rule, step):
 
     for v, clients in enumerate(members):
         bits = random_bits(v, draws, _neighbours.PROPOSAL_WORDS + 1)
-        after, reached_energy = advance(jnp.asarray(np.sort(label[clients])), bits)
+        after, reached_energy = advance(np.sort(label[clients]), bits)
         made = np.asarray(after.step) == step + 1
         sets = np.sort(np.asarray(lists.client)[np.asarray(after.vertex.labels)], axis=1)
         reached = np.array([number[tuple(u)] for u in sets])
@@ -192,7 +207,7 @@ def test_one_step_has_the_transition_probabilities_of_algorithm_2(rule, step):
 
 
 def stack(instances):
-    return [jnp.asarray(np.stack(terms)) for terms in zip(*instances, strict=True)]
+    return [np.stack(terms) for terms in zip(*instances, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -204,12 +219,13 @@ def test_many_steps_reach_the_optimum_of_every_instance(function, num_clients, m
     ucb, g, p = stack(instances)
     run = partial(function, m=m, steps=4_000, **WEIGHTS)
     got = jax.vmap(run)(jax.random.split(jax.random.key(0), len(instances)), ucb, g, p)
-    for i, (u, gi, pi) in enumerate(instances):
-        best = chain.energies(u, gi, pi, m, **WEIGHTS).max()
-        assert got.value[i] == pytest.approx(best, abs=1e-5)
-        assert (np.diff(got.members[i]) > 0).all()
-        worth = u[got.members[i]].min() + bandit.score(gi, pi, m, **WEIGHTS)[got.members[i]].sum()
-        assert got.value[i] == pytest.approx(float(worth), abs=1e-5)
+    scores = np.asarray(bandit.score(g, p, m, **WEIGHTS))
+    for i, (members, value) in enumerate(zip(*map(np.asarray, got), strict=True)):
+        best = chain.energies(ucb[i], g[i], p[i], m, **WEIGHTS).max()
+        assert value == pytest.approx(best, abs=1e-5)
+        assert (np.diff(members) > 0).all()
+        worth = ucb[i, members].min() + scores[i, members].sum()
+        assert value == pytest.approx(float(worth), abs=1e-5)
 
 
 def test_the_optimum_equals_brute_force_with_infinities():
@@ -293,7 +309,7 @@ def test_runs_of_a_batch_equal_lone_runs_bit_for_bit():
             temperature_margin=omega,
         )
 
-    inputs = (keys, ucb, g, p, alpha, gamma, kappa, omega)
+    inputs = (keys, *map(np.asarray, (ucb, g, p, alpha, gamma, kappa, omega)))
     got, trace = jax.jit(jax.vmap(run))(*inputs)
     for i in range(7):
         alone, alone_trace = run(*(x[i] for x in inputs))
@@ -319,6 +335,9 @@ def test_members_are_always_distinct(ucb, g, p, key):
 # Stand-ins and the temperature
 
 
+stand_in = jax.jit(finite_ucb, static_argnums=2)
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
 def test_stand_ins_for_infinity_keep_the_order_of_all_sets(scale):
     for seed, m in itertools.product(range(6), [1, 2, 3, 5]):
@@ -326,7 +345,7 @@ def test_stand_ins_for_infinity_keep_the_order_of_all_sets(scale):
         for unexplored in range(7):
             values = np.where(np.arange(6) < unexplored, np.inf, ucb).astype(np.float32)
             score = (np.asarray(bandit.score(g, p, m, **WEIGHTS)) * scale).astype(np.float32)
-            finite = np.asarray(finite_ucb(values, score, m), np.float64)
+            finite = np.asarray(stand_in(values, score, m), np.float64)
             assert np.isfinite(finite).all()
             sets = chain.vertices(6, m)
             sums = score[sets].sum(axis=1, dtype=np.float64)
@@ -343,10 +362,14 @@ def test_stand_ins_for_infinity_keep_the_order_of_all_sets(scale):
 
 
 def test_the_temperature_constant_is_19():
+    @partial(jax.jit, static_argnames="m")
+    def constant(ucb, g, p, m):
+        lists = _neighbours.make_lists(ucb, p, g)
+        return temperature_constant(lists, ucb, g, p, m=m, temperature_margin=0.25, **WEIGHTS)
+
     for seed, m in itertools.product(range(10), [1, 2, 4, 6]):
         ucb, g, p = instance(seed, 7, tied=seed % 2 == 1)
-        lists = _neighbours.make_lists(ucb, p, g)
-        got = temperature_constant(lists, ucb, g, p, m=m, temperature_margin=0.25, **WEIGHTS)
+        got = constant(ucb, g, p, m)
         expected = chain.energy_constant(ucb, g, p, m, temperature_margin=0.25, **WEIGHTS)
         assert float(got) == pytest.approx(expected, abs=1e-5)
 
@@ -383,7 +406,7 @@ def test_whole_walks_have_the_temperatures_of_their_constants(rule, margin):
 def test_the_stand_in_is_above_the_explored_by_all_that_scores_can_make_up():
     score = np.array([3.0, -1.0, 0.5, 0.0], np.float32)
     for ucb, top in (([np.inf, 2.0, 1.0, np.inf], 2.0), ([np.inf] * 4, 0.0)):
-        finite = np.asarray(finite_ucb(np.array(ucb, np.float32), score, 2))
+        finite = np.asarray(stand_in(np.array(ucb, np.float32), score, 2))
         # The largest Σ of two scores is 3.5, the least -1, and ω is 10⁻³ unless said otherwise.
         expected = np.where(np.isinf(ucb), top + 4.5 + 1e-3, ucb)
         np.testing.assert_allclose(finite, expected, rtol=1e-7)

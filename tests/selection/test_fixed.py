@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,24 +25,26 @@ def numbers(seed, count):
     return np.concatenate([x, x[:3], [0.0, 1.0, -1.0, 2.0**19, -(2.0**-30)]]).astype(np.float32)
 
 
-UNIT = jnp.int32(-38)
+UNIT = np.int32(-38)
+encode = jax.jit(fixed.encode)
 
 
 def test_numbers_are_cut_to_whole_units_and_read_back():
     x = numbers(0, 200)
-    encoded = fixed.encode(jnp.asarray(x), UNIT)
+    encoded = encode(x, UNIT)
     assert whole(encoded) == [math.trunc(Fraction(float(v)) * 2**38) for v in x]
-    decoded = np.asarray(fixed.decode(encoded, UNIT), np.float64)
+    decode = jax.jit(fixed.decode)
+    decoded = np.asarray(decode(encoded, UNIT), np.float64)
     np.testing.assert_allclose(decoded, x, rtol=1.2e-7, atol=2.0**-32)
     small = x[x > 0]
-    of_positive = fixed.decode(fixed.encode(jnp.asarray(small), UNIT), UNIT)
+    of_positive = decode(encode(small, UNIT), UNIT)
     np.testing.assert_allclose(of_positive, small, rtol=1.2e-7, atol=2.0**-38)
     some = encoded.at(jnp.asarray([5, 1]))
     assert whole(some) == [whole(encoded)[5], whole(encoded)[1]]
 
 
 def test_sums_differences_and_comparisons_are_those_of_integers():
-    a, b = (fixed.encode(jnp.asarray(numbers(seed, 100)), UNIT) for seed in (1, 2))
+    a, b = (encode(numbers(seed, 100), UNIT) for seed in (1, 2))
     left, right = whole(a), whole(b)
     assert whole(fixed.add(a, b)) == [x + y for x, y in zip(left, right, strict=True)]
     assert whole(fixed.subtract(a, b)) == [x - y for x, y in zip(left, right, strict=True)]
@@ -52,8 +55,8 @@ def test_sums_differences_and_comparisons_are_those_of_integers():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 13])
 def test_a_total_is_that_of_integers(count):
-    x = fixed.encode(jnp.asarray(numbers(count, 20)[:count]), UNIT)
-    found = fixed.total(x)
+    x = encode(numbers(count, 20)[:count], UNIT)
+    found = jax.jit(fixed.total)(x)
     assert int(found.high) * 2**30 + int(found.low) == sum(whole(x))
 
 
