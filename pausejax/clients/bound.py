@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 

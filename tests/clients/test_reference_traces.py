@@ -127,7 +127,7 @@ def test_exact_selections_are_the_archived_ones(trace):
     assert unique == 71
 
 
-@pytest.mark.parametrize("selector", ["exact", "brute"])
+@pytest.mark.parametrize("selector", ["exact", pytest.param("brute", marks=pytest.mark.slow)])
 def test_the_policy_plays_the_archived_game(trace, selector):
     log, ours = replayed(trace, "mnist_mlp_k30_m5", "pause")
     users, latency = columns(log, "user", "latency")

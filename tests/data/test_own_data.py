@@ -144,6 +144,7 @@ def test_every_flipped_bit_of_an_archives_headers_is_an_older_copy_or_none(tmp_p
                 np.testing.assert_array_equal(found["a"], stored["a"])
 
 
+@pytest.mark.slow
 def test_any_image_set_is_read_by_name_and_version(shared, tmp_path, monkeypatch):
     monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path))
     folder = shared / "tensorflow_datasets"
@@ -152,6 +153,10 @@ def test_any_image_set_is_read_by_name_and_version(shared, tmp_path, monkeypatch
     assert loaded.scale == (127.5, 127.5) and loaded.name == "tfds_image"
     again = data.load("mnist", tmp_path / "nowhere")  # the cache of one is that of the other
     np.testing.assert_array_equal(loaded.train_targets, again.train_targets)
+
+
+def test_an_image_set_that_nobody_has_prepared_is_named_with_the_command_that_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path))
     monkeypatch.setitem(__import__("sys").modules, "tensorflow", None)
     with pytest.raises(FileNotFoundError) as raised:
         data.load("tfds_image", tmp_path, tfds_name="kmnist", tfds_version="3.0.1")

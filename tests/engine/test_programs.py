@@ -22,7 +22,14 @@ STUDY = {
 
 
 @pytest.fixture
-def programs(monkeypatch):
+def _light():
+    """What was there before is not looked at each time that something is collected."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def programs(monkeypatch, _light):
     """Weak references to all that is compiled for chunks, in turn, with how many of them lived then."""
     found, make = [], engines.Engine._compile
 
@@ -56,6 +63,7 @@ def test_programs_whose_turn_is_over_go(programs, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts mappings as Linux does")
+@pytest.mark.usefixtures("_light")
 def test_studies_one_after_the_other_take_no_more_and_more_mappings(monkeypatch):
     def mappings():
         gc.collect()

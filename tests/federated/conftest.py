@@ -43,6 +43,14 @@ def _train(learning, data, rates, weights, clients, jobs):
     return train(learning, data, partition, weights, clients, rates, jobs, keep_updates=True)
 
 
+@jax.jit
+def _jobs(members, weight, round, epsilon):
+    count = members.shape[0]
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(5), round), 2 * count)
+    run, epsilons = jnp.zeros(count, jnp.int32), jnp.full(count, epsilon)
+    return Jobs(run, members, weight, keys[:count], keys[count:], epsilons)
+
+
 @partial(jax.jit, static_argnums=0)
 def _step(learning, rates, weights, update, state):
     return step_server(learning, weights, update, state, rates)
@@ -63,18 +71,9 @@ class Setting(NamedTuple):
         return init_weights(self.learning, weights, self.clients), memory
 
     def jobs(self, members, round=1, epsilon=1.0):
-        members = jnp.asarray(members, jnp.int32)
-        count = members.shape[0]
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(5), round), 2 * count)
-        weight = jnp.asarray(self.partition.sizes[np.asarray(members)], jnp.float32)
-        return Jobs(
-            jnp.zeros(count, jnp.int32),
-            members,
-            weight / jnp.sum(weight),
-            keys[:count],
-            keys[count:],
-            jnp.full(count, epsilon),
-        )
+        members = np.asarray(members, np.int32)
+        weight = self.partition.sizes[members].astype(np.float32)
+        return _jobs(members, weight / weight.sum(), np.int32(round), np.float32(epsilon))
 
     def train(self, weights, jobs, clients=None):
         return _train(self.learning, self.data, self.rates, weights, clients, jobs)

@@ -1,5 +1,7 @@
 """Server optimizers, statistics and what leaves a client, against replays in NumPy and optax."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,11 +80,11 @@ def test_server_optimizers_are_the_textbooks(study, blobs, name):
     state, x = memory.server, np.asarray(ravel_pytree(weights.params)[0], np.float64)
     random = np.random.default_rng(0)
     m, v = np.zeros_like(x), np.full_like(x, 1e-6 if name == "fedyogi" else 0.0)
-    shape = jax.tree.map(lambda leaf: leaf[0], weights.params)
+    unravel = jax.jit(ravel_pytree(jax.tree.map(lambda leaf: leaf[0], weights.params))[1])
     first = x.astype(np.float32)
     for t in range(1, 5):
         update = random.normal(size=x.size).astype(np.float32)
-        tree = jax.tree.map(lambda leaf: leaf[None], ravel_pytree(shape)[1](jnp.asarray(update)))
+        tree = jax.tree.map(lambda leaf: leaf[None], unravel(update))
         weights, state = given.step(weights, Weights(tree, {}), state)
         d = update.astype(np.float64)
         if name == "fedavg":
@@ -103,11 +105,24 @@ def test_server_optimizers_are_the_textbooks(study, blobs, name):
     assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state))
 
 
+epoch_orders_of = jax.jit(epoch_orders, static_argnums=(2, 3))
+privatize = jax.jit(privacy.privatize, static_argnums=4)
+
+
+@partial(jax.jit, static_argnums=3)
+@jax.grad
+def gradient_of(params, normal, labels, valid):
+    hidden = normal * params["BatchNorm_0"]["scale"] + params["BatchNorm_0"]["bias"]
+    logits = hidden @ params["Dense_0"]["kernel"] + params["Dense_0"]["bias"]
+    ce = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    return jnp.sum(ce[:valid]) / valid
+
+
 def replay(given, weights, job, row, statistics):
     """One client's SGD by hand: its own batches in order; a short one is filled up for the statistics."""
     client, size = int(job.client[row]), int(given.partition.sizes[int(job.client[row])])
     longest, rate = given.learning.longest, float(given.rates.learning_rate[0])
-    order = np.asarray(epoch_orders(job.batch_key[row], jnp.int32(size), longest, 1))[0, :size]
+    order = np.asarray(epoch_orders_of(job.batch_key[row], np.int32(size), longest, 1))[0, :size]
     start = given.partition.offsets[client]
     owned = given.partition.order[start : start + size][order]
     params = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), weights.params)
@@ -116,19 +131,11 @@ def replay(given, weights, job, row, statistics):
         wrapped = owned[np.arange(at, at + 8) % size]
         x = given.dataset.train_inputs[wrapped].astype(np.float64)
         mean, var = 0.5 * mean + 0.5 * x.mean(0), 0.5 * var + 0.5 * x.var(0)
-        valid = min(8, size - at)
+        normal = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
         labels = given.dataset.train_targets[wrapped]
-
-        def loss(params, x=x, labels=labels, valid=valid):
-            normal = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
-            norm = params["BatchNorm_0"]
-            hidden = jnp.asarray(normal, jnp.float32) * norm["scale"] + norm["bias"]
-            logits = hidden @ params["Dense_0"]["kernel"] + params["Dense_0"]["bias"]
-            ce = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(labels))
-            return jnp.sum(ce[:valid]) / valid
-
+        single = jax.tree.map(np.float32, params)
         with jax.numpy_rank_promotion("allow"):
-            gradient = jax.grad(loss)(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params))
+            gradient = gradient_of(single, normal.astype(np.float32), labels, min(8, size - at))
         params = jax.tree.map(lambda w, g: w - rate * np.asarray(g, np.float64), params, gradient)
     return params, {"mean": mean, "var": var}
 
@@ -176,7 +183,8 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
     weights = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 3), weights)._replace(statistics=own)
     share = jnp.asarray([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.2, 0.3, 0.5]])
     counts = jnp.asarray([[1, 0, 4], [0, 0, 0], [1, 0, 0]])
-    averaged = mean_statistics(learning, weights, share, counts)
+    average = jax.jit(partial(mean_statistics, learning))
+    averaged = average(weights, share, counts)
     for run, by in enumerate(([2 / 7, 0, 5 / 7], [0.6, 0.3, 0.1], [1, 0, 0])):
         jax.tree.map(
             lambda a, b, run=run, by=by: np.testing.assert_allclose(
@@ -186,22 +194,25 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
             own,
         )
     # a GPU would multiply TF32 numbers where it is not asked for float32
-    program = jax.make_jaxpr(lambda w, s, c: mean_statistics(learning, w, s, c))(weights, share, counts)
+    program = jax.make_jaxpr(average)(weights, share, counts)
     assert "HIGHEST" in str(program)
+    averaged = jax.tree.map(np.asarray, averaged)
+
+    @jax.jit
+    def loss_of(params, statistics, inputs, targets):
+        return learning.task.loss(learning.model.apply(params, statistics, inputs)[0], targets).mean()
+
     _, losses = evaluate(learning, held_out(blobs, 5), averaged)
     for run, loss in enumerate(losses):
-        outputs, _ = learning.model.apply(*jax.tree.map(lambda x, r=run: x[r], averaged), blobs.test_inputs)
-        expected = learning.task.loss(outputs, jnp.asarray(blobs.test_targets)).mean()
-        np.testing.assert_allclose(loss, expected, rtol=1e-5)
+        of_run = jax.tree.map(lambda leaf, r=run: leaf[r], averaged)
+        np.testing.assert_allclose(loss, loss_of(*of_run, blobs.test_inputs, blobs.test_targets), rtol=1e-5)
     one = jax.tree.map(lambda leaf: leaf[0], weights)
     losses = client_loss(learning, given.data, jnp.int32(0), one, jnp.asarray([1, 2]))
     for value, client in zip(losses, (1, 2), strict=True):
         start = given.partition.offsets[client]
         rows = given.partition.order[start : start + given.partition.sizes[client]]
-        outputs, _ = learning.model.apply(
-            one.params, jax.tree.map(lambda leaf, k=client: leaf[k], one.statistics), blobs.train_inputs[rows]
-        )
-        expected = learning.task.loss(outputs, jnp.asarray(blobs.train_targets[rows])).mean()
+        statistics = jax.tree.map(lambda leaf, k=client: leaf[k], one.statistics)
+        expected = loss_of(one.params, statistics, blobs.train_inputs[rows], blobs.train_targets[rows])
         np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
@@ -219,7 +230,7 @@ def test_what_leaves_a_client_is_noised_or_counted_as_a_leak(study, blobs, regis
     held[norm if mode == "clear_layers" else 0 : norm + dense] = True
     held[norm + dense :] = mode == "private"
     for row in range(3):
-        expected = privacy.privatize(job.noise_key[row], jnp.asarray(raw[row, held]), 0.7, 0.02, clip)
+        expected = privatize(job.noise_key[row], raw[row, held], 0.7, 0.02, clip)
         np.testing.assert_allclose(sent[row, held], expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(sent[:, ~held], raw[:, ~held])
     assert sent.shape[1] == norm + dense + (0 if mode == "local" else statistics)

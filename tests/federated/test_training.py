@@ -81,9 +81,11 @@ def initial_params():
 
 def jobs(run, client):
     """Keys and budgets follow from run and client, as in a simulation; the weights sum to 1 by run."""
-    run, client = jnp.asarray(run, jnp.int32), jnp.asarray(client, jnp.int32)
-    count = run.shape[0]
+    return _jobs(np.asarray(run, np.int32), np.asarray(client, np.int32))
 
+
+@jax.jit
+def _jobs(run, client):
     def keys(stream):
         return jax.vmap(lambda r, k: jax.random.fold_in(jax.random.fold_in(jax.random.key(stream), r), k))(
             run, jnp.maximum(client, 0)
@@ -92,9 +94,10 @@ def jobs(run, client):
     exists = client >= 0
     share = jnp.where(exists, 1.0 + jnp.maximum(client, 0).astype(jnp.float32), 0.0)
     total = jnp.zeros(2).at[run].add(share)
-    return Jobs(run, client, share / total[run], keys(1), keys(2), jnp.full(count, 0.8))
+    return Jobs(run, client, share / total[run], keys(1), keys(2), jnp.full(run.shape[0], 0.8))
 
 
+epoch_orders_of = jax.jit(epoch_orders, static_argnums=(2, 3))
 jitted_privatize = jax.jit(privacy.privatize, static_argnums=4)
 
 
@@ -124,12 +127,10 @@ def learner_of(name, rates):
 def plain_update(training, data, params, job, row):
     """One client's released update by an ordinary Python loop over minibatches with optax."""
     run, client = int(job.run[row]), int(job.client[row])
-    rates = jax.tree.map(lambda leaf: leaf[run], RATES)
-    start = jax.tree.map(lambda leaf: leaf[run], params.params)
+    rates, start = jax.tree.map(lambda leaf: np.asarray(leaf)[run], (RATES, params.params))
     size = int(data.size[run, client])
-    orders = np.asarray(epoch_orders(job.batch_key[row], jnp.int32(size), LONGEST, training.local_epochs))[
-        :, :size
-    ]
+    orders = epoch_orders_of(job.batch_key[row], np.int32(size), LONGEST, training.local_epochs)
+    orders = np.asarray(orders)[:, :size]
     owned = np.asarray(data.order[run])[int(data.offset[run, client]) :][:size]
     batches = [
         owned[order[i : i + training.batch_size]]
@@ -137,7 +138,8 @@ def plain_update(training, data, params, job, row):
         for i in range(0, size, training.batch_size)
     ][: training.max_steps]
     step = functools.partial(plain_step, training.optimizer.name, training.proximal, rates, start)
-    weights, state, losses = start, learner_of(training.optimizer.name, rates).init(start), []
+    state = jax.jit(learner_of(training.optimizer.name, rates).init)(start)
+    weights, losses = start, []
     for batch in batches:
         images = ((np.asarray(data.inputs)[batch] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
         with jax.numpy_dtype_promotion("standard"):  # optax's Adam needs it
@@ -222,7 +224,7 @@ def test_a_diverged_run_leaves_its_neighbours_alone(data):
     broken = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), initial_params())
     good, bad = run_train(training, data, job), run_train(training, data, job, params=broken)
     assert all(np.isnan(leaf[0]).any() for leaf in jax.tree.leaves(bad.update))
-    second = [jax.tree.map(lambda leaf: leaf[1], trained.update) for trained in (good, bad)]
+    second = [jax.tree.map(lambda leaf: np.asarray(leaf)[1], trained.update) for trained in (good, bad)]
     chex.assert_trees_all_equal(*second)
 
 
@@ -271,9 +273,9 @@ def test_persistent_optimizer_states_belong_to_their_clients(data):
 @pytest.mark.parametrize("size", [1, 5, 20])
 def test_epoch_orders_are_permutations_that_do_not_depend_on_the_longest_client(size):
     key = jax.random.key(3)
-    orders = np.asarray(epoch_orders(key, jnp.int32(size), 20, 3))[:, :size]
+    orders = np.asarray(epoch_orders_of(key, np.int32(size), 20, 3))[:, :size]
     np.testing.assert_array_equal(np.sort(orders, axis=1), np.tile(np.arange(size), (3, 1)))
-    longer = np.asarray(epoch_orders(key, jnp.int32(size), 57, 3))[:, :size]
+    longer = np.asarray(epoch_orders_of(key, np.int32(size), 57, 3))[:, :size]
     np.testing.assert_array_equal(orders, longer)
     if size == 20:
         assert not np.array_equal(orders[0], orders[1])

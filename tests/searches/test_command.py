@@ -1,5 +1,7 @@
 """`pausejax search` and `pausejax.search` as a user meets them."""
 
+import contextlib
+import io
 import json
 import shutil
 import subprocess
@@ -32,18 +34,20 @@ name = "pause"
 def searched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("search")
     (folder / "spec.toml").write_text(SPEC)
-    command = [sys.executable, "-m", "pausejax", "search", "spec.toml", "--out", "out", "--budget", "2k"]
-    command += ["--metric", "cumulative_pseudo_regret", "--lanes", "8", "--fresh-seeds", "4"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
-    return folder, command, done
+    typed = ["search", "spec.toml", "--out", "out", "--budget", "2k", "--lanes", "8", "--fresh-seeds", "4"]
+    typed += ["--metric", "cumulative_pseudo_regret"]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        assert main(typed) == 0
+    return folder, typed, out.getvalue(), err.getvalue()
 
 
 def test_the_command_says_what_it_found_and_leaves_it(searched):
-    folder, _, done = searched
-    assert "on 4 fresh seeds, after 50 rounds" in done.stdout
+    folder, _, shown, told = searched
+    assert "on 4 fresh seeds, after 50 rounds" in shown
     for label in ("best: pause", "second: pause", "default: pause"):
-        assert label in done.stdout
-    assert "2,000 rounds" in done.stderr
+        assert label in shown
+    assert "2,000 rounds" in told
     out = folder / "out"
     assert {"search_history.png", "search_slices.pdf", "trials.json", "spec.toml"} <= {
         path.name for path in out.iterdir()
@@ -62,9 +66,10 @@ def test_the_command_says_what_it_found_and_leaves_it(searched):
 
 @pytest.mark.slow
 def test_the_same_command_has_nothing_left_to_play(searched):
-    folder, command, done = searched
+    folder, typed, shown, _ = searched
+    command = [sys.executable, "-m", "pausejax", *typed]
     again = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
-    assert again.stdout == done.stdout
+    assert again.stdout == shown
 
 
 @pytest.mark.slow
@@ -89,7 +94,7 @@ def test_json_and_a_tracker_hear_of_it(tmp_path, monkeypatch, capfd):
 
 
 def test_report_draws_a_search_and_its_page_again(searched, capsys):
-    folder, _, _ = searched
+    folder, *_ = searched
     out = folder / "out"
     before = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
@@ -111,7 +116,7 @@ def test_report_draws_a_search_and_its_page_again(searched, capsys):
 
 
 def test_a_damaged_record_is_said(searched, tmp_path, capsys):
-    folder, _, _ = searched
+    folder, *_ = searched
     shutil.copytree(folder / "out", tmp_path / "out")
     (tmp_path / "out" / "search_record.json").write_text('{"name": 3')
     assert main(["report", str(tmp_path / "out")]) == 1
@@ -120,7 +125,7 @@ def test_a_damaged_record_is_said(searched, tmp_path, capsys):
 
 
 def test_a_plain_run_does_not_go_on_in_the_folder_of_a_search(searched, capsys):
-    folder, _, _ = searched
+    folder, *_ = searched
     plain = [str(folder / "spec.toml"), "--set", "reward.generalization_weight=5.0"]
     assert main(["run", *plain, "--out", str(folder / "out"), "--quiet"]) == 2
     assert "another spec" in capsys.readouterr().err
