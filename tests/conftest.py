@@ -114,6 +114,28 @@ def _compiler(request):
     jax.clear_caches()
 
 
+@pytest.fixture(scope="module")
+def compiled_once():
+    """Programs are compiled for the first of a module's studies that play them: nobody asks about that."""
+    from pausejax.clients.simulation import ClientSimulation
+
+    known, lower = {}, ClientSimulation.lower
+
+    class Once:
+        def __init__(self, lowered):
+            self.compile = functools.cache(lowered.compile)
+
+    def once(simulation, width):
+        key = (simulation.program, width)
+        if key not in known:
+            known[key] = Once(lower(simulation, width))
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClientSimulation, "lower", once)
+        yield
+
+
 @pytest.fixture
 def collected():
     """What a test leaves behind is collected with it, lest it be said of another test."""

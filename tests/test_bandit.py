@@ -25,7 +25,7 @@ def history():
         members = rng.choice(K - 1, M + 1, replace=False).astype(np.int32)
         members[rng.random(M + 1) < 0.3] = -1
         reward = rng.uniform(0.05, 1, M + 1).astype(np.float32)
-        state = bandit.update(state, members, reward)
+        state = jax.jit(bandit.update)(state, members, reward)
         for k, x in zip(members, reward, strict=True):
             if k >= 0:
                 rewards[k].append(float(x))

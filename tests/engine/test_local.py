@@ -25,6 +25,7 @@ from pausejax.study.simulation import Segment
 
 from ..alike import assert_alike
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 BANDIT = {
     "mode": "bandit",
     "rounds": 60,

@@ -181,6 +181,7 @@ def events_in(folder):
     return scalars, parameters
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_every_run_once(result, tmp_path, monkeypatch):
     monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path))
     for chunk in (slice(0, 3), slice(0, 8)):
@@ -242,6 +243,7 @@ def wandb_records(path):
     return config, history
 
 
+@pytest.mark.slow
 def test_wandb_offline_gets_every_run_once(result, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
@@ -267,6 +269,7 @@ def test_wandb_offline_gets_every_run_once(result, tmp_path, monkeypatch):
         assert history[-1]["elapsed"] == pytest.approx(float(own["elapsed"]))
 
 
+@pytest.mark.slow
 def test_wandb_without_an_account_names_the_cure(tmp_path, monkeypatch):
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)

@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import functools
 import io
 import random
 import shutil
@@ -15,7 +14,6 @@ import jax
 import pytest
 
 import pausejax
-from pausejax.clients.simulation import ClientSimulation
 from pausejax.commands import main as cli
 from pausejax.engine import runtime
 
@@ -39,24 +37,6 @@ def studies(tmp_path_factory):
     half = folders.write(folder, folders.gated({**STUDY, "seeds": 1}), "half.toml")
     run(half, folder / "extended")
     return spec, folder, pausejax.open(folder / "finished").load()
-
-
-@pytest.fixture
-def compiled_once(monkeypatch):
-    """Programs are compiled for the first study that plays them: what compiles them is not attacked here."""
-    known, lower = {}, ClientSimulation.lower
-
-    class Once:
-        def __init__(self, lowered):
-            self.compile = functools.cache(lowered.compile)
-
-    def once(simulation, width):
-        key = (simulation.program, width)
-        if key not in known:
-            known[key] = Once(lower(simulation, width))
-        return known[key]
-
-    monkeypatch.setattr(ClientSimulation, "lower", once)
 
 
 def run(spec, out):
@@ -138,8 +118,8 @@ def goes_on_falsely(spec, out, expected):
 
 # The library that reads checkpoints leaves tasks behind when it meets damage.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
-@pytest.mark.usefixtures("collected")
-def test_nothing_damaged_is_believed(studies, tmp_path, request, compiled_once):
+@pytest.mark.usefixtures("collected", "compiled_once")
+def test_nothing_damaged_is_believed(studies, tmp_path, request):
     spec, folder, expected = studies
     half = pausejax.open(folder / "extended").load()
     first, count = request.config.getoption("--first-seed"), request.config.getoption("--damages")

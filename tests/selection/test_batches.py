@@ -44,6 +44,10 @@ def exact(number, unit):
     return (high * 2**30 + low) * Fraction(2) ** int(unit)
 
 
+unit_of = jax.jit(lambda values: _fixed.unit((values, len(values))))
+encode, decode, total_of, subtract, at_least = map(
+    jax.jit, (_fixed.encode, _fixed.decode, _fixed.total, _fixed.subtract, _fixed.at_least)
+)
 MAGNITUDES = st.floats(-(2.0**20), 2.0**20, width=32, allow_subnormal=False)
 
 
@@ -54,23 +58,23 @@ MAGNITUDES = st.floats(-(2.0**20), 2.0**20, width=32, allow_subnormal=False)
 def test_fixed_point_sums_are_exact(values, scale):
     """Where no number is far below the largest sum; the others lose less than one unit each."""
     values = np.ldexp(values, scale).astype(np.float32)
-    unit = _fixed.unit((jnp.asarray(values), len(values)))
-    numbers = _fixed.encode(jnp.asarray(values), unit)
-    each = [numbers.at(i) for i in range(9)]
+    unit = unit_of(values)
+    numbers = encode(values, unit)
+    each = [_fixed.Fixed(*parts) for parts in zip(*map(np.asarray, numbers), strict=True)]
     one = Fraction(2) ** int(unit)
     for number, value in zip(each, values, strict=True):
         loss = Fraction(float(value)) - exact(number, unit)
         assert abs(loss) < one
         if abs(value) >= np.abs(values).max() * 2.0**-30:
             assert loss == 0
-    total = exact(_fixed.total(numbers), unit)
+    total = exact(total_of(numbers), unit)
     assert total == sum(exact(number, unit) for number in each)
-    assert exact(_fixed.total(numbers.at(np.arange(9)[::-1])), unit) == total
-    back = _fixed.decode(_fixed.total(numbers), unit)
+    assert exact(total_of(_fixed.Fixed(*(np.asarray(part)[::-1] for part in numbers))), unit) == total
+    back = decode(total_of(numbers), unit)
     assert abs(Fraction(float(back)) - total) <= abs(total) * Fraction(2) ** -22
     first, second = each[:2]
-    assert exact(_fixed.subtract(first, second), unit) == exact(first, unit) - exact(second, unit)
-    assert bool(_fixed.at_least(first, second)) == (exact(first, unit) >= exact(second, unit))
+    assert exact(subtract(first, second), unit) == exact(first, unit) - exact(second, unit)
+    assert bool(at_least(first, second)) == (exact(first, unit) >= exact(second, unit))
 
 
 def test_equal_sums_tie_whatever_their_members():

@@ -47,12 +47,10 @@ def test_evictions_bound_every_threshold_and_settle_on_the_same_set(num_clients,
     score = np.where(kind == 2, score * 10.0 ** rng.integers(-20, 20, shape), score)
     ucb = np.where(rng.random(shape) < rng.choice([0, 0.3], (96, 1)), np.inf, ucb)
     available = rng.random(shape) < rng.choice([0.5, 1], (96, 1))
-    _, ucb, score = stand_ins(
-        *map(jnp.asarray, (ucb.astype(np.float32), score.astype(np.float32))), m, available
-    )
 
     @jax.jit
     def run(ucb, score):
+        _, ucb, score = stand_ins(ucb, score, m, available)
         one_by_one, at_once = by_insertion(ucb, score, m), _parallel.by_eviction(ucb, score, m)
         expected = _settle(ucb, score, m, one_by_one)
         best = _parallel.best_by_pairs if by_pairs else _parallel.best_by_one_sort
@@ -62,10 +60,11 @@ def test_evictions_bound_every_threshold_and_settle_on_the_same_set(num_clients,
             at_once = jax.tree.map(lambda x: jnp.take_along_axis(x, order, axis=1), at_once)
         return one_by_one, at_once, expected, got
 
-    one_by_one, at_once, expected, got = run(ucb, score)
+    found = run(ucb.astype(np.float32), score.astype(np.float32))
+    one_by_one, at_once, expected, got = jax.tree.map(np.asarray, found)
     enough = available.sum(axis=1) >= m
     np.testing.assert_array_equal(got.members[enough], expected.members[enough])
     np.testing.assert_array_equal(got.value, expected.value)
-    counts = np.asarray(at_once.lower) > -np.inf
+    counts = at_once.lower > -np.inf
     assert (at_once.lower <= one_by_one.lower)[counts].all()
     assert (at_once.upper >= one_by_one.upper)[counts].all()
