@@ -116,6 +116,14 @@ def save(figures: Mapping[str, Any], directory: Path, formats: Iterable[str] = (
             path = directory / f"{name}.{suffix}"
             figure.savefig(path, dpi=300, metadata={"CreationDate": None} if suffix == "pdf" else None)
             paths.append(path)
-            # Everything has found its place: looking for it again costs as much as drawing.
-            figure.set_layout_engine("none")
+            _settle(figure)
     return paths
+
+
+def _settle(figure: Figure) -> None:
+    """Leaves everything where it lies: looking for places is drawing once more, also for engine "none"."""
+    import matplotlib
+
+    # `None` asks the user's own settings for an engine.
+    with matplotlib.rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)
