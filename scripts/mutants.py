@@ -254,7 +254,9 @@ def main():
     lines = arguments.out.read_text().splitlines() if arguments.out.exists() else []
     version = digest()
     done = {
-        (r["file"], r["old"], r["new"], r["line"]): r for r in map(json.loads, lines) if r["of"] == version
+        (r["file"], r["old"], r["new"], r["line"], *r["tests"]): r
+        for r in map(json.loads, lines)
+        if r["of"] == version
     }
     import_libraries()
     folder = Path(tempfile.mkdtemp(prefix="mutants-"))
@@ -264,7 +266,7 @@ def main():
         for mutant in mutants:
             if arguments.which == "fresh" and sum(tally.values()) - tally.get("broken", 0) >= arguments.count:
                 break
-            record = done.get((mutant.file, mutant.old, mutant.new, mutant.line))
+            record = done.get((mutant.file, mutant.old, mutant.new, mutant.line, *mutant.tests))
             if record is None:
                 reason = equivalents.get((mutant.file, mutant.old, mutant.new), "")
                 found = ("equivalent", reason, 0.0) if reason else run(checkout, mutant, arguments.limit)
