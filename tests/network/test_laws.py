@@ -125,15 +125,14 @@ def test_one_client(name):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_traced_parameters_are_an_axis_and_draws_depend_on_the_key_alone(name):
-    @jax.jit
     def draw(slow, floor):
         law = law_of(name, 6, min_latency=floor, slow_latency=slow)
         return law.sample(jax.random.key(1)), network.expected_reward(law, floor)
 
     slow, floor = jnp.array([0.5, 0.9]), jnp.array([0.05, 0.1])
-    together = jax.vmap(draw)(slow, floor)
+    together = jax.jit(jax.vmap(draw))(slow, floor)
     for row in range(2):
-        alone = draw(float(slow[row]), float(floor[row]))
+        alone = jax.jit(draw, static_argnums=(0, 1))(float(slow[row]), float(floor[row]))
         for ours, theirs in zip(together, alone, strict=True):
             np.testing.assert_allclose(ours[row], theirs, rtol=1e-5)
 
