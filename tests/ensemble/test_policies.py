@@ -1,5 +1,6 @@
 """What the ensemble policies have in common, and what each is known to do."""
 
+import functools
 import itertools
 
 import jax
@@ -37,10 +38,15 @@ def make(name, seed=0):
     return make_policy(part, parameters=jnp.asarray(SIZES), stream_loss=stream_loss, hyper=hyper), hyper
 
 
+@functools.cache
+def compiled(name, seed):
+    policy, hyper = make(name, seed)
+    return policy, hyper, jax.jit(policy.select), jax.jit(policy.update)
+
+
 def play(name, rounds, seed=0, clients=3):
     """Yields each round's choice on losses that are adversarial to whoever was just sent."""
-    policy, hyper = make(name, seed)
-    select, update = jax.jit(policy.select), jax.jit(policy.update)
+    policy, hyper, select, update = compiled(name, seed)
     rng = np.random.default_rng(seed + 1)
     state = policy.init()
     for t in range(rounds):

@@ -1,5 +1,7 @@
 """Plays a policy alone: latencies, losses and updates are given, and what it selects is returned."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,8 +45,25 @@ def _play(
     key = jax.random.key(seed)
     clients = Clients(jnp.asarray(share), jnp.asarray(latency.mean(axis=0)))
 
+    init, one_round = _compiled(policy, min_latency)
+    states = [init(key, clients)]
+    cohorts = []
+    for row in range(rounds):
+        mask = None if available is None else np.asarray(available[row])
+        told = (latency[row], loss[row], update[row], mask)
+        cohort, state = one_round(key, states[-1], np.int32(row + 1), *told)
+        assert jax.tree.structure(state) == jax.tree.structure(states[-1])
+        cohorts.append(jax.tree.map(np.asarray, cohort))
+        states.append(state)
+    return np.stack([c.members for c in cohorts]), np.stack([c.weights for c in cohorts]), states
+
+
+@functools.cache
+def _compiled(policy, min_latency):
+    """`init` and a round of a policy; played twice, it is traced once."""
+
     @jax.jit
-    def one_round(state, round, latency, loss, update, available):
+    def one_round(key, state, round, latency, loss, update, available):
         view = View(round, latency, lambda clients: loss[clients], available)
         cohort = policy.select(jax.random.fold_in(key, round), state, view)
         there = jnp.maximum(cohort.members, 0)
@@ -58,15 +77,7 @@ def _play(
         )
         return cohort, policy.update(state, view, feedback)
 
-    states = [jax.jit(policy.init)(key, clients)]
-    cohorts = []
-    for row in range(rounds):
-        mask = None if available is None else np.asarray(available[row])
-        cohort, state = one_round(states[-1], np.int32(row + 1), latency[row], loss[row], update[row], mask)
-        assert jax.tree.structure(state) == jax.tree.structure(states[-1])
-        cohorts.append(jax.tree.map(np.asarray, cohort))
-        states.append(state)
-    return np.stack([c.members for c in cohorts]), np.stack([c.weights for c in cohorts]), states
+    return jax.jit(policy.init), one_round
 
 
 @pytest.fixture

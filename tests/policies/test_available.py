@@ -1,5 +1,6 @@
 """Every policy under masks: whom it may choose, how many, and what it does where everyone is there."""
 
+import functools
 import itertools
 
 import chex
@@ -19,6 +20,7 @@ POLICIES = sorted(parts.everything().of("policy"))
 MAY_TAKE_FEWER = {"fedcs", "clustered_size", "clustered_similarity"}
 
 
+@functools.cache
 def build(name, **changes):
     given = {"num_clients": K, "clients_per_round": M, "num_parameters": 2, "min_latency": 0.05}
     values = given | {"budget_decay": 0.04, "annealing_steps": 20} | changes
