@@ -40,6 +40,7 @@ def learning(training):
     return Learning(MODEL, TASK, SHAPE, LONGEST, training)
 
 
+@jax.jit
 def logits_of(params, images):
     return MODEL.apply(params, {}, images)[0]
 
@@ -116,6 +117,12 @@ def plain_step(name, proximal, rates, start, weights, state, images, labels):
     return optax.apply_updates(weights, change), state, plain
 
 
+@functools.cache
+def plain_init(name):
+    """What a state begins with does not depend on the rates."""
+    return jax.jit(learner_of(name, RATES).init)
+
+
 def learner_of(name, rates):
     return {
         "adam": lambda: optax.adam(rates.learning_rate),
@@ -138,7 +145,7 @@ def plain_update(training, data, params, job, row):
         for i in range(0, size, training.batch_size)
     ][: training.max_steps]
     step = functools.partial(plain_step, training.optimizer.name, training.proximal, rates, start)
-    state = jax.jit(learner_of(training.optimizer.name, rates).init)(start)
+    state = plain_init(training.optimizer.name)(start)
     weights, losses = start, []
     for batch in batches:
         images = ((np.asarray(data.inputs)[batch] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)
@@ -221,7 +228,7 @@ def test_dummy_clients_batching_and_company_change_nothing(data):
 def test_a_diverged_run_leaves_its_neighbours_alone(data):
     training = LocalTraining(batch_size=10, lanes=4)
     job = jobs([0, 0, 1, 1], [0, 1, 0, 1])
-    broken = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), initial_params())
+    broken = jax.jit(functools.partial(jax.tree.map, lambda leaf: leaf.at[0].set(jnp.nan)))(initial_params())
     good, bad = run_train(training, data, job), run_train(training, data, job, params=broken)
     assert all(np.isnan(leaf[0]).any() for leaf in jax.tree.leaves(bad.update))
     second = [jax.tree.map(lambda leaf: np.asarray(leaf)[1], trained.update) for trained in (good, bad)]
@@ -256,7 +263,8 @@ def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
 
 def test_persistent_optimizer_states_belong_to_their_clients(data):
     training = LocalTraining(batch_size=10, persist_optimizer=True, private=False, lanes=2)
-    state = init_memory(learning(training), initial_params().params, RATES, 3).clients
+    params = initial_params().params
+    state = jax.jit(lambda: init_memory(learning(training), params, RATES, 3).clients)()
     trained = run_train(training, data, jobs([0, 1, 0], [2, 1, -1]), optimizer=state)
     assert trained.updates.shape == (3, 0)
     steps = np.asarray(trained.optimizer.count)
