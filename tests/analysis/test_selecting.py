@@ -50,6 +50,7 @@ def test_tiny_values_are_told_apart(made):
         ({"J": slice(None, 20)}, [0, 1, 2, 4, 5]),
         ({"policy": "cold", "J": slice(10, 50)}, [2, 3]),
         ({"policy": ["PAUSE", "cold"], "gamma": slice(0.1, 1)}, [0, 2, 5]),
+        ({"seed": slice(0, 0)}, [0, 1, 2, 3, 4]),
         ({"private": False}, [3]),
         ({"seed": np.int64(1)}, [5]),
     ],
