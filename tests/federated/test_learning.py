@@ -10,11 +10,13 @@ import pytest
 from flax import linen, nnx
 from jax.flatten_util import ravel_pytree
 
-from pausejax import data, parts, privacy
-from pausejax.federated.batches import epoch_orders, held_out
+from pausejax import data, parts
+from pausejax.federated.batches import held_out
 from pausejax.federated.evaluation import client_loss, evaluate
 from pausejax.federated.learning import mean_statistics
 from pausejax.federated.modules import Weights
+
+from .compiled import epoch_orders, privatize
 
 ALL = [0, 1, 2]
 
@@ -105,10 +107,6 @@ def test_server_optimizers_are_the_textbooks(study, blobs, name):
     assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state))
 
 
-epoch_orders_of = jax.jit(epoch_orders, static_argnums=(2, 3))
-privatize = jax.jit(privacy.privatize, static_argnums=4)
-
-
 @partial(jax.jit, static_argnums=3)
 @jax.grad
 def gradient_of(params, normal, labels, valid):
@@ -122,7 +120,7 @@ def replay(given, weights, job, row, statistics):
     """One client's SGD by hand: its own batches in order; a short one is filled up for the statistics."""
     client, size = int(job.client[row]), int(given.partition.sizes[int(job.client[row])])
     longest, rate = given.learning.longest, float(given.rates.learning_rate[0])
-    order = np.asarray(epoch_orders_of(job.batch_key[row], np.int32(size), longest, 1))[0, :size]
+    order = np.asarray(epoch_orders(job.batch_key[row], np.int32(size), longest, 1))[0, :size]
     start = given.partition.offsets[client]
     owned = given.partition.order[start : start + size][order]
     params = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), weights.params)

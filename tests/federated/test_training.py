@@ -11,14 +11,13 @@ import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from pausejax import parts, privacy
+from pausejax import parts
 from pausejax.data import Dataset
 from pausejax.data import checked as data_of
 from pausejax.federated import models
 from pausejax.federated.batches import (
     HeldOut,
     TrainingData,
-    epoch_orders,
     few,
     held_out,
     num_steps,
@@ -28,6 +27,8 @@ from pausejax.federated.evaluation import client_loss, evaluate
 from pausejax.federated.learning import Learning, LocalTraining, Rates, init_memory
 from pausejax.federated.tasks import classification
 from pausejax.federated.training import Jobs, add_in_turn, train
+
+from .compiled import epoch_orders, privatize
 
 SHAPE = (3, 3, 1)
 SIZES = np.array([[7, 24, 41], [24, 24, 24]])  # one has a minibatch of one sample
@@ -98,10 +99,6 @@ def _jobs(run, client):
     return Jobs(run, client, share / total[run], keys(1), keys(2), jnp.full(run.shape[0], 0.8))
 
 
-epoch_orders_of = jax.jit(epoch_orders, static_argnums=(2, 3))
-jitted_privatize = jax.jit(privacy.privatize, static_argnums=4)
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def plain_step(name, proximal, rates, start, weights, state, images, labels):
     """One minibatch of optax's own optimizer: weights, its state, and the loss without the proximal term."""
@@ -136,7 +133,7 @@ def plain_update(training, data, params, job, row):
     run, client = int(job.run[row]), int(job.client[row])
     rates, start = jax.tree.map(lambda leaf: np.asarray(leaf)[run], (RATES, params.params))
     size = int(data.size[run, client])
-    orders = epoch_orders_of(job.batch_key[row], np.int32(size), LONGEST, training.local_epochs)
+    orders = epoch_orders(job.batch_key[row], np.int32(size), LONGEST, training.local_epochs)
     orders = np.asarray(orders)[:, :size]
     owned = np.asarray(data.order[run])[int(data.offset[run, client]) :][:size]
     batches = [
@@ -154,9 +151,7 @@ def plain_update(training, data, params, job, row):
         losses.append(float(plain))
     update = ravel_pytree(weights)[0] - ravel_pytree(start)[0]
     if training.private:
-        update = jitted_privatize(
-            job.noise_key[row], update, job.epsilon[row], rates.sensitivity, training.clip
-        )
+        update = privatize(job.noise_key[row], update, job.epsilon[row], rates.sensitivity, training.clip)
     return np.asarray(update), np.mean(losses), np.sqrt(np.mean(np.square(losses)))
 
 
@@ -281,9 +276,9 @@ def test_persistent_optimizer_states_belong_to_their_clients(data):
 @pytest.mark.parametrize("size", [1, 5, 20])
 def test_epoch_orders_are_permutations_that_do_not_depend_on_the_longest_client(size):
     key = jax.random.key(3)
-    orders = np.asarray(epoch_orders_of(key, np.int32(size), 20, 3))[:, :size]
+    orders = np.asarray(epoch_orders(key, np.int32(size), 20, 3))[:, :size]
     np.testing.assert_array_equal(np.sort(orders, axis=1), np.tile(np.arange(size), (3, 1)))
-    longer = np.asarray(epoch_orders_of(key, np.int32(size), 57, 3))[:, :size]
+    longer = np.asarray(epoch_orders(key, np.int32(size), 57, 3))[:, :size]
     np.testing.assert_array_equal(orders, longer)
     if size == 20:
         assert not np.array_equal(orders[0], orders[1])
