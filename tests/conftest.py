@@ -29,6 +29,8 @@ from hypothesis import settings
 from jax._src import compiler
 from jax._src.interpreters import mlir
 
+from pausejax.engine.compiled import check_programs
+
 if jax.__version_info__ < (0, 11):  # later ones don't know a flag, and XLA aborts where it doesn't know one
     _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": 1}
     _AS_FOR_USERS["xla_cpu_use_fusion_emitters"] = True
@@ -43,6 +45,7 @@ os.environ.setdefault("PAUSEJAX_CACHE_DIR", str(_CACHE))
 # A list of fonts in the user's own folder may be of another time, and matplotlib warns of each that it lacks.
 os.environ.setdefault("MPLCONFIGDIR", str(_CACHE / "matplotlib"))
 jax.config.update("jax_compilation_cache_dir", str(_CACHE / "compiled"))
+check_programs(str(_CACHE / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 # An example that compiles, or shares its core with another process, takes as long as it takes.

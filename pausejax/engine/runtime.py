@@ -18,6 +18,13 @@ def set_up_jax(cores: int | None = None) -> None:
         with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
             jax.config.update("jax_num_cpu_devices", cores or len(os.sched_getaffinity(0)))
     if jax.config.values["jax_compilation_cache_dir"] is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "compiled"))
+        folder = str(cache_dir() / "compiled")
+        with contextlib.suppress(
+            ImportError, AttributeError
+        ):  # a later JAX may keep its programs in another way
+            from pausejax.engine.compiled import check_programs
+
+            check_programs(folder)
+        jax.config.update("jax_compilation_cache_dir", folder)
         # The small programs around the large ones too: a second start of a study compiles nothing.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

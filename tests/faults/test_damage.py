@@ -12,6 +12,7 @@ import warnings
 
 import jax
 import pytest
+from jax._src import compilation_cache
 
 import pausejax
 from pausejax.commands import main as cli
@@ -150,6 +151,7 @@ def test_nothing_damaged_is_believed(studies, tmp_path, request):
 @pytest.mark.slow
 def test_a_damaged_compile_cache_costs_time_alone(tmp_path, monkeypatch, request):
     monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(compilation_cache, "get_file_cache", compilation_cache.get_file_cache)
     before = jax.config.values["jax_compilation_cache_dir"]
     rng = random.Random(request.config.getoption("--first-seed"))
     arguments = {"mode": "bandit", "rounds": 5, "num_clients": 5, "clients_per_round": 2}
@@ -179,7 +181,5 @@ def test_a_damaged_compile_cache_costs_time_alone(tmp_path, monkeypatch, request
 
 def fresh(monkeypatch):
     """Forgets all compiled programs, and which folder keeps them."""
-    from jax.experimental.compilation_cache import compilation_cache
-
     jax.clear_caches()
     compilation_cache.reset_cache()
