@@ -166,13 +166,14 @@ def test_a_finished_study_computes_nothing(tmp_path, monkeypatch):
 
 
 def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, monkeypatch):
-    plan = make_plan(parse(BANDIT))
+    annealed = {**BANDIT, "policy": BANDIT["policy"][:1]}
+    plan = make_plan(parse(annealed))
     engine = execute.Engine(plan, Sources())
     (unit, *_) = schedule.units(plan, (), most=256)
     engine.prepare([unit])
     whole = engine.compiled(unit.group)
     limit = memory.program_memory(whole.call) * 2 // 3
-    simulate(BANDIT, tmp_path / "whole")
+    simulate(annealed, tmp_path / "whole")
     played, play = [], chunk.play
 
     def watch(simulation, cut, *more):
@@ -180,7 +181,7 @@ def test_a_small_memory_cuts_chunks_and_changes_no_selection(tmp_path, monkeypat
         return play(simulation, cut, *more)
 
     monkeypatch.setattr(chunk, "play", watch)
-    simulate(BANDIT, tmp_path / "cut", device_memory=limit)
+    simulate(annealed, tmp_path / "cut", device_memory=limit)
     small = execute.Engine(plan, Sources(), device_memory=limit)
     small.prepare([unit])
     narrow = small.compiled(unit.group)
