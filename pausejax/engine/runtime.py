@@ -19,9 +19,8 @@ def set_up_jax(cores: int | None = None) -> None:
             jax.config.update("jax_num_cpu_devices", cores or len(os.sched_getaffinity(0)))
     if jax.config.values["jax_compilation_cache_dir"] is None:
         folder = str(cache_dir() / "compiled")
-        with contextlib.suppress(
-            ImportError, AttributeError
-        ):  # a later JAX may keep its programs in another way
+        # A later JAX may keep its programs in another way.
+        with contextlib.suppress(ImportError, AttributeError):
             from pausejax.engine.compiled import check_programs
 
             check_programs(folder)
