@@ -37,6 +37,8 @@ class Cluster(NamedTuple):
     """HOST:PORT, "auto", or "local"; None: $RAY_ADDRESS, or a Ray of its own on this machine."""
     cpus_per_worker: int | None = None
     """None: all cores of a node; beside a GPU one."""
+    to_the_end: bool = False
+    """Whether the connection stays until the process ends; see `pool.connected`."""
 
 
 @dataclasses.dataclass
@@ -83,7 +85,8 @@ def simulate_into(
                 tracker.runs_finished(result)
 
     # Ray starts processes by forking, which JAX does not like once it has begun: so Ray comes first.
-    with contextlib.nullcontext() if found.current else workers.connected(cluster.address):
+    connection = workers.connected(cluster.address, to_the_end=cluster.to_the_end)
+    with contextlib.nullcontext() if found.current else connection:
         if tracker:
             tracker.start(layout.provenance(plan))
         if found.current:

@@ -1,5 +1,6 @@
 """The workers of a Ray cluster as their driver sees them: one in every slot, a new one where one has died."""
 
+import atexit
 import collections
 import contextlib
 import os
@@ -73,8 +74,17 @@ def installed() -> ModuleType:
 
 
 @contextlib.contextmanager
-def connected(address: str | None) -> Iterator[None]:
+def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None]:
     """A connection to a Ray cluster, or to a Ray of one's own on this machine; one that is there is kept.
+
+    A driver that holds objects is asked about them by every node, and answers in a thread that Ray's
+    `shutdown` does not wait for. Where cores are scarce, the thread now and then meets what is gone already:
+    a segmentation fault, the work done.
+
+    Args:
+      to_the_end: the connection is left as it is, for a process that ends next and in the same way
+        (`commands.main`). A cluster sees that its driver is gone; a Ray of one's own ends with it, but for
+        two idle agents that notice it a minute later.
 
     Raises:
       ValueError: the address is none.
@@ -97,6 +107,10 @@ def connected(address: str | None) -> Iterator[None]:
         ray.init(address=address, log_to_driver=False, logging_level="error", **more)
     except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
         raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from None
+    if to_the_end:
+        atexit.unregister(ray.shutdown)
+        yield
+        return
     try:
         yield
     finally:

@@ -100,7 +100,7 @@ def player(
       ConnectionError: no cluster can be reached.
     """
     # Ray starts processes by forking, which JAX does not like once it has begun: so Ray comes first.
-    with workers.connected(cluster.address):
+    with workers.connected(cluster.address, to_the_end=cluster.to_the_end):
         Programs(space, sources, options).check()
         arguments = (space, goal, options, sources.held, os.environ.get("PAUSEJAX_CACHE_DIR"))
         pool = Pool(arguments, cluster.cpus_per_worker, SearchWorker)

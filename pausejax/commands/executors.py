@@ -80,4 +80,4 @@ def cluster(options: argparse.Namespace) -> "Cluster | None":
     from pausejax.cluster.driver import Cluster
 
     jax.config.update("jax_platforms", "cpu")  # the GPUs are the workers'
-    return Cluster(options.ray_address, options.cpus_per_worker)
+    return Cluster(options.ray_address, options.cpus_per_worker, to_the_end=options.own_process)

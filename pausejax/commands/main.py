@@ -1,7 +1,10 @@
 """The command line. Thin: it parses, calls, prints, and maps errors to exit codes."""
 
 import argparse
+import atexit
+import contextlib
 import gc
+import os
 import shlex
 import sys
 import warnings
@@ -47,16 +50,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # that stay, and looking through them time and again is a third of what `plan` costs.
         gc.set_threshold(50_000, 20, 100)
         warnings.showwarning = _warn
+        ending = _Ending()
+        atexit.register(ending)  # before every library: it is called after what they have registered
         try:
-            return _carry_out(sys.argv[1:])
+            ending.code = _carry_out(sys.argv[1:], own_process=True)
+            return ending.code
         finally:
             gc.freeze()  # nor at the end, when all of them go anyway
-    return _carry_out(arguments)
+    return _carry_out(arguments, own_process=False)
 
 
-def _carry_out(typed: Sequence[str]) -> int:
+class _Ending:
+    """Ends a process that is still connected to Ray as it is; `cluster.pool.connected` says why."""
+
+    code = FAILED
+
+    def __call__(self) -> None:
+        ray = sys.modules.get("ray")
+        if ray is not None and ray.is_initialized():
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+                    stream.flush()
+            os._exit(self.code)
+
+
+def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
     options = _parser().parse_args(typed)
     options.typed = shlex.join(["pausejax", *typed])
+    options.own_process = own_process
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
     from pausejax.engine.stopping import Stopped
     from pausejax.study.document import SpecError, printable

@@ -156,7 +156,7 @@ def _connected(cluster: Any) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
     from pausejax.cluster import pool
 
-    return pool.connected(cluster.address)
+    return pool.connected(cluster.address, to_the_end=cluster.to_the_end)
 
 
 def _players(cluster: Any, stopping: Any) -> Any:

@@ -154,7 +154,7 @@ def work(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=Non
 
     monkeypatch.setattr(on_ray, "Pool", pool)
     monkeypatch.setattr(on_ray, "_SECONDS_BETWEEN_QUESTIONS", 0.0)
-    monkeypatch.setattr(ray_pool, "connected", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(ray_pool, "connected", lambda _, to_the_end: contextlib.nullcontext())
     found = store.prepare(Folder(out), plan)
     more = {"progress": progress, "tracker": tracker}
     outcome = on_ray.simulate_into(Folder(out), plan, found, Sources(), Settings(**settings), **more)
@@ -386,3 +386,22 @@ def test_a_finished_study_needs_no_cluster(tmp_path, capsys):
     result = pausejax.open(tmp_path / "out").load()
     assert cli.main(command(tmp_path, "--executor", "ray", "--ray-address", "127.0.0.1:1")) == cli.OK
     xr.testing.assert_identical(result, pausejax.open(tmp_path / "out").load())
+
+
+@pytest.mark.parametrize("own_process", [True, False])
+@pytest.mark.parametrize("action", ["run", "search"])
+def test_only_a_process_of_the_commands_own_stays_connected(own_process, action, tmp_path, monkeypatch):
+    asked = []
+
+    def connected(address, *, to_the_end):
+        asked.append((address, to_the_end))
+        raise ConnectionError("nobody is there")
+
+    monkeypatch.setattr(ray_pool, "connected", connected)
+    arguments = ["--out", str(tmp_path / "out"), "--executor", "ray", "--ray-address", "a:1", "--quiet"]
+    if action == "search":
+        arguments += ["--budget", "1000", "--set", "reward.privacy_weight={uniform=[1, 2]}"]
+    (tmp_path / "spec.toml").write_text('mode = "bandit"\nrounds = 5\n[[policy]]\nname = "pause"\n')
+    line = [action, str(tmp_path / "spec.toml"), *arguments]
+    assert cli._carry_out(line, own_process=own_process) == cli.FAILED
+    assert asked == [("a:1", own_process)]

@@ -1,5 +1,6 @@
 """Studies on a real Ray cluster of two nodes: workers, nodes and drivers that die, and what is left then."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -233,14 +234,18 @@ def expected(spec, tmp_path_factory):
     return pausejax.open(out).load()
 
 
-def command(spec, out, *more, action="run"):
+PROGRAM = ("-m", "pausejax")
+
+
+def command(spec, out, *more, action="run", program=PROGRAM):
     lanes = ["--lanes", "1"] if action == "run" else []
     arguments = [action, str(spec), "--out", str(out), *lanes, "--quiet", "--no-report", *more]
-    return [sys.executable, "-m", "pausejax", *arguments]
+    return [sys.executable, *program, *arguments]
 
 
-def drive(cluster, spec, out, *more, action="run"):
-    line = command(spec, out, "--executor", "ray", "--ray-address", cluster.address, *more, action=action)
+def drive(cluster, spec, out, *more, action="run", program=PROGRAM):
+    more = ("--executor", "ray", "--ray-address", cluster.address, *more)
+    line = command(spec, out, *more, action=action, program=program)
     return subprocess.Popen(line, env=cluster.environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -352,6 +357,16 @@ def test_a_folder_that_the_workers_do_not_see_is_an_error_of_one_line(cluster, s
     assert errors.startswith("pausejax: --out memory://") and "does not see this folder" in errors
 
 
+# What the C library calls when a process is taken apart: here it ends in SIGABRT.
+WITNESSED = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.__cxa_atexit(libc.abort, None, None)
+from pausejax.commands.main import main
+sys.exit(main())
+"""
+
+
 def test_data_come_from_the_driver(cluster, tmp_path):
     latencies = 1 + np.random.default_rng(1).random((20, 6))
     np.savetxt(tmp_path / "trace.csv", latencies, delimiter=",")
@@ -362,6 +377,13 @@ def test_data_come_from_the_driver(cluster, tmp_path):
     a, b = (pausejax.open(tmp_path / name).load() for name in ("one", "ray"))
     np.testing.assert_array_equal(a["selected"], b["selected"])
     np.testing.assert_allclose(a["test_loss"], b["test_loss"], rtol=1e-3, atol=1e-4)
+
+
+def test_a_driver_is_not_taken_apart_at_its_end(cluster, spec, expected, tmp_path):
+    driver = drive(cluster, spec, tmp_path / "out", program=("-c", WITNESSED))
+    assert end(driver) == (0, "")
+    check(expected, pausejax.open(tmp_path / "out").load())
+    wait_for(lambda: not cluster.workers())
 
 
 def test_a_mistake_is_found_before_any_worker_begins(cluster, tmp_path):
@@ -442,3 +464,27 @@ def test_a_ray_of_ones_own_listens_to_this_machine_alone(tmp_path):
     assert done.returncode == 0, done.stderr
     loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
     assert done.stdout.split() and set(done.stdout.split()) <= loopback
+
+
+def with_witness(witness):
+    """The command lines of the processes that have got some variable of the environment."""
+    found = []
+    for number, (_, line) in processes().items():
+        with contextlib.suppress(OSError):
+            if witness.encode() in Path(f"/proc/{number}/environ").read_bytes():
+                found.append(line)
+    return found
+
+
+def test_a_ray_of_ones_own_ends_with_the_command(tmp_path):
+    (tmp_path / "spec.toml").write_text(SPEC.replace("seeds = 6", "seeds = 1"))
+    witness = f"witness-{os.getpid()}-{tmp_path.name}"
+    there = {**environment(), "WITNESS": witness}
+    there.pop("RAY_ADDRESS", None)
+    line = command(tmp_path / "spec.toml", tmp_path / "out", "--executor", "ray")
+    with subprocess.Popen(line, env=there, stderr=subprocess.PIPE, text=True) as driver:
+        wait_for(lambda: any("raylet" in line for line in with_witness(witness)))
+        assert end(driver) == (0, "")
+    # Two agents, which wait, notice a minute later that they are alone.
+    agents = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
+    wait_for(lambda: agents.issuperset(with_witness(witness)), 30)
