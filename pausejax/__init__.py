@@ -1,7 +1,7 @@
 """Client selection for federated learning under latency, privacy and generalization pressure.
 
-The face of the library: `simulate`, `open`, `select`, `overview` and `save`, the decorators that register
-parts of one's own, and the modules that stand alone. Everything is loaded on first use.
+The face of the library: `simulate`, `open`, `select`, `summary`, `overview` and `save`, the decorators that
+register parts of one's own, and the modules that stand alone. Everything is loaded on first use.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from pausejax import lazy
 from pausejax.version import __version__
 
 if TYPE_CHECKING:
-    from pausejax.analysis import select
+    from pausejax.analysis import select, summary
     from pausejax.api import open, overview, save, search, simulate
     from pausejax.parts import (
         File,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pausejax.study.spec import SpecError
 
 _HOME = {
-    "pausejax.analysis": ("select",),
+    "pausejax.analysis": ("select", "summary"),
     "pausejax.api": ("open", "overview", "save", "search", "simulate"),
     "pausejax.study.spec": ("SpecError",),
     "pausejax.parts": (
@@ -83,6 +83,7 @@ __all__ = [
     "select",
     "server_optimizer",
     "simulate",
+    "summary",
     "task",
 ]
 

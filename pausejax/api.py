@@ -1,25 +1,38 @@
 """The library's face: a study as one function call, and results as labelled data sets, kept and opened."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from pausejax import kinds
 from pausejax.data.host import Sources
-from pausejax.devices import local_devices
-from pausejax.engine import local
-from pausejax.engine.engine import Progress
-from pausejax.engine.progress import default_form, reporting
-from pausejax.engine.tracking import Tracker
+from pausejax.execution import tracking
+from pausejax.execution.displays import default_form, showing
+from pausejax.execution.local import LocalExecutor
+from pausejax.execution.play import play, play_in_memory
+from pausejax.execution.progress import StudyMeter
+from pausejax.execution.rounds import Progress
+from pausejax.execution.stopping import StopRequested, stop_on_signals
+from pausejax.execution.tracking import Tracker
+from pausejax.parts import Parameter, PartError, registered_parts
+from pausejax.parts.extensions import Layer
 from pausejax.results import saving, store
-from pausejax.searches import confirm, find
-from pausejax.searches import progress as searching
-from pausejax.searches.options import Options, check_fresh
-from pausejax.searches.searched import Searched
+from pausejax.results.folder import Folder
+from pausejax.results.stores import FolderStore, MemoryStore
+from pausejax.searches import confirm
+from pausejax.searches import search as searches
+from pausejax.searches.options import SearchOptions, check_fresh
+from pausejax.searches.progress import SearchMeter
+from pausejax.searches.result import SearchResult
+from pausejax.study.document import SpecError, asks_for_traceback
 from pausejax.study.plan import make_plan
+from pausejax.study.study import words_of
 
 if TYPE_CHECKING:
     from pausejax.report.overview import Overview
@@ -34,12 +47,15 @@ def simulate(
     mode: str = "training",
     data_dir: str | Path | None = None,
     progress: Progress | bool = False,
-    tracker: Tracker | None = None,
-    tune: bool = False,
+    tracker: Tracker | str | None = None,
     data_placement: str | None = None,
+    out: str | Path | None = None,
+    checkpoint_every: float = 300.0,
     **parameters: Any,
 ) -> xr.Dataset:
-    """Simulates a study and returns its result; nothing is written to disk.
+    """Simulates a study and returns its result.
+
+    Without `out` nothing is written to disk, and an interrupt loses everything.
 
     Args:
       policies: names, or tables like a spec's `[[policy]]`: `{"name": "fedavg", "private": False}`.
@@ -50,13 +66,16 @@ def simulate(
       data_dir: folder of prepared data sets; the embedded ones need none.
       progress: True shows on stderr how far the study is, as `pausejax run` does: a bar on a terminal or
         in a notebook, else a line every 30 s. Or a function, called after each segment with the number of
-        rounds × runs that it has advanced.
-      tracker: told of every chunk of runs that has been finished; see `pausejax.engine.tracking`.
-      tune: lie on the devices in the way that was measured to be the fastest there, or is now, where that
-        pays, as `pausejax run` does. Without it two calls give the same bits whatever was measured between.
+        rounds × runs that it has advanced; runs that `out` holds already do not count.
+      tracker: gets every batch of runs that is finished: "mlflow", "tensorboard", "wandb", or a tracker of
+        one's own; see `pausejax.execution.tracking`.
       data_placement: "replicated" puts all training data on every device, "sharded" an equal share of their
-        inputs, with the same results to float32 rounding; without it they are sharded where they fit in no
-        other way.
+        inputs: the same selections, and other numbers up to float32 rounding and what training makes of it;
+        without it they are sharded where they fit in no other way.
+      out: a folder, or a URL, for the result. Runs that it holds are not simulated again, so the same call
+        goes on where an interrupted one was, and one with more seeds or policies adds what is missing, as
+        `pausejax run` does.
+      checkpoint_every: seconds between checkpoints of runs in flight; with `out`.
       **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
         range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
         `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.
@@ -66,22 +85,46 @@ def simulate(
 
     Raises:
       SpecError: (a ValueError) for mistakes in the arguments, before any compute.
+      Interrupted: (a KeyboardInterrupt) it was interrupted; `out` keeps what was finished or in flight, at
+        SIGTERM and SIGUSR1 too. Without `out` nothing is kept.
     """
+    if not checkpoint_every >= 0:
+        raise SpecError([f"simulate: checkpoint_every = {checkpoint_every}: must be 0 s or more"])
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
     plan = make_plan(kinds.parse(document, source="simulate", flat=True))
-    settings: dict[str, Any] = {"tune": tune, "data_placement": data_placement}
-    if not isinstance(progress, bool):
-        return local.run(plan, Sources(data_dir), progress, tracker, **settings)
-    form = default_form() if progress else None
-    with reporting(plan, form, local_devices() if progress else "") as told:
-        told(0)  # nothing was there before
-        return local.run(plan, Sources(data_dir), told, tracker, **settings)
+    executor = LocalExecutor(Sources(data_dir), data_placement=data_placement)
+    tracker = tracking.make(tracker) if isinstance(tracker, str) else tracker
+    meter = StudyMeter(plan, executor.devices)
+    advance = meter if isinstance(progress, bool) else progress
+    with showing(meter, default_form() if progress is True else None):
+        if out is None:
+            try:
+                return play_in_memory(plan, executor, progress=advance, tracker=tracker)
+            except KeyboardInterrupt as stop:
+                raise Interrupted("nothing is kept; out=DIR would keep what was played") from stop
+        store = FolderStore(
+            Folder(str(out)), checkpoint_seconds=checkpoint_every, command="pausejax.simulate"
+        )
+        with contextlib.closing(executor), stop_on_signals() as stopping:
+            try:
+                play(plan, executor, store, progress=advance, tracker=tracker, stopping=stopping)
+            except StopRequested as stop:
+                raise Interrupted(f"{out} keeps what was played; the same call goes on from there") from stop
+    return open(store.folder.path()).load()
+
+
+class Interrupted(KeyboardInterrupt):
+    """A study was interrupted; the message says what is kept of it."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns what IPython shows: one line."""
+        return traceback.format_exception(self) if asks_for_traceback() else [f"Interrupted: {self}"]
 
 
 def search(
     policies: Sequence[str | Mapping[str, Any]] | str = "pause",
     *,
-    budget: int,
+    trials: int = 64,
     metric: str | Sequence[str] = (),
     maximize: bool | None = None,
     constraints: str | Sequence[str] = (),
@@ -89,8 +132,6 @@ def search(
     at_latency: float | None = None,
     sampler: str = "tpe",
     sampler_seed: int = 0,
-    reduction: float | None = None,
-    first_rung: float | None = None,
     fresh_seeds: int = 20,
     seeds: int | Sequence[int] = 1,
     rounds: int = 200,
@@ -98,25 +139,22 @@ def search(
     mode: str = "training",
     data_dir: str | Path | None = None,
     progress: bool = False,
-    tracker: Tracker | None = None,
+    tracker: Tracker | str | None = None,
     data_placement: str | None = None,
     **parameters: Any,
-) -> Searched:
+) -> SearchResult:
     """Finds the best settings of parameters that are lists or ranges; nothing is written to disk.
 
     Args:
       policies: as for `simulate`; of several, the best is sought too.
-      budget: rounds × runs that may be played, without those on fresh seeds.
+      trials: settings that are tried.
       metric: the figure per run that counts, by default the study's own; of several a front is sought.
       maximize: which way is better, where the table of metrics does not say.
       constraints: what the best must keep to, as "max_leakage<=50".
       at_round: the round at which settings are compared; the last by default.
       at_latency: instead, the simulated time, seconds.
-      sampler: "tpe", "cmaes", "nsga2", "sobol", "random" or "grid".
+      sampler: "tpe", "cmaes", "nsga2" or "random".
       sampler_seed: of the sampler.
-      reduction: of the settings at a rung one in so many goes on; 1 stops nobody. By default 1, or 3 where
-        there is a first rung.
-      first_rung: in rounds or seconds; by default one halving before the end.
       fresh_seeds: on how many the best is played again, beside the second and the defaults.
       seeds: of every setting in the search.
       rounds: as for `simulate`.
@@ -124,9 +162,9 @@ def search(
       mode: as for `simulate`.
       data_dir: as for `simulate`.
       progress: True shows on stderr how far the search is.
-      tracker: told of the runs of every setting that has ended.
+      tracker: gets the runs of every setting that has ended; as for `simulate`.
       data_placement: as for `simulate`.
-      **parameters: as for `simulate`: `search(budget=10**6, alpha={"log_uniform": [1, 1000]})`.
+      **parameters: as for `simulate`: `search(trials=200, alpha={"log_uniform": [1, 1000]})`.
 
     Raises:
       SpecError: (a ValueError) for mistakes in the arguments, before any compute.
@@ -134,8 +172,8 @@ def search(
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
     study = kinds.parse(document, source="search", flat=True, searched=True)
     names = (metric,) if isinstance(metric, str) else tuple(metric)
-    options = Options(
-        budget=budget,
+    options = SearchOptions(
+        trials=trials,
         metrics=names,
         maximize=maximize,
         constraints=(constraints,) if isinstance(constraints, str) else tuple(constraints),
@@ -143,18 +181,46 @@ def search(
         at_latency=at_latency,
         sampler=sampler,
         sampler_seed=sampler_seed,
-        reduction=reduction,
-        first_rung=first_rung,
-        data_placement=data_placement,
     )
     check_fresh(study, fresh_seeds)
-    sources = Sources(data_dir)
     form = default_form() if progress else None
-    with searching.reporting(study, options, form, local_devices() if progress else "") as told:
-        found = find.search(study, options, sources, progress=told, tracker=tracker)
-    plan = make_plan(confirm.confirmation(found, fresh_seeds))
-    confirmed = local.run(plan, sources, data_placement=data_placement)
-    return Searched(found, confirm.compare(found, confirmed), confirmed)
+    executor = LocalExecutor(Sources(data_dir), data_placement=data_placement)
+    tracker = tracking.make(tracker) if isinstance(tracker, str) else tracker
+    with contextlib.closing(executor):
+        search_meter = SearchMeter(study, options, executor.devices)
+        with showing(search_meter, form):
+            result = searches.search(
+                study, options, executor, MemoryStore(), progress=search_meter, tracker=tracker
+            )
+        plan = make_plan(confirm.confirmation(result, fresh_seeds))
+        meter = StudyMeter(plan, executor.devices)
+        with showing(meter, form):
+            confirmed = play_in_memory(plan, executor, progress=meter)
+    return confirm.compare(result, confirmed)
+
+
+def _with_parameters(function: Callable[..., Any]) -> inspect.Signature:
+    """Returns a function's signature with all parameters of the package in place of `**parameters`.
+
+    Editors and notebooks complete names from it. They are checked where a study is read.
+    """
+    signature = inspect.signature(function)
+    own = {name: value for name, value in signature.parameters.items() if name != "parameters"}
+    for kind in kinds.KINDS:
+        # Other packages' parts are loaded with a study, whose errors name them.
+        try:
+            words = words_of(kind, Layer(registered_parts(), ()), {})
+        except PartError:  # two parts of the user's disagree: the study says so
+            continue
+        for name, parameter in {**words.study, **words.parameters}.items():
+            own.setdefault(name, _keyword(name, parameter))
+    more = signature.parameters["parameters"]
+    return signature.replace(parameters=[*own.values(), more])
+
+
+def _keyword(name: str, parameter: Parameter) -> inspect.Parameter:
+    kind = Literal[parameter.choices] if parameter.choices else parameter.kind
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=parameter.default, annotation=kind)
 
 
 def _document(
@@ -223,3 +289,7 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
       OSError: the folder can't be written to.
     """
     saving.save(result, directory)
+
+
+for _function in (simulate, search):
+    setattr(_function, "__signature__", _with_parameters(_function))  # noqa: B010 mypy knows no such attribute

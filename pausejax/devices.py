@@ -19,6 +19,10 @@ _IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHIL
 """Commands that XLA may put into CUDA graphs: those that it does by default, and the last two."""
 
 
+_SHAPES_HELD = 16
+"""Of studies that were played before; see docs/reliability.md."""
+
+
 def local_devices() -> str:
     """This process's devices in words, such as "2 × NVIDIA H100"."""
     kinds = collections.Counter(device.device_kind for device in jax.local_devices())
@@ -56,6 +60,17 @@ def forget(programs: Sequence[Any]) -> None:
     """Has JAX let go of what jitted functions were traced and compiled to; who holds a program keeps it."""
     for program in programs:
         program.clear_cache()
+
+
+def make_room(programs: Sequence[Any]) -> None:
+    """Has JAX let go of all that it holds where one of these jitted functions has been compiled often.
+
+    JAX keeps what was traced and compiled for each shape, some 40 MB for a group of runs. A study that is
+    played again finds its programs; a process that plays one new study after another would grow without end.
+    Functions within a program have traces of their own, which only `jax.clear_caches` drops.
+    """
+    if max(program._cache_size() for program in programs) > _SHAPES_HELD:
+        jax.clear_caches()
 
 
 def padded(width: int, *, on_all: bool = False) -> int:

@@ -1,11 +1,15 @@
 """The kinds of study: the only list of them, and what needs to know it."""
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pausejax.analysis import schema, soundness
 from pausejax.clients.kind import KIND as CLIENTS
 from pausejax.ensemble.kind import KIND as ENSEMBLE
+from pausejax.parts import registered_parts
 from pausejax.study import spec
 from pausejax.study.study import Kind, Study
 
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
 
 KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """A spec without a `mode` is of the first."""
+
+_TYPES = {float: "fiu", int: "iuf", bool: "b"}
+"""The kinds of NumPy's types that a parameter's values may have in a result; words for all others."""
 
 # A result of so many bytes is read once for all its pictures; of a larger one each reads what it needs.
 _LOADED = 1 << 29
@@ -87,7 +94,7 @@ def draw(
     panels = grid.arrange(runs, by)
     if wanted:
         return Pictures(many.of_measures(runs, wanted, panels, smoothing))
-    drawn = {} if panels is None else _kind_of(runs).draw(runs, panels, smoothing=smoothing)
+    drawn = {} if panels is None else _pictures_of(runs).draw(runs, panels, smoothing=smoothing)
     return Pictures(drawn | (many.draw(runs) if grid.is_many(runs) else {}))
 
 
@@ -99,12 +106,36 @@ def left_out(
     by: Sequence[str] = (),
 ) -> list[str]:
     """What `draw` with the same arguments leaves out, why, and how to ask for it: one line each."""
-    from pausejax.report import asked, unshown
+    from pausejax.report import asked, grid, unshown
 
     lines = unshown.left_out(result, measures=measures, where=where, by=by)
     runs, wanted = asked.chosen(result, measures, where, by)
-    return lines if wanted else [*_kind_of(runs).unshown(runs), *lines]
+    if wanted or grid.arrange(runs, by) is None:  # none of the kind's own pictures are drawn
+        return lines
+    return [*_pictures_of(runs).unshown(runs), *lines]
 
 
-def _kind_of(result: "xr.Dataset") -> Kind:
-    return next((kind for kind in KINDS if kind.name == result.attrs["kind"]), CLIENTS)
+def _pictures_of(result: "xr.Dataset") -> ModuleType:
+    """The pictures of the kind of study that a result is of; matplotlib is loaded with them.
+
+    Raises:
+      ValueError: no kind leaves such a result.
+    """
+    name = schema.read(result, "kind")
+    kind = next((kind for kind in KINDS if kind.name == name), None)
+    if kind is None:
+        raise ValueError(
+            f"result: attribute kind: must be one of {', '.join(k.name for k in KINDS)}, not {name}"
+        )
+    if len(schema.read(result, "objectives")) != 3:
+        raise ValueError("result: attribute objectives: must be three of its metrics")
+    known = importlib.import_module(f"pausejax.{kind.name}.variables").VARIABLES
+    pictures = importlib.import_module(f"pausejax.{kind.name}.pictures")
+    layout = {name: ("run", *variable.dims) for name, variable in known.items()}
+    parameters = dict(kind.parameters)
+    for category in (*kind.categories, kind.policy_category):
+        for part in registered_parts().of(category).values():
+            parameters |= part.parameters
+    types = {name: _TYPES.get(parameter.kind, "U") for name, parameter in parameters.items()}
+    soundness.check_layout(result, layout, types, pictures.DRAWN)
+    return pictures

@@ -2,14 +2,14 @@
 
 `scripts/bench/placement.py --table` writes rows of what it measures into `measured.json` beside this file;
 those of CPUs are from docs/training.md. What it has for other backends comes from the compiler's counts for
-GPUs (docs/gpu.md), and from no device.
+GPUs (docs/gpu.md), and from no device. The rates of CPUs were fitted to the programs of docs/sweeps.md.
 """
 
 import functools
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -21,6 +21,24 @@ def _table() -> dict[str, Any]:
 
 def _of(backend: str) -> dict[str, Any]:
     return _table().get(backend) or _table()["elsewhere"]
+
+
+class Rates(NamedTuple):
+    """What a device takes for what a traced program does, seconds each."""
+
+    equation: float
+    """Compiling one equation of a program."""
+    operation: float
+    number: float
+    product: float
+    """A FLOP of matrix products."""
+    convolution: float
+    """A FLOP of the library's convolutions."""
+
+
+def rates(backend: str) -> Rates:
+    """Returns the rates of one device of a kind; those of CPUs are of one core."""
+    return Rates(**_of(backend)["seconds"])
 
 
 def most_runs(backend: str) -> int:

@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 import pausejax
+from pausejax.analysis.mean_curves import resample, smooth
 from pausejax.report.curves import Curve, draw_series, figure
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.series import Samples, summarized
@@ -28,8 +29,6 @@ from pausejax.report.statistics import (
     band,
     evaluation_times,
     lines,
-    on_common_clock,
-    smooth,
 )
 
 WINDOW = 10
@@ -206,7 +205,7 @@ def draw(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], path: Pa
     def plot(axes: Axes, curves: list[Curve]) -> None:
         for curve in curves:
             values = 100 * curve.runs["test_accuracy"].values
-            clock = on_common_clock(evaluation_times(curve.runs), values)
+            clock = resample(evaluation_times(curve.runs), values)
             draw_series(axes, summarized(curve.label, Samples(*clock, curve.runs["seed"].values)), curve.look)
             theirs = logged.get(name_in_reference(curve.runs))
             if theirs is not None:

@@ -51,14 +51,10 @@ BROKEN, NO_TEST, FAILED = 90, 91, 92
 
 
 def read_list():
-    """The maintained list: mutants by name, the tests of each module, known equivalents."""
+    """The maintained list: its mutants, and the tests of each module."""
     table = tomllib.loads(LIST.read_text(encoding="utf-8"))
     named = [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in table["mutant"]]
-    return (
-        named,
-        table["tests"],
-        {(e["file"], e["old"], e["new"]): e["reason"] for e in table.get("equivalent", ())},
-    )
+    return named, table["tests"]
 
 
 def rooms_of(mapped):
@@ -112,7 +108,6 @@ def import_libraries():
     import jax  # noqa: F401
     import matplotlib.figure  # noqa: F401
     import optax  # noqa: F401
-    import orbax.checkpoint  # noqa: F401
     import pandas  # noqa: F401
     import pytest  # noqa: F401
     import rich.table  # noqa: F401
@@ -236,7 +231,7 @@ def main():
     parser.add_argument("--limit", type=float, default=600.0, help="CPU seconds that one may take")
     parser.add_argument("--out", type=Path, default=ROOT / ".cache" / "mutants.jsonl")
     arguments = parser.parse_args()
-    named, mapped, equivalents = read_list()
+    named, mapped = read_list()
     for mutant in named:
         mutant.apply((ROOT / mutant.file).read_text(encoding="utf-8"))  # it is still there
     if arguments.which == "named":
@@ -268,10 +263,8 @@ def main():
                 break
             record = done.get((mutant.file, mutant.old, mutant.new, mutant.line, *mutant.tests))
             if record is None:
-                reason = equivalents.get((mutant.file, mutant.old, mutant.new), "")
-                found = ("equivalent", reason, 0.0) if reason else run(checkout, mutant, arguments.limit)
-                record = dict(zip(("outcome", "by", "seconds"), found, strict=True))
-                record = {**mutant._asdict(), **record, "of": version}
+                outcome, by, seconds = run(checkout, mutant, arguments.limit)
+                record = {**mutant._asdict(), "outcome": outcome, "by": by, "seconds": seconds, "of": version}
                 with arguments.out.open("a") as out:
                     out.write(json.dumps(record) + "\n")
             tally[record["outcome"]] = tally.get(record["outcome"], 0) + 1

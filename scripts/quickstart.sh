@@ -18,4 +18,4 @@ while (($#)); do
 done
 source scripts/environment.sh
 install_pausejax "$extras"
-.venv/bin/pausejax run sweeps/quickstart.toml --out "$out"
+"$VENV/bin/pausejax" run sweeps/quickstart.toml --out "$out"

@@ -42,7 +42,11 @@ GALLERY = (
     ("regret_policies", "Pseudo-regret of the policies", "run sweeps/regret.toml"),
     ("regret_growth", "Pseudo-regret in the long run", "run sweeps/regret_growth.toml"),
     ("selection_gap", "What annealing loses against the exact maximum", "run sweeps/annealing_gap.toml"),
-    ("hyperparameters_heatmap", "Time per round over pairs of axes", "run sweeps/hyperparameters.toml"),
+    (
+        "hyperparameters_heatmap",
+        "Time per round over pairs of axes",
+        "run sweeps/hyperparameters.toml --measure mean_latency",
+    ),
     ("hyperparameters_pareto", "Trade-off of 512 settings", "run sweeps/hyperparameters.toml"),
     ("efl_fg_energy", "Error of ensembles on Energy", "run sweeps/efl_fg_table1.toml --data-dir FOLDER"),
     (

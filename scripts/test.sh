@@ -5,9 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh
 install_pausejax "[test]"
-[[ " $* " != *" --slow "* ]] || { install_gpu_compiler && install_newer_jax; }
-.venv/bin/ruff check .
-.venv/bin/ruff format --check .
-.venv/bin/mypy
+[[ " $* " != *" --slow "* ]] || { install_gpu_compiler .cache/gpu-plan && install_newer_jax; }
+"$VENV/bin/ruff" check .
+"$VENV/bin/ruff" format --check .
+"$VENV/bin/mypy"
 # A worker that is gone ends the tests: with another in its place the last ones may wait for ever.
-.venv/bin/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 "$@"
+"$VENV/bin/python" -m pytest -n 2 --dist loadfile --max-worker-restart 0 "$@"

@@ -29,7 +29,7 @@ from hypothesis import settings
 from jax._src import compiler
 from jax._src.interpreters import mlir
 
-from pausejax.engine.compiled import check_programs
+from pausejax.execution.compiled import check_programs
 
 if jax.__version_info__ < (0, 11):  # later ones don't know a flag, and XLA aborts where it doesn't know one
     _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": 1}
@@ -74,6 +74,8 @@ def pytest_addoption(parser):
     attacks.addoption("--mutations", type=int, help="mutated specs: 40, with --slow 500")
     attacks.addoption("--damages", type=int, help="damaged files: 6, with --slow 60")
     attacks.addoption("--kills", type=int, default=12, help="kills, with --slow")
+    attacks.addoption("--forgeries", type=int, default=60, help="forged results, with --slow")
+    attacks.addoption("--readers", type=int, default=100, help="readers beside a writer, with --slow")
     attacks.addoption("--first-seed", type=int, default=0, help="of the attacks")
 
 
@@ -140,10 +142,12 @@ def compiled_once():
 
 
 @pytest.fixture
-def collected():
-    """What a test leaves behind is collected with it, lest it be said of another test."""
-    yield
-    gc.collect()
+def own_parts(monkeypatch):
+    """What a test registers is gone after it; the package's own parts are there before."""
+    from pausejax import kinds, parts
+
+    assert kinds.KINDS
+    monkeypatch.setattr(parts.registered_parts(), "_own", dict(parts.registered_parts()._own))
 
 
 def _as_for_users(*args, _options=compiler.get_compile_options, **kwargs):

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,10 +70,6 @@ def test_generalization(history, round, exponent):
     ours = bandit.generalization(jnp.asarray(counts), round, jnp.asarray(share, jnp.float32), M, exponent)
     np.testing.assert_allclose(ours, np.abs(lag) ** exponent * np.sign(lag), rtol=2e-5, atol=1e-6)
     assert (lag < 0).any() or round != 20
-
-
-def test_generalization_of_a_client_used_as_much_as_its_data_is_zero():
-    assert bandit.generalization(jnp.array([3]), 6, jnp.array([0.25]), 2, 2.0).tolist() == [0.0]
 
 
 def test_privacy_reward_is_what_the_budgets_leave(history):
@@ -161,14 +156,3 @@ def test_the_first_rounds_of_pause_visit_everyone_once(clock, selector, share):
 def test_pause_names_a_bad_parameter(changes, message):
     with pytest.raises(ValueError, match=message):
         pause(**parameters(**changes))
-
-
-def test_one_trace_serves_every_objective_of_a_clock():
-    @jax.jit
-    @chex.assert_max_traces(n=2)
-    def scores(objective):
-        terms = bandit.terms(jnp.arange(4), jnp.int32(9), jnp.full(4, 0.25), 2, objective)
-        return bandit.score(*terms, 2, **objective.weights)
-
-    for alpha, beta, clock in [(1.0, 2.0, "paper"), (3.0, 1.5, "paper"), (0.5, 2.0, "reference")]:
-        scores(bandit.Objective(alpha, beta, clock=clock))

@@ -1,7 +1,7 @@
 """What XLA makes of a round for an H100 that is not there: launches, waits, memory, and what must not be.
 
-The compiler comes with the extra gpu-plan, or lies in .cache/gpu-plan, and the newer JAX with its own lies in
-.cache/py312: `scripts/test.sh --slow` puts them there.
+The compiler comes with the extra gpu-plan, or lies in .cache/gpu-plan; the newer JAX lies in .cache/py312 and
+its compiler in the folder gpu-plan there. `scripts/test.sh --slow` makes both.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BESIDE = ROOT / ".cache" / "gpu-plan"
 HAS_COMPILER = (BESIDE / "jax_plugins").is_dir() or importlib.util.find_spec("jax_plugins") is not None
-NEWER = ROOT / ".cache" / "py312" / "bin" / "python"
+NEWER = ROOT / ".cache" / "py312"
 
 pytestmark = pytest.mark.slow
 
@@ -32,18 +32,18 @@ def count(request, tmp_path_factory):
     """Compiles a case for the H100 once, and returns what `gpu_plan.py` keeps of it."""
     out, found = tmp_path_factory.mktemp("gpu_plan"), {}
     newer = request.param == "newer JAX"
-    if newer and not NEWER.exists():
+    if newer and not (NEWER / "gpu-plan" / "jax_plugins").is_dir():
         pytest.skip("no newer JAX here: scripts/test.sh --slow installs it where there is a Python 3.12")
     if not newer and not HAS_COMPILER:
         pytest.skip("no compiler for GPUs here: pip install 'pausejax[gpu-plan]'")
-    python, beside = (NEWER, []) if newer else (sys.executable, [str(BESIDE)])
+    python, beside = (NEWER / "bin" / "python", NEWER / "gpu-plan") if newer else (sys.executable, BESIDE)
 
     def counted(case, runs, *options):
         key = (case, runs, options)
         if key not in found:
             tag = f"-{len(found)}"
             command = [python, ROOT / "scripts/bench/gpu_plan.py", "--out", out, "--tag", tag]
-            path = os.pathsep.join([*beside, str(ROOT), os.environ.get("PYTHONPATH", "")])
+            path = os.pathsep.join([str(beside), str(ROOT), os.environ.get("PYTHONPATH", "")])
             environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
             done = subprocess.run(
                 [*map(str, command), "--case", case, "--runs", str(runs), *options],

@@ -1,11 +1,12 @@
 """`scripts/bench/gpu.py`: what is measured, in which order, and how the model is held against it."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
 
 import pytest
+
+from .programs import load
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "gpu.md").read_text()
@@ -14,18 +15,7 @@ H100 = "NVIDIA H100 80GB HBM3"
 
 @pytest.fixture(scope="module")
 def bench():
-    path = ROOT / "scripts" / "bench" / "gpu.py"
-    spec = importlib.util.spec_from_file_location("bench_gpu", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_what_tells_most_comes_first_and_every_case_once(bench):
-    order = bench.chosen(["*"], False)
-    assert order[:3] == [("mlp", 1), ("mlp", 8), ("mlp", 128)] and len(set(order)) == len(order)
-    assert {name for name, _ in order} == set(bench.CASES)
-    assert bench.chosen(["pause-*"], True) == [("pause-30", 4)]
+    return load("scripts/bench/gpu.py")
 
 
 def test_the_model_s_times_are_those_of_the_page(bench):
@@ -60,11 +50,3 @@ def test_it_runs_small_on_any_device(bench, monkeypatch, tmp_path, capsys):
     ]
     assert all(row["seconds"] > 0 and row["memory"] > 0 for row in kept["found"])
     assert "| pause-30 | 4 |" in page.read_text() and "rounds x runs/s" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_without_time_cases_are_named_and_left_out(bench, monkeypatch, tmp_path, capsys):
-    arguments = ["--small", "--case", "*-30", "efl_fg", "--minutes", "0", "--out", str(tmp_path / "gpu.json")]
-    monkeypatch.setattr(sys, "argv", ["gpu.py", *arguments])
-    bench.main()
-    assert "efl_fg, 4 runs: no time left" in capsys.readouterr().out

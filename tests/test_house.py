@@ -12,7 +12,7 @@ import pytest
 import pausejax.ensemble.policies
 import pausejax.policies
 from pausejax import data
-from pausejax.parts import everything
+from pausejax.parts import registered_parts
 
 PACKAGE = Path(pausejax.__file__).parent
 FLOORS = (
@@ -22,7 +22,7 @@ FLOORS = (
     ("kinds",),
     ("cluster",),
     ("searches",),
-    ("engine",),
+    ("execution",),
     ("results",),
     ("clients", "ensemble"),
     ("study",),
@@ -43,7 +43,7 @@ FLOORS = (
 
 OTHER_MEANINGS = {
     ("study/axes.py", "random"),  # a way to sample ranges
-    ("searches/sampler.py", "random"),  # a sampler
+    *((f"searches/{name}.py", "random") for name in ("options", "sampler")),  # a sampler
     ("clients/parameters.py", "fedavg"),  # a server optimizer
     ("api.py", "pause"),  # what `simulate` plays if it is told nothing
 }
@@ -123,13 +123,17 @@ def test_rooms_and_files_stay_small():
 
 @pytest.mark.parametrize("module", ["analysis", "parts", "report"])
 def test_reading_results_loads_no_training(module):
-    code = f"import sys, pausejax.{module}; print(*{{'flax', 'optax', 'orbax', 'ray'}} & sys.modules.keys())"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
+    found = loaded(f"import pausejax.{module}")
+    assert not {"flax", "optax", "orbax", "ray"} & found and f"pausejax.{module}" in found
+
+
+def test_drawing_leaves_pyplot_alone():
+    found = loaded("import pausejax.report.overview, pausejax.clients.pictures")
+    assert "matplotlib.figure" in found and "matplotlib.pyplot" not in found
 
 
 HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlflow", "wandb", "tensorboardX"}
-"""Libraries that only what needs them loads: checkpoints, prepared data, digits, clusters, trackers."""
+"""Libraries that nothing loads (Orbax, which Flax brings), or what needs them: data, clusters, trackers."""
 
 
 @pytest.mark.parametrize(
@@ -139,7 +143,7 @@ HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlfl
         ("from pausejax.commands.main import _parser; _parser()", {"jax", "xarray", "matplotlib"}),
         ("import pausejax; pausejax.simulate", {"matplotlib"}),
         pytest.param(
-            "import pausejax.commands.run, pausejax.engine.local, pausejax.results.store",
+            "import pausejax.commands.run, pausejax.execution.play, pausejax.results.store",
             {"matplotlib"},
             marks=pytest.mark.slow,
         ),
@@ -200,6 +204,16 @@ def loaded(code):
     return set(found.stdout.rpartition("modules:")[2].split())
 
 
+def test_errors_keep_their_causes():
+    hidden = [
+        f"{module}:{node.lineno}"
+        for module in MODULES
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Raise) and isinstance(node.cause, ast.Constant)
+    ]
+    assert not hidden
+
+
 def test_only_the_kinds_know_their_modes():
     asked = [
         f"{module}:{node.lineno}"
@@ -214,7 +228,7 @@ def test_only_the_kinds_know_their_modes():
 
 
 def test_no_policy_is_known_by_name():
-    names = {*everything().of("policy"), *everything().of("ensemble_policy")}
+    names = {*registered_parts().of("policy"), *registered_parts().of("ensemble_policy")}
     known = {
         (path.relative_to(PACKAGE).as_posix(), node.value)
         for module, path in MODULES.items()

@@ -109,15 +109,6 @@ def test_the_genie_chooses_among_the_available(time, all_complete):
         np.testing.assert_array_equal(new_counts, genie_counts + counted)
 
 
-def test_a_policy_that_plays_the_genies_set_has_no_regret_on_its_own_history():
-    rng = np.random.default_rng(0)
-    mu, speed = rng.uniform(0.05, 1, (2, K)).astype(np.float32)
-    share, counts = np.full(K, 1 / K, np.float32), jnp.asarray(rng.integers(0, 9, K))
-    members = genie_set(mu, np.asarray(counts), share, 9).astype(np.int32)
-    _, ours = step(counts, counts, members, 9, mean_reward=mu, latency_reward=speed, data_share=share)
-    assert ours.regret == 0 and ours.pseudo_regret == 0 and ours.regret_own_history == 0
-
-
 def play(rule, rounds, seeds):
     """A policy that chooses one of two clients by speed alone, α = γ = 0: regrets, [seeds, rounds], and μ."""
     objective = bandit.Objective(generalization_weight=0.0, privacy_weight=0.0)

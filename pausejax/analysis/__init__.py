@@ -11,11 +11,14 @@ from pausejax import lazy
 if TYPE_CHECKING:
     from pausejax.analysis.choice import best, non_dominated, pareto
     from pausejax.analysis.frames import to_dataframe
+    from pausejax.analysis.mean_curves import curves
     from pausejax.analysis.means import mean_ci, paired_difference
     from pausejax.analysis.metrics import metrics_of
     from pausejax.analysis.per_run import finals
     from pausejax.analysis.quantities import Metric, Variable
     from pausejax.analysis.selecting import select
+    from pausejax.analysis.settings import has
+    from pausejax.analysis.summaries import diverged_runs, summary
     from pausejax.analysis.verdicts import Verdict, verdict
 
 __all__ = [
@@ -23,13 +26,17 @@ __all__ = [
     "Variable",
     "Verdict",
     "best",
+    "curves",
+    "diverged_runs",
     "finals",
+    "has",
     "mean_ci",
     "metrics_of",
     "non_dominated",
     "paired_difference",
     "pareto",
     "select",
+    "summary",
     "to_dataframe",
     "verdict",
 ]
@@ -42,6 +49,7 @@ __getattr__ = lazy.face(
             "non_dominated",
             "pareto",
         ),
+        "pausejax.analysis.mean_curves": ("curves",),
         "pausejax.analysis.frames": ("to_dataframe",),
         "pausejax.analysis.means": (
             "mean_ci",
@@ -54,6 +62,11 @@ __getattr__ = lazy.face(
             "Variable",
         ),
         "pausejax.analysis.selecting": ("select",),
+        "pausejax.analysis.settings": ("has",),
+        "pausejax.analysis.summaries": (
+            "diverged_runs",
+            "summary",
+        ),
         "pausejax.analysis.verdicts": (
             "Verdict",
             "verdict",

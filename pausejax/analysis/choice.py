@@ -8,10 +8,9 @@ import pandas as pd
 import xarray as xr
 
 from pausejax.analysis.comparing import refuse_unlike
-from pausejax.analysis.intervals import Method
 from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import direction
-from pausejax.analysis.per_run import finals
+from pausejax.analysis.per_run import with_divergence
 from pausejax.analysis.quantities import objectives_in
 from pausejax.analysis.selecting import select
 from pausejax.analysis.settings import full_names, group
@@ -27,10 +26,12 @@ def best(
     per: str | Sequence[str] = (),
     where: Mapping[str, Any] | None = None,
     maximize: bool | None = None,
-    method: Method = "t",
     level: float = 0.95,
 ) -> xr.Dataset:
     """The setting with the best mean; of equal ones the first.
+
+    Runs without a value, such as those whose model diverged, are in no mean. A setting that has some ranks
+    after all that have none, and after those with a smaller share of them: its mean is that of lucky ones.
 
     The best of many settings is partly lucky: its interval is the one it would have had on its own.
 
@@ -41,7 +42,6 @@ def best(
       per: "policy" or axes: the best setting for each of their values.
       where: the runs to choose from, as in `select`.
       maximize: which way is better; by default what the table of metrics says.
-      method: of the interval.
       level: of the interval.
 
     Returns:
@@ -51,9 +51,9 @@ def best(
       ValueError: an unknown metric, axis or direction, no setting with a value, or settings that this metric
         can't compare: cumulative regrets under unlike rewards, accuracies on unlike data.
     """
-    result = finals(select(result, where), [metric])
+    result = with_divergence(select(result, where), [metric])
     sign = 1 if direction(result, metric, maximize) else -1
-    means = mean_ci(result, metric, over=over, method=method, level=level)
+    means = mean_ci(result, metric, over=over, level=level)
     groups = full_names(result, per, "per")
     for name in groups:
         if name not in means.coords:
@@ -64,7 +64,7 @@ def best(
         raise ValueError(f"metric {metric!r}: no setting has a value")
     table = pd.DataFrame({name: means[name].values for name in groups}, index=range(len(score)))
     codes, first = group(table, groups)
-    order = np.lexsort((np.arange(len(score)), -score))
+    order = np.lexsort((np.arange(len(score)), -score, share_left_out(means)))
     winners = np.full(len(first), -1)
     # From the worst to the best, so that the best is what remains.
     winners[codes[order[::-1]]] = order[::-1]
@@ -77,12 +77,12 @@ def pareto(
     *,
     over: str | Sequence[str] = "seed",
     where: Mapping[str, Any] | None = None,
-    method: Method = "t",
     level: float = 0.95,
 ) -> xr.Dataset:
     """The settings whose means no other setting beats: as good in every metric and better in one.
 
-    Equal settings are all kept; one without a value in some metric is not.
+    Equal settings are all kept; one without a value in some metric is not. Settings are weighed if they have
+    the smallest share of runs without a value, which is mostly none.
 
     Args:
       result: a result, or its `finals`.
@@ -90,7 +90,6 @@ def pareto(
         default accuracy, latency and leakage; in mode "bandit" latency, imbalance and leakage.
       over: what is averaged, as in `mean_ci`.
       where: the runs to choose from, as in `select`.
-      method: of the intervals.
       level: of the intervals.
 
     Returns:
@@ -106,15 +105,22 @@ def pareto(
     if not given:
         raise ValueError("metrics: none given; name at least one")
     maximize = [direction(result, name, way) for name, way in given.items()]
-    whole = finals(result, list(given))
+    whole = with_divergence(result, list(given))
     for name in given:
         refuse_unlike(whole, name, whole[name].values, ask="")
-    parts = [mean_ci(whole, name, over=over, method=method, level=level) for name in given]
+    parts = [mean_ci(whole, name, over=over, level=level) for name in given]
     joined = xr.concat(parts, xr.IndexVariable("metric", list(given)), combine_attrs="drop_conflicts")
     joined = joined.transpose("setting", "metric").assign_coords(maximize=("metric", maximize))
-    chosen = np.flatnonzero(non_dominated(joined["mean"].values, maximize))
+    weighed = share_left_out(joined).max(axis=1)
+    values = np.where((weighed == weighed.min(initial=1))[:, None], joined["mean"].values, np.nan)
+    chosen = np.flatnonzero(non_dominated(values, maximize))
     leading = joined["mean"].values[chosen, 0] * (-1 if maximize[0] else 1)
     return joined.isel(setting=chosen[np.argsort(leading, kind="stable")])
+
+
+def share_left_out(means: xr.Dataset) -> np.ndarray:
+    """The share of a setting's runs that are in no mean, as `mean_ci` counts them."""
+    return (means["left_out"] / means["runs"]).values
 
 
 def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:

@@ -7,8 +7,8 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.quantities import metrics_in
-from pausejax.analysis.selecting import written
-from pausejax.analysis.settings import applies, symbols
+from pausejax.analysis.selecting import some, written
+from pausejax.analysis.settings import has, symbols
 
 
 def refuse_unlike(
@@ -27,7 +27,7 @@ def refuse_unlike(
       ValueError: something differs.
     """
     for name, seen in unlike(result, metric, values, groups).items():
-        shown = ", ".join(written(value) for value in seen)
+        shown = some(written(value) for value in seen)
         short = symbols(result).get(name, name)
         raise ValueError(
             f"{metric}: means something else for each {short}, which is {shown} here: choose one, "
@@ -44,13 +44,13 @@ def unlike(
     there = np.ones(result.sizes["run"], bool) if values is None else ~np.isnan(values)
     owner = np.zeros(len(there), int)
     for group in groups:
-        levels = np.unique(result[group].values, return_inverse=True)[1]
-        owner = np.unique(owner * (levels.max(initial=0) + 1) + levels, return_inverse=True)[1]
+        values_of_group, levels = np.unique(result[group].values, return_inverse=True)
+        _, owner = np.unique(owner * len(values_of_group) + levels, return_inverse=True)
     for name in known.scaled_by if known else ():
         if name not in result.coords:
             continue
         column = result[name].values
-        mine = there & np.array([applies(value) for value in column.tolist()], bool)
+        mine = there & has(result, name)
         for one in np.unique(owner):
             seen = np.unique(column[mine & (owner == one)]).tolist()
             if len(seen) > 1:

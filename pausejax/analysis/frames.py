@@ -9,7 +9,7 @@ import xarray as xr
 from pausejax.analysis.blocks import MAX_BYTES, read, run_blocks
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import parameters_in
-from pausejax.analysis.settings import axes_of
+from pausejax.analysis.settings import axes_of, column_of
 
 _IDENTITY = ("identity", "policy", "algorithm", "seed")
 
@@ -83,18 +83,8 @@ def _curves(result: xr.Dataset) -> list[str]:
 
 
 def _labels(result: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
-    """Coordinates of the runs, what a policy lacks marked as missing."""
-    columns = {}
-    for name in names:
-        if name not in result.coords:
-            continue
-        column = pd.Series(result[name].values)
-        if column.dtype.kind in "iu" and name != "seed":
-            column = column.astype("Int64").mask(column == -1)
-        elif column.dtype.kind not in "biuf":
-            column = column.astype(object).mask(column == "", None)
-        columns[name] = column
-    return pd.DataFrame(columns)
+    """Coordinates of the runs, what a run lacks marked as missing."""
+    return pd.DataFrame({name: column_of(result, name) for name in names if name in result.coords})
 
 
 def _per_round(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
@@ -117,7 +107,7 @@ def _per_round(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, r
 def _recorded(values: dict[str, np.ndarray]) -> np.ndarray:
     """Rows that hold anything: those after a run's last round are NaN throughout."""
     empty = [np.isnan(v) if v.dtype.kind == "f" else v == -1 for v in values.values()]
-    return ~np.logical_and.reduce(empty)
+    return ~np.all(empty, axis=0)
 
 
 def _per_element(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:

@@ -6,6 +6,8 @@ from typing import Any, TypedDict, cast
 
 import xarray as xr
 
+from pausejax.analysis import schema
+
 ATTRIBUTE = "made"
 
 
@@ -20,7 +22,8 @@ class Record(TypedDict):
 
 
 def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
-    """A result that carries some records, whatever their order."""
+    """A result that carries some records, whatever their order; what is no record is left out."""
+    records = [one for one in records if not schema.problem(ATTRIBUTE, [one])]
     if not records:
         return result
     each = sorted({json.dumps(found, sort_keys=True) for found in records})
@@ -29,6 +32,5 @@ def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
 
 def records_in(result: xr.Dataset) -> list[Record]:
     """The records that a result carries; none in one of an older release."""
-    found: list[Any] = json.loads(result.attrs.get(ATTRIBUTE, "[]"))
-    keys = Record.__annotations__.keys()
-    return [cast(Record, one) for one in found if isinstance(one, dict) and keys <= one.keys()]
+    found: list[Any] = schema.read(result, ATTRIBUTE)
+    return [cast(Record, one) for one in found]

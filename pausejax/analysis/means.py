@@ -7,17 +7,19 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pausejax.analysis.intervals import Method, interval
+from pausejax.analysis.intervals import interval
 from pausejax.analysis.per_run import finals
+from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import (
-    applies,
     axes_of,
     coordinates,
     full_names,
     group,
+    has,
     label,
     runs_table,
     symbols,
+    values_of,
 )
 
 Side = str | Mapping[str, Any]
@@ -28,10 +30,7 @@ def mean_ci(
     metric: str | xr.DataArray = "test_accuracy",
     *,
     over: str | Sequence[str] = "seed",
-    method: Method = "t",
     level: float = 0.95,
-    resamples: int = 9999,
-    random_seed: int = 0,
 ) -> xr.Dataset:
     """Mean of a metric with its confidence interval, for each setting.
 
@@ -41,27 +40,26 @@ def mean_ci(
         `result.test_accuracy` for whole curves. NaN (a diverged run's accuracy) is left out.
       over: what is averaged: "seed", "policy", axes by name or symbol. Where the seed is among several,
         the mean over the others is taken first, seed by seed: runs of one seed are no independent sample.
-      method: "t", "bootstrap" (BCa) or "percentile".
-      level: coverage of the interval.
-      resamples: of the bootstrap.
-      random_seed: of the bootstrap.
+      level: coverage of the interval, Student's t.
 
     Returns:
-      Data set over `setting` (and the array's other dims): `mean`, `low`, `high`, `count` (values in the
-      mean) and `left_out` (NaN ones); coordinates policy, axes, and a label.
+      Data set over `setting` (and the array's other dims): `mean`, `low`, `high`, `count` (values that the
+      mean is over: seeds, where axes are averaged too), `left_out` (runs that are NaN) of so many `runs`, and
+      `diverged` (runs), if the result says so; coordinates policy, axes, and a label.
 
     Raises:
-      ValueError: an unknown metric, axis or method.
+      ValueError: an unknown metric or axis.
     """
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
     table = runs_table(result)
     keys = [name for name in table.columns if name not in averaged]
-    units = ["seed"] if "seed" in averaged and len(averaged) > 1 else []
-    values, owners = _per_unit(array.values, table, keys, units)
-    options = {"method": method, "level": level, "resamples": resamples, "random_seed": random_seed}
-    found = _summarize(values, owners, keys, array, result, options)
-    return found.assign_attrs(over=", ".join(averaged))
+    found = _means(array.values, table, keys, averaged, array, result, level)
+    if "diverged_round" in result:
+        codes, first = group(table, keys)
+        counts = np.bincount(codes, result["diverged_round"].values > 0, len(first)).astype(int)
+        found = found.assign(diverged=("setting", counts))
+    return found
 
 
 def paired_difference(
@@ -71,10 +69,7 @@ def paired_difference(
     metric: str | xr.DataArray = "test_accuracy",
     *,
     over: str | Sequence[str] = "seed",
-    method: Method = "t",
     level: float = 0.95,
-    resamples: int = 9999,
-    random_seed: int = 0,
 ) -> xr.Dataset:
     """Mean of a's metric minus b's, over pairs of runs that met the same network.
 
@@ -88,10 +83,7 @@ def paired_difference(
       policy_b: the same; an axis that a table fixes is not paired by.
       metric: as in `mean_ci`.
       over: as in `mean_ci`.
-      method: as in `mean_ci`.
       level: as in `mean_ci`.
-      resamples: as in `mean_ci`.
-      random_seed: as in `mean_ci`.
 
     Returns:
       As `mean_ci`; attributes policy_a and policy_b say what was subtracted from what.
@@ -118,13 +110,8 @@ def paired_difference(
         difference = whole[pairs["place"]] - whole[pairs["place b"]]
     rows = pairs[["seed", *dict.fromkeys([*own[0], *own[1]])]]
     keys = [name for name in rows.columns if name not in averaged]
-    units = ["seed"] if "seed" in averaged and len(averaged) > 1 else []
-    values, owners = _per_unit(difference, rows, keys, units)
-    options = {"method": method, "level": level, "resamples": resamples, "random_seed": random_seed}
-    found = _summarize(values, owners, keys, array, result, options)
-    return found.assign_attrs(
-        over=", ".join(averaged), policy_a=_name(policy_a, result), policy_b=_name(policy_b, result)
-    )
+    found = _means(difference, rows, keys, averaged, array, result, level)
+    return found.assign_attrs(policy_a=_name(policy_a, result), policy_b=_name(policy_b, result))
 
 
 def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
@@ -145,16 +132,15 @@ def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) ->
     names = full_names(result, list(fixed), argument)
     chosen = np.ones(len(table), bool)
     for name, value in zip(names, fixed.values(), strict=True):
-        column = table[name].to_numpy()
-        same = column == value
+        same = has(result, name) & (result[name].values == value)
         if not same.any():
-            known = ", ".join(str(v) for v in dict.fromkeys(column.tolist()))
+            known = some(map(str, values_of(result, name)))
             raise ValueError(f"{argument}: no run has {name} = {value!r}; known: {known}")
         chosen &= same
     if not chosen.any():
         raise ValueError(f"{argument} = {_name(side, result)}: no run has all of these values")
     own = table[chosen].assign(place=np.flatnonzero(chosen))
-    lacking = [name for name in axes_of(result) if not own[name].map(applies).any()]
+    lacking = [name for name in axes_of(result) if own[name].isna().all()]
     return own.drop(columns=["policy", *(set(names) - {"policy"} | set(lacking))])
 
 
@@ -174,15 +160,22 @@ def _per_unit(
     return means.reshape(len(first), *values.shape[1:]), table[list(keys)].iloc[first]
 
 
-def _summarize(
-    values: np.ndarray,
-    owners: pd.DataFrame,
+def _means(
+    each: np.ndarray,
+    rows: pd.DataFrame,
     keys: Sequence[str],
+    averaged: Sequence[str],
     array: xr.DataArray,
     result: xr.Dataset,
-    options: Mapping[str, Any],
+    level: float,
 ) -> xr.Dataset:
-    """Intervals over the rows that have one owner, as a labelled data set."""
+    """Means and intervals of the values of runs, or of pairs of runs, as a labelled data set."""
+    # A setting may have several runs of a seed: over axes, and where two values are played alike.
+    values, owners = _per_unit(each, rows, keys, ["seed"] if "seed" in averaged else [])
+    codes, first = group(rows, keys)
+    runs = np.bincount(codes, minlength=len(first))
+    lost = np.zeros((len(first), *each.shape[1:]), int)
+    np.add.at(lost, codes, np.isnan(each))
     codes, first = group(owners, keys)
     sizes = np.bincount(codes, minlength=len(first))
     # A row's place among those of its group: groups become rows of one padded table.
@@ -191,18 +184,18 @@ def _summarize(
     place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     padded = np.full((len(first), max(sizes, default=0), *values.shape[1:]), np.nan)
     padded[codes, place] = values
-    found = interval(np.moveaxis(padded, 1, -1), **options)
+    found = interval(np.moveaxis(padded, 1, -1), level=level)
     dims = ("setting", *array.dims[1:])
     described = {key: array.attrs[key] for key in ("units", "long_name") if key in array.attrs}
-    lost = sizes.reshape(-1, *(1,) * (values.ndim - 1)) - found.counts
     variables = {
         "mean": (dims, found.mean, described),
         "low": (dims, found.low, described),
         "high": (dims, found.high, described),
         "count": (dims, found.counts),
         "left_out": (dims, lost),
+        "runs": ("setting", runs),
     }
     coords = coordinates(owners.iloc[first][list(keys)], result)
     others = {name: c.variable for name, c in array.coords.items() if "run" not in c.dims}
-    attrs = {"metric": str(array.name), "method": options["method"], "level": options["level"]}
+    attrs = {"metric": str(array.name), "level": level, "over": ", ".join(averaged)}
     return xr.Dataset(variables, {**coords, **others}, attrs)

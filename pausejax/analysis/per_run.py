@@ -49,6 +49,12 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
     return xr.Dataset(data, coords, result.attrs)
 
 
+def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
+    """The `finals` of some metrics, and with them which runs diverged, if the result says so."""
+    also = {"diverged_round"} & metrics_of(result).keys()
+    return finals(result, list(dict.fromkeys([*metrics, *also])))
+
+
 def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for runs in run_blocks(array):

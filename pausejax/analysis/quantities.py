@@ -6,7 +6,9 @@ that a study with parts of its user's own is read without those parts.
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from pausejax.analysis import schema
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,6 +54,14 @@ class Metric(NamedTuple):
     """Why it may be below zero where a reader would not expect it; the table says so where it is."""
 
 
+def format_number(value: float, form: str) -> str:
+    """Writes a number in a format of `Metric.shown`; a zero has no sign and no exponent."""
+    text = f"{value:{form}}"
+    if float(text) == 0:
+        return text.lstrip("-") if form.endswith("f") else "0"
+    return text
+
+
 def series(units: str, meaning: str) -> Variable:
     """A number for each round."""
     return Variable(("round",), "float32", float("nan"), units, meaning)
@@ -84,25 +94,21 @@ def described(
 
 def metrics_in(result: "xr.Dataset") -> dict[str, Metric]:
     """The table of metrics that a result carries."""
-    found = {name: Metric(**fields) for name, fields in _attribute(result, "metrics", {}).items()}
+    found = {name: Metric(**fields) for name, fields in schema.read(result, "metrics").items()}
     return {name: metric._replace(scaled_by=tuple(metric.scaled_by)) for name, metric in found.items()}
 
 
 def objectives_in(result: "xr.Dataset") -> tuple[str, ...]:
     """The metrics that a front weighs."""
-    return tuple(_attribute(result, "objectives", []))
+    return tuple(schema.read(result, "objectives"))
 
 
 def parameters_in(result: "xr.Dataset") -> dict[str, tuple[tuple[str, ...], str]]:
     """Aliases and symbol of every parameter of the study."""
-    found = _attribute(result, "parameters", {})
+    found = schema.read(result, "parameters")
     return {name: (tuple(aliases), symbol) for name, (aliases, symbol) in found.items()}
 
 
 def apart_in(result: "xr.Dataset") -> tuple[str, ...]:
     """The parameters whose values are never mixed in one front or joined by one line."""
-    return tuple(_attribute(result, "apart", ["dataset"]))
-
-
-def _attribute(result: "xr.Dataset", name: str, default: Any) -> Any:
-    return json.loads(result.attrs[name]) if name in result.attrs else default
+    return tuple(schema.read(result, "apart"))

@@ -8,12 +8,11 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.quantities import parameters_in
-from pausejax.analysis.settings import applies, full_name
+from pausejax.analysis.settings import UNREAD, full_name, has
 from pausejax.spelling import closest
 
 # Coordinates may have been through float32, which keeps seven digits.
 _TOLERANCE = 1e-6
-_KNOWN = 12
 
 
 def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **wanted: Any) -> xr.Dataset:
@@ -27,7 +26,8 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **want
       where: the same as `wanted`, as a table; text stands for the number or truth value that it spells.
       **wanted: by the name of a coordinate of `run` (policy, algorithm, seed, identity, any parameter), or by
         a parameter's alias or symbol (`gamma`, `γ`): a value, several in a list, or a `slice(low, high)` with
-        both ends included. Numbers agree to six digits.
+        both ends included. Integers agree exactly; other numbers to six digits, unless some
+        run has the very value.
 
     Returns:
       The same data set with these runs alone, in their order.
@@ -43,7 +43,7 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **want
         try:
             conditions.append(_condition(result, key, value, spelled=True))
         except ValueError as mistake:
-            raise ValueError(f"where: {mistake}") from None
+            raise ValueError(f"where: {mistake}") from mistake
     chosen = _meeting(conditions, result.sizes["run"])
     for condition in conditions:
         for value, hit in zip(condition.values, condition.hits, strict=True):
@@ -53,14 +53,14 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **want
                 said = ", ".join(f"{other.key} = {_listed(other.values)}" for other in others)
                 raise ValueError(
                     f"{condition.key} = {_shown(value)}: no run with {said} has it"
-                    f"{_instead(result[condition.name].values[left], value)}"
+                    f"{_instead(condition.column[left & ~condition.lacking], value)}"
                 )
     return result.isel(run=np.flatnonzero(chosen))
 
 
 class _Condition(NamedTuple):
     key: str
-    name: str
+    column: np.ndarray
     values: Sequence[Any]
     hits: list[np.ndarray]
     """For each value which runs have it, bool [runs]."""
@@ -69,20 +69,20 @@ class _Condition(NamedTuple):
 
 
 def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = False) -> _Condition:
-    labels = [str(name) for name, coord in result.coords.items() if coord.dims == ("run",)]
+    labels = [str(name) for name, coord in result.coords.items() if coord.dims == ("run",) and name != UNREAD]
     name = full_name(result, key, labels, "label of this result's runs")
     column = result[name].values
     if spelled:
         value = [_meant(column, one) for one in _several(value, key)]
     lacking = np.zeros(len(column), bool)
     if name in parameters_in(result):
-        lacking = np.asarray([not applies(one) for one in column.tolist()], bool)
+        lacking = ~has(result, name)
     values = _several(value, key)
     hits = [_hit(column, one, key) & ~lacking for one in values]
     for one, hit in zip(values, hits, strict=True):
         if not hit.any():
-            raise ValueError(f"{key} = {_shown(one)}: no run has it{_instead(column, one)}")
-    return _Condition(key, name, values, hits, lacking)
+            raise ValueError(f"{key} = {_shown(one)}: no run has it{_instead(column[~lacking], one)}")
+    return _Condition(key, column, values, hits, lacking)
 
 
 def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
@@ -105,16 +105,19 @@ def _several(value: Any, key: str) -> Sequence[Any]:
 
 def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
     """Which runs have a value, bool [runs]."""
-    words = column.dtype.kind not in "biuf"
+    words, rounded = column.dtype.kind not in "biuf", column.dtype.kind == "f"
     if isinstance(value, slice):
         if words or value.step is not None:
             raise ValueError(f"{key} = {_shown(value)}: a range is slice(low, high), of numbers")
         low, high = (end if end is not None else np.nan for end in (value.start, value.stop))
-        reach = _TOLERANCE * np.abs(column)
+        reach = _TOLERANCE * np.abs(column) if rounded else 0
         return ~(column < low - reach) & ~(column > high + reach) & ~np.isnan(column)
     if words or isinstance(value, str):
         return np.asarray([item == value for item in column.tolist()], bool)
     try:
+        exact = np.asarray(column == value)
+        if exact.any() or not rounded:  # seeds may be dates, whose first six digits are alike
+            return exact
         return np.isclose(column, value, rtol=_TOLERANCE, atol=0)
     except TypeError:
         return np.zeros(len(column), bool)
@@ -134,7 +137,7 @@ def _meant(column: np.ndarray, value: Any) -> Any:
 
 def _instead(column: np.ndarray, value: Any) -> str:
     """What there is in place of a value, the nearest first."""
-    there = [one for one in dict.fromkeys(column.tolist()) if applies(one)]
+    there = list(dict.fromkeys(column.tolist()))
     if not there:
         return "; these runs lack it"
     numbers = all(isinstance(one, int | float) for one in there)
@@ -148,13 +151,12 @@ def _instead(column: np.ndarray, value: Any) -> str:
         close = closest(str(value).lower(), by_lower)
         near = [] if close is None else [by_lower[close]]
     meant = f"; did you mean {_shown(near[0])}?" if near else ";"
-    rest = ", …" if len(there) > _KNOWN else ""
-    return f"{meant} known: {', '.join(_shown(one) for one in there[:_KNOWN])}{rest}"
+    return f"{meant} known: {some(map(_shown, there))}"
 
 
 def _listed(values: Sequence[Any]) -> str:
     shown = [_shown(value) for value in values]
-    return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+    return shown[0] if len(shown) == 1 else f"[{some(shown)}]"
 
 
 def _shown(value: Any) -> str:
@@ -170,7 +172,7 @@ def written(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def some(values: Iterable[str], most: int = 12) -> str:
+def some(values: Iterable[str], most: int = 5) -> str:
     """A list in words, its end cut off where it is long."""
     listed = list(values)
     return ", ".join(listed[:most]) + (f", … ({len(listed)} in all)" if len(listed) > most else "")

@@ -1,25 +1,73 @@
 """Which runs belong together: a setting is a policy with one value on each swept axis."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pausejax.analysis import schema
 from pausejax.analysis.quantities import parameters_in
 from pausejax.spelling import nearest
+
+UNREAD = "unread_parameters"
+"""The coordinate that names, with spaces between, the parameters of a result that a run does not read."""
 
 
 def axes_of(result: xr.Dataset) -> tuple[str, ...]:
     """The swept parameters of a result, by their full names."""
-    return tuple(name for name in json.loads(result.attrs["axes"]) if name in result.coords)
+    return tuple(name for name in schema.read(result, "axes") if name in result.coords)
 
 
 def runs_table(result: xr.Dataset) -> pd.DataFrame:
-    """Policy, seed and the axis values of each run, one row each; missing values as the result has them."""
-    return pd.DataFrame({name: result[name].values for name in ("policy", "seed", *axes_of(result))})
+    """Policy, seed and the axis values of each run, one row each; missing where a run lacks the axis."""
+    return pd.DataFrame({name: column_of(result, name) for name in ("policy", "seed", *axes_of(result))})
+
+
+def has(result: xr.Dataset, name: str) -> np.ndarray:
+    """Whether each run, or each setting, has a value of a coordinate.
+
+    The value of a run that does not read a parameter is a filling and means nothing: any value may be meant.
+
+    Args:
+      result: a result, its `finals`, or what `mean_ci` returns; one run or setting of these.
+      name: of a coordinate; a float that is NaN is no value either.
+
+    Returns:
+      bool, in the shape of the coordinate.
+    """
+    values = result[name].values
+    present = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
+    if UNREAD not in result.coords:
+        return present
+    unread = result[UNREAD].values
+    codes, lists = pd.factorize(unread.ravel())
+    reads = np.array([name not in names.split() for names in lists], bool)
+    return present & reads[codes].reshape(unread.shape)
+
+
+def column_of(result: xr.Dataset, name: str) -> pd.Series:
+    """A coordinate of the runs as a column, missing where a run has no value of it."""
+    column, present = pd.Series(result[name].values), has(result, name)
+    if present.all():
+        return column
+    nullable = {"i": "Int64", "u": "Int64", "b": "boolean"}.get(column.dtype.kind)
+    return (column.astype(nullable) if nullable else column).where(present)
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table of runs, each with the values that it has."""
+    return [
+        {str(name): value for name, value in row.items() if not pd.isna(value)}
+        for row in table.to_dict("records")
+    ]
+
+
+def values_of(result: xr.Dataset, name: str) -> list[Any]:
+    """The values of a coordinate among the runs that have it, each once, in their order."""
+    return list(dict.fromkeys(result[name].values[has(result, name)].tolist()))
 
 
 def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) -> tuple[str, ...]:
@@ -35,7 +83,7 @@ def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) ->
             for name in ([names] if isinstance(names, str) else names)
         )
     except ValueError as mistake:
-        raise ValueError(f"{argument} = {mistake}") from None
+        raise ValueError(f"{argument} = {mistake}") from mistake
 
 
 def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str) -> str:
@@ -57,23 +105,43 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
     return name
 
 
-def applies(value: Any) -> bool:
-    """Whether a policy has the parameter that this is its value of."""
-    return not (value == "" or (isinstance(value, float) and np.isnan(value)) or value == -1)
-
-
 def symbols(result: xr.Dataset) -> dict[str, str]:
     """How pictures write parameters; those without a symbol are not there."""
     return {name: symbol for name, (_, symbol) in parameters_in(result).items() if symbol}
 
 
-def label(values: Mapping[str, Any], symbols: Mapping[str, str]) -> str:
-    """A setting in words: `pause, α = 10, γ = 5`; axes that the policy lacks are left out."""
+def labels(rows: Sequence[Mapping[str, Any]], symbols: Mapping[str, str]) -> list[str]:
+    """Settings in words, each in its own: who reads a picture or a table by them must not mix two up.
+
+    Where two would read alike, numbers have all of their digits; what is alike even then is numbered.
+    """
+    found = told_apart([label(row, symbols) for row in rows], [label(row, symbols, str) for row in rows])
+    taken: set[str] = set()
+    for place, text in enumerate(found):
+        number = 1
+        while found[place] in taken:
+            number += 1
+            found[place] = f"{text} ({number})"
+        taken.add(found[place])
+    return found
+
+
+def told_apart(texts: Sequence[str], longer: Sequence[str]) -> list[str]:
+    """Some texts; the longer ones where two of them are alike."""
+    counts = Counter(texts)
+    return [long if counts[text] > 1 else text for text, long in zip(texts, longer, strict=True)]
+
+
+def label(
+    values: Mapping[str, Any], symbols: Mapping[str, str], written: Callable[[Any], str] | None = None
+) -> str:
+    """A setting in words: `pause, α = 10, γ = 5`; numbers of six digits, unless `written` spells them."""
+    spell = written or _short
     first = [str(values["policy"])] if "policy" in values else []
     rest = [
-        f"{'seed' if name == 'seed' else symbols.get(name, name)} = {_short(value)}"
+        f"{'seed' if name == 'seed' else symbols.get(name, name)} = {spell(value)}"
         for name, value in values.items()
-        if name != "policy" and (name == "seed" or applies(value))
+        if name != "policy"
     ]
     return ", ".join(first + rest) or "all runs"
 
@@ -83,7 +151,7 @@ def _short(value: Any) -> str:
 
 
 def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Groups rows that agree on all keys (NaN agrees with NaN), in the order of their first rows.
+    """Groups rows that agree on all keys (missing agrees with missing), in the order of their first rows.
 
     Returns:
       The group of each row, int [rows], and the first row of each group, int [groups].
@@ -95,13 +163,18 @@ def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndar
 
 
 def coordinates(table: pd.DataFrame, result: xr.Dataset) -> dict[str, tuple[str, np.ndarray]]:
-    """Coordinates of the dimension `setting`: the keys and a label."""
+    """Coordinates of the dimension `setting`: the keys, a label, and the keys that the setting lacks."""
     written = symbols(result)
+    fillings = {"f": np.nan, "i": -1, "u": 0, "b": False}
     found: dict[str, tuple[str, np.ndarray]] = {}
     for name in table.columns:
-        column = table[name].to_numpy()
-        if column.dtype.kind not in "biuf":
-            column = column.astype(str)
-        found[name] = ("setting", column)
-    labels = [label(row, written) for row in table.to_dict("records")]
-    return {**found, "label": ("setting", np.array(labels, dtype=str))}
+        dtype, missing = result[name].dtype, table[name].isna()
+        column = table[name].astype(object).mask(missing, fillings.get(dtype.kind, ""))
+        found[name] = ("setting", column.to_numpy().astype(dtype if dtype.kind in fillings else str))
+    rows = records(table)
+    unread = [" ".join(name for name in table.columns if name not in row) for row in rows]
+    return {
+        **found,
+        "label": ("setting", np.array(labels(rows, written), dtype=str)),
+        UNREAD: ("setting", np.array(unread, dtype=str)),
+    }

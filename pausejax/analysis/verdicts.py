@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis import schema
 from pausejax.analysis.choice import best
 from pausejax.analysis.means import paired_difference
-from pausejax.analysis.per_run import finals
-from pausejax.analysis.settings import applies, axes_of, group, runs_table
+from pausejax.analysis.per_run import with_divergence
+from pausejax.analysis.settings import axes_of, group, has, runs_table
 
 
 class Verdict(NamedTuple):
@@ -38,8 +39,8 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
     Raises:
       ValueError: as `best`.
     """
-    metric = metric or str(result.attrs["ranking"])
-    whole = finals(result, [metric])
+    metric = metric or schema.read(result, "ranking")
+    whole = with_divergence(result, [metric])
     table = runs_table(whole).drop(columns="seed")
     codes, first = group(table, list(table.columns))
     winner = best(whole, metric, level=level)
@@ -57,16 +58,15 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
 
 def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
     """A setting as `paired_difference` takes it."""
-    values = {name: setting[name].values.item() for name in ("policy", *axes_of(result)) if name in setting}
-    return {name: value for name, value in values.items() if name == "policy" or applies(value)}
+    names = [name for name in ("policy", *axes_of(result)) if has(setting, name)]
+    return {name: setting[name].values.item() for name in names}
 
 
 def _runs_of(result: xr.Dataset, setting: xr.Dataset) -> np.ndarray:
     """The places of a setting's runs."""
-    table = runs_table(result)
-    mine = np.ones(len(table), bool)
+    mine = np.ones(result.sizes["run"], bool)
     for name in ("policy", *axes_of(result)):
-        value, column = setting[name].values.item(), table[name].to_numpy()
-        alike = [one == value or not (applies(one) or applies(value)) for one in column.tolist()]
-        mine &= np.array(alike, bool)
+        present = has(result, name)
+        alike = present & (result[name].values == setting[name].values.item())
+        mine &= alike if has(setting, name) else ~present
     return np.flatnonzero(mine)

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from pausejax.clients.checks import NEEDS_LEARNING
 from pausejax.clients.learning import learning_of
 from pausejax.clients.parameters import learns
 from pausejax.clients.program import Files, Program
@@ -16,17 +17,18 @@ from pausejax.data.host import Sources
 from pausejax.data.partition import Partition, split
 from pausejax.data.sources import load
 from pausejax.federated.learning import Learning
-from pausejax.parts import Bound, File, Part, PartError, bind
+from pausejax.parts import CATEGORIES, Bound, File, Part, PartError, bind
 from pausejax.parts.files import read_numbers
+from pausejax.study.runs import Group
+from pausejax.study.simulation import Layout
 from pausejax.study.spec import SpecError
-from pausejax.study.study import Group, Plan, Study
-from pausejax.study.trials import Layout
+from pausejax.study.study import Study
 
 _ROUNDS_PER_CALL = 25
 
 
 def build_program(
-    plan: Plan, group: Group, sources: Sources, backend: str = "", layout: Layout | None = None
+    study: Study, group: Group, sources: Sources, backend: str = "", layout: Layout | None = None
 ) -> Program:
     """The static program of a group for a backend such as "cpu", JAX's default one if not given.
 
@@ -35,42 +37,63 @@ def build_program(
     Raises:
       SpecError: the data can't be shared out among so many clients, or a part refuses the rest.
     """
-    study, static, runs = plan.study, group.static, plan.runs_of(group)
-    learning = _learning(plan, group, sources, backend, layout) if learns(study.mode) else None
-    known = {**static, "num_parameters": learning.num_parameters if learning else 0}
+    static, runs = group.static, group.runs
+    learning = _learning(study, group, sources, backend, layout) if learns(study.mode) else None
+    known = {**static, **_sizes(study, static, learning)}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
 
-    def bound(category: str, name: str) -> Bound:
-        return bind(study.parts.get(category, name), known, traced, complete=True)
+    def bound(part: Part) -> Bound:
+        if "num_parameters" in part.given and "num_parameters" not in known:
+            raise PartError(
+                f'{part.where}: num_parameters: is known in mode "training" alone; with a default in the '
+                'signature it is a parameter, which a spec of mode "bandit" can give'
+            )
+        return bind(part, known, traced, complete=True)
 
-    files: Files = {name: jnp.asarray(read) for name, read in files_of(study, static, sources).items()}
+    files: Files = {name: jnp.asarray(read) for name, read in files_of(study, group, sources).items()}
     try:
         program = Program(
-            policy=bound("policy", group.algorithm),
-            law=bound("latency", static["latency"]),
-            availability=bound("availability", static["availability"]),
+            policy=bound(study.parts.get("policy", group.algorithm)),
+            law=bound(part_of(study, "latency", static)),
+            availability=bound(part_of(study, "availability", static)),
             num_clients=static["num_clients"],
             clients_per_round=static["clients_per_round"],
             clock=static["clock"],
             rounds_per_call=min(study.rounds, _ROUNDS_PER_CALL),
             eval_every=study.eval_every,
             selection_gap=study.selection_gap,
-            failure_stage=static["failure_stage"]
-            if any(run.values["failure_probability"] > 0 for run in runs)
-            else None,
-            quantities=tuple(bind(part, known, traced, complete=True) for part in parts_of(study)),
+            failure_stage=static["failure_stage"] if runs[0].values["failure_probability"] > 0 else None,
+            quantities=tuple(map(bound, parts_of(study))),
             learning=learning,
         )
         hyper = {name: jnp.float32(value) for name, value in traced_values(study, runs[0].values).items()}
-        for build in (program.build, program.build_law, program.build_availability):
-            build(hyper, files)
+        policy = program.build(hyper, files)
+        program.build_law(hyper, files)
+        program.build_availability(hyper, files)
+        if not learning and (policy.needs_learning or policy.needs_updates):
+            raise PartError(f"{program.policy.part.where}: {NEEDS_LEARNING}")
     except SpecError:
         raise
     except PartError as error:
-        raise SpecError([str(error)]) from None
+        raise SpecError([str(error)]) from error
     except ValueError as error:
-        raise SpecError([f"policy {runs[0].policy}: {error}"]) from None
+        raise SpecError([f"policy {runs[0].policy}: {error}"]) from error
     return program
+
+
+def _sizes(study: Study, static: Mapping[str, Any], learning: Learning | None) -> dict[str, int]:
+    """Returns `num_parameters`, how many numbers a client sends, where it is known beside the spec.
+
+    Raises:
+      SpecError: the spec gives another number than the model has.
+    """
+    if not learning:
+        return {}
+    size, name = learning.num_parameters, "num_parameters"
+    if static.get(name, size) != size:
+        key = f"{study.words.parameters[name].section}.{name}"
+        raise SpecError([f"{key} = {static[name]}: must be {size}, what a client with this model sends"])
+    return {name: size}
 
 
 def traced_values(study: Study, values: Mapping[str, Any]) -> dict[str, float]:
@@ -89,16 +112,13 @@ def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dat
     Raises:
       SpecError: the part that makes it can't be used like that.
     """
-    part = part_of(study, "dataset", static)
-    values = {
-        name: study.folder / static[name] if isinstance(static[name], File) else static[name]
-        for name in sorted(part.reads & static.keys())
-    }
+    part, static = part_of(study, "dataset", static), _on_host(study, static)
+    values = {name: static[name] for name in sorted(part.reads & static.keys())}
     key = ("dataset", part.name, *(str(value) for value in values.values()))
     try:
         whole = sources.read(key, lambda: load(part, sources.data_dir, **values))
     except ValueError as error:
-        raise SpecError([str(error)]) from None
+        raise SpecError([str(error)]) from error
     count = static["train_samples"]
     return sources.make((*key, count), lambda: whole.first(count))
 
@@ -110,8 +130,8 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
       SpecError: the data can't be shared out like that.
     """
     part, dataset = part_of(study, "partition", static), dataset_of(study, static, sources)
-    options = {name: static[name] for name in sorted(part.reads & static.keys())}
-    clients = static["num_clients"]
+    values, clients = _on_host(study, static), static["num_clients"]
+    options = {name: values[name] for name in sorted(part.reads & static.keys())}
     key = ("partition", part, id(dataset), clients, seed, *options.items())
     try:
         return sources.make(
@@ -119,50 +139,68 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
             lambda: split(part, dataset.train_targets, clients, seed, owner=dataset.owner, **options),
         )
     except PartError as error:
-        raise SpecError([str(error)]) from None
+        raise SpecError([str(error)]) from error
     except ValueError as error:
-        raise SpecError([f'data.partition = "{part.name}": {error}']) from None
+        raise SpecError([f'data.partition = "{part.name}": {error}']) from error
 
 
-def files_of(study: Study, static: Mapping[str, Any], sources: Sources) -> dict[str, np.ndarray]:
-    """The numbers in the files that parts on the device read, float32 [rows, K], by parameter.
+def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a group's static values as parts on the host take them: files by their whole paths."""
+    return {
+        name: File(study.folder / value) if isinstance(value, File) and value else value
+        for name, value in static.items()
+    }
+
+
+def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarray]:
+    """Reads the tables that a group's parts on the device are given, float32 [rows, columns], by parameter.
+
+    What knows clients (policy, latency, availability) has a column for each. Optimizers know none, and read
+    tables of any width.
 
     Raises:
-      SpecError: a file can't be read, or holds no table of K columns of numbers.
+      SpecError: a file is not given, can't be read, or holds no such table.
     """
-    found = {}
-    for category in ("latency", "availability"):
-        for name, parameter in part_of(study, category, static).parameters.items():
-            if parameter.kind is File:
-                path = study.folder / static[name]
-                try:
-                    read = partial(read_numbers, path, static["num_clients"])
-                    found[name] = sources.read(("numbers", str(path)), read)
-                except ValueError as error:
-                    key = f'{parameter.section}.{name} = "{static[name]}"'
-                    raise SpecError([f"{key}: {error}"]) from None
+    found, static = {}, group.static
+    for category in map(CATEGORIES.__getitem__, (study.kind.policy_category, *study.kind.categories)):
+        if not category.on_device or (category.learning and not learns(study.mode)):
+            continue
+        part = study.parts.get(category.name, static[category.key] if category.key else group.algorithm)
+        for name in sorted(name for name in part.reads if isinstance(static.get(name), File)):
+            path, columns = study.folder / static[name], None if category.learning else static["num_clients"]
+            key = f'{study.words.parameters[name].section}.{name} = "{static[name]}"'
+            if not static[name]:
+                raise SpecError([f"{key}: must be the path of a file, which {part.where} reads"])
+            try:
+                found[name] = sources.read(
+                    ("numbers", str(path), columns), partial(read_numbers, path, columns)
+                )
+            except ValueError as error:
+                raise SpecError([f"{key}: {error}"]) from error
     return found
 
 
-def _learning(plan: Plan, group: Group, sources: Sources, backend: str, layout: Layout | None) -> Learning:
-    study, static, runs = plan.study, group.static, plan.runs_of(group)
+def _learning(study: Study, group: Group, sources: Sources, backend: str, layout: Layout | None) -> Learning:
+    static, runs = group.static, group.runs
     dataset = dataset_of(study, static, sources)
     seeds = {run.seed for run in runs}
     longest = max(int(partition_of(study, static, seed, sources).sizes.max()) for seed in seeds)
-    proximal = any(run.values["proximal_weight"] > 0 for run in runs)
+    contents = {str(study.folder / path): digest for path, digest in study.files.items()}
+    tables = {name: table.shape for name, table in files_of(study, group, sources).items()}
     try:
-        traced = traced_values(study, runs[0].values)
         return learning_of(
             study.parts,
-            static,
+            _on_host(study, static),
             dataset,
             longest,
-            proximal=proximal,
-            traced=traced,
+            proximal=runs[0].values["proximal_weight"] > 0,
+            traced=traced_values(study, runs[0].values).keys(),
+            tables=tables,
+            contents=contents,
             backend=backend,
             layout=layout,
         )
     except PartError as error:
-        raise SpecError([str(error)]) from None
+        raise SpecError([str(error)]) from error
     except ValueError as error:
-        raise SpecError([f"training.{error}"]) from None
+        raise SpecError([f"training.{error}"]) from error

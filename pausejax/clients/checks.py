@@ -4,7 +4,7 @@ import dataclasses
 
 from pausejax.clients.expected_regret import MOST_SETS, count_sets
 from pausejax.clients.parameters import learns
-from pausejax.clients.variables import variables
+from pausejax.clients.variables import VARIABLES, variables
 from pausejax.network.laws import Speeds
 from pausejax.parts import File, PartError
 from pausejax.study.axes import points
@@ -13,6 +13,7 @@ from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 from pausejax.study.vocabulary import Say
 
+NEEDS_LEARNING = 'selects by what clients learn: needs mode = "training"'
 _MAX_CLIENTS = 2**28
 
 
@@ -32,7 +33,7 @@ def check(say: Say, study: Study) -> None:
     try:
         _check_names(study)
     except PartError as error:
-        raise SpecError([str(error)]) from None
+        raise SpecError([str(error)]) from error
 
 
 def _check_size(say: Say, study: Study) -> None:
@@ -55,9 +56,9 @@ def _check_speeds(say: Say, study: Study) -> None:
 
 
 def _check_names(study: Study) -> None:
-    """No part of one's own may call a parameter as a variable of the result is called."""
-    taken = variables(study).keys()
-    for category in (study.kind.policies, *study.kind.categories):
+    """No part of one's own may call a parameter as a variable of some result is called."""
+    taken = VARIABLES.keys() | variables(study).keys()
+    for category in (study.kind.policy_category, *study.kind.categories):
         for part in study.parts.of(category).values():
             for parameter in part.parameters.values() if part.outside else ():
                 for name in taken & {parameter.name, *parameter.spellings}:
@@ -83,7 +84,7 @@ def _check_expected_regret(say: Say, study: Study) -> None:
 def _check_bandit(say: Say, study: Study) -> None:
     for policy in study.policies:
         if needs_learning(study, policy.algorithm):
-            say("policy.name", policy.algorithm, 'selects by what clients learn: needs mode = "training"')
+            say("policy.name", policy.algorithm, NEEDS_LEARNING)
     if any(value != "iid" for value in values_of(study, "partition")):
         say("data.partition", "unequal", 'mode = "bandit" knows equal shares only: "iid"')
     if not all(values_of(study, "private")):
@@ -92,12 +93,12 @@ def _check_bandit(say: Say, study: Study) -> None:
 
 def needs_learning(study: Study, algorithm: str) -> bool:
     """Whether a policy selects by what clients learn, as one of the study's points builds it."""
-    part = study.parts.get(study.kind.policies, algorithm)
+    part = study.parts.get(study.kind.policy_category, algorithm)
     label = next(policy.label for policy in study.policies if policy.algorithm == algorithm)
     names = sorted(part.reads & study.axes.keys())
     point = next(points(study.factors[label], names))
     try:
-        built = part.build(**point, num_parameters=0)
+        built = part.build(**{"num_parameters": 0, **point})
         return bool(built.needs_learning or built.needs_updates)
     except (AttributeError, TypeError, ValueError):
         return False  # The program's own check names what is wrong.

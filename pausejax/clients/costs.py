@@ -1,57 +1,71 @@
-"""A rough cost of a group of runs, before anything is computed."""
+"""What a group of runs costs, before anything is computed: memory off shapes, and loops."""
 
-import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from pausejax.clients.simulation import ClientSimulation
-from pausejax.federated.batches import HeldOut, num_steps, prepare
-from pausejax.federated.learning import Learning
-from pausejax.federated.modules import Model
-from pausejax.study.study import Group, Plan
+from pausejax.clients.program import Files, Hyper
+from pausejax.clients.round import Record
+from pausejax.federated.batches import num_steps
+from pausejax.policies.base import Clients, View
+from pausejax.study.simulation import DeviceBytes, bytes_of
 
-FORWARDS = 3
-"""Forward passes that a training step is worth."""
-
-# Measured on two CPU cores with small networks: the share of the matrix-product peak that local training
-# reaches, seconds of everything else per round and run, and seconds per step of annealing.
-_EFFICIENCY = 0.2
-_ROUND_SECONDS = {"training": 1e-4, "bandit": 1e-5}
-_ANNEALING_SECONDS = 5e-7
+SimulationOfClients = Any
+"""A `ClientSimulation`, which imports this module."""
 
 
-def seconds(plan: Plan, group: Group, simulation: ClientSimulation, peak: float) -> float:
-    """A rough time: local training and evaluation at a share of the peak, and all else by the round."""
-    work = plan.study.rounds * len(group.members)
-    annealing = _ANNEALING_SECONDS * group.static.get("annealing_steps", 0)
-    spent = work * (_ROUND_SECONDS[plan.study.mode] + annealing)
-    return spent + work * _flops_per_round(simulation) / (_EFFICIENCY * peak)
+def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
+    """Says how many clients a round of a run may train, and whether their updates are kept one by one."""
+    program, (world, hyper) = simulation.program, simulation.argument_shapes(1)
+    clients, keeps = jnp.ones(program.num_clients), []
+
+    def one_round(hyper: Hyper, files: Files) -> jax.Array:
+        key = jax.random.key(0)
+        policy = program.build({name: values[0] for name, values in hyper.items()}, files)
+        keeps.append(policy.needs_updates)
+        state = policy.init(key, Clients(clients, clients))
+        return policy.select(key, state, View(jnp.int32(1), clients, lambda c: clients[c])).members
+
+    return jax.eval_shape(one_round, hyper, world.files).shape[0], keeps[0]
 
 
-def _flops_per_round(simulation: ClientSimulation) -> float:
-    """Local training (three forward passes' worth a sample and step) and evaluation of one run."""
-    program, world = simulation.program, simulation.world
-    learning = program.learning
-    if learning is None or world.test is None or world.data is None:
-        return 0.0
-    steps = float(np.mean(num_steps(learning.training, world.data.size)))
-    per_sample = flops_per_sample(learning, world.test)
-    trained = simulation.slots() * steps * learning.training.batch_size * FORWARDS * per_sample
-    return trained + world.test.exists.size * per_sample / program.eval_every
+def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
+    """Says how often loops go round, and choices are made, that no trace knows; as `Simulation.turns`."""
+    program, data = simulation.program, simulation.world.data
+    found = {"rounds": float(simulation.rounds_per_call)}
+    if program.learning is None or data is None:
+        return found
+    steps = float(np.mean(num_steps(program.learning.training, data.size)))
+    return found | {"local_steps": steps, "evaluation": 1 / program.eval_every, "add_in_turn": 1.0}
 
 
-def flops_per_sample(learning: Learning, test: HeldOut) -> float:
-    """Of a forward pass."""
-    sample = jax.ShapeDtypeStruct((1, test.inputs.shape[-1]), test.inputs.dtype)
-    inputs = jax.eval_shape(functools.partial(prepare, learning), sample, test.mean, test.std)
-    return _flops_of(learning.model, inputs.shape, inputs.dtype) or 2 * learning.num_parameters
-
-
-@functools.cache
-def _flops_of(model: Model, shape: tuple[int, ...], dtype: Any) -> float:
-    """Of a forward pass, as XLA counts them; 0 where it does not."""
-    weights = jax.eval_shape(model.init, jax.random.key(0))
-    forward = jax.jit(model.apply).lower(*weights, jax.ShapeDtypeStruct(shape, dtype))
-    return float((forward.cost_analysis() or {}).get("flops", 0.0))
+def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
+    """Says what lies on each device, by shapes alone; as `Simulation.resident`."""
+    world, data, state = simulation.world, simulation.world.data, simulation.state_shapes(1)
+    shares, learning = simulation.data_shares, simulation.program.learning
+    inputs = -(-len(data.inputs) // shares) * bytes_of(data.inputs[:1]) if data else 0
+    owners = (data.order, data.offset, data.size) if data else ()
+    cohort, keeps_updates = cohort_of(simulation)
+    # A number of every kind and the cohort, of each round of the call that is played and the one before.
+    record = 4 * (len(Record._fields) + cohort)
+    each = {
+        "parameters": bytes_of(state.params),
+        "moments": bytes_of(state.optimizer),
+        "state": bytes_of(state._replace(params=None, optimizer=None)),
+        "records": 2 * simulation.rounds_per_call * record,
+    }
+    if learning and keeps_updates:
+        each["updates"] = 4 * cohort * learning.num_parameters
+    return DeviceBytes(
+        {
+            f"training data (1/{shares} of the inputs)" if shares > 1 else "training data": inputs
+            + bytes_of(data.targets if data else ()),
+            "test data": bytes_of(world.test),
+            "partitions": bytes_of(owners),
+            "tables": bytes_of(world.files),
+        },
+        each,
+    )

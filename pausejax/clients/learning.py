@@ -1,15 +1,15 @@
 """What clients learn in a round: local training, privacy and aggregation of all runs at once."""
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from pausejax import parts, privacy
-from pausejax.clients.program import CLIENT, Hyper, Program, State, World
+from pausejax.clients.program import CLIENT, Files, Hyper, Program, State, World
 from pausejax.data import Dataset
 from pausejax.federated import evaluation, models, placement, tasks
 from pausejax.federated.learning import (
@@ -28,7 +28,7 @@ from pausejax.federated.placement import ConvVariant
 from pausejax.federated.precision import Precision, in_precision
 from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
-from pausejax.study.trials import Layout
+from pausejax.study.simulation import Layout
 
 TRAINING = (
     "batch_size",
@@ -49,7 +49,9 @@ def learning_of(
     longest: int,
     *,
     proximal: bool,
-    traced: Mapping[str, float] | None = None,
+    traced: Collection[str] = (),
+    tables: Mapping[str, tuple[int, ...]] | None = None,
+    contents: Mapping[str, str] | None = None,
     backend: str = "",
     layout: Layout | None = None,
 ) -> Learning:
@@ -60,39 +62,46 @@ def learning_of(
       static: the static parameters, among them the names of model, task, optimizer and server optimizer.
       dataset: what is learned.
       longest: the largest number of samples that any client owns in any run.
-      proximal: whether any run has a proximal term.
-      traced: the traced parameters of one run.
+      proximal: whether the runs have a proximal term.
+      traced: names of the runs' traced parameters.
+      tables: shapes of what parts on the device read from files, by parameter.
+      contents: digests of the files that parts on the host read, by whole path: what is made of another
+        content is another model.
       backend: what it is for, "cpu", "gpu", ...; JAX's default one if not given.
-      layout: a `Placement` by name; that of `placement.choose` if not given.
+      layout: how learning lies on it; as `placement.choose` says if not given.
 
     Raises:
       PartError: a part can't be built, or does not fit; one line.
     """
-
-    traced = traced or {}
+    tables, contents = tables or {}, contents or {}
 
     def bound(category: str) -> Bound:
         part = registry.get(category, static[category])
         on_device = parts.CATEGORIES[category].on_device
         return parts.bind(part, static, traced if on_device else (), complete=on_device)
 
-    task, output_shape = _task(bound("task"))(dataset)
+    def digests(part: Bound) -> tuple[str | None, ...]:
+        return tuple(contents.get(value) for _, value in part.statics if isinstance(value, parts.File))
+
+    of_task, of_model = bound("task"), bound("model")
+    make_model = functools.partial(_model, of_model, digests(of_model))
+    task, output_shape = _task(of_task, digests(of_task))(dataset)
     # Of a size that few samples have by chance.
     raw = jax.ShapeDtypeStruct((7, *dataset.input_shape), dataset.train_inputs.dtype)
     where = registry.get("dataset", static["dataset"]).where if "dataset" in static else "dataset"
     seen = _prepared(dataset, raw, where)
     backend = backend or jax.default_backend()
-    model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape)
+    model = make_model(seen.shape[1:], seen.dtype, output_shape)
     weights = _initial(model)
     size = sum(leaf.size for leaf in jax.tree.leaves(weights))
-    usual = placement.choose(backend, convolutional=model.convolutional, num_parameters=size)
-    chosen = placement.read(layout) if layout else usual
-    model = _model(bound("model"), seen.shape[1:], seen.dtype, output_shape, chosen.conv, static["precision"])
+    chosen = placement.choose(backend, convolutional=model.convolutional, num_parameters=size)
+    if layout and layout.lanes:
+        conv = cast(ConvVariant, layout.conv)
+        chosen = placement.Placement(layout.lanes, layout.eval_lanes, layout.eval_batch, conv)
+    model = make_model(seen.shape[1:], seen.dtype, output_shape, chosen.conv, static["precision"])
     optimizer, server = bound("optimizer"), bound("server_optimizer")
     for part in (optimizer, server):
-        own = part.part.parameters
-        numbers = tuple((name, traced[name] if name in traced else own[name].default) for name in part.traced)
-        _check_transformation(part, model, numbers)
+        _check_transformation(part, model, tuple((name, tables.get(name, ())) for name in part.traced))
     training = LocalTraining(
         **{name: static[name] for name in TRAINING},
         batch_statistics=static["batch_statistics"],
@@ -115,17 +124,11 @@ def learning_of(
     )
 
 
-def layout_of(learning: Learning) -> Layout:
-    """Its `Placement`, by name."""
-    training = learning.training
-    return placement.Placement(
-        training.lanes, training.eval_lanes, training.eval_batch, learning.conv
-    )._asdict()
-
-
-def begin(learning: Learning, weights: Weights, hyper: Hyper, num_clients: int) -> tuple[Weights, Memory]:
-    """Global models and memory before round 1, from the runs' initial models, pytree [R, ...]."""
-    memory = init_memory(learning, weights.params, rates_of(learning, hyper), num_clients)
+def begin(
+    learning: Learning, weights: Weights, hyper: Hyper, files: Files, num_clients: int
+) -> tuple[Weights, Memory]:
+    """Makes global models and memory before round 1, from the runs' initial models, pytree [R, ...]."""
+    memory = init_memory(learning, weights.params, rates_of(learning, hyper, files), num_clients)
     return init_weights(learning, weights, num_clients), memory
 
 
@@ -151,8 +154,8 @@ def learn(
         noise_key=noise_key,
         epsilon=privacy.epsilon_at(participation, hyper["privacy_budget"][run], hyper["budget_decay"][run]),
     )
-    rates = rates_of(learning, hyper)
-    needs_updates = program.build(jax.tree.map(lambda leaf: leaf[0], hyper)).needs_updates
+    rates = rates_of(learning, hyper, world.files)
+    needs_updates = program.build(jax.tree.map(lambda leaf: leaf[0], hyper), world.files).needs_updates
     memory: Memory = state.optimizer
     trained = train(
         learning,
@@ -164,32 +167,34 @@ def learn(
         jobs,
         keep_updates=needs_updates,
     )
-    weights, server = step_server(learning, state.params, trained.update, memory.server, rates)
-    if trained.statistics is not None:
+    arrived = jnp.any(cohort.members >= 0, axis=1)
+    weights, server = step_server(learning, state.params, trained.update, memory.server, rates, arrived)
+    have_trained = memory.trained
+    if have_trained is not None:
         weights = weights._replace(statistics=trained.statistics)
+        place = jnp.where(client >= 0, client, program.num_clients)
+        have_trained = have_trained.at[run, place].set(True, mode="drop")
     finite = functools.reduce(
         jnp.logical_and,
         (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(weights)),
     )
-    return weights, Memory(trained.optimizer, server), trained, finite
+    return weights, Memory(trained.optimizer, server, have_trained), trained, finite
 
 
 def evaluate(
-    learning: Learning, world: World, weights: Weights, counts: jax.Array
+    learning: Learning, world: World, weights: Weights, trained: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """The metric and the loss on the test set of all runs, [R] each; `counts`, [R, K], are participations."""
+    """Computes the metric and the loss on the test set of all runs, [R] each; `trained` as in `Memory`."""
     assert world.test is not None
-    return evaluation.evaluate(
-        learning, world.test, mean_statistics(learning, weights, world.data_share, counts)
-    )
+    return evaluation.evaluate(learning, world.test, mean_statistics(weights, world.data_share, trained))
 
 
-def rates_of(learning: Learning, hyper: Hyper) -> Rates:
-    """What learning reads of the traced hyper-parameters."""
-    own, servers = (
-        {name: hyper[name] for name in part.traced} for part in (learning.training.optimizer, learning.server)
-    )
-    return Rates(hyper["learning_rate"], hyper["proximal_weight"], hyper["sensitivity"], own, servers)
+def rates_of(learning: Learning, hyper: Hyper, files: Files) -> Rates:
+    """Picks what learning reads of the traced hyper-parameters and of the files."""
+    both = learning.training.optimizer, learning.server
+    own, servers = ({name: hyper[name] for name in part.traced if name not in files} for part in both)
+    tables = {name: files[name] for part in both for name in part.traced if name in files}
+    return Rates(hyper["learning_rate"], hyper["proximal_weight"], hyper["sensitivity"], own, servers, tables)
 
 
 def local_loss(
@@ -201,10 +206,12 @@ def local_loss(
     return functools.partial(evaluation.client_loss, learning, world.data, partition, weights)
 
 
-# One object per part and its values, so that equal programs are equal wherever they are built.
+# One object per part, its values and the content of its files: equal programs are equal wherever they are
+# built.
 @functools.cache
 def _model(
     part: Bound,
+    digests: tuple[str | None, ...],
     shape: tuple[int, ...],
     dtype: Any,
     output_shape: tuple[int, ...],
@@ -217,7 +224,9 @@ def _model(
 
 
 @functools.cache
-def _task(part: Bound) -> Callable[[Dataset], tuple[tasks.Task, tuple[int, ...]]]:
+def _task(
+    part: Bound, digests: tuple[str | None, ...]
+) -> Callable[[Dataset], tuple[tasks.Task, tuple[int, ...]]]:
     task = tasks.build(part.part, dict(part.statics))
     return lambda dataset: (task, tasks.output_shape(part.part, task, dataset))
 
@@ -243,15 +252,24 @@ def _initial(model: Model) -> Weights:
 
 
 @functools.cache
-def _check_transformation(bound: Bound, model: Model, numbers: tuple[tuple[str, float], ...]) -> None:
+def _check_transformation(bound: Bound, model: Model, given: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
+    """Refuses an optimizer that does not fit the model, by the shapes of what it is given."""
     where, params = bound.part.where, _initial(model).params
-    values = {name: jnp.float32(number) for name, number in numbers}
-    made = bound.build(**values)
-    if not isinstance(made, optax.GradientTransformation):
-        raise PartError(f"{where}: must return an optax.GradientTransformation, not {type(made).__name__}")
-    try:
+
+    def change_of(values: dict[str, jax.Array], params: Any) -> Any:
+        made = bound.build(**values)
+        if not isinstance(made, optax.GradientTransformation):
+            raise PartError(
+                f"{where}: must return an optax.GradientTransformation, not {type(made).__name__}"
+            )
         applied = transformation(bound, values)
-        change, _ = jax.eval_shape(lambda p: applied.update(p, applied.init(p), p), params)
+        return applied.update(params, applied.init(params), params)[0]
+
+    try:
+        values = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in given}
+        change = jax.eval_shape(change_of, values, params)
+    except PartError:
+        raise
     except Exception as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         raise PartError(f"{where}: can't be applied: {line}") from error

@@ -53,7 +53,7 @@ PARAMETERS: dict[str, Parameter] = table(
         "min_latency": _positive(0.05, "τ_min in seconds", alias="tau_min", symbol="τ_min"),
         "availability": Parameter("always", "who can be selected in a round"),
         "failure_probability": Parameter(
-            0.0, "that a selected client fails in mid-round", low=0, high=1, traced=True
+            0.0, "that a selected client fails in mid-round", low=0, high=1, traced=True, zero_is_static=True
         ),
         "failure_stage": Parameter(
             "before_release",
@@ -74,7 +74,9 @@ PARAMETERS: dict[str, Parameter] = table(
         "batch_size": Parameter(_TRAINING.batch_size, "minibatch size", low=1),
         "local_epochs": Parameter(_TRAINING.local_epochs, "epochs over a client's data per round", low=1),
         "max_steps": Parameter(_TRAINING.max_steps, "at most so many minibatches per round", low=1),
-        "proximal_weight": _number(0.0, "FedProx: weight of ½‖w - w_t‖²"),
+        "proximal_weight": Parameter(
+            0.0, "FedProx: weight of ½‖w - w_t‖²", low=0, traced=True, zero_is_static=True
+        ),
         "persist_optimizer": Parameter(
             _TRAINING.persist_optimizer, "keep each client's optimizer state over rounds"
         ),

@@ -8,8 +8,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from pausejax.analysis import metrics_of
+from pausejax.analysis.mean_curves import smooth
 from pausejax.analysis.quantities import objectives_in
 from pausejax.analysis.selecting import some
+from pausejax.analysis.settings import values_of
 from pausejax.clients import reward_picture
 from pausejax.clients.bound import regret_bound_of
 from pausejax.clients.variables import METRICS, PROTECTED
@@ -21,15 +23,26 @@ from pausejax.report.curves import (
     figure,
     measure_plot,
     pair,
+    remark,
 )
 from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.growth import growth
 from pausejax.report.levels import Measure, measure_of
-from pausejax.report.series import Clock, samples_of, series_of, summarized
-from pausejax.report.statistics import lines, smooth
+from pausejax.report.series import Clock, Series, samples_of, series_of, summarized
+from pausejax.report.statistics import lines
 
 _CLOCKS: tuple[Clock, ...] = ("latency", "rounds")
+_LINEAR = 0.1
+"""Regrets nearer to 0 than this are drawn evenly, larger ones in decades, below 0 too."""
+
+DRAWN = frozenset(
+    (
+        *("elapsed", "max_leakage", "regret", "pseudo_regret", "selected", "counts"),
+        *("privacy_budget", "num_clients", "clients_per_round"),
+    )
+)
+"""Variables and labels of runs without which these pictures can't be drawn."""
 
 
 def draw(result: xr.Dataset, grid: Grid, *, smoothing: int) -> dict[str, Figure]:
@@ -71,16 +84,12 @@ def draw(result: xr.Dataset, grid: Grid, *, smoothing: int) -> dict[str, Figure]
 
 def unshown(result: xr.Dataset) -> list[str]:
     """Who is not in some of these pictures, and why."""
-    private, selecting = set(), set()
     whole = lines(result)
-    for line in whole:
-        private |= {line.policy} if _is_private(line.runs) else set()
-        selecting |= {line.policy} if _selects_m(line.runs) else set()
-    policies = dict.fromkeys(line.policy for line in whole)
-    clear, large = ([p for p in policies if p not in kept] for kept in (private, selecting))
+    clear = [line.label for line in whole if not _is_private(line.runs)]
+    large = [line.label for line in whole if not _selects_m(line.runs)]
     found = []
     if clear:
-        found.append(f"not in the pictures of leakage, since nothing bounds it: {some(clear)}")
+        found.append(f"not in the pictures of leakage from where nothing bounds it: {some(clear)}")
     if large:
         found.append(
             "not in the pictures of regret and of participations, since rounds have more than "
@@ -98,7 +107,7 @@ def _leakage(axes: Axes, curves: list[Curve], clock: Clock) -> None:
     if not curves:
         return
     private = [curve for curve in curves if _is_private(curve.runs)]
-    measure_plot(_measure(curves[0].runs, "max_leakage"), clock)(axes, private)
+    measure_plot(_measure(curves[0].runs, "max_leakage"), clock)(axes, curves)
     budgets = np.unique([curve.runs["privacy_budget"].values.max() for curve in private])
     highest = axes.get_ylim()[1]
     if len(budgets) == 1 and highest > budgets[0] / 2:
@@ -109,8 +118,8 @@ def _leakage(axes: Axes, curves: list[Curve], clock: Clock) -> None:
 
 def _protected(runs: xr.Dataset) -> str:
     """What ε̄ is a budget for, as far as it is one thing."""
-    clips = set(np.unique(runs["clip"].values).tolist()) - {""} if "clip" in runs.coords else {"vector"}
-    return PROTECTED[clips.pop()] if len(clips) == 1 else ""
+    clips = values_of(runs, "clip") if "clip" in runs.coords else ["vector"]
+    return PROTECTED[clips[0]] if len(clips) == 1 else ""
 
 
 def leakage(grid: Grid) -> Figure:
@@ -134,10 +143,13 @@ def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
 
 def expected_regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
     """Cumulative regret against the largest expected reward."""
+    drawn = []
     for curve in _selecting(curves):
         measure = _measure(curve.runs, "cumulative_expected_regret")
-        draw_series(axes, series_of(curve.runs, measure, label=curve.label), curve.look)
-    axes.set(xlabel="round", ylabel="cumulative expected regret", yscale="log")
+        drawn.append(series_of(curve.runs, measure, label=curve.label))
+        draw_series(axes, drawn[-1], curve.look)
+    axes.set(xlabel="round", ylabel="cumulative expected regret")
+    _from_nought(axes, drawn)
     axes.set_xlim(left=0)
 
 
@@ -149,27 +161,37 @@ def pseudo_regret_vs_rounds(axes: Axes, curves: list[Curve], alone: bool = True)
         series = series_of(curve.runs, measure, label=curve.label)
         draw_series(axes, series, curve.look)
         found.append((curve, series))
-    grows = any(np.nanmax(series.mean, initial=0) > 0 for _, series in found)
     axes.set(xlabel="round n", ylabel="cumulative pseudo-regret", xscale="log")
-    axes.set_yscale("log" if grows else "linear")
-    axes.set_ylim(bottom=0.1 if grows else 0)
+    _from_nought(axes, [series for _, series in found])
     if not alone or not found:
         return
     _, lowest = min(found, key=lambda one: np.nanmax(one[1].mean, initial=0))
     if law := growth(lowest.x, lowest.mean):
         look: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 1.4, "zorder": 5}
-        shown = law.fitted > 0
-        axes.plot(law.rounds[shown], law.fitted[shown], label=f"last decade: {law.law}", **look)
+        axes.plot(law.rounds, law.fitted, label=f"last decade: {law.law}", **look)
     # Many decades lie between the regret and the bound, so the bound has a strip of its own.
+    bounds = {curve.label: regret_bound_of(curve.runs) for curve, _ in found}
+    if several := [label for label, bound in bounds.items() if bound is None]:
+        remark(axes, f"without Theorem 3's bound, as their settings have several: {some(several)}")
+    if len(several) == len(bounds):
+        return
     strip = axes.inset_axes((0.0, 1.04, 1.0, 0.13), sharex=axes)
-    for curve, series in found:
-        strip.plot(series.x, regret_bound_of(curve.runs), color="0.3", linewidth=0.8)
+    for bound in bounds.values():
+        if bound is not None:
+            strip.plot(found[0][1].x, bound, color="0.3", linewidth=0.8)
     strip.set(yscale="log")
     strip.annotate(
         "Theorem 3's bound", (0.98, 0.12), xycoords="axes fraction", ha="right", va="bottom", fontsize=6.5
     )
     strip.tick_params(labelbottom=False)
     strip.minorticks_off()
+
+
+def _from_nought(axes: Axes, drawn: list[Series]) -> None:
+    """Decades upwards, and below 0 where a line goes there: a band alone may, though no regret does."""
+    axes.set_yscale("symlog", linthresh=_LINEAR)
+    if not any((series.mean < 0).any() for series in drawn):
+        axes.set_ylim(bottom=0)
 
 
 def selection_gap(axes: Axes, curves: list[Curve]) -> None:

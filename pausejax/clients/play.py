@@ -56,7 +56,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     runs = world.seed.shape[0]
     learning, memory = program.learning, None
     if learning:
-        params, memory = begin(learning, params, hyper, program.num_clients)
+        params, memory = begin(learning, params, hyper, world.files, program.num_clients)
     return State(
         bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
         genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
@@ -100,8 +100,7 @@ def play(
       world: see `World`.
       hyper: see `Hyper`.
       state: donated.
-      first_round: int32, t >= 1: a scalar, or [R] for runs that are not in the same round. They must be a
-        multiple of `eval_every` rounds apart then: all are evaluated together.
+      first_round: int32 scalar, t >= 1.
       last_round: int32 scalar; it is always evaluated, as is every `eval_every`-th round.
 
     Returns:
@@ -113,7 +112,7 @@ def play(
     return jax.shard_map(
         functools.partial(_play, program),
         mesh=mesh,
-        in_specs=(world_specs, SPLIT, SPLIT, SPLIT if first_round.ndim else SHARED, SHARED),
+        in_specs=(world_specs, SPLIT, SPLIT, SHARED, SHARED),
         out_specs=(SPLIT, P(None, AXIS)),
         check_vma=False,
     )(world, hyper, state, first_round, last_round)
@@ -128,6 +127,9 @@ def _play(
     last_round: jax.Array,
 ) -> tuple[State, Record]:
     first = jnp.broadcast_to(first_round, world.seed.shape)
+    # The compiler of jax 0.11 crashes on an input without elements that a program split over devices reads,
+    # such as the updates of models without parameters; tests/clients/test_split_empty.py has it in six lines.
+    state = jax.tree.map(lambda leaf: leaf if leaf.size else jnp.zeros(leaf.shape, leaf.dtype), state)
 
     played = functools.partial(play_round, program, world, hyper, last_round)
     record = jax.eval_shape(played, state, first)[1]
@@ -149,6 +151,7 @@ def _play(
     ]
     # Not a scan over all rounds of a call with a choice in it: the choice would copy the state every round.
     left = jnp.clip(last_round + 1 - first[0], 0, program.rounds_per_call)
-    state, records = jax.lax.fori_loop(0, left, step, (state, empty))
+    with jax.named_scope("rounds"):
+        state, records = jax.lax.fori_loop(0, left, step, (state, empty))
     found = {n: all[:, i] for places, all in zip(alike, records, strict=True) for i, n in enumerate(places)}
     return state, jax.tree.unflatten(structure, [found[n] for n in range(len(leaves))])

@@ -42,9 +42,9 @@ class Program:
     learning: Learning | None = None
     """None in mode "bandit"."""
 
-    def build(self, hyper: Hyper, files: Files | None = None) -> Policy:
+    def build(self, hyper: Hyper, files: Files) -> Policy:
         """The policy of one run (or, under vmap, of each), checked when it is traced."""
-        built = self.policy.build(**hyper, **(files or {}))
+        built = self.policy.build(**hyper, **files)
         return checked(built, self.policy.part, self.num_clients)
 
     def build_law(self, hyper: Hyper, files: Files) -> network.Law:

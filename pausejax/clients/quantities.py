@@ -11,26 +11,29 @@ from pausejax.study.study import Study
 
 
 class Seen(NamedTuple):
-    """One run after a round, as a quantity may look at it."""
+    """One run after a round, as a quantity may look at it. Slots belong to `members`."""
 
     round: jax.Array
     """int32 scalar, t."""
     members: jax.Array
     """int32 [n], the selected clients, ascending; -1 pads."""
+    arrived: jax.Array
+    """bool [n], whose update has reached the server: False for pads and for clients that have failed."""
     weights: jax.Array
-    """float32 [n], their aggregation weights."""
+    """float32 [n], the aggregation weights that were used: 0 for who has not arrived; the others sum to 1."""
     latency: jax.Array
     """float32 [K], this round's latency of every client, seconds."""
     counts: jax.Array
-    """int32 [K], participations, this round's among them."""
+    """int32 [K], releases so far, this round's among them: what has spent privacy. A client that fails before
+    its update is released has not released one."""
     mean_reward: jax.Array
-    """float32 [K], mean of τ_min / τ over each client's participations."""
+    """float32 [K], mean of τ_min / τ over each client's releases."""
     data_share: jax.Array
     """float32 [K]."""
     available: jax.Array | None
     """bool [K], who could be selected; None where it is always everyone."""
     loss: jax.Array
-    """float32 [n], the members' mean minibatch loss; 0 in mode "bandit"."""
+    """float32 [n], the members' mean minibatch loss; NaN for who has not arrived, and in mode "bandit"."""
     params: Any
     """The global model after the round, a pytree; None in mode "bandit"."""
 
@@ -46,10 +49,10 @@ def record(quantities: tuple[Bound, ...], seen: Seen, hyper: dict[str, jax.Array
         made = bound.build(seen, **hyper)
         try:
             value = jnp.asarray(made)
-        except TypeError:
+        except TypeError as error:
             raise PartError(
                 f"{bound.part.where}: must return one number, not {type(made).__name__}"
-            ) from None
+            ) from error
         if value.shape != () or not jnp.issubdtype(value.dtype, jnp.number):
             kind = f"{value.dtype.name} {list(value.shape)}"
             raise PartError(f"{bound.part.where}: must return one number, not {kind}")

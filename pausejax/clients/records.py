@@ -7,9 +7,8 @@ import numpy as np
 
 from pausejax.analysis.quantities import Variable
 from pausejax.clients.program import Program
-from pausejax.clients.variables import unrecorded
 from pausejax.parts import PartError
-from pausejax.policies.check import refuse_faults
+from pausejax.policies.check import Fault, refuse_faults
 from pausejax.study.simulation import Arrays, Segment
 from pausejax.study.study import Study
 
@@ -39,19 +38,20 @@ def refuse(program: Program, segment: Segment, fault: Any) -> None:
     Args:
       program: of the segment.
       segment: from `to_host`.
-      fault: `Record.fault`.
+      fault: `Record.fault`, [rounds, runs].
 
     Raises:
       PartError: in the name of the first part that has.
     """
     if fault is not None:
-        faults = np.asarray(fault)[: segment.last_round + 1 - segment.first_round].T
+        played = segment.last_round + 1 - segment.first_round
+        faults = Fault(*(np.asarray(leaf)[:played].T for leaf in fault))
         selected = segment.records["selected"]
         refuse_faults(program.policy.part, faults, selected, program.num_clients, segment.first_round)
     if program.law.part.outside:
         unfit = ~np.isfinite(segment.records["round_latency"]).all(axis=0)
         if unfit.any():
-            number = segment.first_round + int(unfit.argmax())
+            number = segment.first_round + int(np.argmax(unfit))
             raise PartError(f"{program.law.part.where}: round {number}: a latency is not finite")
 
 
@@ -66,7 +66,7 @@ def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: floa
 
 def _places(segment: Segment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where distinct rows that a segment has played lie among `rows`, and where in the segment."""
-    played, there = np.unique(segment.rows, return_index=True)
+    played, there = np.unique(segment.positions, return_index=True)
     order = np.argsort(rows)
     here = np.searchsorted(rows, played, sorter=order).clip(max=len(rows) - 1)
     found = rows[order[here]] == played
@@ -74,24 +74,29 @@ def _places(segment: Segment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def finish(
-    study: Study, segments: Sequence[Segment], rows: np.ndarray, num_clients: int, metric: str
+    study: Study, segments: Sequence[Segment], positions: np.ndarray, num_clients: int, metric: str
 ) -> Arrays:
-    """What distinct rows leave in the result, each up to the round in which it stops.
+    """Returns what the runs at distinct positions leave, each up to the round in which it stops.
 
     Args:
       study: of this kind.
       segments: all rounds that were played, in order.
-      rows: of the group.
+      positions: int [n].
       num_clients: K.
       metric: the variable that the test metric is.
     """
-    table = study.kind.variables(study)
+    table, rows = study.outputs.variables, positions
     segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]
     history = _history(study, table, segments, rows)
     history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
+    released, failed = history.pop("released", True), "failed_count"
+    if failed not in history and failed in table:
+        # In these runs of the study nobody can fail.
+        history[failed] = np.where(np.isnan(history["round_latency"]), table[failed].fill, 0)
     evaluated = evaluated_rounds(study.rounds, study.eval_every)
-    for name, variable in table.items():
-        if "eval" in variable.dims and name in history:
+    history = {name: array for name, array in history.items() if name in table}
+    for name in history:
+        if "eval" in table[name].dims:
             history[name] = history[name][:, evaluated - 1]
     last = _last_played(segments, rows)
     if study.stop_at_latency:
@@ -100,14 +105,18 @@ def finish(
         for name, array in history.items():
             rounds = evaluated if "eval" in table[name].dims else np.arange(1, study.rounds + 1)
             array[rounds > last[:, None]] = table[name].fill
-    history["diverged_round"] = history["diverged_round"][np.arange(len(rows)), last - 1]
-    members = np.where(history["selected"] < 0, num_clients, history["selected"]).reshape(len(rows), -1)
-    history["counts"] = np.stack(
-        [np.bincount(run, minlength=num_clients + 1)[:num_clients] for run in members]
-    )
-    for name in history.keys() & unrecorded(study):
-        del history[name]
+    if "diverged_round" in history:
+        history["diverged_round"] = history["diverged_round"][np.arange(len(rows)), last - 1]
+    selected = history["selected"]
+    history["counts"] = _count(selected, selected >= 0, num_clients)
+    history["releases"] = _count(selected, (selected >= 0) & released, num_clients)
     return {name: np.asarray(array, table[name].dtype) for name, array in history.items()}
+
+
+def _count(selected: np.ndarray, counts: np.ndarray, num_clients: int) -> np.ndarray:
+    """Counts how often each client is in some slots of [n, rounds, slots], int [n, K]."""
+    members = np.where(counts, selected, num_clients).reshape(len(selected), -1)
+    return np.stack([np.bincount(run, minlength=num_clients + 1)[:num_clients] for run in members])
 
 
 def _named(records: Arrays, metric: str) -> Arrays:
@@ -127,8 +136,9 @@ def _history(
     study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], rows: np.ndarray
 ) -> Arrays:
     """All rounds' records in order, [n, rounds, ...]; what was not played holds fill values."""
+    fills = {name: variable.fill for name, variable in table.items()}
     history = {
-        name: np.full((len(rows), study.rounds, *part.shape[2:]), table[name].fill, part.dtype)
+        name: np.full((len(rows), study.rounds, *part.shape[2:]), fills.get(name, False), part.dtype)
         for name, part in segments[0].records.items()
     }
     for segment in segments:

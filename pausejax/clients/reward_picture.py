@@ -1,13 +1,12 @@
 """The generalization reward (8) over several β: Fig. 1 of the PAUSE paper."""
 
-import json
-
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
 from pausejax import bandit
+from pausejax.analysis import schema
 from pausejax.report.curves import Curve, figure
 from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, Panel
@@ -16,7 +15,7 @@ from pausejax.report.statistics import Line
 
 def draw(result: xr.Dataset) -> dict[str, Figure]:
     """The generalization reward, where a result has several β for one K and m; else nothing."""
-    axes = json.loads(result.attrs["axes"])
+    axes = schema.read(result, "axes")
     if "generalization_exponent" not in axes or {"num_clients", "clients_per_round"} & set(axes):
         return {}
     exponents = result["generalization_exponent"].values
@@ -39,4 +38,4 @@ def generalization_reward(axes: Axes, curves: list[Curve]) -> None:
             float(runs["generalization_exponent"]),
         )
         axes.plot(share, np.asarray(reward), label=curve.label, **curve.look.on_line())
-    axes.set(xlabel="share of the rounds, $T_k(t)/t$", ylabel="generalization reward $g_k(t)$")
+    axes.set(xlabel="share of the rounds, Tₖ(t)/t", ylabel="generalization reward gₖ(t)")

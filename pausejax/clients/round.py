@@ -14,7 +14,7 @@ from pausejax.clients.quantities import Seen
 from pausejax.clients.quantities import record as record_quantities
 from pausejax.clients.scoring import score_round
 from pausejax.policies.base import Cohort, Feedback, View
-from pausejax.policies.check import fault
+from pausejax.policies.check import Fault, fault
 
 
 class Record(NamedTuple):
@@ -41,8 +41,10 @@ class Record(NamedTuple):
     """Quantities of the user's, by name."""
     failed_count: jax.Array | None = None
     """int32, selected clients that failed in mid-round; None where nobody can."""
-    fault: jax.Array | None = None
-    """int32, what is wrong with the cohort, as `policies.check.fault`; None for the package's policies."""
+    released: jax.Array | None = None
+    """bool [R, n], which of the selected have released an update; None where all have."""
+    fault: Fault | None = None
+    """What is wrong with the cohort; None for the package's policies."""
 
 
 class _Sight(NamedTuple):
@@ -108,7 +110,7 @@ def play_round(
         with jax.named_scope("evaluation"):
             metric, test_loss = jax.lax.cond(
                 due,
-                lambda params: evaluate(learning, world, params, seen.counts),
+                lambda params: evaluate(learning, world, params, optimizer.trained),
                 lambda _: (unknown, unknown),
                 params,
             )
@@ -156,17 +158,19 @@ def play_round(
     clip = learning.training.clip if learning else "vector"
     recorded = {}
     if program.quantities:
+        arrived = turnout.cohort.members >= 0
         what_was_seen = Seen(
-            round,
-            members,
-            cohort.weights,
-            met.latency,
-            seen.counts,
-            seen.mean_reward,
-            world.data_share,
-            met.available,
-            loss,
-            params.params if learning else None,
+            round=round,
+            members=members,
+            arrived=arrived,
+            weights=turnout.cohort.weights,
+            latency=met.latency,
+            counts=seen.counts,
+            mean_reward=seen.mean_reward,
+            data_share=world.data_share,
+            available=met.available,
+            loss=jnp.where(arrived & (learning is not None), loss, jnp.nan),
+            params=params.params if learning else None,
         )
         recorded = jax.vmap(functools.partial(record_quantities, program.quantities))(what_was_seen, hyper)
     faulty = functools.partial(fault, program.num_clients)
@@ -185,6 +189,7 @@ def play_round(
         failed_count=None
         if turnout.arrived is None
         else jnp.sum(exists & ~turnout.arrived, axis=1, dtype=jnp.int32),
+        released=turnout.counted >= 0 if program.failure_stage == "before_release" else None,
         own=recorded,
         fault=jax.vmap(faulty)(cohort, met.available) if program.policy.part.outside else None,
     )

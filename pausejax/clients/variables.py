@@ -8,7 +8,7 @@ from pausejax.clients.quantities import metrics_of, variables_of
 from pausejax.federated.tasks import Task, build
 from pausejax.parts import PartError
 from pausejax.study.checks import values_of
-from pausejax.study.study import Study
+from pausejax.study.study import Outputs, Study
 
 VARIABLES: dict[str, Variable] = {
     "round_latency": series("s", "simulated latency of the round, (3)"),
@@ -29,6 +29,13 @@ VARIABLES: dict[str, Variable] = {
     "selected": Variable(("round", "slot"), "int32", -1, "1", "selected clients, ascending; -1 pads"),
     "counts": Variable(
         ("client",), "int32", -1, "1", "rounds that selected each client, failures among them; -1 beyond K"
+    ),
+    "releases": Variable(
+        ("client",),
+        "int32",
+        -1,
+        "1",
+        "updates that each client has released, its T_k; -1 beyond K",
     ),
     "available_count": Variable(
         ("round",), "int32", -1, "1", "clients that could be selected; absent where it is always everyone"
@@ -55,7 +62,8 @@ _COORDINATES = (
 )
 
 _LEARNED = ("dataset", "task")
-_REWARD = ("generalization_weight", "generalization_exponent", "privacy_weight", "budget_decay")
+_WEIGHTS = ("generalization_weight", "generalization_exponent", "privacy_weight", "budget_decay")
+_REWARD = ("min_latency", *_WEIGHTS)
 """What the reward (9) is made with: regrets and gaps of unlike rewards are no amounts of one thing."""
 
 METRICS: dict[str, Metric] = {
@@ -218,13 +226,23 @@ def _taken(study: Study) -> frozenset[str]:
     return frozenset(_COORDINATES).union(*known)
 
 
-def variables(study: Study) -> dict[str, Variable]:
-    """Every variable that the result of a study may have, by name.
+def outputs(study: Study) -> Outputs:
+    """What runs of client selection leave.
 
     Raises:
       PartError: a quantity has the name of another variable, or a task can't be built.
     """
-    found = dict(VARIABLES)
+    learned = [task.metric_name for task in tasks_of(study)]
+    # Without training, accuracy is not known.
+    objectives = next(iter(learned), "participation_imbalance"), "mean_latency", "max_leakage"
+    best_by = objectives[0] if learns(study.mode) else "mean_latency"
+    return Outputs(variables(study), metrics(study), objectives, best_by, ("dataset", "task"))
+
+
+def variables(study: Study) -> dict[str, Variable]:
+    """Every variable that the result of a study has, by name; as `outputs`."""
+    absent = _absent(study)
+    found = {name: variable for name, variable in VARIABLES.items() if name not in absent}
     for task in tasks_of(study):
         found[task.metric_name] = Variable(("eval",), "float32", np.nan, task.unit, task.meaning)
         for name in ("train_loss", "test_loss"):
@@ -236,21 +254,19 @@ PROTECTED = {"coordinate": "per coordinate", "vector": "per update"}
 """What ε bounds the leakage of, by what is clipped."""
 
 
-def unrecorded(study: Study) -> frozenset[str]:
-    """Of these variables, what no run of a study leaves."""
+def _absent(study: Study) -> set[str]:
+    """Names of `VARIABLES` that no run of a study leaves."""
     measured = {task.metric_name for task in tasks_of(study)}
     absent = {"test_accuracy"} - measured
     absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)
     absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
     absent |= {"available_count"} if values_of(study, "availability") == ["always"] else set()
-    return frozenset(
-        absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
-    )
+    return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
 
 
 def metrics(study: Study) -> dict[str, Metric]:
     """Every figure per run of a study, by name."""
-    absent = unrecorded(study)
+    absent = _absent(study)
     found = {name: metric for name, metric in METRICS.items() if metric.variable not in absent}
     clips = values_of(study, "clip") if learns(study.mode) else ["vector"]
     if len(set(clips)) == 1:
@@ -279,14 +295,3 @@ def metrics(study: Study) -> dict[str, Metric]:
         for loss in ("train_loss", "test_loss"):
             found[loss] = found[loss]._replace(units=task.loss_unit)
     return own | found | metrics_of(study)
-
-
-def objectives(study: Study) -> tuple[str, str, str]:
-    """What a front weighs: upwards, across, and in colour. Without training, accuracy is not known."""
-    learned = [task.metric_name for task in tasks_of(study)]
-    return next(iter(learned), "participation_imbalance"), "mean_latency", "max_leakage"
-
-
-def ranking(study: Study) -> str:
-    """The metric by which a table of many settings picks the best."""
-    return objectives(study)[0] if learns(study.mode) else "mean_latency"

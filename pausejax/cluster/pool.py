@@ -23,6 +23,8 @@ class Lost(NamedTuple):
     """The answer of a worker that died, or that failed in a way that no input explains."""
 
     reason: str
+    cause: Exception | None = None
+    """Ray's own error, with the worker's traceback if it had one."""
 
 
 class Member:
@@ -35,8 +37,8 @@ class Member:
         self.question: Any = None
         """An unanswered question how far it is."""
         self.ready = False
-        self.groups: set[int] = set()
-        """The groups whose programs it has compiled."""
+        self.groups: set[str] = set()
+        """Keys of the groups whose programs it has compiled."""
         self.task: Any = None
         """The caller's."""
 
@@ -68,8 +70,8 @@ def installed() -> ModuleType:
     """
     try:
         import ray
-    except ImportError:
-        raise ValueError("--executor ray: needs Ray: pip install 'pausejax[ray]'") from None
+    except ImportError as error:
+        raise ValueError("--executor ray: needs Ray: pip install 'pausejax[ray]'") from error
     return ray
 
 
@@ -106,7 +108,7 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error", **more)
     except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
-        raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from None
+        raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from error
     if to_the_end:
         atexit.unregister(ray.shutdown)
         yield
@@ -131,7 +133,7 @@ def _knock(address: str) -> None:
     except OSError as error:
         raise ConnectionError(
             f"--ray-address {address}: no Ray cluster can be reached there: {error}"
-        ) from None
+        ) from error
 
 
 class Pool:
@@ -229,7 +231,7 @@ class Pool:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            return Lost(_reason(error))
+            return Lost(_reason(error), error)
 
     def _drop(self, member: Member, lost: Lost) -> None:
         self._ray.kill(member.actor)
@@ -238,7 +240,7 @@ class Pool:
         if not member.ready:
             self._failures[slot] += 1
             if all(self._failures[slot] >= len(_RETRY_SECONDS) for slot in self.slots):
-                raise ConnectionError(f"no worker comes up on the Ray cluster: {lost.reason}")
+                raise ConnectionError(f"no worker comes up on the Ray cluster: {lost.reason}") from lost.cause
         wait = _RETRY_SECONDS[min(self._failures[slot], len(_RETRY_SECONDS) - 1)]
         self._not_before[slot] = time.monotonic() + wait
 

@@ -1,4 +1,4 @@
-"""What runs in a Ray actor: one engine on its own devices, which writes finished chunks into the folder."""
+"""The Ray actor that plays batches on its own devices and writes them into the study's folder."""
 
 import collections
 import contextlib
@@ -6,21 +6,23 @@ import logging
 import os
 import socket
 import time
+import traceback
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, Self, TypeVar
 
 import jax
-import xarray as xr
 
 from pausejax.data.host import Sources
-from pausejax.engine import memory, schedule
-from pausejax.engine.engine import Engine
-from pausejax.engine.events import LOGGER
-from pausejax.engine.local import Settings, labelled, play_into, settle
-from pausejax.engine.runtime import set_up_jax
-from pausejax.engine.schedule import Unit
-from pausejax.results import layout, store
+from pausejax.execution import memory
+from pausejax.execution.batches import Batch, unfinished
+from pausejax.execution.events import LOGGER
+from pausejax.execution.local import LocalExecutor
+from pausejax.execution.runtime import set_up_jax
+from pausejax.results import store
 from pausejax.results.folder import Folder
+from pausejax.results.stores import FolderStore
+from pausejax.study.runs import Group, Run
+from pausejax.study.simulation import Layout
 from pausejax.study.spec import SpecError
 from pausejax.study.study import Plan
 
@@ -48,17 +50,42 @@ class Job(NamedTuple):
 
     location: str
     """Of the study's folder."""
-    settings: Settings
+    lanes: int | None
+    """The most runs side by side."""
+    device_memory: int | None
+    """Bytes that a program may use on each device; None: what there is."""
+    data_placement: str | None
+    checkpoint_seconds: float
+    """Between two checkpoints of a batch."""
+    command: str
+    """What was typed to have the study played."""
     cache_dir: str | None
     """Where the driver keeps compiled programs, if it was told where."""
-    tell: bool = False
-    """Whether the driver wants to see finished runs, for a tracker."""
+    mark: str
+    """A file that the driver has put into the folder: workers look for it, and know the folder by it."""
     settled: frozenset[str] = frozenset()
     """Identities of the runs that were in the result before anybody began."""
 
 
+RunsOfPlan = tuple[tuple[Run, ...], tuple[Group, ...]]
+"""Another plan of the same study in short: workers have the study, and hold programs for that very one."""
+
+
+class Assignment(NamedTuple):
+    """A batch in short: workers have the plan."""
+
+    group: int
+    """The group's place in the plan."""
+    positions: tuple[int, ...]
+    """Of the runs in the group."""
+    width: int
+    """Of the batch."""
+    runs_of_plan: RunsOfPlan | None = None
+    """Of the plan of which it is a batch; None: the worker's own."""
+
+
 class Said(NamedTuple):
-    """What an engine has said, as `events.say` takes it."""
+    """What an executor has said, as `events.say` takes it."""
 
     event: str
     sentence: str
@@ -66,25 +93,29 @@ class Said(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a worker answers when it is done with a unit."""
+    """What a worker answers when it is done with a batch."""
 
-    told: tuple[tuple[tuple[int, ...], xr.Dataset], ...]
-    """Places in the plan's runs and their labelled result, if the driver wants to see them."""
+    written: tuple[tuple[int, ...], ...]
+    """Positions in the group of the runs that it has written, part by part."""
     said: tuple[Said, ...] = ()
-    """What its engine has said since it was last asked."""
+    """What its executor has said since it was last asked."""
+    damaged: tuple[str, ...] = ()
+    """Checkpoints that it could not trust."""
 
 
 class News(NamedTuple):
     """How far a worker is."""
 
-    played: int
-    """Rounds × runs of the latest unit, those that were finished before the study began left out."""
+    assignment: Assignment | None
+    """The latest batch that it has begun."""
+    played: float
+    """Rounds × runs of that batch, those that were finished before the study began left out."""
     said: tuple[Said, ...] = ()
-    """What its engine has said since it was last asked."""
+    """What its executor has said since it was last asked."""
 
 
 class Ear(logging.Handler):
-    """Keeps what the engine says for the driver's log; which runs are finished the driver knows by itself."""
+    """Keeps what is said for the driver's log; which runs are finished the driver knows by itself."""
 
     def __init__(self, name: str) -> None:
         super().__init__(logging.INFO)
@@ -99,7 +130,7 @@ class Ear(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         event, fields = getattr(record, "event", ""), getattr(record, "fields", {})
         # In a driver's own process it would hear the driver repeat it.
-        if event and event != "chunk" and "worker" not in fields:
+        if event and event != "batch" and "worker" not in fields:
             sentence = f"{self._name}: {record.getMessage()}"
             self._heard.append(Said(event, sentence, {**fields, "worker": self._name}))
 
@@ -113,27 +144,27 @@ class Ear(logging.Handler):
 
 
 class Worker:
-    """Simulates units one after the other; each group's program is compiled once in its life.
+    """Plays batches one after the other; each group's program is compiled once in its life.
 
     Mistakes of the user's and what the disk refuses come back as values: they end the study, whereas an
-    exception counts against the worker. `news` is asked for while `simulate` runs in another thread.
+    exception counts against the worker. `news` is asked for while `play` runs in another thread.
     """
 
     def __init__(self, plan: Plan, held: Mapping[Hashable, Any], job: Job, slot: Slot) -> None:
-        self._plan = plan
-        self._job = job
-        self._slot = slot
-        self._sources = Sources(held=held)
-        self._folder = Folder(job.location)
-        self._settled: tuple[Engine, dict[int, int]] | None = None
-        self._played = 0
+        self._plan, self._held, self._job, self._slot = plan, held, job, slot
+        folder = Folder(job.location)
+        self._store = FolderStore(folder, checkpoint_seconds=job.checkpoint_seconds, command=job.command)
+        self._executor: LocalExecutor | None = None
+        self._is_fixed = False
+        """Whether it knows the layouts of its own plan."""
+        self._far: tuple[Assignment | None, float] = None, 0.0
         self._ear = Ear.of(slot)
 
     def begin(self) -> Exception | None:
         """Sets JAX up, and makes sure that the folder is the driver's."""
         set_up_worker(self._slot, self._job.cache_dir, self._ear)
         deadline = time.monotonic() + _SECONDS_TO_SEE_THE_FOLDER
-        while not self._folder.exists(store.SPEC):
+        while not self._store.folder.exists(self._job.mark):
             if time.monotonic() > deadline:
                 host = socket.gethostname()
                 return OSError(
@@ -143,63 +174,76 @@ class Worker:
             time.sleep(0.5)
         return None
 
-    def settle(self) -> dict[int, int] | Exception:
-        """Decides how the study lies on devices such as its own; the most runs side by side, by group."""
-        return or_mistake(lambda: self._engine_and_most()[1])
+    def layouts(self, sent: RunsOfPlan | None = None) -> dict[str, Layout] | Exception:
+        """Fixes how a plan's groups lie on devices such as its own, by the keys of the groups."""
+        settled = () if sent else self._job.settled
+        return or_mistake(lambda: self._playing().layouts(self._plan_of(sent), self._store, settled))
 
-    def simulate(self, unit: Unit, again: bool) -> Report | Exception:
-        """Plays a unit and writes it down.
+    def play(self, assignment: Assignment, again: bool) -> Report | Exception:
+        """Plays a batch and writes it down.
 
         Args:
-          unit: of the plan, without the runs that were finished when the driver began.
+          assignment: without the runs that were finished when the driver began.
           again: another worker has died at it, and may have finished some of it.
         """
-        return or_mistake(lambda: self._simulate(unit, again))
+        return or_mistake(lambda: self._play(assignment, again))
 
-    def _simulate(self, unit: Unit, again: bool) -> Report:
-        plan, left = self._plan, [unit]
+    def _play(self, assignment: Assignment, again: bool) -> Report:
+        sent = assignment.runs_of_plan
+        plan, executor = self._plan_of(sent), self._playing()
+        group = plan.groups[assignment.group]
+        if sent or not self._is_fixed:
+            executor.layouts(plan, self._store, () if sent else self._job.settled)
+            self._is_fixed = self._is_fixed or not sent
+        runs = tuple(group.runs[position] for position in assignment.positions)
+        left = [Batch(group, runs, assignment.width)]
         if again:
-            known = store.examine(self._folder, plan).identities
-            left = schedule.unfinished(plan, left, known)
-        done = len(unit.rows) - sum(len(rest.rows) for rest in left)
-        self._played = done * max(plan.study.rounds, 1)
-        (engine, _), told = self._engine_and_most(), []
-        settings, columns = self._job.settings, layout.coordinates(plan)
-        for chunk, arrays in play_into(self._folder, engine, left, settings, self._advance, []):
-            if self._job.tell:
-                members = tuple(chunk.group.members[row] for row in chunk.members)
-                told.append((members, labelled(plan, columns, chunk, arrays)))
-        return Report(tuple(told), self._ear.heard())
+            left = unfinished(left, store.examine(self._store.folder, plan).identities)
+        done = len(runs) - sum(len(rest.runs) for rest in left)
+        self._far = assignment, done * max(plan.study.rounds, 1)
+        places = dict(zip(map(id, runs), assignment.positions, strict=True))
+        written = [
+            tuple(places[id(run)] for run in piece.runs)
+            for piece in executor.play(plan, left, self._store, self._advance)
+        ]
+        damaged, self._store.damaged = tuple(self._store.damaged), []
+        return Report(tuple(written), self._ear.heard(), damaged)
 
     def news(self) -> News:
-        """How far it is, and what its engine has said meanwhile."""
-        return News(self._played, self._ear.heard())
+        """How far it is, and what its executor has said meanwhile."""
+        return News(*self._far, self._ear.heard())
 
-    def consolidate(self) -> int | Exception:
+    def finish(self, sent: RunsOfPlan | None = None) -> int | Exception:
         """Puts the result together, labelled with what it was played on; how many runs are missing."""
-        return or_mistake(lambda: store.consolidate(self._folder, self._plan))
+        return or_mistake(lambda: self._store.finish(self._plan_of(sent)))
 
-    def _advance(self, rounds_times_runs: int) -> None:
-        self._played += rounds_times_runs
+    def _advance(self, rounds_times_runs: float) -> None:
+        assignment, played = self._far
+        self._far = assignment, played + rounds_times_runs
 
-    def _engine_and_most(self) -> tuple[Engine, dict[int, int]]:
-        """Its engine, which plays as the first worker with such devices has settled it."""
-        if self._settled is None:
-            job, limit = self._job, self._memory()
-            placement = job.settings.data_placement
-            engine = Engine(self._plan, self._sources, device_memory=limit, data_placement=placement)
-            self._settled = engine, settle(self._folder, engine, job.settled, job.settings)
-        return self._settled
+    def _plan_of(self, sent: RunsOfPlan | None) -> Plan:
+        return Plan(self._plan.study, *sent) if sent else self._plan
+
+    def _playing(self) -> LocalExecutor:
+        """Its executor, which plays as the first worker with such devices has fixed it."""
+        if self._executor is None:
+            self._executor = LocalExecutor(
+                Sources(held=self._held),
+                lanes=self._job.lanes,
+                device_memory=self._memory(),
+                data_placement=self._job.data_placement,
+            )
+        return self._executor
 
     def _memory(self) -> int | None:
         """What a program may use on each device; workers without a GPU share their node's memory."""
-        if self._job.settings.device_memory or self._slot.gpus:
-            return self._job.settings.device_memory
+        if self._job.device_memory or self._slot.gpus:
+            return self._job.device_memory
         return memory.device_memory() // self._slot.neighbours
 
 
 def set_up_worker(slot: Slot, cache_dir: str | None, ear: Ear) -> None:
-    """Sets JAX up in a worker's process, and lets an ear hear the engine."""
+    """Sets JAX up in a worker's process, and lets an ear hear what is said in it."""
     LOGGER.addHandler(ear)
     LOGGER.setLevel(logging.INFO)
     if cache_dir:
@@ -210,12 +254,18 @@ def set_up_worker(slot: Slot, cache_dir: str | None, ear: Ear) -> None:
 
 
 def or_mistake(work: Callable[[], T]) -> T | Exception:
-    """What comes of some work, or what would end a study on one machine, in a form that travels."""
+    """Returns what comes of some work, or what would end a study on one machine, in a form that travels."""
     try:
         return work()
     except SpecError as error:
-        return SpecError(error.problems)
+        return _travelling(SpecError(error.problems), error)
     except ValueError as error:
-        return ValueError(str(error))
+        return _travelling(ValueError(str(error)), error)
     except OSError as error:
-        return OSError(str(error))
+        return _travelling(OSError(str(error)), error)
+
+
+def _travelling(copy: Exception, error: Exception) -> Exception:
+    """Returns the copy with the traceback as a note: it would not go from process to process by itself."""
+    copy.add_note(f"on the worker {socket.gethostname()}:\n{''.join(traceback.format_exception(error))}")
+    return copy

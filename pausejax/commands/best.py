@@ -48,13 +48,14 @@ def run(options: argparse.Namespace) -> None:
     Raises:
       ValueError: an unknown metric, name or value, or settings that can't be compared by the metric.
     """
-    from pausejax.analysis import finals, metrics_of, select
+    from pausejax.analysis import metrics_of, schema, select
+    from pausejax.analysis.per_run import with_divergence
     from pausejax.analysis.verdicts import verdict
     from pausejax.results import store
 
     result = store.read(options.directory)
-    metric = options.metric or str(result.attrs["ranking"])
-    figures = finals(result, [metric]).load()
+    metric = options.metric or schema.read(result, "ranking")
+    figures = with_divergence(result, [metric]).load()
     figures = select(figures, options.where)
     found = [verdict(part, metric) for part in _parts(figures, options.per)]
     _print(found, metrics_of(result)[metric], figures)
@@ -86,11 +87,23 @@ def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None
         console.print(line, markup=False, soft_wrap=True)
 
 
+def _lost(setting: "xr.Dataset") -> str:
+    """How many runs of a setting, or pairs of two, are not to be trusted, in words."""
+    diverged, left_out = int(setting.get("diverged", 0)), int(setting["left_out"])
+    of = f"of {int(setting['runs'])} {'pairs' if 'policy_a' in setting.attrs else 'runs'}"
+    if diverged:
+        return f"; {diverged} {of} diverged"
+    return f"; {left_out} {of} left out: no value" if left_out else ""
+
+
 def _told(found: "Verdict", metric: "Metric") -> list[str]:
+    from pausejax.analysis.quantities import format_number
+
     def written(setting: "xr.Dataset") -> str:
         mean, low, high = (metric.scale * float(setting[name]) for name in ("mean", "low", "high"))
-        interval = "" if math.isnan(low) else f" ({low:{metric.shown}} to {high:{metric.shown}})"
-        return f"{mean:{metric.shown}}{interval}"
+        figures = [format_number(number, metric.shown) for number in (mean, low, high)]
+        interval = "" if math.isnan(low) else f" ({figures[1]} to {figures[2]})"
+        return f"{figures[0]}{interval}{_lost(setting)}"
 
     of = f"best of {found.settings}" if found.settings > 1 else "the only setting"
     lines = [f"{of}: {found.best['label'].item()}: {written(found.best)}"]

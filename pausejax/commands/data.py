@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
 def _checked(options: argparse.Namespace) -> "tuple[Study, dict[str, Any]]":
     """Every parameter's value, checked as a study's are, with a study's defaults."""
     from pausejax import kinds
-    from pausejax.parts import everything
+    from pausejax.parts import registered_parts
     from pausejax.study.axes import Range
     from pausejax.study.document import SpecError
 
@@ -85,7 +85,7 @@ def _checked(options: argparse.Namespace) -> "tuple[Study, dict[str, Any]]":
         "seeds": [options.seed],
         "network": {"num_clients": options.num_clients, "clients_per_round": 1},
         "data": {"dataset": options.name, "partition": options.partition},
-        "policy": [{"name": min(everything().of("policy"))}],  # any: it selects nobody
+        "policy": [{"name": min(registered_parts().of("policy"))}],  # any: it selects nobody
     }
     study = kinds.parse(
         document, source="pausejax data", overrides=options.set, use=options.use, folder=Path()

@@ -1,12 +1,16 @@
 """Where runs are simulated, and how they lie there: the arguments that say so, and what they come to."""
 
 import argparse
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from pausejax.commands import options as common
 
 if TYPE_CHECKING:
     from pausejax.cluster.driver import Cluster
+    from pausejax.execution.play import Executor
+    from pausejax.execution.stopping import StopSignal
 
 
 def devices() -> argparse.ArgumentParser:
@@ -16,7 +20,7 @@ def devices() -> argparse.ArgumentParser:
         "--lanes",
         type=common.count,
         metavar="N",
-        help="put at most N runs side by side (default: measured)",
+        help="put at most N runs side by side (default: as many as suit such devices)",
     )
     return parser
 
@@ -81,3 +85,30 @@ def cluster(options: argparse.Namespace) -> "Cluster | None":
 
     jax.config.update("jax_platforms", "cpu")  # the GPUs are the workers'
     return Cluster(options.ray_address, options.cpus_per_worker, to_the_end=options.own_process)
+
+
+@contextlib.contextmanager
+def executor(
+    options: argparse.Namespace, cluster: "Cluster | None", stopping: "StopSignal"
+) -> "Iterator[Executor]":
+    """Makes what plays batches, and ends its processes and threads."""
+    from pausejax.data.host import Sources
+    from pausejax.execution.local import LocalExecutor
+
+    sources, memory, placement = Sources(options.data_dir), options.memory, options.data_placement
+    made: Any
+    if cluster is None:
+        made = LocalExecutor(sources, lanes=options.lanes, device_memory=memory, data_placement=placement)
+    else:
+        from pausejax.cluster.driver import RayExecutor
+
+        made = RayExecutor(
+            cluster,
+            sources,
+            lanes=options.lanes,
+            device_memory=memory,
+            data_placement=placement,
+            stopping=stopping,
+        )
+    with contextlib.closing(made):
+        yield made

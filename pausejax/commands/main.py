@@ -7,13 +7,14 @@ import gc
 import os
 import shlex
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from typing import TextIO
 
 from rich.console import Console
 
-from pausejax.commands import best, data, export, parts, plan, report, run, search, tune
+from pausejax.commands import best, data, export, parts, plan, report, run, search
 from pausejax.version import __version__
 
 OK, FAILED, BAD_SPEC, INTERRUPTED = 0, 1, 2, 130
@@ -25,8 +26,7 @@ its shapes is one lane of one compiled program.
 
   pausejax plan sweeps/quickstart.toml               what it comes to; runs nothing
   pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws
-  pausejax tune SPEC                                 what is fastest on these devices
-  pausejax search SPEC --out out/s --budget 2M       finds the best settings of lists and ranges
+  pausejax search SPEC --out out/s --trials 64       finds the best settings of lists and ranges
   pausejax report out/q --smooth 10                  draws again
   pausejax best out/q                                the best setting, and whether it is
   pausejax data mnist --partition shards             fetches a data set and draws it
@@ -79,27 +79,39 @@ def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
     options.typed = shlex.join(["pausejax", *typed])
     options.own_process = own_process
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
-    from pausejax.engine.stopping import Stopped
+    from pausejax.execution.stopping import StopRequested
     from pausejax.study.document import SpecError, printable
 
     try:
         options.command(options)
         return OK
     except SpecError as mistakes:
+        if options.traceback:
+            errors.print(_chain(mistakes))
         for problem in mistakes.problems:
             errors.print(problem)
         return BAD_SPEC
+    except MemoryError as error:
+        errors.print(f"pausejax: out of memory: {printable(str(error))}")
+        return FAILED
     except (OSError, ValueError) as error:
-        if "checksum" in str(error):  # of a chunk that was read just now
-            error = ValueError(f"the result is damaged ({error}); the same `pausejax run` makes it whole")
+        if options.traceback:
+            errors.print(_chain(error))
         errors.print(f"pausejax: {printable(str(error))}")
         return FAILED
-    except Stopped as stop:
+    except StopRequested as stop:
         errors.print(f"pausejax: {stop}: stopped; the same command goes on where it was")
         return stop.exit_code
     except KeyboardInterrupt:
         errors.print("pausejax: interrupted; the same command goes on where it was")
         return INTERRUPTED
+
+
+def _chain(error: Exception) -> str:
+    """Returns an error's traceback with those of its causes, and what a worker adds to it."""
+    from pausejax.study.document import printable
+
+    return "\n".join(map(printable, "".join(traceback.format_exception(error)).splitlines()))
 
 
 def _warn(
@@ -117,6 +129,8 @@ def _warn(
 
 
 def _parser() -> argparse.ArgumentParser:
+    from pausejax.study.document import asks_for_traceback
+
     parser = argparse.ArgumentParser(
         prog="pausejax",
         description=_DESCRIPTION,
@@ -125,6 +139,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pausejax {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (run, plan, tune, search, report, best, export, data, parts):
+    for command in (run, plan, search, report, best, export, data, parts):
         command.add_to(commands)
+    for command_parser in commands.choices.values():
+        command_parser.add_argument(
+            "--traceback",
+            action="store_true",
+            default=asks_for_traceback(),
+            help="print where an error comes from, with its causes (also: PAUSEJAX_TRACEBACK=1)",
+        )
     return parser

@@ -139,7 +139,7 @@ def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
     try:
         asked.chosen(result, **_asked(options))
     except ValueError as mistake:
-        raise SpecError([f"--{mistake}"]) from None
+        raise SpecError([f"--{mistake}"]) from mistake
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
@@ -148,8 +148,8 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
 
 def console() -> Console:
     """Wide enough for the tables where the output is no terminal."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=140)
+    found = Console(highlight=False, emoji=False)
+    return found if found.is_terminal else Console(highlight=False, emoji=False, width=140)
 
 
 def count(text: str) -> int:
@@ -204,6 +204,8 @@ def result(parser: argparse.ArgumentParser) -> None:
 def draw(directory: str, options: argparse.Namespace) -> None:
     """Draws the result in a folder, writes its page, and says what there is."""
     from pausejax import kinds, page
+    from pausejax.analysis import select
+    from pausejax.commands import asking
     from pausejax.results import store
 
     result = store.read(directory)
@@ -213,6 +215,13 @@ def draw(directory: str, options: argparse.Namespace) -> None:
     asked = _asked(options)
     figures = kinds.draw(result, smoothing=options.smooth, **asked)
     left_out = kinds.left_out(result, **asked)
+    if any(asked.values()):
+        shown = asking.in_words(options)
+        whole = f"`pausejax report {directory}` draws the whole study"
+        left_out.insert(0, f"this page shows what was asked for: {shown}; {whole}")
+        # The page and the pictures of the whole study stay as they are.
+        directory = asking.within(directory, shown)
+        result = select(result, options.where)
     names = leave(directory, figures, page.build(result, figures, notes=left_out))
     if options.quiet:
         return
@@ -233,15 +242,14 @@ def draw_search(directory: str, *, quiet: bool) -> bool:
     from pausejax import page
     from pausejax.results import store
     from pausejax.results.folder import Folder
-    from pausejax.searches import leaf, pictures
-    from pausejax.searches.record import Record
+    from pausejax.searches import report
 
-    record = Record.read(Folder(directory))
+    record = report.Record.read(Folder(directory))
     if record is None:
         return False
-    figures = pictures.draw(record)
+    figures = report.draw(record)
     best = store.read(confirmation(directory))
-    names = leave(directory, figures, leaf.build(record, store.read(directory), best, figures))
+    names = leave(directory, figures, report.build(record, store.read(directory), best, figures))
     if not quiet:
         out = console()
         out.print(f"pictures in {directory} (PNG and PDF): {names}", markup=False)

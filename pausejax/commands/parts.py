@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
       SpecError: there is no such category, or a file can't be used.
     """
     from pausejax import kinds  # registers the package's own
-    from pausejax.parts import CATEGORIES, everything
+    from pausejax.parts import CATEGORIES, registered_parts
     from pausejax.study.document import SpecError
 
     if options.category and options.category not in CATEGORIES:
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     # As the smallest study of each kind would have it: clashes are found here already.
     studies = [
         kinds.parse(
-            {"mode": kind.modes[0], "policy": [{"name": min(everything().of(kind.policies))}]},
+            {"mode": kind.modes[0], "policy": [{"name": min(registered_parts().of(kind.policy_category))}]},
             source="pausejax parts",
             use=options.use,
             folder=Path(),
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     console = common.console()
     shown: dict[str, list[Part]] = {}
     for study in studies:
-        for category in (study.kind.policies, *study.kind.categories, "quantity"):
+        for category in (study.kind.policy_category, *study.kind.categories, "quantity"):
             if options.category in (None, category):
                 shown[category] = list(study.parts.of(category).values())
     for category, found in shown.items():

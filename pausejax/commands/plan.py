@@ -26,8 +26,8 @@ def run(options: argparse.Namespace) -> None:
     """
     plan = common.load_plan(options)
     from pausejax.data.host import Sources
-    from pausejax.engine.estimate import plan_table
-    from pausejax.engine.runtime import set_up_jax
+    from pausejax.execution.estimate import plan_table
+    from pausejax.execution.runtime import set_up_jax
 
     set_up_jax()
     table = plan_table(

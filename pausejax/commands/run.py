@@ -1,16 +1,16 @@
 """`pausejax run`: simulates a study into a folder, prints its table and draws it."""
 
 import argparse
-import functools
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pausejax.commands import executors
 from pausejax.commands import options as common
 
 if TYPE_CHECKING:
-    from pausejax.engine.local import Outcome
+    from pausejax.cluster.driver import Cluster
+    from pausejax.execution.play import Outcome
 
 
 def add_to(commands: Any) -> None:
@@ -52,11 +52,6 @@ def add_to(commands: Any) -> None:
         choices=("text", "json", "bar"),
         help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
     )
-    parser.add_argument(
-        "--no-tune",
-        action="store_true",
-        help="measure nothing on the devices, and take nothing that was measured there before",
-    )
     parser.set_defaults(command=run)
 
 
@@ -67,65 +62,60 @@ def run(options: argparse.Namespace) -> None:
       SpecError: the spec has mistakes, or the folder holds another study.
       OSError: the folder is full, or the like.
     """
-    simulate = _executor(options)
+    cluster = _cluster(options)
     plan = common.load_plan(options)
     if options.measure or options.where or options.by:
-        from pausejax.results import layout
+        from pausejax.results import labels
 
-        common.check_asked(layout.outline(plan), options)
-    from pausejax.data.host import Sources
-    from pausejax.devices import local_devices
-    from pausejax.engine import tracking
-    from pausejax.engine.local import Settings, simulate_into
-    from pausejax.engine.progress import default_form, reporting
-    from pausejax.engine.runtime import set_up_jax
-    from pausejax.engine.stopping import listening
-    from pausejax.results import store
+        common.check_asked(labels.outline(plan), options)
+    from pausejax.execution import tracking
+    from pausejax.execution.displays import default_form, showing
+    from pausejax.execution.play import play
+    from pausejax.execution.progress import StudyMeter
+    from pausejax.execution.runtime import set_up_jax
+    from pausejax.execution.stopping import stop_on_signals
+    from pausejax.results.exchange import RESULT
     from pausejax.results.folder import Folder
+    from pausejax.results.stores import FolderStore
 
     folder = Folder(options.out)
-    tracker = tracking.make(options.tracker) if options.tracker else None
-    found = store.prepare(folder, plan)
+    tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None
+    store = FolderStore(folder, checkpoint_seconds=options.checkpoint_every, command=options.typed)
+    store.prepare(plan)
     set_up_jax()
-    settings = Settings(
-        options.lanes,
-        options.memory,
-        options.checkpoint_every,
-        options.shard,
-        options.typed,
-        tune=not options.no_tune,
-        data_placement=options.data_placement,
-    )
     begun = time.monotonic()
     form = None if options.quiet else options.log or default_form()
-    devices = "the workers of a Ray cluster" if simulate else local_devices()
-    with listening() as stopping, reporting(plan, form, devices) as progress:
-        outcome = (simulate or simulate_into)(
-            folder,
-            plan,
-            found,
-            Sources(options.data_dir),
-            settings,
-            progress=progress,
-            tracker=tracker,
-            stopping=stopping,
-        )
+    with stop_on_signals() as stopping, executors.executor(options, cluster, stopping) as executor:
+        meter = StudyMeter(plan, executor.devices)
+        with showing(meter, form):
+            outcome = play(
+                plan,
+                executor,
+                store,
+                shard=options.shard,
+                progress=meter,
+                tracker=tracker,
+                stopping=stopping,
+            )
     took = time.monotonic() - begun
     if not options.quiet:
-        _say(outcome, len(plan.runs), folder.path(store.RESULT), options.out, took)
+        _say(outcome, len(plan.runs), folder.path(RESULT), options.out, took)
     if not outcome.missing and not options.no_report:
         common.draw(options.out, options)
+    if tracker and not outcome.missing:
+        tracking.attach_files(tracker, options.out)
 
 
 def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) -> None:
-    from pausejax.report import diverged_runs, summary_table
+    from pausejax.analysis import diverged_runs
+    from pausejax.report import summary_table
     from pausejax.results import store
 
     console = common.console()
     for name in outcome.damaged:
         console.print(f"was damaged, and was simulated again: {name}", markup=False)
-    if outcome.already:
-        console.print(f"{outcome.already} of {runs} runs were there already")
+    if outcome.finished_before:
+        console.print(f"{outcome.finished_before} of {runs} runs were there already")
     if outcome.missing:
         console.print(f"{outcome.missing} of {runs} runs are missing: other shards' work")
         return
@@ -136,15 +126,10 @@ def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) 
     console.print(f"{runs} runs in {took:.1f} s: {path}", markup=False)
 
 
-def _executor(options: argparse.Namespace) -> "Callable[..., Outcome] | None":
-    """What simulates a study elsewhere than in this process; None: nothing does."""
+def _cluster(options: argparse.Namespace) -> "Cluster | None":
+    """The cluster that is asked for; None: this process's devices."""
     from pausejax.study.document import SpecError
 
     if options.executor == "ray" and options.shard != (1, 1):
         raise SpecError(["--shard: not with --executor ray, which shares the work out itself"])
-    cluster = executors.cluster(options)
-    if cluster is None:
-        return None
-    from pausejax.cluster import driver
-
-    return functools.partial(driver.simulate_into, cluster=cluster)
+    return executors.cluster(options)

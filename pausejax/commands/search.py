@@ -1,15 +1,11 @@
-"""`pausejax search`: the best settings of a spec for a budget of rounds."""
+"""`pausejax search`: the best settings of a spec, among as many as are tried."""
 
 import argparse
-import contextlib
-import functools
-import re
+from pathlib import Path
 from typing import Any
 
 from pausejax.commands import executors
 from pausejax.commands import options as common
-
-_SUFFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
 def add_to(commands: Any) -> None:
@@ -19,8 +15,8 @@ def add_to(commands: Any) -> None:
         parents=[common.spec(), common.quiet(), executors.devices(), executors.arguments()],
         help="find the best settings of a spec's lists and ranges",
         description=(
-            "Tries settings of a spec's lists and ranges side by side. At rungs the worse ones stop and make "
-            "room for others; the best is played again on fresh seeds. The same command goes on where it was."
+            "Tries settings of a spec's lists and ranges side by side, and plays the best again on fresh "
+            "seeds. The same command goes on where it was."
         ),
     )
     parser.add_argument(
@@ -46,29 +42,13 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--at-round", type=common.count, metavar="N", help="compare after N rounds")
     parser.add_argument("--at-latency", type=_number, metavar="SECONDS", help="compare at a simulated time")
     parser.add_argument(
-        "--budget",
-        type=_rounds,
-        required=True,
-        metavar="ROUNDS",
-        help="rounds × runs to play, as 200000 or 2M",
+        "--trials", type=common.count, default=64, metavar="N", help="settings to try (default 64)"
     )
     parser.add_argument(
-        "--sampler", default="tpe", metavar="NAME", help="tpe (default), cmaes, nsga2, sobol, random, grid"
+        "--sampler", default="tpe", metavar="NAME", help="tpe (default), cmaes, nsga2 or random"
     )
     parser.add_argument(
         "--sampler-seed", type=_seed, default=0, metavar="N", help="of the sampler (default 0)"
-    )
-    parser.add_argument(
-        "--reduction",
-        type=_number,
-        metavar="N",
-        help="of those at a rung one in N goes on (default: 3 with --first-rung, else 1, which stops nobody)",
-    )
-    parser.add_argument(
-        "--first-rung",
-        type=_number,
-        metavar="N",
-        help="the first rung, in rounds or seconds (default: one before the end)",
     )
     parser.add_argument(
         "--fresh-seeds",
@@ -101,19 +81,19 @@ def run(options: argparse.Namespace) -> None:
     cluster = executors.cluster(options)
     spec.read(options.spec)  # before the parts are loaded, which takes seconds
     from pausejax import kinds
-    from pausejax.data.host import Sources
-    from pausejax.engine import tracking
-    from pausejax.engine.progress import default_form
-    from pausejax.engine.runtime import set_up_jax
-    from pausejax.engine.stopping import listening
+    from pausejax.execution import tracking
+    from pausejax.execution.displays import default_form, showing
+    from pausejax.execution.runtime import set_up_jax
+    from pausejax.execution.stopping import stop_on_signals
     from pausejax.results.folder import Folder
-    from pausejax.searches import find
-    from pausejax.searches.options import Options, check_fresh
-    from pausejax.searches.progress import reporting
+    from pausejax.results.stores import FolderStore
+    from pausejax.searches.options import SearchOptions, check_fresh
+    from pausejax.searches.progress import SearchMeter
+    from pausejax.searches.search import search
 
     study = kinds.load(options.spec, options.set, options.use, searched=True)
-    asked = Options(
-        budget=options.budget,
+    asked = SearchOptions(
+        trials=options.trials,
         metrics=tuple(options.metric),
         maximize=options.maximize,
         constraints=tuple(options.constraint),
@@ -121,91 +101,54 @@ def run(options: argparse.Namespace) -> None:
         at_latency=options.at_latency,
         sampler=options.sampler,
         sampler_seed=options.sampler_seed,
-        reduction=options.reduction,
-        first_rung=options.first_rung,
         most=options.lanes,
-        device_memory=options.memory,
-        data_placement=options.data_placement,
     )
     check_fresh(study, options.fresh_seeds)
     set_up_jax()
-    sources, folder = Sources(options.data_dir), Folder(options.out)
-    tracker = tracking.make(options.tracker) if options.tracker else None
+    store = FolderStore(Folder(options.out), command=options.typed)
+    tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None
     form = None if options.quiet else options.log or default_form()
-    with listening() as stopping, _connected(cluster):
-        devices, players = _players(cluster, stopping)
-        with reporting(study, asked, form, devices) as progress:
-            found = find.search(
-                study,
-                asked,
-                sources,
-                folder,
-                command=options.typed,
-                progress=progress,
-                tracker=tracker,
-                stopping=stopping,
-                players=players,
-            )
-        compared = _confirm(found, options, sources, cluster, stopping)
-    _finish(found, compared, options)
+    with stop_on_signals() as stopping, executors.executor(options, cluster, stopping) as executor:
+        meter = SearchMeter(study, asked, executor.devices)
+        with showing(meter, form):
+            result = search(study, asked, executor, store, progress=meter, tracker=tracker, stopping=stopping)
+        result = _confirm(result, options, executor, stopping, form)
+    _finish(result, options)
+    if tracker:
+        tracking.attach_files(tracker, options.out)
 
 
-def _connected(cluster: Any) -> contextlib.AbstractContextManager[None]:
-    """One connection for the search and for its best on fresh seeds."""
-    if cluster is None:
-        return contextlib.nullcontext()
-    from pausejax.cluster import pool
-
-    return pool.connected(cluster.address, to_the_end=cluster.to_the_end)
-
-
-def _players(cluster: Any, stopping: Any) -> Any:
-    """What plays, in words, and how it is made."""
-    if cluster is None:
-        from pausejax.devices import local_devices
-        from pausejax.searches.find import local_player
-
-        return local_devices(), local_player
-    from pausejax.cluster import searching
-
-    made = functools.partial(searching.player, cluster=cluster, stopping=stopping)
-    return "the workers of a Ray cluster", made
-
-
-def _confirm(found: Any, options: argparse.Namespace, sources: Any, cluster: Any, stopping: Any) -> Any:
-    """The contenders on fresh seeds, as a study in a folder of its own."""
-    from pausejax.engine.local import Settings, simulate_into
-    from pausejax.results import store
+def _confirm(result: Any, options: argparse.Namespace, executor: Any, stopping: Any, form: Any) -> Any:
+    """Plays the finalists on fresh seeds, as a study in a folder of its own, with the progress of one."""
+    from pausejax.execution.displays import showing
+    from pausejax.execution.play import play
+    from pausejax.execution.progress import StudyMeter
+    from pausejax.results import exchange
     from pausejax.results.folder import Folder
+    from pausejax.results.stores import FolderStore
     from pausejax.searches import confirm
     from pausejax.study.plan import make_plan
 
-    simulate: Any = simulate_into
-    if cluster:
-        from pausejax.cluster import driver
-
-        simulate = functools.partial(driver.simulate_into, cluster=cluster)
     where = common.confirmation(options.out)
-    plan = make_plan(confirm.confirmation(found, options.fresh_seeds))
-    folder = Folder(where)
-    settings = Settings(
-        options.lanes, options.memory, command=options.typed, data_placement=options.data_placement
-    )
-    held = store.prepare(folder, plan)
-    simulate(folder, plan, held, sources, settings, progress=lambda _: None, stopping=stopping)
-    return confirm.compare(found, store.read(where).load())
+    plan = make_plan(confirm.confirmation(result, options.fresh_seeds))
+    store = FolderStore(Folder(where), command=options.typed)
+    meter = StudyMeter(plan, executor.devices)
+    with showing(meter, form):
+        play(plan, executor, store, progress=meter, stopping=stopping)
+    return confirm.compare(result, exchange.read(where).load())
 
 
-def _finish(found: Any, compared: Any, options: argparse.Namespace) -> None:
+def _finish(result: Any, options: argparse.Namespace) -> None:
     from pausejax.results.folder import Folder
-    from pausejax.searches import table
-    from pausejax.searches.record import record_of
+    from pausejax.searches.result import record_of, summary, table
 
-    record_of(found, compared).write(Folder(options.out))
+    record_of(result).write(Folder(options.out))
     if not options.quiet:
         console = common.console()
-        console.print(table.table(found, compared))
-        console.print(table.summary(found), markup=False)
+        for line in result.damaged:
+            console.print(line, markup=False)
+        console.print(table(result))
+        console.print(summary(result), markup=False)
     if not options.no_report:
         common.draw_search(options.out, quiet=options.quiet)
         _draw_confirmation(options)
@@ -221,21 +164,12 @@ def _draw_confirmation(options: argparse.Namespace) -> None:
     common.leave(where, figures, page.build(result, figures, notes=kinds.left_out(result)))
 
 
-def _rounds(text: str) -> int:
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)", text)
-    count = round(float(found[1]) * _SUFFIX[found[2]]) if found and len(text) < 20 else 0
-    if not 1 <= count <= 10**12:
-        told = "as 200000, 200k or 2M; from 1 to 1000G"
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: {told}")
-    return count
-
-
 def _number(text: str) -> float:
     """Any; what it may be is seen with the rest."""
     try:
         return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
 
 
 def _seed(text: str) -> int:

@@ -56,11 +56,29 @@ class Dataset(NamedTuple):
         """The number of classes.
 
         Raises:
-          ValueError: the targets are no integers.
+          ValueError: the targets are no integers from 0, or not below the number that is given.
         """
-        if self.train_targets.dtype.kind not in "iu":
-            raise ValueError(f"targets must be integers, not {self.train_targets.dtype}")
-        return self.num_classes or 1 + max(int(self.train_targets.max()), int(self.test_targets.max()))
+        return self.count_values("targets", 0)
+
+    def count_values(self, kind: str, lowest: int) -> int:
+        """How many classes there are in "targets", or tokens in "inputs".
+
+        Args:
+          kind: of the arrays.
+          lowest: -1 where this stands for none.
+
+        Raises:
+          ValueError: they are no integers from the lowest, or not below the number that is given.
+        """
+        train, test = getattr(self, f"train_{kind}"), getattr(self, f"test_{kind}")
+        if train.dtype.kind not in "iu":
+            raise ValueError(f"{kind} must be integers, not {train.dtype}")
+        least, largest = min(int(train.min()), int(test.min())), max(int(train.max()), int(test.max()))
+        if least < lowest or 0 < self.num_classes <= largest:
+            below = f" and below {self.num_classes}" if self.num_classes else ""
+            wrong = least if least < lowest else largest
+            raise ValueError(f"{kind} must be integers from {lowest}{below}, not {wrong}")
+        return self.num_classes or 1 + largest
 
     @property
     def is_images(self) -> bool:
@@ -95,14 +113,12 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
     arrays: dict[str, Any] = {}
     for field in ("train_inputs", "train_targets", "test_inputs", "test_targets"):
         array = np.asarray(getattr(dataset, field))
-        if array.dtype.kind not in "buif" or not array.ndim or not array.shape[0]:
+        if array.dtype.kind not in "buif" or not array.ndim or not array.size:
             raise ValueError(
                 f"{where}: {field} must be numbers [N, ...], N > 0, not {array.dtype} {array.shape}"
             )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"{where}: {field} must be finite")
-        wanted = {"f": np.float32, "i": np.int32, "u": np.int32}.get(array.dtype.kind, array.dtype)
-        arrays[field] = array if array.dtype == np.uint8 and "input" in field else array.astype(wanted)
+        is_image = array.dtype == np.uint8 and "input" in field
+        arrays[field] = array if is_image else _on_device(array, f"{where}: {field}")
     for kind in ("inputs", "targets"):
         train, test = arrays[f"train_{kind}"], arrays[f"test_{kind}"]
         if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
@@ -118,5 +134,40 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
     if owner is not None:
         if np.shape(owner) != (len(arrays["train_inputs"]),):
             raise ValueError(f"{where}: owner must have one entry a training sample, not {np.shape(owner)}")
-        owner = np.unique(np.asarray(owner), return_inverse=True)[1].astype(np.int32)
+        owner = np.asarray(owner)
+        if owner.dtype.kind not in "iuUS" or (owner.dtype.kind == "i" and owner.min() < 0):
+            raise ValueError(f"{where}: owner must be integers from 0, or names, not {_brief(owner)}")
+        owner = np.unique(owner, return_inverse=True)[1].astype(np.int32)
+    for field in ("mean", "std"):
+        value = getattr(dataset, field)
+        if value is not None and not (np.isfinite(value) and (field == "mean" or value > 0)):
+            raise ValueError(f"{where}: {field} = {value}: must be finite{' and above 0' * (field == 'std')}")
     return dataset._replace(**arrays, owner=owner, name=dataset.name or name)
+
+
+def _on_device(array: np.ndarray, what: str) -> np.ndarray:
+    """The same numbers in a type that devices compute with.
+
+    Raises:
+      ValueError: they are no such numbers any more; a line that begins with `what`.
+    """
+    if array.dtype.kind in "iu":
+        low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+        if array.min() < low or array.max() > high:
+            raise ValueError(f"{what} must be integers from {low} to {high}, int32, not {_brief(array)}")
+        return array.astype(np.int32)
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32)
+        if not np.isfinite(array).all():
+            raise ValueError(f"{what} must be finite, as float32")
+    return array
+
+
+def _brief(array: np.ndarray) -> str:
+    """What an array holds, in a message."""
+    return (
+        f"{array.dtype} from {array.min()} to {array.max()}"
+        if array.dtype.kind in "iufb"
+        else str(array.dtype)
+    )

@@ -247,6 +247,9 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
             )
         made = _group(owner.astype(np.int64), num_clients, generator(part.name, seed))
     order, sizes = np.asarray(made.order), np.asarray(made.sizes)
+    for what, array in (("order", order), ("sizes", sizes)):
+        if array.dtype.kind not in "iu" or array.ndim != 1:
+            raise PartError(f"{where}: {what} must be integers in one row, not {array.dtype} {array.shape}")
     if sizes.shape != (num_clients,) or sizes.min() < 1:
         raise PartError(f"{where}: every one of {num_clients} clients must own a sample")
     if not np.array_equal(np.sort(order), np.arange(len(labels))) or sizes.sum() != len(labels):
@@ -273,6 +276,8 @@ def _check_labels(labels: np.ndarray) -> None:
         raise ValueError(
             f"shares out by label: targets must be integers [N], not {labels.dtype} {labels.shape}"
         )
+    if labels.min() < 0:
+        raise ValueError(f"shares out by label: targets must be integers from 0, not {labels.min()}")
 
 
 def _check_positive(name: str, value: float) -> None:

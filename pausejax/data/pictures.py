@@ -46,7 +46,8 @@ def sample_sheet(dataset: Dataset, per_class: int = 10) -> Figure:
     axes.spines[:].set_visible(False)
     axes.set_ylabel("label")
     train, test = len(dataset.train_targets), len(dataset.test_targets)
-    axes.set_title(f"{dataset.name}: {train:,} training and {test:,} test images", fontsize=10)
+    title = f"{dataset.name}: {train:,} training and {test:,} test images"
+    axes.set_title(title, fontsize=10, parse_math=False)
     return figure
 
 
@@ -77,7 +78,7 @@ def partition_picture(partition: Partition, labels: np.ndarray, title: str = "")
     axes.set_xlim(-0.6, len(counts) - 0.4)
     if len(counts) <= _MOST_TICKS:
         axes.set_xticks(clients)
-    axes.set_title(title, fontsize=10)
+    axes.set_title(title, fontsize=10, parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     if counts.shape[1] <= 10:
         handles, names = axes.get_legend_handles_labels()

@@ -126,7 +126,7 @@ def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
             found = {name: file[name] for name in (*names, "owner_train") if name in file.files}
     except (OSError, EOFError, ValueError, TypeError, RuntimeError, MemoryError, zipfile.BadZipFile) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f'data.data_file = "{data_file}": can\'t be read: {reason}') from None
+        raise ValueError(f'data.data_file = "{data_file}": can\'t be read: {reason}') from error
     if missing := [name for name in names if name not in found]:
         raise ValueError(f'data.data_file = "{data_file}": has no array {missing[0]}')
     x_train, y_train, x_test, y_test = (found[name] for name in names)

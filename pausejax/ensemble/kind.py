@@ -13,15 +13,13 @@ from pausejax.ensemble.play import play, start
 from pausejax.ensemble.simulation import EnsembleSimulation
 from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
 from pausejax.study.checks import values_of
-from pausejax.study.study import Group, Kind, Plan, Study
-from pausejax.study.trials import Layout
+from pausejax.study.runs import Group
+from pausejax.study.simulation import Layout
+from pausejax.study.study import Kind, Outputs, Study
 from pausejax.study.vocabulary import Say
 
 if TYPE_CHECKING:
-    import xarray as xr
-
-# Measured on two CPU cores with 22 models; EFL-FG, the slowest policy.
-_SECONDS_PER_ROUND = 1e-5
+    pass
 
 
 def check(say: Say, study: Study) -> None:
@@ -42,7 +40,7 @@ def check(say: Say, study: Study) -> None:
                 say(f"{section}.{name}", value, "must be between 0 and 1")
 
 
-def labels(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def coordinates(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The coordinates among what runs left, with those of rounds and models, and the variables."""
     coordinates: dict[str, Any] = {name: ("run", arrays[name]) for name in COORDINATES}
     count = arrays["mse"].shape[1]
@@ -51,58 +49,34 @@ def labels(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[s
     return coordinates, {name: array for name, array in arrays.items() if name not in COORDINATES}
 
 
-def seconds(plan: Plan, group: Group, simulation: EnsembleSimulation, peak: float) -> float:
-    """A rough time."""
-    return len(group.members) * simulation.rounds * _SECONDS_PER_ROUND
-
-
-def draw(result: "xr.Dataset", grid: Any, *, smoothing: int = 1) -> dict[str, Any]:
-    """The kind's own pictures, by file name, in the panels of a `report.grid.Grid`."""
-    from pausejax.ensemble import pictures  # matplotlib is loaded for whoever draws
-
-    return pictures.draw(result, grid, smoothing=smoothing)
-
-
-def unshown(result: "xr.Dataset") -> list[str]:
-    """Who is not in some of these pictures, and why."""
-    from pausejax.ensemble import pictures
-
-    return pictures.unshown(result)
-
-
 def simulation(
-    plan: Plan,
+    study: Study,
     group: Group,
     sources: Sources,
     devices: Sequence[jax.Device] | None = None,
     layout: Layout | None = None,
 ) -> EnsembleSimulation:
-    """A group as the engine plays it on some devices, the local ones if not given, in its only layout."""
-    return EnsembleSimulation(plan, group, sources, devices)
+    """A group as the engine plays it on some devices, the local ones if not given, in a layout."""
+    return EnsembleSimulation(study, group, sources, devices, layout)
+
+
+def outputs(study: Study) -> Outputs:
+    """What runs of an ensemble leave."""
+    return Outputs(VARIABLES, METRICS, ("mse", "cost", "violations"), "mse", ("dataset",))
 
 
 KIND = Kind(
     name="ensemble",
     modes=("ensemble",),
-    study=STUDY,
+    study_keys=STUDY,
     parameters=PARAMETERS,
     for_policies=FOR_POLICIES,
-    policies="ensemble_policy",
+    policy_category="ensemble_policy",
     categories=("regression_dataset",),
-    unread={},
-    shape=lambda values: (),
+    ignored={},
     check=check,
-    variables=lambda study: VARIABLES,
-    unrecorded=lambda study: frozenset(),
-    metrics=lambda study: METRICS,
-    objectives=lambda study: ("mse", "cost", "violations"),
-    ranking=lambda study: "mse",
-    apart=("dataset",),
-    labels=labels,
+    outputs=outputs,
+    coordinates=coordinates,
     simulation=simulation,
     programs=(play, start),
-    variants=lambda plan, group, sources: None,
-    seconds=seconds,
-    draw=draw,
-    unshown=unshown,
 )

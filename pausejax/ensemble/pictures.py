@@ -13,8 +13,15 @@ from pausejax.report.curves import Curve, Plot, draw_points, draw_series, figure
 from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.levels import Measure, measure_of
-from pausejax.report.series import Series, samples_of, series_of, summarized
+from pausejax.report.series import Series, series_of
 from pausejax.report.statistics import Line
+from pausejax.report.style import file_names
+
+_LINEAR = 1e-3
+"""Regrets nearer to 0 than this are drawn evenly."""
+
+DRAWN = frozenset(("mse", "regret", "regret_bound", "sent_counts", "rounds_played", "dataset"))
+"""Variables and labels of runs without which these pictures can't be drawn."""
 
 
 def draw(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> dict[str, Figure]:
@@ -26,9 +33,10 @@ def draw(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> dict[str, Fig
     }
     grid = _played(grid)
     figures: dict[str, Figure] = {}
-    for dataset in dict.fromkeys(result["dataset"].values.tolist()):
+    datasets = list(dict.fromkeys(result["dataset"].values.tolist()))
+    for dataset, ending in zip(datasets, file_names(datasets), strict=True):
         own = _only(grid, dataset)
-        figures |= {f"{name}_{dataset}": figure(plot, own) for name, plot in plots.items()}
+        figures |= {f"{name}_{ending}": figure(plot, own) for name, plot in plots.items()}
     if any(name in axes_of(result) for name in apart_in(result)):
         del plots["models_sent"]  # too wide for a panel
         figures |= {name: figure(plot, grid) for name, plot in plots.items()}
@@ -75,12 +83,10 @@ def mse_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
 
 
 def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
-    """Cumulative regret, EFL-FG (10); thin: the bound EFL-FG (11), where there is one. Log-log."""
+    """Cumulative regret, EFL-FG (10), in decades above 0 and below; thin: the bound EFL-FG (11), if any."""
     for curve in curves:
         runs = curve.runs
-        samples = samples_of(runs, _measure(runs, "regret"))
-        drawn = samples._replace(values=np.maximum(samples.values, 1e-3))
-        draw_series(axes, summarized(curve.label, drawn), curve.look)
+        draw_series(axes, series_of(runs, _measure(runs, "regret"), label=curve.label), curve.look)
         bound: Series = series_of(runs, _measure(runs, "regret_bound"))
         if np.isfinite(bound.mean).all():
             thin: dict[str, Any] = {
@@ -89,7 +95,8 @@ def regret_vs_rounds(axes: Axes, curves: list[Curve]) -> None:
                 "linewidth": 0.6,
             }
             axes.plot(bound.x, bound.mean, **thin)
-    axes.set(xlabel="round", ylabel="cumulative regret (thin: bound)", xscale="log", yscale="log")
+    axes.set(xlabel="round", ylabel="cumulative regret (thin: bound)", xscale="log")
+    axes.set_yscale("symlog", linthresh=_LINEAR)
 
 
 def models_sent(axes: Axes, curves: list[Curve]) -> None:

@@ -31,6 +31,8 @@ class Program:
     """Records that one call advances: rounds beyond T are idle."""
     max_uplink: int
     """The most losses that the clients of any run may report in a round."""
+    statics: tuple[tuple[str, Any], ...] = ()
+    """What the policy reads that is not traced, by name."""
 
 
 class World(NamedTuple):
@@ -66,7 +68,11 @@ def _runs_last(tree: Any) -> Any:
 def rules_of(program: Program, world: World, hyper: Hyper) -> EnsemblePolicy:
     """The policy of all runs."""
     return make_policy(
-        program.policy, parameters=world.parameters, stream_loss=world.stream_loss, hyper=hyper
+        program.policy,
+        parameters=world.parameters,
+        stream_loss=world.stream_loss,
+        hyper=hyper,
+        statics=dict(program.statics),
     )
 
 
@@ -112,8 +118,9 @@ def play(
     Raises:
       AssertionError: the runs' settings differ in length, or are no integers or floats (when traced).
     """
-    chex.assert_equal_shape([*hyper, seed_index])
-    chex.assert_type([*hyper, seed_index], [float, float, int, int, float, int])
+    *known, own = hyper
+    chex.assert_equal_shape([*known, *own.values(), seed_index])
+    chex.assert_type([*known, seed_index], [float, float, int, int, float, int])
     runs, common = PartitionSpec("runs"), PartitionSpec()
     return jax.shard_map(
         partial(_play, program),
@@ -178,7 +185,8 @@ def _play(
     def record(carry: tuple, index: jax.Array) -> tuple:
         first = first_round + index * program.record_every
         end = jnp.where(first <= last_round, first + program.record_every, first)
-        carry = lax.fori_loop(first, end, play_round, carry)
+        with jax.named_scope("rounds"):
+            carry = lax.fori_loop(first, end, play_round, carry)
         last = first + program.record_every - 1
         return carry, summary(carry[1], last, bounded=rules.regret_bound is not None)
 

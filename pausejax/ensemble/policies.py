@@ -1,6 +1,8 @@
 """The ensemble policies by name: which of a pool's models a round sends."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 
@@ -24,6 +26,8 @@ class Hyper(NamedTuple):
     """int32 [R], losses that can be reported in a round."""
     spending: jax.Array
     """float32 [R], FedBoost's expected cost of a round over the budget."""
+    own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
+    """float32 [R], what a policy from outside the package has of its own, by name."""
 
 
 def fedboost(
@@ -82,12 +86,26 @@ ENSEMBLE_POLICIES: tuple[str, ...] = tuple(
 """Those of the package; more can be registered."""
 
 
-def make_policy(part: Part, *, parameters: jax.Array, stream_loss: jax.Array, hyper: Hyper) -> EnsemblePolicy:
-    """Builds a policy for a pool of model sizes int32 [K] with mean losses on the stream, float32 [K]."""
+def make_policy(
+    part: Part,
+    *,
+    parameters: jax.Array,
+    stream_loss: jax.Array,
+    hyper: Hyper,
+    statics: Mapping[str, Any] = MappingProxyType({}),
+) -> EnsemblePolicy:
+    """Builds a policy for a pool of model sizes int32 [K] with mean losses on the stream, float32 [K].
+
+    `statics` are the values of what shapes it.
+    """
+    traced = hyper._asdict()
+    own = traced.pop("own")
     return part.build(
         parameters=parameters,
         stream_loss=stream_loss,
         num_models=len(parameters),
         num_runs=len(hyper.budget),
-        **hyper._asdict(),
+        **traced,
+        **own,
+        **statics,
     )

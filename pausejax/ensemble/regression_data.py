@@ -128,7 +128,7 @@ def _read(path: Path, table: _Table) -> tuple[np.ndarray, np.ndarray]:
         with _open(path) as file:
             rows = [row for row in csv.reader(file) if row]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"data_dir: {path} cannot be read as CSV text: {error}") from None
+        raise ValueError(f"data_dir: {path} cannot be read as CSV text: {error}") from error
     header = table.header.split(",")
     found = [cell.strip() for cell in rows[0]] if rows else []
     if found != header:
@@ -146,10 +146,10 @@ def _read(path: Path, table: _Table) -> tuple[np.ndarray, np.ndarray]:
     for number, row in enumerate(samples):
         try:
             values[number] = [float(row[i]) if row[i].strip() else np.nan for i in numeric]
-        except (ValueError, IndexError):
+        except (ValueError, IndexError) as error:
             raise ValueError(
                 f"data_dir: {path}, sample {number + 1}: expected {len(header)} columns of numbers"
-            ) from None
+            ) from error
     columns = {header[i]: values[:, position] for position, i in enumerate(numeric)}
     for name, column in columns.items():
         if np.isnan(column).all():

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from pausejax.ensemble.play import Program, World, play, start, stream_order
 from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
-from pausejax.parts import everything
+from pausejax.parts import registered_parts
 
 NUM_CLIENTS = 100
 
@@ -75,7 +75,7 @@ def simulate(
     Raises:
       ValueError: a setting out of range.
     """
-    known = everything().of("ensemble_policy")
+    known = registered_parts().of("ensemble_policy")
     if policy not in known:
         raise ValueError(f"policy: unknown {policy!r}; allowed: {', '.join(known)}")
     count, num_models = pool.predictions.shape
@@ -105,7 +105,7 @@ def simulate(
     results = []
     for chunk in chunks:
         world, seed_index = world_of(pool, runs.seed[chunk], num_seeds)
-        own = Hyper(*(jnp.asarray(field[chunk]) for field in hyper))
+        own = jax.tree.map(lambda field, chunk=chunk: jnp.asarray(field[chunk]), hyper)
         _, series = play(
             program, mesh, world, own, seed_index, start(program, world, own), jnp.int32(1), jnp.int32(rounds)
         )

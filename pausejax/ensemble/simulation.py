@@ -1,6 +1,6 @@
 """One group of runs of an ensemble study as the engine plays it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from pausejax import measured
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, padded, put, runs_mesh, shapes
 from pausejax.ensemble.experts import fit_pool, stream_length
@@ -16,10 +17,11 @@ from pausejax.ensemble.policies import Hyper
 from pausejax.ensemble.pool import Pool
 from pausejax.ensemble.regression_data import RegressionData
 from pausejax.ensemble.simulate import Runs, check_runs, hyper_of, one_pass, world_of
-from pausejax.study.simulation import Arrays, Resident, Segment, bytes_of
+from pausejax.parts import File, Part
+from pausejax.study.runs import Group, Run
+from pausejax.study.simulation import Arrays, DeviceBytes, Layout, Segment, bytes_of
 from pausejax.study.spec import SpecError
-from pausejax.study.study import Group, Plan
-from pausejax.study.trials import Layout
+from pausejax.study.study import Study
 
 _POOL_OPTIONS = ("fit_fraction", "ridge", "feature_scaling", "kernel_parameters")
 _ROUNDS_PER_CALL = 100
@@ -29,44 +31,49 @@ class EnsembleSimulation:
     """Runs of one policy on one pool; as `study.simulation.Simulation`."""
 
     stop_at_latency = 0.0
-    placement = ""
-    layout: Layout = {}  # noqa: RUF012, never written to
     data_shares = 1
 
     def __init__(
-        self, plan: Plan, group: Group, sources: Sources, devices: Sequence[jax.Device] | None = None
+        self,
+        study: Study,
+        group: Group,
+        sources: Sources,
+        devices: Sequence[jax.Device] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         """Reads the data and fits the pool; for the local devices if no others are given.
 
         Raises:
           SpecError: data are missing or wrong, or too few for so many clients.
         """
-        study = plan.study
         self._devices = devices or jax.local_devices()
-        self.rounds = rounds_of(plan, group, sources)
+        self.layout = layout or Layout(measured.most_runs(self._devices[0].platform))
+        self.rounds = rounds_of(study, group, sources)
         self._every = study.eval_every
-        self._pool = _pool(plan, group, sources)
-        self._runs = _settings(plan, group, self.rounds)
+        self._pool = _pool(study, group, sources)
         try:
-            runs = check_runs(self._runs, len(self._pool.parameters))
+            runs = check_runs(_settings(group.runs, self.rounds), len(self._pool.parameters))
         except ValueError as error:
-            raise SpecError([str(error)]) from None
-        self._hyper = hyper_of(runs, self._pool)
+            raise SpecError([str(error)]) from error
+        policy = study.parts.get(study.kind.policy_category, group.algorithm)
+        self._traced, statics = _own_values(study, group, policy)
         self._distinct = len(np.unique(runs.seed))
         records = min(max(_ROUNDS_PER_CALL // self._every, 1), self.rounds // self._every)
         self.rounds_per_call = records * self._every
         self._program = Program(
-            policy=study.parts.get(study.kind.policies, group.algorithm),
+            policy=policy,
             rounds=self.rounds,
             num_clients=group.static["num_clients"],
             record_every=self._every,
             records_per_call=records,
             max_uplink=int(runs.uplink.max()),
+            statics=statics,
         )
-        self._read = frozenset(plan.runs_of(group)[0].values)
+        self._first = group.runs[0]
 
-    def _world(self, rows: np.ndarray) -> tuple[World, jax.Array]:
-        return world_of(self._pool, self._runs.seed[rows], min(len(rows), self._distinct))
+    def _world(self, runs: Sequence[Run]) -> tuple[World, jax.Array]:
+        seeds = np.array([run.seed for run in runs])
+        return world_of(self._pool, seeds, min(len(runs), self._distinct))
 
     def sharded(self) -> Self:
         return self
@@ -77,20 +84,28 @@ class EnsembleSimulation:
     def _mesh(self, width: int) -> Mesh:
         return runs_mesh(width, self._devices)
 
-    def _own(self, rows: np.ndarray) -> Hyper:
-        return Hyper(*(field[rows] for field in self._hyper))
+    def _own(self, runs: Sequence[Run]) -> Hyper:
+        own: Any = {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}
+        checked = check_runs(_settings(runs, self.rounds), len(self._pool.parameters))
+        return hyper_of(checked, self._pool)._replace(own=own)
+
+    def turns(self) -> Mapping[str, float]:
+        return {"rounds": self._every}
 
     def lower(self, width: int) -> jax.stages.Lowered:
+        return self.trace(width).lower()
+
+    def trace(self, width: int) -> jax.stages.Traced:
         mesh = self._mesh(width)
-        rows = np.zeros(width, int)
-        world = jax.eval_shape(lambda: self._world(rows)[0])
+        runs = [self._first] * width
+        world = jax.eval_shape(lambda: self._world(runs)[0])
         index = jax.ShapeDtypeStruct((width,), jnp.int32)
         number = shapes(jax.ShapeDtypeStruct((), jnp.int32), mesh, SHARED)
-        return play.lower(
+        return play.trace(
             self._program,
             mesh,
             shapes(world, mesh, SHARED),
-            shapes(self._own(rows), mesh, SPLIT),
+            shapes(self._own(runs), mesh, SPLIT),
             shapes(index, mesh, SPLIT),
             self.state_shapes(width),
             number,
@@ -98,22 +113,22 @@ class EnsembleSimulation:
         )
 
     def state_shapes(self, width: int) -> State:
-        rows = np.zeros(width, int)
-        world = jax.eval_shape(lambda: self._world(rows)[0])
-        state = jax.eval_shape(start, self._program, world, self._own(rows))
+        runs = [self._first] * width
+        world = jax.eval_shape(lambda: self._world(runs)[0])
+        state = jax.eval_shape(start, self._program, world, self._own(runs))
         return shapes(state, self._mesh(width), SPLIT)
 
-    def arguments(self, rows: np.ndarray) -> tuple[Any, ...]:
-        mesh = self._mesh(len(rows))
-        world, index = self._world(rows)
-        return put(world, mesh, SHARED), put(self._own(rows), mesh, SPLIT), put(index, mesh, SPLIT)
+    def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
+        mesh = self._mesh(len(runs))
+        world, index = self._world(runs)
+        return put(world, mesh, SHARED), put(self._own(runs), mesh, SPLIT), put(index, mesh, SPLIT)
 
-    def start(self, rows: np.ndarray) -> State:
-        world, _ = self._world(rows)
-        hyper = jax.tree.map(jnp.asarray, self._own(rows))
-        return put(start(self._program, world, hyper), self._mesh(len(rows)), SPLIT)
+    def start(self, runs: Sequence[Run]) -> State:
+        world, _ = self._world(runs)
+        hyper = jax.tree.map(jnp.asarray, self._own(runs))
+        return put(start(self._program, world, hyper), self._mesh(len(runs)), SPLIT)
 
-    def to_host(self, first_round: int, rows: np.ndarray, record: dict[str, jax.Array]) -> Segment:
+    def to_host(self, first_round: int, positions: np.ndarray, record: dict[str, jax.Array]) -> Segment:
         last = min(first_round + self.rounds_per_call - 1, self.rounds)
         count = (last + 1 - first_round) // self._every
         # Counts only grow, so the last ones say it all.
@@ -121,25 +136,26 @@ class EnsembleSimulation:
             name: leaf[count - 1 if name == "sent_counts" else 0 : count] for name, leaf in record.items()
         }
         records = {name: np.moveaxis(np.asarray(leaf), 0, 1) for name, leaf in kept.items()}
-        return Segment(first_round, last, rows, records)
+        return Segment(first_round, last, positions, records)
 
-    def running(self, segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
-        return np.ones(len(rows), bool)
+    def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
+        return np.ones(len(positions), bool)
 
-    def finish(self, segments: Sequence[Segment], rows: np.ndarray) -> Arrays:
+    def finish(self, segments: Sequence[Segment], runs: Sequence[Run]) -> Arrays:
         series = {
-            name: np.concatenate([segment.records[name][: len(rows)] for segment in segments], axis=1)
+            name: np.concatenate([segment.records[name][: len(runs)] for segment in segments], axis=1)
             for name in segments[0].records
         }
         series["sent_counts"] = series["sent_counts"][:, -1]
+        settings = _settings(runs, self.rounds)
         rates = {
-            name: np.asarray(getattr(self._runs, name), np.float64)[rows]
-            if name in self._read
-            else np.full(len(rows), np.nan)
+            name: np.asarray(getattr(settings, name), np.float64)
+            if name in self._first.values
+            else np.full(len(runs), np.nan)
             for name in ("learning_rate", "exploration_rate")
         }
-        costs = np.broadcast_to(self._pool.costs.astype(np.float32), (len(rows), len(self._pool.costs)))
-        played = np.full(len(rows), self.rounds, np.int32)
+        costs = np.broadcast_to(self._pool.costs.astype(np.float32), (len(runs), len(self._pool.costs)))
+        played = np.full(len(runs), self.rounds, np.int32)
         return {
             **series,
             **rates,
@@ -147,32 +163,49 @@ class EnsembleSimulation:
             "rounds_played": played,
         }
 
-    def resident(self) -> Resident:
+    def device_bytes(self) -> DeviceBytes:
         shared = {"predictions": self._pool.predictions.nbytes, "targets": self._pool.targets.nbytes}
-        return Resident(shared, {"state": bytes_of(self.state_shapes(1))})
+        return DeviceBytes(shared, {"state": bytes_of(self.state_shapes(1))})
 
     def release(self) -> None:
         """Nothing stays on the devices between two calls."""
 
 
-def _table(plan: Plan, group: Group, sources: Sources) -> RegressionData:
+def _own_values(study: Study, group: Group, policy: Part) -> tuple[list[str], tuple[tuple[str, Any], ...]]:
+    """What a group's policy reads besides `Hyper`: names of traced parameters, and static ones with values.
+
+    Raises:
+      SpecError: it reads a file.
+    """
+    parameters = study.words.parameters
+    names = sorted((policy.reads & group.runs[0].values.keys()) - set(Hyper._fields[:-1]))
+    traced = [name for name in names if parameters[name].traced]
+    statics = tuple((name, group.static[name]) for name in names if name not in traced)
+    for name, value in statics:
+        if isinstance(value, File):
+            key = f'{parameters[name].section}.{name} = "{value}"'
+            raise SpecError([f"{key}: an {policy.category} can't read a file"])
+    return traced, statics
+
+
+def _table(study: Study, group: Group, sources: Sources) -> RegressionData:
     name = group.static["dataset"]
-    part = plan.study.parts.get("regression_dataset", name)
+    part = study.parts.get("regression_dataset", name)
     return sources.read(("table", name), lambda: part.build(data_dir=sources.data_dir))
 
 
-def _pool(plan: Plan, group: Group, sources: Sources) -> Pool:
+def _pool(study: Study, group: Group, sources: Sources) -> Pool:
     static = group.static
     options = {name: static[name] for name in _POOL_OPTIONS}
     key = ("pool", static["dataset"], static["pool_seed"], *options.values())
     try:
-        table = _table(plan, group, sources)
+        table = _table(study, group, sources)
         return sources.make(key, lambda: fit_pool(table, seed=static["pool_seed"], **options))
     except ValueError as error:
-        raise SpecError([str(error)]) from None
+        raise SpecError([str(error)]) from error
 
 
-def rounds_of(plan: Plan, group: Group, sources: Sources) -> int:
+def rounds_of(study: Study, group: Group, sources: Sources) -> int:
     """T; without one, as many rounds as the stream lasts, in whole steps of the record.
 
     Raises:
@@ -180,19 +213,17 @@ def rounds_of(plan: Plan, group: Group, sources: Sources) -> int:
     """
     dataset, num_clients = group.static["dataset"], group.static["num_clients"]
     try:
-        rows = stream_length(len(_table(plan, group, sources).targets), group.static["fit_fraction"])
+        rows = stream_length(len(_table(study, group, sources).targets), group.static["fit_fraction"])
     except ValueError as error:
-        raise SpecError([str(error)]) from None
+        raise SpecError([str(error)]) from error
     if num_clients > rows:
         problem = f"must be <= {rows}, the samples of {dataset} that no model is fitted on"
         raise SpecError([f"network.num_clients = {num_clients}: {problem}"])
-    every = plan.study.eval_every
-    return plan.study.rounds or max(one_pass(rows, num_clients) // every, 1) * every
+    every = study.eval_every
+    return study.rounds or max(one_pass(rows, num_clients) // every, 1) * every
 
 
-def _settings(plan: Plan, group: Group, rounds: int) -> Runs:
-    runs = plan.runs_of(group)
-
+def _settings(runs: Sequence[Run], rounds: int) -> Runs:
     def column(name: str, default: float = 0.0) -> np.ndarray:
         """The runs' values; the default where the spec says 0 or the policy does not read the parameter."""
         return np.array([run.values.get(name) or default for run in runs])

@@ -88,5 +88,12 @@ _METRICS: dict[str, Metric] = {
     ),
 }
 
-METRICS = {name: metric._replace(scaled_by=("dataset",)) for name, metric in _METRICS.items()}
+_OF_REPORTS = ("regret", "realized_regret", "regret_bound")
+"""Sums over all reports: how many there are depends on the clients, the stream's length and the uplink."""
+_REPORTS = ("num_clients", "fit_fraction", "uplink")
+
+METRICS = {
+    name: metric._replace(scaled_by=("dataset", *(_REPORTS if name in _OF_REPORTS else ())))
+    for name, metric in _METRICS.items()
+}
 """Errors, and the costs that are shares of a data set's largest model, are each data set's own."""

@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from pausejax import parts
 from pausejax.federated.modules import Model, Params, Weights
 from pausejax.federated.optimizers import adam, transformation
-from pausejax.federated.placement import ConvVariant
+from pausejax.federated.placement import ConvVariant, Placement
 from pausejax.federated.precision import Precision
 from pausejax.federated.servers import fedavg
 from pausejax.federated.tasks import Task
@@ -37,6 +37,8 @@ class Rates(NamedTuple):
     """The local optimizer's own, by name."""
     server: dict[str, jax.Array]
     """The server optimizer's own, by name."""
+    tables: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
+    """What the optimizers read from files, float32 [rows, columns] by name; the same for all runs."""
 
 
 class Memory(NamedTuple):
@@ -46,6 +48,9 @@ class Memory(NamedTuple):
     """The clients' optimizer states, pytree [R, K, ...], if they persist, else None."""
     server: Any
     """The server optimizers' states, pytree [R, ...]."""
+    trained: jax.Array | None = None
+    """bool [R, K], whose statistics are those of a training that has reached the server; None if clients keep
+    none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +98,12 @@ class Learning:
     """How the package's own networks do convolutions; those of others are what they are."""
     sharded: bool = False
     """Whether each device holds an equal share of the training inputs, and not all of them."""
+
+    @property
+    def placement(self) -> Placement:
+        """What of a run lies side by side on its device."""
+        own = self.training
+        return Placement(own.lanes, own.eval_lanes, own.eval_batch, self.conv)
 
     @property
     def keeps_statistics(self) -> bool:
@@ -182,53 +193,67 @@ def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weig
 
 
 def init_memory(learning: Learning, params: Params, rates: Rates, num_clients: int) -> Memory:
-    """Fresh optimizer states, of every client of every run if they persist, and of every run's server."""
-    server = jax.vmap(lambda params, values: transformation(learning.server, values).init(params))(
-        params, rates.server
-    )
+    """Makes fresh optimizer states, of every run's server and, if they persist, of its clients."""
+
+    def fresh(part: Bound, params: Params, values: dict[str, jax.Array]) -> Any:
+        return transformation(part, values | rates.tables).init(params)
+
+    server = jax.vmap(partial(fresh, learning.server))(params, rates.server)
+    runs = rates.learning_rate.shape[0]
+    trained = jnp.zeros((runs, num_clients), bool) if learning.keeps_statistics else None
     if not learning.training.persist_optimizer:
-        return Memory(None, server)
-    fresh = jax.vmap(lambda params, values: transformation(learning.training.optimizer, values).init(params))(
-        params, rates.optimizer
-    )
-    return Memory(jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), fresh), server)
+        return Memory(None, server, trained)
+    own = jax.vmap(partial(fresh, learning.training.optimizer))(params, rates.optimizer)
+    clients = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), own)
+    return Memory(clients, server, trained)
 
 
 def step_server(
-    learning: Learning, weights: Weights, update: Weights, state: Any, rates: Rates
+    learning: Learning, weights: Weights, update: Weights, state: Any, rates: Rates, arrived: jax.Array
 ) -> tuple[Weights, Any]:
-    """The next global models of all runs from their mean updates, pytrees [R, ...], and the servers' states.
+    """Computes the next global models of all runs from their mean updates, and the servers' next states.
 
-    Statistics take their mean change whatever the optimizer. Noise can make a variance negative, which has
-    no meaning: it ends at 0.
+    A round in which nobody's update arrives is no step: its model and its server's state stay as they are,
+    whatever the optimizer. Momentum would move the model otherwise. Statistics take their mean change
+    whatever the optimizer. Noise can make a variance negative, which has no meaning: it ends at 0.
+
+    Args:
+      learning: static.
+      weights: of all runs, pytree [R, ...].
+      update: mean updates, pytree [R, ...]; 0 where nobody's has arrived.
+      state: the servers' states, pytree [R, ...].
+      rates: traced hyper-parameters by run.
+      arrived: bool [R], whether any client's update has.
     """
 
-    def one(params: Params, update: Params, state: Any, values: dict[str, jax.Array]) -> Any:
+    def one(
+        params: Params, update: Params, state: Any, values: dict[str, jax.Array], arrived: jax.Array
+    ) -> Any:
         gradient = jax.tree.map(jnp.negative, update)
-        change, state = transformation(learning.server, values).update(gradient, state, params)
-        return jax.tree.map(jnp.add, params, change), state
+        server = transformation(learning.server, values | rates.tables)
+        change, after = server.update(gradient, state, params)
+        stepped = jax.tree.map(jnp.add, params, change), after
+        return jax.tree.map(partial(jnp.where, arrived), stepped, (params, state))
 
-    params, state = jax.vmap(one)(weights.params, update.params, state, rates.server)
+    params, state = jax.vmap(one)(weights.params, update.params, state, rates.server, arrived)
     if learning.keeps_statistics or not learning.model.has_statistics:
         return weights._replace(params=params), state
     statistics = jax.tree.map(jnp.add, weights.statistics, update.statistics)
     return Weights(params, jax.tree_util.tree_map_with_path(_possible, statistics)), state
 
 
-def mean_statistics(learning: Learning, weights: Weights, share: jax.Array, counts: jax.Array) -> Weights:
-    """The models [R, ...] to be evaluated: own statistics are averaged over the clients that have trained.
+def mean_statistics(weights: Weights, share: jax.Array, trained: jax.Array | None) -> Weights:
+    """Returns the models [R, ...] to be evaluated: clients' statistics are averaged over who has trained.
 
     Args:
-      learning: static.
       weights: of all runs.
       share: float32 [R, K], |D_k| / |D|.
-      counts: int32 [R, K], participations.
+      trained: as in `Memory`.
     """
-    if not learning.keeps_statistics:
+    if trained is None:
         return weights
-    trained = jnp.where(counts > 0, share, 0.0)
     # Nobody has trained: all statistics are the initial ones.
-    weight = jnp.where(jnp.any(counts > 0, axis=1, keepdims=True), trained, share)
+    weight = jnp.where(trained | ~jnp.any(trained, axis=1, keepdims=True), share, 0.0)
     weight = weight / jnp.sum(weight, axis=1, keepdims=True)
     return weights._replace(statistics=jax.tree.map(partial(_weighted_sum, weight), weights.statistics))
 

@@ -1,10 +1,9 @@
 """What of learning lies side by side on a device, and how convolutions are done.
 
-The results agree to float32 rounding whatever is chosen here.
+The results agree up to float32 rounding, and what training makes of it, whatever is chosen here.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from pausejax import measured
 
@@ -33,20 +32,3 @@ def choose(backend: str, *, convolutional: bool, num_parameters: int) -> Placeme
     """
     found: Any = measured.nearest(backend, convolutional=convolutional, num_parameters=num_parameters)
     return Placement(**found)
-
-
-def read(values: Mapping[str, Any]) -> Placement:
-    """A placement from values by name.
-
-    Raises:
-      ValueError: they are none.
-    """
-    if values.keys() != set(Placement._fields):
-        raise ValueError(f"a placement has {', '.join(Placement._fields)}, not {', '.join(values)}")
-    found = Placement(**values)
-    for name, value in zip(Placement._fields[:-1], found[:-1], strict=True):
-        if type(value) is not int or not 1 <= value <= 2**20:
-            raise ValueError(f"{name}: {value!r} is no count")
-    if found.conv not in get_args(ConvVariant):
-        raise ValueError(f"conv: {found.conv!r} is none of {', '.join(get_args(ConvVariant))}")
-    return found

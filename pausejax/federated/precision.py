@@ -86,7 +86,7 @@ def _within(value: Any, precision: Precision) -> Any:
         return tuple(_within(part, precision) for part in value)
     if not isinstance(value, core.ClosedJaxpr) or not _multiplies(value):
         return value
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in value.jaxpr.invars]
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in value.in_avals]
     return jax.make_jaxpr(partial(_evaluate, value, precision))(*shapes)
 
 

@@ -144,7 +144,7 @@ def output_shape(part: Part, task: Task, dataset: Dataset) -> tuple[int, ...]:
 
 def _vocabulary(dataset: Dataset) -> int:
     """How many tokens there are, in inputs and targets."""
-    tokens = dataset.classes
-    if dataset.train_inputs.dtype.kind in "iu" and not dataset.num_classes:
-        tokens = max(tokens, 1 + int(dataset.train_inputs.max()), 1 + int(dataset.test_inputs.max()))
+    tokens = dataset.count_values("targets", -1)
+    if dataset.train_inputs.dtype.kind in "iu":
+        tokens = max(tokens, dataset.count_values("inputs", 0))
     return tokens

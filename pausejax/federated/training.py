@@ -114,6 +114,7 @@ def train(
     num_runs, num_jobs = partition.shape[0], jobs.run.shape[0]
     lanes = min(training.lanes, num_jobs)
     chunks = -(-num_jobs // lanes)
+    tables, rates = rates.tables, rates._replace(tables={})
     kept = weights.statistics if learning.keeps_statistics else None
     example = learning.sent(jax.tree.map(lambda leaf: leaf[0], weights))
     flat, unravel = ravel_pytree(example)
@@ -147,7 +148,7 @@ def train(
             noise_key=jobs.noise_key[safe],
             epsilon=jobs.epsilon[safe],
         )
-        progress = _run_lanes(learning, data, lane)
+        progress = _run_lanes(learning, data, tables, lane)
         released = jax.vmap(
             lambda lane, after: learning.release(
                 lane.weights, after, lane.noise_key, lane.epsilon, lane.rates.sensitivity
@@ -206,7 +207,9 @@ def add_in_turn(total: jax.Array, run: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 @jax.named_scope("local_steps")
-def _run_lanes(learning: Learning, data: TrainingData, lane: _Lane) -> _Progress:
+def _run_lanes(
+    learning: Learning, data: TrainingData, tables: dict[str, jax.Array], lane: _Lane
+) -> _Progress:
     """Trains the jobs of one chunk, [lanes, ...], side by side."""
     training = learning.training
     epochs = min(training.local_epochs, training.max_steps)
@@ -241,7 +244,7 @@ def _run_lanes(learning: Learning, data: TrainingData, lane: _Lane) -> _Progress
                 lane.weights.params,
             )
         active = step < lane.steps
-        optimizer = transformation(training.optimizer, lane.rates.optimizer)
+        optimizer = transformation(training.optimizer, lane.rates.optimizer | tables)
         change, state = optimizer.update(gradient, progress.optimizer, progress.weights.params)
         rate = lane.rates.learning_rate
 
@@ -259,7 +262,8 @@ def _run_lanes(learning: Learning, data: TrainingData, lane: _Lane) -> _Progress
     def start(lane: _Lane) -> tuple[_Progress, jax.Array]:
         state = lane.optimizer
         if state is None:
-            state = transformation(training.optimizer, lane.rates.optimizer).init(lane.weights.params)
+            optimizer = transformation(training.optimizer, lane.rates.optimizer | tables)
+            state = optimizer.init(lane.weights.params)
         orders = epoch_orders(lane.batch_key, lane.size, learning.longest, epochs)
         return _Progress(lane.weights, state, jnp.float32(0), jnp.float32(0)), orders
 

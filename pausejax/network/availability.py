@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import parts
+from pausejax.network.law import check_numbers
 from pausejax.parts import File, Parameter
 
 Number = jax.Array | float
@@ -95,7 +96,7 @@ def availability_trace(
       availability_file: float32 [T, K]; 0 is unavailable.
 
     Raises:
-      ValueError: it has no rows, or other than K columns.
+      ValueError: it has no rows, other than K columns, or other numbers.
     """
     if isinstance(availability_file, str) or availability_file.shape[1:] != (num_clients,):
         seen = "no numbers" if isinstance(availability_file, str) else f"shape {availability_file.shape}"
@@ -103,4 +104,7 @@ def availability_trace(
     rows = availability_file.shape[0]
     if not rows:
         raise ValueError("availability_file: has no rows")
+    check_numbers(
+        "availability_file", availability_file, lambda given: (given == 0) | (given == 1), "0 and 1 alone"
+    )
     return _stateless(lambda key, round: availability_file[(round - 1) % rows] > 0)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 _DRAWS = 2**14
 _DRAWS_AT_ONCE = 64
@@ -27,6 +28,28 @@ class Law(NamedTuple):
     cdf: Callable[[jax.Array], jax.Array] | None = None
     """Latencies x [n, 1], seconds -> P(τ_k <= x), float32 [n, K], of clients whose draws are independent;
     None where it is not known, or they are not. Only the expected regret asks for it."""
+
+
+def check_numbers(
+    name: str, numbers: jax.Array, allowed: Callable[[np.ndarray], np.ndarray], what: str
+) -> None:
+    """Refuses what is in a file, before anything is compiled; within a program it has been looked at.
+
+    Args:
+      name: the parameter that names the file.
+      numbers: what the file holds.
+      allowed: which of some numbers may be there.
+      what: these, in words.
+
+    Raises:
+      ValueError: another number is there.
+    """
+    if isinstance(numbers, jax.core.Tracer):
+        return
+    given = np.asarray(numbers)
+    wrong = given[~allowed(given)]
+    if wrong.size:
+        raise ValueError(f"{name}: must hold {what}, has {wrong[0]:g}")
 
 
 def floored(law: Law, min_latency: jax.Array | float) -> Law:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax import parts
-from pausejax.network.law import Function, Law
+from pausejax.network.law import Function, Law, check_numbers
 from pausejax.parts import File, Parameter
 from pausejax.rounding import rounded, tree_sum
 
@@ -182,13 +182,14 @@ def trace(
       trace_file: float32 [T, K], seconds.
 
     Raises:
-      ValueError: it has no rows, or other than K columns.
+      ValueError: it has no rows, other than K columns, or latencies below 0.
     """
     if isinstance(trace_file, str) or trace_file.ndim != 2 or trace_file.shape[1] != num_clients:
         seen = "no numbers" if isinstance(trace_file, str) else f"shape {trace_file.shape}"
         raise ValueError(f"trace_file: must have num_clients = {num_clients} columns, has {seen}")
     if not trace_file.shape[0]:
         raise ValueError("trace_file: has no rows")
+    check_numbers("trace_file", trace_file, lambda seconds: seconds >= 0, "no latency below 0")
     measured = jnp.maximum(_float32(min_latency), trace_file)
 
     def sample(key: jax.Array) -> jax.Array:

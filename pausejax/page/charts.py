@@ -4,18 +4,19 @@ A page repeats these numbers where a reader points at a picture, hides the lines
 and draws them anew on another axis. What is not understood is drawn all the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.collections import Collection, LineCollection, PathCollection, PolyCollection, QuadMesh
-from matplotlib.colors import to_rgb
+from matplotlib.collections import Collection, LineCollection, PathCollection, QuadMesh
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
+
+from pausejax.report.curves import Banded
 
 _COLUMNS = 240
 """Points that a line keeps, and half as many spread evenly over the decades."""
@@ -119,12 +120,12 @@ def _panel(axes: Axes) -> Panel:
     bars = [_with_bars(found) for found in axes.containers if isinstance(found, ErrorbarContainer)]
     taken: set[Any] = {artist for trace in bars for artist in trace.artists}
     lines = [line for line in axes.lines if line not in taken and _is_data(line, axes)]
-    bands = [band for band in axes.collections if type(band).__name__ == "FillBetweenPolyCollection"]
+    bands = {found[0]: found for found in axes.containers if isinstance(found, Banded)}
     cells = next((found for found in axes.collections if isinstance(found, QuadMesh)), None)
     dots = [found for found in axes.collections if isinstance(found, PathCollection)]
     across = axes.get_yaxis_transform()
     levels = [line for line in axes.lines if line.get_transform() == across]
-    traces = [*_with_bands(lines, bands), *bars, *map(_level, levels)]
+    traces = [*(_with_band(line, bands.get(line)) for line in lines), *bars, *map(_level, levels)]
     known = {*lines, *levels, *(trace.band for trace in traces)}
     drawn = {line for line in axes.lines if np.size(line.get_xdata())}  # a legend's example has no data
     placed = [text for text in axes.texts if text.get_transform() != axes.transAxes]
@@ -138,39 +139,12 @@ def _is_data(line: Line2D, axes: Axes) -> bool:
     return line.get_transform() == axes.transData and numeric and len(x) > 1
 
 
-def _with_bands(lines: list[Line2D], bands: list[Any]) -> Iterator[Trace]:
-    """Each line with the band of its colour that it runs within."""
-    left = [(band, *_edges(band)) for band in bands]
-    for line in lines:
-        x, y = (np.asarray(values, np.float64) for values in line.get_data())
-        low, high, own = np.full_like(y, np.nan), np.full_like(y, np.nan), None
-        for place, (band, at, bottom, top) in enumerate(left):
-            same = np.allclose(to_rgb(line.get_color()), band.get_facecolor()[0][:3], atol=1e-3)
-            shared = np.isin(x, at)
-            if not (same and at.size and shared.any()):
-                continue
-            where = np.searchsorted(at, x[shared])
-            low[shared], high[shared] = bottom[where], top[where]
-            own = left.pop(place)[0]
-            break
-        yield Trace(_label(line), (line,), np.stack([x, y, low, high]), own)
-
-
-def _edges(band: PolyCollection) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where a filled band lies: x ascending, lower and upper edge."""
-    found: list[np.ndarray] = [np.zeros((3, 0))]
-    for path in band.get_paths():
-        # First the start, then the lower edge, the end, the upper edge backwards, and the start again.
-        corners = np.asarray(path.vertices, np.float64)
-        count = (len(corners) - 3) // 2
-        lower, upper = corners[1 : count + 1], corners[count + 2 : 2 * count + 2][::-1]
-        if len(corners) != 2 * count + 3 or not np.array_equal(lower[:, 0], upper[:, 0]):
-            return (np.zeros(0),) * 3
-        sides = np.sort(np.stack([lower[:, 1], upper[:, 1]]), axis=0)
-        found.append(np.stack([lower[:, 0], *sides]))
-    x, low, high = np.concatenate(found, axis=1)
-    order = np.argsort(x, kind="stable")
-    return x[order], low[order], high[order]
+def _with_band(line: Line2D, banded: Banded | None) -> Trace:
+    x, y = (np.asarray(values, np.float64) for values in line.get_data())
+    if banded is None:
+        nothing = np.full_like(y, np.nan)
+        return Trace(_label(line), (line,), np.stack([x, y, nothing, nothing]))
+    return Trace(_label(line), (line,), np.stack([x, y, banded.low, banded.high]), banded[1])
 
 
 def _with_bars(bars: ErrorbarContainer) -> Trace:

@@ -285,15 +285,6 @@
     paint();
   });
 
-  // ------------------------------------------------------------ differences
-  const tables = [...document.querySelectorAll(".difference")], choose = named("choose"), minus = named("minus");
-  if (choose && tables.length > 1) {
-    const show = () => tables.forEach((table, i) => table.classList.toggle("gone", i !== Number(minus.value)));
-    choose.hidden = false;
-    minus.addEventListener("change", show);
-    show();
-  }
-
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
   pictures.forEach((picture) => { listen(picture); switches(picture); });
   if (pictures.length) named("controls").hidden = false;

@@ -12,8 +12,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from pausejax.analysis import diverged_runs, schema
 from pausejax.page import pictures, tables
-from pausejax.report import diverged_runs
 from pausejax.version import __version__
 
 NAME = "report.html"
@@ -46,12 +46,6 @@ def build(
     """
     drawn, too_large = pictures.make(figures)
     differences, not_compared = tables.differences(result if compared is None else compared)
-    diverged = diverged_runs(result)
-    if len(diverged) > _MOST_DIVERGED:
-        more = (
-            f"… and {len(diverged) - _MOST_DIVERGED} more: pausejax export DIR lists them by diverged_round"
-        )
-        diverged = [*diverged[:_MOST_DIVERGED], more]
     scales, page, style = map(_read, ("scales.js", "page.js", "page.css"))
     script = scales + page
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -67,13 +61,13 @@ def build(
         keep_trailing_newline=True,
     )
     return environment.get_template("page.html").render(
-        title=result.attrs.get("name", "a study"),
+        title=schema.read(result, "name") or "a study",
         facts=tables.facts(result),
-        spec=result.attrs.get("spec", "not recorded"),
+        spec=schema.read(result, "spec"),
         summary=tables.summary(result) if summary is None else summary,
         folded=folded,
         differences=differences,
-        diverged=diverged,
+        diverged=diverged_runs(result, _MOST_DIVERGED),
         notes=[*notes, *too_large, *not_compared],
         runs=tables.runs(result),
         run_count=result.sizes["run"],

@@ -6,21 +6,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from rich.table import Table as Printed
-from rich.text import Text
 
 from pausejax.analysis import finals, metrics_of, paired_difference
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric
-from pausejax.analysis.settings import applies, axes_of, group, label, runs_table, symbols
-from pausejax.report import summary_table
+from pausejax.analysis.settings import (
+    axes_of,
+    group,
+    has,
+    label,
+    labels,
+    records,
+    runs_table,
+    symbols,
+    values_of,
+)
+from pausejax.analysis.summaries import summary_text
 from pausejax.report.statistics import lines
 
 MOST_RUNS = 1000
 """That a page lists one by one."""
 _FEW = 16
-_MOST_SIDES = 8
+_MOST_SIDES = 16
 
 
 class Table(NamedTuple):
@@ -35,12 +43,10 @@ class Table(NamedTuple):
 
 
 def summary(result: xr.Dataset) -> Table:
-    """The table that the commands print, cell by cell."""
-    printed: Printed = summary_table(result)
-    headings = tuple(_on_one_line(_plain(column.header)) for column in printed.columns)
-    columns = [[_plain(cell) for cell in column.cells] for column in printed.columns]
-    caption = "; ".join(filter(None, (_plain(printed.title), _plain(printed.caption))))
-    return Table("summary", headings, list(zip(*columns, strict=True)), caption)
+    """The table that the commands print."""
+    text = summary_text(result)
+    caption = "; ".join([text.title, *text.notes])
+    return Table("summary", tuple(map(_on_one_line, text.headings)), text.rows, caption)
 
 
 def _on_one_line(heading: str) -> str:
@@ -48,27 +54,21 @@ def _on_one_line(heading: str) -> str:
     return " ".join(heading.split()).replace("- ", "-")
 
 
-def _plain(cell: Any) -> str:
-    """What a cell looks like when it is printed."""
-    if isinstance(cell, Text):
-        return cell.plain
-    return Text.from_markup(cell).plain if cell else ""
-
-
-def differences(result: xr.Dataset) -> tuple[list[Table], list[str]]:
-    """Every policy minus every other one, paired by seed, a table for each subtracted; what is not there.
+def differences(result: xr.Dataset) -> tuple[Table | None, list[str]]:
+    """Every policy minus the first one of the study, paired by seed; what is not there.
 
     Of few settings each pair that agrees in the axes which two policies share has a row; of many, axes are
-    averaged seed by seed. Of one policy, settings are compared.
+    averaged seed by seed. Of one policy, settings are compared with its first. The intervals of a column hold
+    all together at 95 % (Bonferroni), so that of equal policies one column in 20 has a mark.
     """
     seeds = len(np.unique(result["seed"].values))
     if seeds < 2:
-        return [], ["paired differences: there is one seed, so there are no intervals"]
+        return None, ["paired differences: there is one seed, so there are no intervals"]
     metrics = {name: metric for name, metric in metrics_of(result).items() if metric.heading}
     whole = finals(result, list(metrics)).load()
     every = _sides(whole)
     if len(every) < 2:
-        return [], [
+        return None, [
             "paired differences: there is one policy; pausejax.analysis.paired_difference pairs settings"
         ]
     sides = dict(list(every.items())[:_MOST_SIDES])
@@ -78,24 +78,37 @@ def differences(result: xr.Dataset) -> tuple[list[Table], list[str]]:
         left_out.append(f"paired differences: {first}; of all with pausejax.analysis.paired_difference")
     many = _count(whole) > _FEW
     over = ["seed", *axes_of(whole)] if many else ["seed"]
-    caption = f"mean of the row's minus this one's, with its 95 % interval over {seeds} seeds"
+    (baseline, minus), *rivals = sides.items()
+    pairs = (_pairs(whole, side, minus, next(iter(metrics), ""), over) for _, side in rivals)
+    count = sum(found.sizes["setting"] for found in pairs if found is not None)
+    level = 1 - 0.05 / max(count, 1)
+    caption = f"mean of the row's minus this one's, with its interval over {seeds} seeds"
+    if count > 1:
+        caption += f", {100 * level:.4g} % each, so that all {count} of a column hold together at 95 %"
+    else:
+        caption += ", 95 %"
     if many:
         caption += f"; {', '.join(symbols(whole).get(name, name) for name in axes_of(whole))} averaged first"
     headings = ("policy", *(_on_one_line(metric.heading) for metric in metrics.values()))
-    tables = []
-    for other, minus in sides.items():
-        rows, marks = [], []
-        for name, side in sides.items():
-            if name == other:
-                continue
-            cells = [_compared(whole, name, side, minus, *metric, over) for metric in metrics.items()]
-            for setting in dict.fromkeys(setting for column in cells for setting in column):
-                row = [column.get(setting, ("–", "")) for column in cells]
-                rows.append((setting, *(text for text, _ in row)))
-                marks.append(tuple(mark for _, mark in row))
-        if rows:
-            tables.append(Table(other, headings, rows, caption, marks))
-    return tables, left_out
+    rows, marks = [], []
+    for name, side in rivals:
+        cells = [_compared(whole, name, side, minus, *metric, over, level) for metric in metrics.items()]
+        for setting in dict.fromkeys(setting for column in cells for setting in column):
+            row = [column.get(setting, ("–", "")) for column in cells]
+            rows.append((setting, *(text for text, _ in row)))
+            marks.append(tuple(mark for _, mark in row))
+    return (Table(baseline, headings, rows, caption, marks) if rows else None), left_out
+
+
+def _pairs(
+    whole: xr.Dataset, side: Side, minus: Side, name: str, over: Sequence[str], level: float = 0.95
+) -> xr.Dataset | None:
+    """The paired differences of two sides; None where the two can't be compared."""
+    try:
+        with np.errstate(invalid="ignore"):
+            return paired_difference(whole, side, minus, name, over=over, level=level)
+    except ValueError:
+        return None
 
 
 def _count(whole: xr.Dataset) -> int:
@@ -112,11 +125,8 @@ def _sides(whole: xr.Dataset) -> dict[str, Side]:
     found: dict[str, Side] = {}
     for setting in lines(whole):
         first = setting.runs.isel(run=0)
-        fixed = {axis: first[axis].values.item() for axis in axes_of(whole)}
-        found[setting.label] = {
-            "policy": setting.policy,
-            **{axis: value for axis, value in fixed.items() if applies(value)},
-        }
+        fixed = {axis: first[axis].values.item() for axis in axes_of(whole) if has(first, axis)}
+        found[setting.label] = {"policy": setting.policy, **fixed}
     return found
 
 
@@ -128,21 +138,24 @@ def _compared(
     name: str,
     metric: Metric,
     over: Sequence[str],
+    level: float,
 ) -> dict[str, tuple[str, str]]:
     """By setting, a difference in words and what it means; none where the two can't be compared."""
-    try:
-        with np.errstate(invalid="ignore"):
-            found = paired_difference(whole, side, minus, name, over=over)
-    except ValueError:
+    found = _pairs(whole, side, minus, name, over, level)
+    if found is None:
         return {}
-    compared = {}
+    settings, told = [], []
     axes = [axis for axis in axes_of(whole) if axis in found.coords]
     for place in range(found.sizes["setting"]):
         one = found.isel(setting=place)
-        values = {"policy": title, **{axis: one[axis].values.item() for axis in axes}}
+        values = {"policy": title, **{axis: one[axis].values.item() for axis in axes if has(one, axis)}}
         mean, low, high = (metric.scale * float(one[key]) for key in ("mean", "low", "high"))
-        compared[label(values, symbols(whole))] = _difference(mean, low, high, metric)
-    return compared
+        text, mark = _difference(mean, low, high, metric)
+        if (lost := int(one["left_out"])) and metric.learned and np.isfinite(mean):
+            text += f"\n({int(one['runs']) - lost}/{int(one['runs'])})"
+        settings.append(values)
+        told.append((text, mark))
+    return dict(zip(labels(settings, symbols(whole)), told, strict=True))
 
 
 def _difference(mean: float, low: float, high: float, metric: Metric) -> tuple[str, str]:
@@ -161,7 +174,7 @@ def runs(result: xr.Dataset) -> Table | None:
     """Every run with its seed and identity; None where they are too many for a page."""
     if result.sizes["run"] > MOST_RUNS:
         return None
-    table = runs_table(result).drop(columns="seed").to_dict("records")
+    table = records(runs_table(result).drop(columns="seed"))
     written = symbols(result)
     columns = [label(row, written) for row in table], result["seed"].values, result["identity"].values
     rows = [(setting, str(seed), str(identity)) for setting, seed, identity in zip(*columns, strict=True)]
@@ -174,7 +187,9 @@ def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
     """What the study is and how it was made: a word and what belongs to it."""
     records = records_in(result)
     seeds = sorted(set(result["seed"].values.tolist()))
-    axes = [f"{symbols(result).get(name, name)}: {_values(result[name].values)}" for name in axes_of(result)]
+    axes = [
+        f"{symbols(result).get(name, name)}: {_values(values_of(result, name))}" for name in axes_of(result)
+    ]
     count = result.sizes["run"]
     identities = hashlib.sha256("".join(sorted(map(str, result["identity"].values))).encode()).hexdigest()
     return [
@@ -214,12 +229,7 @@ def _briefly(seeds: Sequence[int]) -> str:
     return f"{shown} … {seeds[-1]}" if len(seeds) > 20 else shown
 
 
-def _values(column: np.ndarray) -> str:
+def _values(values: Sequence[Any]) -> str:
     """The values of an axis, or how far they reach."""
-    if column.dtype.kind == "f":
-        column = column[np.isfinite(column)]
-    found = np.unique(column).tolist()
-    texts = [
-        f"{value:g}" if isinstance(value, float) else str(value) for value in found if value not in ("", -1)
-    ]
+    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(values)]
     return ", ".join(texts) if len(texts) <= 8 else f"{len(texts)} values from {texts[0]} to {texts[-1]}"

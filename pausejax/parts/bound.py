@@ -6,6 +6,7 @@ from typing import Any
 
 from pausejax.parts.parameter import File
 from pausejax.parts.part import CATEGORIES, Part, PartError
+from pausejax.spelling import nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +47,16 @@ def bind(
     if CATEGORIES[part.category].on_device:
         # What a file holds is an argument of the program as well.
         later |= {name for name, parameter in part.parameters.items() if parameter.kind is File}
+        later |= {name for name in part.given if isinstance(values.get(name), File)}
     own = {name: parameter.default for name, parameter in part.parameters.items() if name not in later}
     statics = own | {name: values[name] for name in part.reads & values.keys()}
     traced = later | (set(part.given) & set(given_traced))
     unknown = sorted(set(part.given) - statics.keys() - traced)
     if complete and unknown:
+        known = sorted({*values, *given_traced})
         raise PartError(
             f"{part.file}: {part.category} {part.name}: {unknown[0]}: is no parameter of a spec and has no "
-            "default"
+            f"default{nearest(unknown[0], known)}; known: {', '.join(known)}"
         )
     return Bound(
         part,

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from pausejax.parts.part import Part, PartError, first_line
-from pausejax.parts.registry import Parts, collecting, everything
+from pausejax.parts.registry import Parts, collecting, registered_parts
 
 ENTRY_POINTS = "pausejax.extensions"
 
@@ -68,7 +68,7 @@ class Layer(Parts):
 
     def __reduce__(self) -> Any:
         # Functions of a file that another process has not executed can't be sent to it: the file can.
-        others = tuple(part for part in everything().own() if not _in_package(part.file))
+        others = tuple(part for part in registered_parts().own() if not _in_package(part.file))
         return _unpack, (self.sources, others)
 
 
@@ -88,12 +88,12 @@ def load(entries: Sequence[str], folder: Path) -> Layer:
 
 
 def _over(layers: Sequence[Layer]) -> Layer:
-    whole = Layer(everything(), [source for layer in layers for source in layer.sources])
+    whole = Layer(registered_parts(), [source for layer in layers for source in layer.sources])
     for layer in layers:
         try:
             whole.merge(layer)
         except PartError as error:
-            raise UseError(str(error)) from None
+            raise UseError(str(error)) from error
     return whole
 
 
@@ -108,7 +108,7 @@ def _load_one(entry: str, folder: str) -> Layer:
         return known
     with collecting() as collected:
         files = _execute(entry, base, module)
-    layer = Layer(everything(), [Source(entry, module, files)])
+    layer = Layer(registered_parts(), [Source(entry, module, files)])
     layer.merge(collected)
     _LOADED[entry, str(path)] = layer
     return layer
@@ -149,9 +149,9 @@ def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
         importlib.invalidate_caches()
         importlib.import_module(module)
     except PartError as error:
-        raise UseError(f"use: {error}") from None
+        raise UseError(f"use: {error}") from error
     except (Exception, SystemExit) as error:
-        raise UseError(f"use: {entry}: {_where(error, base, module)}{first_line(error)}") from None
+        raise UseError(f"use: {entry}: {_where(error, base, module)}{first_line(error)}") from error
     finally:
         sys.path.remove(str(base))
         sys.dont_write_bytecode = writes_none
@@ -231,19 +231,19 @@ def _load_entry_points() -> None:
         except Exception as error:
             raise UseError(
                 f"extension {point.name} ({point.value}): {type(error).__name__}: {error}"
-            ) from None
+            ) from error
 
 
 def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     """A layer in another process: its files are written down there and executed."""
     for part in others:
-        if part.name not in everything().of(part.category):
-            everything().add(part)
+        if part.name not in registered_parts().of(part.category):
+            registered_parts().add(part)
     layers = []
     for source in sources:
         entry = source.entry if not source.entry.endswith(".py") else f"{source.module}.py"
         found = _load_one(entry, str(_written(source)))
-        layers.append(Layer(everything(), [source]))
+        layers.append(Layer(registered_parts(), [source]))
         layers[-1].merge(found)
     return _over(layers)
 

@@ -1,5 +1,6 @@
 """Tables of numbers in users' files: .npy, or CSV with or without a line of headings."""
 
+import contextlib
 import math
 import stat
 from pathlib import Path
@@ -11,12 +12,12 @@ from pausejax.parts.parameter import LARGEST, SMALLEST
 _MAX_BYTES = 2**33
 
 
-def read_numbers(path: Path, columns: int) -> np.ndarray:
+def read_numbers(path: Path, columns: int | None) -> np.ndarray:
     """Reads a table of finite numbers with so many columns.
 
     Args:
       path: a .npy file, or else text with commas; a first line that is no row of numbers is a heading.
-      columns: how many it must have.
+      columns: how many it must have, one for each client; None: any number.
 
     Returns:
       float32 [rows, columns].
@@ -28,11 +29,14 @@ def read_numbers(path: Path, columns: int) -> np.ndarray:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("is no regular file")
         read = _npy(path) if path.suffix == ".npy" else _text(path)
+        if read.dtype.kind not in "buif":
+            raise ValueError(f"holds {read.dtype}, which are no real numbers")
         table = np.asarray(read, np.float64)
     except (OSError, ValueError, TypeError, EOFError, MemoryError, SyntaxError) as error:
-        raise ValueError(f"can't be read: {error}") from None
-    if table.ndim != 2 or not len(table) or table.shape[1] != columns:
-        raise ValueError(f"must have {columns} columns, one for each client, has shape {table.shape}")
+        raise ValueError(f"can't be read: {error}") from error
+    if table.ndim != 2 or not table.size or table.shape[1] != (columns or table.shape[1]):
+        wanted = f"{columns} columns, one for each client" if columns else "rows and columns"
+        raise ValueError(f"must have {wanted}, has shape {table.shape}")
     size = np.abs(table)
     if not (np.isfinite(table).all() and ((table == 0) | ((size >= SMALLEST) & (size <= LARGEST))).all()):
         raise ValueError(
@@ -66,8 +70,11 @@ def _text(path: Path) -> np.ndarray:
 
 
 def _is_row(line: str) -> bool:
-    try:
-        [float(cell) for cell in line.split(",")]
-    except ValueError:
-        return line.lstrip().startswith("#")
-    return True
+    """Whether a first line has a number in it: a row with a slip of the pen is no heading."""
+    if line.lstrip().startswith("#"):
+        return True
+    for cell in line.split(","):
+        with contextlib.suppress(ValueError):
+            float(cell)
+            return True
+    return False

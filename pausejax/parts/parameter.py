@@ -52,6 +52,8 @@ class Parameter:
     """Whether `high` itself is out of range."""
     choices: tuple[str, ...] = ()
     traced: bool = False
+    zero_is_static: bool = False
+    """Whether a traced parameter's 0 compiles its term away, in a program of its own."""
     aliases: tuple[str, ...] = ()
     """Short names, accepted in specs and repeated in results."""
     symbol: str = ""

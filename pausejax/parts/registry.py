@@ -68,7 +68,7 @@ _REGISTERED = Parts()
 _COLLECTING: contextvars.ContextVar[Parts] = contextvars.ContextVar("parts", default=_REGISTERED)
 
 
-def everything() -> Parts:
+def registered_parts() -> Parts:
     """All parts that have been registered in this process, those of studies' own files left out."""
     return _REGISTERED
 

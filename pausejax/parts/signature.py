@@ -29,7 +29,7 @@ def read(category: str, function: Callable[..., Any]) -> Part:
         signature = inspect.signature(function)
         hints = typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, ValueError) as error:
-        raise PartError(f"{where}: its signature can't be read: {error}") from None
+        raise PartError(f"{where}: its signature can't be read: {error}") from error
     parameters: dict[str, Parameter] = {}
     given: list[str] = []
     groups: dict[str, Any] = {}

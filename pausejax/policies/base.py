@@ -31,7 +31,8 @@ class View(NamedTuple):
     latency: jax.Array
     """float32 [K], this round's latencies in seconds. Only a clairvoyant policy may read it."""
     local_loss: Callable[[jax.Array], jax.Array]
-    """Maps client indices, int32 [c], to the current global model's mean loss on each one's data, [c]."""
+    """Maps client indices, int32 [c], to the mean loss on each one's data, [c], of the global model before
+    the round, in `update` too."""
     available: jax.Array | None = None
     """bool [K], who may be selected; None where it is everyone in every round."""
 
@@ -42,14 +43,16 @@ class Cohort(NamedTuple):
     members: jax.Array
     """int32 [n], distinct indices of available clients."""
     weights: jax.Array
-    """float32 [n], aggregation weights, (2): they sum to 1, or to 0 for a cohort of nobody."""
+    """float32 [n], aggregation weights, (2): >= 0, and they sum to 1, or to 0 for a cohort of nobody. Another
+    sum ends the study when the round has been played."""
 
 
 class Feedback(NamedTuple):
     """What the server has seen when the round is over; rows belong to `members`, pads are to be ignored."""
 
     members: jax.Array
-    """int32 [n], as in the cohort."""
+    """int32 [n], the cohort's members in ascending order; -1, in any place, for pads and for clients that
+    failed before anything left them."""
     latency: jax.Array
     """float32 [n], seconds."""
     reward: jax.Array
@@ -62,7 +65,7 @@ class Feedback(NamedTuple):
     """float32 [n, d], the privatized updates; [n, 0] unless the policy's `needs_updates` is set."""
     arrived: jax.Array | None = None
     """bool [n], whose update has reached the server: losses and updates of the others are junk. None where
-    nobody can fail. Clients that fail before anything leaves them are no members here."""
+    nobody can fail."""
 
 
 class InitFn(Protocol):

@@ -1,6 +1,6 @@
 """What a policy must keep to: shapes and types when it is traced, selections when they have been played."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,20 @@ import numpy as np
 from pausejax.parts import Part, PartError
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, PolicyState, View
 
-FINE, UNFIT_MEMBERS, UNFIT_WEIGHTS, ABSENT = range(4)
+FINE, UNFIT_MEMBERS, UNFIT_WEIGHT, UNFIT_SUM, ABSENT = range(5)
 """What `fault` finds; ABSENT + k: client k is selected, and is not available."""
+
+TOLERANCE = 1e-3
+"""How far from 1 the weights of a cohort may sum."""
+
+
+class Fault(NamedTuple):
+    """What is wrong with a cohort by value."""
+
+    code: jax.Array | np.ndarray
+    """int32."""
+    weight: jax.Array | np.ndarray
+    """float32, the weight (UNFIT_WEIGHT) or the sum of weights (UNFIT_SUM) that is wrong."""
 
 
 def checked(policy: Any, part: Part, num_clients: int) -> Policy:
@@ -67,8 +79,11 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
     return policy._replace(init=init, select=select, update=update)
 
 
-def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> jax.Array:
-    """What is wrong with a cohort by value, int32 scalar: FINE, UNFIT_MEMBERS, UNFIT_WEIGHTS, or ABSENT + k.
+def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> Fault:
+    """Finds what is wrong with a cohort by value, scalars.
+
+    Members are distinct available clients. Weights are finite and >= 0, sum to 1 over a cohort of somebody,
+    and are 0 where no member is: another sum would be another step of the server, without a word.
 
     Args:
       num_clients: K.
@@ -79,21 +94,25 @@ def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> jax.
     there = members >= 0
     twice = jnp.any((members[1:] == members[:-1]) & there[1:])
     unfit = twice | jnp.any((members < -1) | (members >= num_clients))
-    found = jnp.where(jnp.all(jnp.isfinite(weights)), FINE, UNFIT_WEIGHTS)
+    wrong = ~(jnp.isfinite(weights) & (weights >= 0) & (there | (weights == 0)))
+    total = jnp.sum(weights)
+    uneven = jnp.any(there) & (jnp.abs(total - 1) > TOLERANCE)
+    found = jnp.where(jnp.any(wrong), UNFIT_WEIGHT, jnp.where(uneven, UNFIT_SUM, FINE))
     if available is not None:
         absent = there & ~available[members]
         found = jnp.where(jnp.any(absent), ABSENT + members[jnp.argmax(absent)], found)
-    return jnp.where(unfit, UNFIT_MEMBERS, found).astype(jnp.int32)
+    code = jnp.where(unfit, UNFIT_MEMBERS, found).astype(jnp.int32)
+    return Fault(code, jnp.where(jnp.any(wrong), weights[jnp.argmax(wrong)], total))
 
 
 def refuse_faults(
-    part: Part, faults: np.ndarray, selected: np.ndarray, num_clients: int, first_round: int
+    part: Part, faults: Fault, selected: np.ndarray, num_clients: int, first_round: int
 ) -> None:
     """Refuses rounds that no policy may play.
 
     Args:
       part: the policy's.
-      faults: int32 [runs, rounds], from `fault`.
+      faults: [runs, rounds], from `fault`.
       selected: int32 [runs, rounds, n].
       num_clients: K.
       first_round: the number of the first of these rounds.
@@ -101,15 +120,19 @@ def refuse_faults(
     Raises:
       PartError: there is one; names the first of them.
     """
-    if not faults.any():
+    codes = np.asarray(faults.code)
+    if not codes.any():
         return
-    column = int((faults != FINE).any(axis=0).argmax())
-    row = int((faults[:, column] != FINE).argmax())
-    found, number = int(faults[row, column]), first_round + column
+    column = int((codes != FINE).any(axis=0).argmax())
+    row = int((codes[:, column] != FINE).argmax())
+    found, number = int(codes[row, column]), first_round + column
+    weight = float(faults.weight[row, column])
     if found == UNFIT_MEMBERS:
         what = problems_of(selected[row, column][None], num_clients, first_round=number)[0]
-    elif found == UNFIT_WEIGHTS:
-        what = f"round {number}: a weight is not finite"
+    elif found == UNFIT_WEIGHT:
+        what = f"round {number}: a weight is {weight:g}; must be finite, >= 0, and 0 where no member is"
+    elif found == UNFIT_SUM:
+        what = f"round {number}: the weights sum to {weight:g}; must be 1, to {TOLERANCE:g}"
     else:
         what = f"round {number}: client {found - ABSENT} is not available"
     raise PartError(f"{part.where}: {what}")

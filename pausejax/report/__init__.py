@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from pausejax.report.grid import arrange
     from pausejax.report.series import series_of
     from pausejax.report.style import save
-    from pausejax.report.summary import diverged_runs, summary_table
+    from pausejax.report.summary import summary_table
     from pausejax.report.unshown import left_out
 
-__all__ = ["arrange", "diverged_runs", "left_out", "save", "series_of", "summary_table"]
+__all__ = ["arrange", "left_out", "save", "series_of", "summary_table"]
 
 __getattr__ = lazy.face(
     __name__,
@@ -19,10 +19,7 @@ __getattr__ = lazy.face(
         "pausejax.report.grid": ("arrange",),
         "pausejax.report.series": ("series_of",),
         "pausejax.report.style": ("save",),
-        "pausejax.report.summary": (
-            "diverged_runs",
-            "summary_table",
-        ),
+        "pausejax.report.summary": ("summary_table",),
         "pausejax.report.unshown": ("left_out",),
     },
 )

@@ -6,7 +6,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.container import Container
 
+from pausejax.analysis.selecting import some
 from pausejax.report.figure import Figure
 from pausejax.report.grid import Grid, words_for
 from pausejax.report.levels import Measure, columns_for, spans_decades
@@ -34,6 +36,14 @@ class Curve(NamedTuple):
     label: str
     runs: xr.Dataset
     look: Look
+
+
+class Banded(Container):
+    """A line and its band, and what the band says: who reads a figure need not guess whose band it is."""
+
+    def __init__(self, parts: tuple[Any, Any], low: np.ndarray, high: np.ndarray) -> None:
+        super().__init__(parts)
+        self.low, self.high = low, high
 
 
 Plot = Callable[[Axes, list[Curve]], None]
@@ -140,21 +150,37 @@ def legend(drawn: Figure, *, beside: bool, title: str = "") -> None:
 
 def draw_series(axes: Axes, series: Series, look: Look) -> None:
     """Draws a curve with its band, at no more points than an eye can tell."""
-    if not series.x.size:
+    if not np.isfinite(series.mean).any():
         return
     kept: Any = slice(None)
     if series.x.size > _POINTS:
         even = np.linspace(0, series.x.size - 1, _POINTS // 2)
         early = np.geomspace(1, series.x.size, _POINTS // 2) - 1
         kept = np.unique(np.concatenate([even, early]).astype(int))
-    x, low, high = series.x[kept], series.low[kept], series.high[kept]
-    axes.plot(x, series.mean[kept], label=series.label, **look.on_line())
-    if np.isfinite(high).any():
-        axes.fill_between(x, low, high, color=look.colour, alpha=0.2, linewidth=0)
+    values = (series.x[kept], series.mean[kept], series.low[kept], series.high[kept])
+    draw_line(axes, *values, label=series.label, **look.on_line())
+
+
+def draw_line(
+    axes: Axes, x: np.ndarray, mean: np.ndarray, low: np.ndarray, high: np.ndarray, **look: Any
+) -> None:
+    """Draws the finite part of a line, with the band that is its own where there is one."""
+    if not np.isfinite(x + mean).any():
+        return  # matplotlib finds no place for the markers of a line without a point
+    (line,) = axes.plot(x, np.where(np.isfinite(mean), mean, np.nan), **look)
+    if np.isfinite(low + high).any():
+        band = axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+        axes.add_container(Banded((line, band), low, high))
+
+
+def remark(axes: Axes, text: str) -> None:
+    """Writes into a panel what its lines do not show."""
+    look: Any = {"ha": "right", "va": "bottom", "fontsize": 5.5, "color": "0.3", "parse_math": False}
+    axes.text(0.99, 0.01, wrapped(text, 60), transform=axes.transAxes, **look)
 
 
 def measure_plot(measure: Measure, clock: Clock = "rounds", smoothing: int = 1, **settings: Any) -> Plot:
-    """A picture of any measure with a curve.
+    """A picture of any measure with a curve; what is infinite is drawn up to there, and named.
 
     Args:
       measure: what goes upwards.
@@ -164,16 +190,36 @@ def measure_plot(measure: Measure, clock: Clock = "rounds", smoothing: int = 1, 
     """
 
     def plot(axes: Axes, curves: list[Curve]) -> None:
+        endless, broken, low = [], [], np.inf
         for curve in curves:
             samples = samples_of(curve.runs, measure, clock, smoothing)
-            # An infinite leakage is no number to draw.
-            if np.isfinite(samples.values).any() and not np.isinf(samples.values).any():
-                draw_series(axes, summarized(curve.label, samples), curve.look)
+            series = summarized(curve.label, samples)
+            if infinite := int(np.isinf(samples.values).any(axis=-1).sum()):
+                endless.append(f"{curve.label} ({infinite} of {len(samples.values)} runs)")
+            if gaps := _gaps(samples.values):
+                broken.append(f"{curve.label} ({gaps} of {samples.values.shape[1]})")
+            if np.isfinite(series.mean).any():
+                draw_series(axes, series, curve.look)
+                low = min(low, np.nanmin(series.mean))
+        notes = [f"infinite, and without a line from there on: {some(endless)}"] if endless else []
+        if broken:
+            notes.append(f"without a mean where some run has no value: {some(broken)}")
+        if notes:
+            remark(axes, "; ".join(notes))
         axes.set(xlabel=CLOCKS[clock], ylabel=wrapped(measure.label, 40), **settings)
+        if axes.get_yscale() == "log" and low <= 0:
+            axes.set_yscale("symlog")
         if "xscale" not in settings:
             axes.set_xlim(left=0)
 
     return plot
+
+
+def _gaps(values: np.ndarray) -> int:
+    """At how many places a run has no value, though it has one later on; of curves [runs, n]."""
+    there = ~np.isnan(values)
+    later = np.flip(np.logical_or.accumulate(np.flip(there, axis=1), axis=1), axis=1)
+    return int((~there & later).any(axis=0).sum())
 
 
 def scale_for(values: np.ndarray) -> dict[str, Any]:
@@ -196,7 +242,7 @@ def draw_points(
     axes.errorbar(
         found.x + shift,
         found.mean,
-        yerr=np.nan_to_num(found.high - found.mean),
+        yerr=found.high - found.mean if np.isfinite(found.high).any() else None,
         color=curve.look.colour,
         linestyle="none",
         marker=curve.look.marker,

@@ -7,6 +7,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
+from pausejax.analysis.settings import has
+from pausejax.report.curves import draw_line
 from pausejax.report.figure import Figure
 from pausejax.report.levels import (
     Levels,
@@ -16,7 +18,7 @@ from pausejax.report.levels import (
     is_logarithmic,
     levels_of,
     name_of,
-    shown,
+    shown_each,
     spans_decades,
     values_of,
 )
@@ -70,13 +72,14 @@ def _draw(panel: Axes, found: xr.Dataset, axis: str, values: list, policies: lis
     numeric = found[axis].dtype.kind in "iuf"
     for place, policy in enumerate(policies):
         own = found.isel(setting=np.flatnonzero((found["policy"] == policy).values))
-        own = own.isel(setting=[value in values for value in own[axis].values.tolist()]).sortby(axis)
+        own = own.isel(setting=np.flatnonzero(has(own, axis))).sortby(axis)
         if not own.sizes["setting"]:
             continue
         x = own[axis].values if numeric else [values.index(value) for value in own[axis].values]
         own_look = look(place)
-        panel.plot(x, own["mean"].values, label=policy, **own_look.on_line() | {"markevery": None})
-        panel.fill_between(x, own["low"], own["high"], color=own_look.colour, alpha=0.2, linewidth=0)
+        mean, low, high = (own[name].values for name in ("mean", "low", "high"))
+        every = own_look.on_line() | {"markevery": None}
+        draw_line(panel, np.asarray(x), mean, low, high, label=policy, **every)
         drawn.append(own["mean"].values)
     return np.concatenate(drawn)
 
@@ -116,7 +119,7 @@ def _x_axis(panel: Axes, levels: Levels, axis: str, *, labelled: bool) -> None:
     margin = 0.08 * (scaled[-1] - scaled[0])
     ends = np.array([scaled[0] - margin, scaled[-1] + margin])
     panel.set_xlim(*(np.exp(ends) if logarithmic else ends))
-    texts, inches = [shown(value) for value in values_of(levels, axis)], shares * _width(shares)
+    texts, inches = shown_each(values_of(levels, axis)), shares * _width(shares)
     lengths = np.array([len(text) for text in texts])
     # Numbers that would touch stand upright; beyond the widest panel those in between are left out.
     upright = bool((np.diff(inches) < _CHARACTER * (1 + (lengths[1:] + lengths[:-1]) / 2)).any())

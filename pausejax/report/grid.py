@@ -8,9 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis import schema
 from pausejax.analysis.quantities import apart_in
-from pausejax.analysis.settings import applies, axes_of, full_name, group, label, runs_table, symbols
-from pausejax.report.levels import levels_of, name_of, shown
+from pausejax.analysis.settings import (
+    axes_of,
+    full_name,
+    group,
+    has,
+    label,
+    records,
+    runs_table,
+    symbols,
+    values_of,
+)
+from pausejax.report.levels import levels_of, name_of, shown, shown_each
 from pausejax.report.statistics import Line, lines
 
 # More lines than this, and nobody can tell them apart.
@@ -43,7 +54,7 @@ def is_many(result: xr.Dataset) -> bool:
     table = runs_table(result).drop(columns="seed")
     separate = [name for name in apart_in(result) if name in table]
     whole = table.iloc[group(table, list(table.columns))[1]]
-    return bool(np.bincount(group(whole, separate)[0]).max(initial=0) > MAX_LINES)
+    return bool((np.bincount(group(whole, separate)[0]) > MAX_LINES).any())
 
 
 def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
@@ -100,7 +111,7 @@ def _checked(result: xr.Dataset, by: Sequence[str], apart: Sequence[str]) -> lis
     try:
         names = [full_name(result, name, axes, "axis of this result") for name in by]
     except ValueError as mistake:
-        raise ValueError(f"by: {mistake}") from None
+        raise ValueError(f"by: {mistake}") from mistake
     for spelling, name in zip(by, names, strict=True):
         if names.count(name) > 1:
             raise ValueError(f"by: {spelling}: is named twice")
@@ -112,7 +123,7 @@ def _checked(result: xr.Dataset, by: Sequence[str], apart: Sequence[str]) -> lis
 def _by_setting(result: xr.Dataset, apart: Sequence[str]) -> Grid:
     """A line for each setting."""
     panels = []
-    axes = [name for name in json.loads(result.attrs["axes"]) if name not in apart]
+    axes = [name for name in schema.read(result, "axes") if name not in apart]
     for title, runs in split(result, apart):
         panels.append(Panel(title, tuple(lines(runs.assign_attrs(axes=json.dumps(axes))))))
     return Grid(tuple(panels), min(len(panels), _IN_A_ROW))
@@ -124,7 +135,7 @@ def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Datase
         return [("", result)]
     table = runs_table(result)[list(names)]
     codes, first = group(table, list(names))
-    titles = [", ".join(map(str, row)) for row in table.iloc[first].to_numpy().tolist()]
+    titles = [", ".join(map(str, row.values())) for row in records(table.iloc[first])]
     return [(title, result.isel(run=np.flatnonzero(codes == place))) for place, title in enumerate(titles)]
 
 
@@ -141,13 +152,10 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     for values in itertools.product(*(levels[name] for name in rest)):
         kept = np.ones(runs.sizes["run"], bool)
         for name, value in zip(rest, values, strict=True):
-            column = runs[name].values
             # What a policy does not have, it need not match: it is in every panel.
-            kept &= (column == value) | ~_applies(column)
+            kept &= (runs[name].values == value) | ~has(runs, name)
         own = {
-            name: value
-            for name, value in zip(rest, values, strict=True)
-            if (runs[name].values[kept] == value).any()
+            name: value for name, value in zip(rest, values, strict=True) if (kept & has(runs, name)).any()
         }
         drawn = _lines(runs, kept, line, levels[line])
         if drawn:
@@ -168,16 +176,16 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
 
 def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any]) -> tuple[Line, ...]:
     """The lines of a panel; policies that lack the axis of the lines have one each, by their name."""
-    column, policy = runs[line].values, runs["policy"].values
+    column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)
     found = []
-    for value in values:
-        mine = np.flatnonzero(kept & (column == value))
+    for value, level in zip(values, shown_each(values), strict=True):
+        mine = np.flatnonzero(kept & present & (column == value))
         if mine.size:
-            name = str(value) if line == "policy" else f"{written.get(line, line)} = {shown(value)}"
+            name = str(value) if line == "policy" else f"{written.get(line, line)} = {level}"
             found.append(Line(name, str(policy[mine[0]]), runs.isel(run=mine)))
-    for name in dict.fromkeys(policy[kept & ~_applies(column)].tolist()):
-        mine = np.flatnonzero(kept & ~_applies(column) & (policy == name))
+    for name in dict.fromkeys(policy[kept & ~present].tolist()):
+        mine = np.flatnonzero(kept & ~present & (policy == name))
         found.append(Line(str(name), str(name), runs.isel(run=mine)))
     return tuple(found)
 
@@ -191,13 +199,8 @@ def _title(runs: xr.Dataset, own: dict[str, Any]) -> str:
 
 def _values(runs: xr.Dataset, name: str) -> list[Any]:
     """The levels of an axis, ascending; policies in the order of the study."""
-    column = runs[name].values
-    values = list(dict.fromkeys(column[_applies(column)].tolist()))
-    return values if name == "policy" or column.dtype.kind not in "iuf" else sorted(values)
-
-
-def _applies(column: np.ndarray) -> np.ndarray:
-    return np.array([applies(value) for value in column.tolist()], bool)
+    values = values_of(runs, name)
+    return values if name == "policy" or runs[name].dtype.kind not in "iuf" else sorted(values)
 
 
 def words_for(names: Sequence[str], result: xr.Dataset) -> str:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
+from pausejax.analysis.settings import has
 from pausejax.report.figure import Figure
 from pausejax.report.levels import (
     Levels,
@@ -15,10 +16,13 @@ from pausejax.report.levels import (
     averaged,
     colour_scale,
     name_of,
-    shown,
+    shown_each,
     values_of,
 )
 from pausejax.report.style import new_figure, styled_context, wrapped
+
+MAX_AXES = 4
+"""That have heat maps: six pairs are what a page has room for."""
 
 # Told apart under every common colour blindness, and in grey.
 COLOURS = "viridis"
@@ -31,9 +35,11 @@ _PANEL = 1.15
 def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
     """Means of a measure over seeds and all other axes, for each pair of axes; None without a pair.
 
+    Of more than `MAX_AXES` axes the first ones have heat maps.
+
     All panels share one scale of colours. Grey: nothing was measured there.
     """
-    axes, tables = levels.axes, {}
+    axes, tables = levels.axes[:MAX_AXES], {}
     for row in range(1, len(axes)):
         for column in range(row):
             tables[row, column] = table(levels, measure, axes[row], axes[column])
@@ -63,7 +69,7 @@ def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
         scale = ScalarMappable(norm, colormaps[COLOURS])
         label = wrapped(measure.label, int(11 * figure.get_figheight()))
         figure.colorbar(scale, ax=grid, label=label, shrink=0.8, aspect=30, fraction=0.06)
-        others = " and the other axes" if len(axes) > 2 else ""
+        others = " and the other axes" if len(levels.axes) > 2 else ""
         figure.suptitle(f"{policy}: mean over seeds{others}", fontsize=8)
         figure.align_labels()
         return figure
@@ -72,11 +78,11 @@ def heat_maps(levels: Levels, measure: Measure, policy: str) -> Figure | None:
 def table(levels: Levels, measure: Measure, row: str, column: str) -> np.ndarray:
     """Means for each level of two axes, [rows, columns], ascending; NaN where there is no run."""
     found = averaged(levels, measure, (row, column))
+    found = found.isel(setting=np.flatnonzero(has(found, row) & has(found, column)))
     rows, columns = values_of(levels, row), values_of(levels, column)
     means = np.full((len(rows), len(columns)), np.nan)
     for i, j, value in zip(found[row].values, found[column].values, found["mean"].values, strict=True):
-        if i in rows and j in columns:
-            means[rows.index(i), columns.index(j)] = value
+        means[rows.index(i), columns.index(j)] = value
     return means
 
 
@@ -101,7 +107,7 @@ def _number(value: float) -> str:
 
 def _ticks(panel: Axes, levels: Levels, axis: str, which: Literal["x", "y"], outer: bool) -> None:
     """Every level's value at the outer panels; along x upright where the values are long."""
-    values = [shown(value) for value in values_of(levels, axis)]
+    values = shown_each(values_of(levels, axis))
     place = panel.xaxis if which == "x" else panel.yaxis
     crowded = which == "x" and sum(map(len, values)) > 14
     place.set_ticks(np.arange(len(values)) + 0.5, values if outer else [""] * len(values))

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from matplotlib.cbook import is_math_text
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from pausejax.analysis import finals, mean_ci, metrics_of
+from pausejax.analysis import finals, mean_ci, metrics_of, settings
 from pausejax.analysis.quantities import Metric
-from pausejax.analysis.settings import applies, axes_of, symbols
+from pausejax.analysis.settings import axes_of, has, symbols
 from pausejax.report.style import LEGEND_SIZE
 
 MAX_LEVELS = 8
@@ -68,18 +67,16 @@ def levels_of(runs: xr.Dataset) -> Levels:
     """Cuts the axes of some finals into levels; those that do not vary are left out."""
     cut = {}
     for name in axes_of(runs):
-        column = runs[name].values
-        kept = column[[applies(value) for value in column.tolist()]]
-        if len(np.unique(kept)) > 1:
-            cut[name] = _binned(column) if column.dtype.kind in "iuf" else column
+        column, present = runs[name].values, has(runs, name)
+        if len(np.unique(column[present])) > 1:
+            cut[name] = _binned(column, present) if column.dtype.kind in "iuf" else column
     binned = runs.assign_coords({name: ("run", column) for name, column in cut.items()})
     return Levels(binned, tuple(cut))
 
 
-def _binned(column: np.ndarray) -> np.ndarray:
+def _binned(column: np.ndarray, present: np.ndarray) -> np.ndarray:
     """Values, or the rounded medians of their quantile bins where there are more than `MAX_LEVELS`."""
-    there = np.array([applies(value) for value in column.tolist()])
-    values = column[there]
+    values = column[present]
     if len(np.unique(values)) <= MAX_LEVELS:
         return column
     edges = np.quantile(np.unique(values), np.linspace(0, 1, MAX_LEVELS + 1)[1:-1])
@@ -90,24 +87,18 @@ def _binned(column: np.ndarray) -> np.ndarray:
     if len(np.unique(brief)) == MAX_LEVELS:
         medians = brief
     found = np.full(column.shape, np.nan)
-    found[there] = medians[bins]
+    found[present] = medians[bins]
     return found
 
 
 def values_of(levels: Levels, axis: str) -> list:
     """The levels of an axis, ascending."""
-    column = levels.runs[axis].values
-    return sorted({value for value in column.tolist() if applies(value)})
+    return sorted(settings.values_of(levels.runs, axis))
 
 
 def averaged(levels: Levels, measure: Measure, kept: Sequence[str]) -> xr.Dataset:
-    """Mean and 95 % interval of a measure for each policy and level of the kept axes, scaled.
-
-    The interval is over seeds; with one seed alone, over the settings that are averaged.
-    """
-    over = [name for name in axes_of(levels.runs) if name not in kept]
-    if len(np.unique(levels.runs["seed"].values)) > 1:
-        over.append("seed")
+    """Mean and 95 % interval over seeds of a measure for each policy and level of the kept axes, scaled."""
+    over = [*(name for name in axes_of(levels.runs) if name not in kept), "seed"]
     found = mean_ci(_finite(levels.runs, measure.name), measure.name, over=over)
     return found.assign({name: measure.scale * found[name] for name in ("mean", "low", "high")})
 
@@ -127,6 +118,11 @@ def spans_decades(values: np.ndarray) -> bool:
 def name_of(axis: str, runs: xr.Dataset) -> str:
     """An axis as pictures write it: by its symbol, or in words."""
     return symbols(runs).get(axis, axis.replace("_", " "))
+
+
+def shown_each(values: Sequence[object]) -> list[str]:
+    """Levels as tick labels or names of lines, with all digits where three leave two of them alike."""
+    return settings.told_apart([shown(value) for value in values], [str(value) for value in values])
 
 
 def shown(value: object) -> str:
@@ -155,7 +151,7 @@ def columns_for(labels: Sequence[str], width: float) -> int:
     """How many columns of a legend fit into so many inches; four at most. One is filled after the other."""
     font = FontProperties(size=LEGEND_SIZE)
     measure = text_to_path.get_text_width_height_descent
-    widths = np.array([measure(label, font, is_math_text(label))[0] / 72 for label in labels])
+    widths = np.array([measure(label, font, False)[0] / 72 for label in labels])
     for columns in range(min(len(labels), 4), 1, -1):
         longest = [part.max() + _HANDLE for part in np.array_split(widths, columns)]
         if sum(longest) + _BETWEEN * (columns - 1) <= width:

@@ -1,6 +1,5 @@
 """Pictures of studies with more settings than lines can show: heat maps, main effects, the Pareto front."""
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,15 +17,19 @@ from pausejax.report.heatmaps import heat_maps
 from pausejax.report.levels import Measure, levels_of, measures_of
 from pausejax.report.pareto import trade_off
 from pausejax.report.series import clocks_of, has_curve
+from pausejax.report.style import file_names
 
 
 def draw(result: xr.Dataset) -> dict[str, Figure]:
-    """All pictures, by file name, from the runs' last figures; memory does not grow with the runs."""
+    """All pictures but heat maps, by file name, from the runs' last figures.
+
+    Memory does not grow with the runs. A heat map of each measure and policy would take longer than the rest.
+    """
     measures = measures_of(result)
     whole = finals(result, [measure.name for measure in measures]).load()
     # A mean over unlike rewards says nothing: such measures are drawn if they are asked for.
     shown = [measure for measure in measures if not on_one_scale(_on_first(whole), measure)]
-    drawn = tables(whole, shown)
+    drawn = effects(whole, shown)
     wanted = {measure.name: measure for measure in measures}
     up, across, colour = objectives_in(result)
     if {up, across, colour} <= set(wanted):
@@ -46,46 +49,54 @@ def of_measures(
             for clock in clocks_of(result):
                 plot = measure_plot(measure, clock, smoothing, **scale)
                 drawn[f"{measure.name}_vs_{clock}"] = figure(plot, grid)
-    drawn |= tables(whole, measures)
+    drawn |= effects(whole, measures) | maps(whole, measures)
     return drawn | (fronts(whole, measures[:3]) if len(measures) > 1 else {})
 
 
-def tables(whole: xr.Dataset, measures: Sequence[Measure]) -> dict[str, Figure]:
-    """Main effects and heat maps of some figures, for each data set."""
-    drawn: dict[str, Figure | None] = {}
-    for title, runs in _by_data_set(whole):
+def effects(whole: xr.Dataset, measures: Sequence[Measure]) -> dict[str, Figure]:
+    """Main effects of some figures, for each data set."""
+    drawn = {}
+    for ending, runs in _by_data_set(whole):
         own = [measure for measure in measures if np.isfinite(runs[measure.name].values).any()]
-        drawn[f"main_effects{_ending(title)}"] = main_effects(runs, own)
+        drawn[f"main_effects{ending}"] = main_effects(runs, own)
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def maps(whole: xr.Dataset, measures: Sequence[Measure]) -> dict[str, Figure]:
+    """Heat maps of some figures, for each policy and data set."""
+    drawn: dict[str, Figure | None] = {}
+    for ending, runs in _by_data_set(whole):
         policies = list(dict.fromkeys(runs["policy"].values.tolist()))
-        for policy in policies:
+        names = file_names(policies) if len(policies) > 1 else [""]
+        for policy, name in zip(policies, names, strict=True):
             of_policy = runs.isel(run=np.flatnonzero(runs["policy"].values == policy))
             levels = levels_of(of_policy)
-            ending = _ending("" if len(policies) == 1 else policy) + _ending(title)
-            for measure in own:
+            both = (f"_{name}" if name else "") + ending
+            for measure in measures:
                 if np.isfinite(of_policy[measure.name].values).any():
-                    drawn[f"heatmap_{measure.name}{ending}"] = heat_maps(levels, measure, policy)
+                    drawn[f"heatmap_{measure.name}{both}"] = heat_maps(levels, measure, policy)
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
 def fronts(whole: xr.Dataset, measures: Sequence[Measure]) -> dict[str, Figure]:
     """The trade-off of two or three measures (upwards, across, in colour), for each data set."""
     drawn: dict[str, Figure] = {}
-    for title, runs in _by_data_set(whole):
+    for ending, runs in _by_data_set(whole):
         if not ways_of(runs, measures)[1]:
             colour = measures[2] if len(measures) > 2 else None
             picture = trade_off(runs, measures[1], measures[0], colour)
-            drawn |= {f"pareto{_ending(title)}": picture} if picture else {}
+            drawn |= {f"pareto{ending}": picture} if picture else {}
     return drawn
 
 
 def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
-    return split(whole, [name for name in apart_in(whole) if name in axes_of(whole)])
+    """The runs of each data set, and how the names of its files end."""
+    found = split(whole, [name for name in apart_in(whole) if name in axes_of(whole)])
+    if not found[0][0]:
+        return found
+    names = file_names([title for title, _ in found])
+    return [(f"_{name}", runs) for name, (_, runs) in zip(names, found, strict=True)]
 
 
 def _on_first(whole: xr.Dataset) -> xr.Dataset:
     return _by_data_set(whole)[0][1]
-
-
-def _ending(title: str) -> str:
-    """A part of a file name."""
-    return "_" + re.sub(r"\W+", "_", title).strip("_") if title else ""

@@ -10,17 +10,17 @@ import xarray as xr
 from matplotlib.axes import Axes
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from pausejax.analysis import metrics_of
+from pausejax.analysis import metrics_of, schema
 from pausejax.analysis.quantities import Metric
+from pausejax.analysis.summaries import SummaryText, diverged_runs, summary_text
 from pausejax.report.curves import Curve, draw_series, figure
 from pausejax.report.figure import Figure, image
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.series import Samples, summarized
-from pausejax.report.statistics import Line, learned, lines
+from pausejax.report.statistics import Line, lines, without_diverged
 from pausejax.report.style import wrapped
-from pausejax.report.summary import diverged_runs, summary_table
+from pausejax.report.summary import printed
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 16
@@ -48,9 +48,9 @@ class Overview:
         self._shown = _shown_in(result)
 
     @functools.cached_property
-    def table(self) -> Table:
+    def summary(self) -> SummaryText:
         """Per policy and axis value the means ± 95 % intervals over the seeds."""
-        return summary_table(self.result)
+        return summary_text(self.result)
 
     @functools.cached_property
     def picture(self) -> Figure | None:
@@ -65,7 +65,12 @@ class Overview:
         written = io.StringIO()
         # In a notebook rich would show it at once.
         console = Console(
-            file=written, width=_COLUMNS, color_system=None, highlight=False, force_jupyter=False
+            file=written,
+            width=_COLUMNS,
+            color_system=None,
+            highlight=False,
+            emoji=False,
+            force_jupyter=False,
         )
         console.print(self._title, markup=False)
         console.print(self._with_curves())
@@ -74,56 +79,49 @@ class Overview:
         return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{_escaped(column.header)}</th>" for column in self.table.columns)
-        cells = zip(*(column.cells for column in self.table.columns), strict=True)
-        body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in cells)
-        below = [*filter(None, [self.table.caption]), *diverged_runs(self.result)]
+        head = "".join(f"<th>{_escaped(heading)}</th>" for heading in self.summary.headings)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in self.summary.rows
+        )
+        below = [*self.summary.notes, *diverged_runs(self.result)]
         if self._shown and len(self._rows) > _LINES:
             below.append(f"drawn: the first {_LINES} of these {len(self._rows)} rows")
         told = "".join(f"<p>{_escaped(line)}</p>" for line in below)
         drawn = image(self.picture, self._shown.label) if self.picture and self._shown else ""
         return (
-            f"<div><p><b>{_escaped(self._title)}</b>, {_escaped(self.table.title)}</p>"
+            f"<div><p><b>{_escaped(self._title)}</b>, {_escaped(self.summary.title)}</p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{told}{drawn}</div>"
         )
 
     @property
     def _title(self) -> str:
-        runs, name = self.result.sizes["run"], self.result.attrs.get("name") or "a study"
-        return f"{name}: {runs:,} run{'' if runs == 1 else 's'}"
+        runs, name = self.result.sizes["run"], schema.read(self.result, "name") or ""
+        count = f"{runs:,} run{'' if runs == 1 else 's'}"
+        return f"{name}: {count}" if name else count
 
     @functools.cached_property
     def _rows(self) -> list[Line]:
         """The rows of the table."""
         found = {line.label: line for line in lines(self.result)}
-        return [found[str(label)] for label in self.table.columns[0].cells]
+        return [found[row[0]] for row in self.summary.rows]
 
     def _with_curves(self) -> Table:
         """The table with a column of curves in characters, all on one scale."""
         if self._shown is None:
-            return self.table
+            return printed(self.summary)
         means = [_mean(row.runs, self._shown) for row in self._rows]
         there = np.concatenate(means)
         if not there.size:
-            return self.table
+            return printed(self.summary)
         low, high = there.min(), there.max()
-        look = {name: getattr(self.table, name) for name in ("title", "title_justify", "caption", "box")}
-        table = Table(caption_justify="left", **look)
-        for column in self.table.columns:
-            table.add_column(
-                column.header, justify=column.justify, no_wrap=column.no_wrap, overflow=column.overflow
-            )
-        table.add_column(Text(f"{self._shown.label}\nfrom {low:.3g} to {high:.3g}"), no_wrap=True)
-        cells = zip(*(column.cells for column in self.table.columns), strict=True)
-        for row, mean in zip(cells, means, strict=True):
-            table.add_row(*row, _in_characters(mean, low, high))
-        return table
+        heading = f"{self._shown.label}\nfrom {low:.3g} to {high:.3g}"
+        return printed(self.summary, (heading, [_in_characters(mean, low, high) for mean in means]))
 
 
 def _shown_in(result: xr.Dataset) -> Shown | None:
     """The metric that ranks the settings where it ends a curve, else a sum that should be small."""
     known = metrics_of(result)
-    ranked = known.get(result.attrs.get("ranking", ""))
+    ranked = known.get(schema.read(result, "ranking"))
     sums = [m for m in known.values() if m.reduce == "total" and m.maximize is False]
     for metric in (ranked, *sums, *known.values()):
         if metric is None or metric.variable not in result or metric.reduce not in ("last", "total"):
@@ -137,7 +135,7 @@ def _shown_in(result: xr.Dataset) -> Shown | None:
 def _samples(runs: xr.Dataset, shown: Shown) -> Samples:
     """The curves of what is shown, up to where every run has them."""
     metric = shown.metric
-    runs = learned(runs) if metric.learned else runs
+    runs = without_diverged(runs) if metric.learned else runs
     values = runs[metric.variable].values * metric.scale
     if metric.reduce == "total":
         values = np.cumsum(values, axis=1, dtype=np.float64)

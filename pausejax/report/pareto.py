@@ -10,6 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from pausejax.analysis import mean_ci, metrics_of, non_dominated
+from pausejax.analysis.choice import share_left_out
 from pausejax.report.figure import Figure
 from pausejax.report.levels import Measure, colour_scale, columns_for, is_logarithmic
 from pausejax.report.style import MARKERS, look, new_figure, styled_context, tidy, wrapped
@@ -24,7 +25,8 @@ _SIZE = (4.6, 3.2)
 def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure | None) -> Figure | None:
     """Seed means of two measures, coloured by a third; None where no setting has both.
 
-    Outlined: on the Pareto front of all three. Line: the front of the two that are drawn.
+    Outlined: on the Pareto front of all three. Line: the front of the two that are drawn. Crossed out:
+    settings with a larger share of runs without a value than others; the mean of the rest may be luck.
 
     Args:
       finals: of a result, on one data set.
@@ -35,14 +37,17 @@ def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure 
     measures = (across, up) if colour is None else (across, up, colour)
     means = [mean_ci(finals, measure.name) for measure in measures]
     values = np.stack([found["mean"].values for found in means], axis=1)
+    lost = np.max([share_left_out(found) for found in means], axis=0)
     there = np.isfinite(values[:, :2]).all(axis=1)
-    values, policy = values[there], means[0]["policy"].values[there]
+    values, policy, lost = values[there], means[0]["policy"].values[there], lost[there]
     if not len(values):
         return None
+    weighed = lost == lost.min()
     table = metrics_of(finals)
     ways = [bool(table[measure.name].maximize) for measure in measures]
     # An infinite leakage is the worst there is, and still to be weighed against the others.
-    front, drawn_front = non_dominated(values, ways), non_dominated(values[:, :2], ways[:2])
+    trusted = np.where(weighed[:, None], values, np.nan)
+    front, drawn_front = non_dominated(trusted, ways), non_dominated(trusted[:, :2], ways[:2])
     values = values * [measure.scale for measure in measures]
     with styled_context():
         figure = new_figure(*_SIZE)
@@ -50,6 +55,10 @@ def trade_off(finals: xr.Dataset, across: Measure, up: Measure, colour: Measure 
         axes.set(xlabel=wrapped(across.label, 50), ylabel=wrapped(up.label, 40))
         norm = colour_scale(colour, values[:, 2]) if colour else None
         _points(axes, values, policy, front, norm)
+        if not weighed.all():
+            label = f"with runs that diverged, on no front: {(~weighed).sum()}"
+            x, y = values[~weighed, :2].T
+            axes.scatter(x, y, marker="x", color="black", linewidth=0.6, s=8, label=label)
         steps = np.unique(values[drawn_front, :2], axis=0)
         if len(steps) > 1:
             drawstyle = "steps-pre" if ways[0] else "steps-post"

@@ -5,9 +5,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis import mean_curves
+from pausejax.analysis.mean_curves import resample, smooth
 from pausejax.analysis.metrics import RUNNING
+from pausejax.report import asked
 from pausejax.report.levels import Measure
-from pausejax.report.statistics import band, learned, on_common_clock, smooth
+from pausejax.report.statistics import band, without_diverged
 
 Clock = Literal["rounds", "latency"]
 CLOCKS: dict[Clock, str] = {"rounds": "round", "latency": "simulated time (s)"}
@@ -37,16 +40,25 @@ class Samples(NamedTuple):
     """int [runs]."""
 
 
-def samples_of(runs: xr.Dataset, measure: Measure, clock: Clock = "rounds", smoothing: int = 1) -> Samples:
+def samples_of(
+    runs: xr.Dataset, measure: Measure | str, clock: Clock = "rounds", smoothing: int = 1
+) -> Samples:
     """A measure of some runs after every round or evaluation, scaled as pictures show it.
 
     Args:
       runs: of a result; nothing but the measure's variable and the clock is read of them.
-      measure: with a curve, see `has_curve`.
+      measure: with a curve, see `has_curve`; or its name, as `pausejax report --measure` takes it.
       clock: "rounds", or "latency" for simulated time.
       smoothing: window of the trailing mean over evaluations; what is recorded every round is left as it is.
+
+    Raises:
+      ValueError: there is no such measure, or it has no curve.
     """
-    runs = learned(runs) if measure.learned else runs
+    if isinstance(measure, str):
+        runs, (measure,) = asked.chosen(runs, [measure])
+        if not has_curve(runs, measure):
+            raise ValueError(f"measure: {measure.name}: is one figure for a run and has no curve")
+    runs = without_diverged(runs) if measure.learned else runs
     array = runs[measure.variable]
     values = measure.scale * RUNNING[measure.running](array.values)
     evaluated = array.dims[1] == "eval"
@@ -57,17 +69,17 @@ def samples_of(runs: xr.Dataset, measure: Measure, clock: Clock = "rounds", smoo
     if clock == "rounds":
         return Samples(rounds, values, seeds)
     times = runs["elapsed"].values[:, np.searchsorted(runs["round"].values, rounds)]
-    there = ~np.isnan(times + values).all(axis=1) if len(rounds) else np.zeros(len(values), bool)
-    return Samples(*on_common_clock(times[there], values[there]), seeds[there])
+    there = (np.isfinite(times) & ~np.isnan(values)).any(axis=1)
+    return Samples(*resample(times[there], values[there]), seeds[there])
 
 
 def series_of(
-    runs: xr.Dataset, measure: Measure, clock: Clock = "rounds", smoothing: int = 1, label: str = ""
+    runs: xr.Dataset, measure: Measure | str, clock: Clock = "rounds", smoothing: int = 1, label: str = ""
 ) -> Series:
     """The mean curve of some runs; arguments as for `samples_of`.
 
     Runs of one seed (of several settings, where a line stands for more than one) are averaged first: the band
-    is over seeds. With one seed alone it is over the settings.
+    is over seeds, and of one seed there is none.
     """
     return summarized(label, samples_of(runs, measure, clock, smoothing))
 
@@ -77,14 +89,15 @@ def summarized(label: str, samples: Samples) -> Series:
     values = per_seed(samples.values, samples.seeds)
     if not values.size:
         return Series(label, *(np.zeros(0) for _ in range(4)))
-    mean, half_width = band(values)
+    with np.errstate(invalid="ignore"):  # infinite values
+        mean, half_width = band(values)
     return Series(label, np.asarray(samples.x), mean, mean - half_width, mean + half_width)
 
 
 def per_seed(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Means over the runs of each seed, [seeds, ...]; the runs as they are where there is one seed only."""
+    """Means over the runs of each seed, [seeds, ...]."""
     distinct, owner = np.unique(seeds, return_inverse=True)
-    if len(distinct) in (1, len(seeds)):
+    if len(distinct) == len(seeds):
         return values
     counts = np.bincount(owner)
     summed = np.zeros((len(distinct), *values.shape[1:]))
@@ -94,9 +107,7 @@ def per_seed(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
 
 def has_curve(result: xr.Dataset, measure: Measure) -> bool:
     """Whether a measure has a value after every round or evaluation, and not only at the end of a run."""
-    if measure.running not in RUNNING or measure.variable not in result:
-        return False
-    return result[measure.variable].dims[1:] in (("round",), ("eval",))
+    return mean_curves.has_curve(result, measure.variable, measure.running)
 
 
 def clocks_of(result: xr.Dataset) -> list[Clock]:

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.intervals import student_half_width
-from pausejax.analysis.settings import group, label, runs_table, symbols
+from pausejax.analysis.settings import group, labels, records, runs_table, symbols
 
 
 class Line(NamedTuple):
@@ -31,11 +31,9 @@ def lines(result: xr.Dataset) -> list[Line]:
     codes, first = group(table, list(table.columns))
     order = np.argsort(codes, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(codes, minlength=len(first)))[:-1])
-    settings, written = table.iloc[first].to_dict("records"), symbols(result)
-    return [
-        Line(label(setting, written), setting["policy"], result.isel(run=positions))
-        for setting, positions in zip(settings, members, strict=True)
-    ]
+    settings = records(table.iloc[first])
+    named = zip(labels(settings, symbols(result)), settings, members, strict=True)
+    return [Line(label, setting["policy"], result.isel(run=positions)) for label, setting, positions in named]
 
 
 def band(samples: np.ndarray) -> Band:
@@ -48,54 +46,20 @@ def band(samples: np.ndarray) -> Band:
     return Band(mean, student_half_width(samples.var(axis=0, ddof=1), count))
 
 
-def healthy(runs: xr.Dataset) -> xr.Dataset:
-    """The runs whose model stayed finite; the others would spoil every mean."""
+def finite_runs(runs: xr.Dataset) -> xr.Dataset:
+    """Returns the runs whose model stayed finite."""
     if "diverged_round" not in runs:
         return runs
     return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
 
 
-def learned(runs: xr.Dataset) -> xr.Dataset:
-    """What accuracy can be averaged: the healthy runs, or all of them up to the first divergence."""
-    kept = healthy(runs)
+def without_diverged(runs: xr.Dataset) -> xr.Dataset:
+    """Removes diverged runs; where all have diverged, removes evaluations from the first divergence on."""
+    kept = finite_runs(runs)
     if kept.sizes["run"]:
         return kept
     broken = ~np.isfinite(runs["test_loss"].values).all(axis=0)
     return runs.isel(eval=slice(0, int(np.argmax(broken)) if broken.any() else None))
-
-
-def smooth(values: np.ndarray, window: int) -> np.ndarray:
-    """Trailing moving average over the last axis; the first points average what there is."""
-    if window <= 1:
-        return values
-    total = np.cumsum(values, axis=-1, dtype=np.float64)
-    ahead = total.copy()
-    ahead[..., window:] -= total[..., :-window]
-    return ahead / np.minimum(np.arange(1, values.shape[-1] + 1), window)
-
-
-def on_common_clock(
-    times: np.ndarray, values: np.ndarray, points: int = 200
-) -> tuple[np.ndarray, np.ndarray]:
-    """Curves of several runs, read off at common times.
-
-    Args:
-      times: [runs, n], each run's own clock, ascending; NaN after its last round.
-      values: [runs, n].
-      points: how many common times.
-
-    Returns:
-      Times [points] that every run has reached and none has outlasted, and values [runs, points] by linear
-      interpolation. NaN ends a run's curve; a run without any value is left out.
-    """
-    curves = [
-        (t[there], v[there]) for t, v in zip(times, values, strict=True) if (there := ~np.isnan(t + v)).any()
-    ]
-    if not curves:
-        return np.zeros(0), np.zeros((0, 0))
-    begin = max(t[0] for t, _ in curves)
-    grid = np.linspace(begin, max(min(t[-1] for t, _ in curves), begin), points)
-    return grid, np.stack([np.interp(grid, t, v) for t, v in curves])
 
 
 def evaluation_times(runs: xr.Dataset) -> np.ndarray:

@@ -2,9 +2,11 @@
 
 import contextlib
 import functools
+import io
 import math
+import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.ticker import FuncFormatter
 from matplotlib.typing import LineStyleType
 
-from pausejax.report.figure import Figure
+from pausejax.atomic import replacing
+from pausejax.report.figure import NO_FORMULAS, Figure, raised
 
 # Okabe and Ito's colours, told apart under every common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
@@ -36,6 +39,9 @@ SIZE = (3.5, 2.7)
 WIDE = (7.0, 3.2)
 # Up to so much between the ends of a logarithmic axis its decades are not enough.
 _FEW_DECADES = 50.0
+# Of a part of a file's name that is a label, in bytes; a file system allows 255 for all of it.
+_LONGEST_NAME = 60
+_FILE = re.compile(r"\w[\w-]*")
 # Of a legend, in points.
 LEGEND_SIZE = 7
 _STYLE: dict[Any, Any] = {
@@ -44,6 +50,7 @@ _STYLE: dict[Any, Any] = {
     "axes.titlesize": 8,
     "legend.fontsize": LEGEND_SIZE,
     "pdf.fonttype": 42,
+    **NO_FORMULAS,
 }
 
 
@@ -100,7 +107,7 @@ def _within_a_decade(axis: Axis, value: float, _: int | None = None) -> str:
         return ""
     exponent = math.floor(math.log10(value) + 1e-9)
     digit = round(value / 10.0**exponent)
-    return f"${digit}\\times10^{{{exponent}}}$" if digit in (2, 5) else ""
+    return f"{digit}×10{raised(exponent)}" if digit in (2, 5) else ""
 
 
 def wrapped(text: str, width: int) -> str:
@@ -108,13 +115,48 @@ def wrapped(text: str, width: int) -> str:
     return textwrap.fill(text, width)
 
 
+def file_names(labels: Sequence[str]) -> list[str]:
+    """A part of a file's name for each of some labels, all different where the labels are.
+
+    They have letters, digits and _ alone, and few enough of them. Where nothing is left of a label, or no
+    more than of another one, it is numbered; upper and lower case are one to some file systems.
+    """
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for label in dict.fromkeys(labels):
+        words = re.sub(r"\W+", "_", label).strip("_")
+        # A letter may be four bytes.
+        plain = words.encode()[:_LONGEST_NAME].decode(errors="ignore")
+        name, number = plain, 1
+        while not name or name.casefold() in taken:
+            number += 1
+            name = f"{plain}_{number}"
+        taken.add(name.casefold())
+        found[label] = name
+    return [found[label] for label in labels]
+
+
 def save(figures: Mapping[str, Any], directory: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
-    """Writes each figure in each format; returns the paths."""
+    """Writes each figure in each format; returns the paths.
+
+    A link in a file's place is replaced, not followed.
+
+    Raises:
+      ValueError: a figure's name is no name of a file within the folder; nothing was written.
+      OSError: no space left, or the like.
+    """
+    for name in figures:
+        if not _FILE.fullmatch(name):
+            raise ValueError(f"{name[:100]!r}: is no name of a picture: letters, digits, _ and - alone")
     paths = []
     for name, figure in figures.items():
         for suffix in formats:
-            path = directory / f"{name}.{suffix}"
-            figure.savefig(path, dpi=300, metadata={"CreationDate": None} if suffix == "pdf" else None)
+            path, drawn = directory / f"{name}.{suffix}", io.BytesIO()
+            undated = {"CreationDate": None} if suffix == "pdf" else None
+            # Into memory first: on a full disk matplotlib raises errors of its own.
+            figure.savefig(drawn, format=suffix, dpi=300, metadata=undated)
+            with replacing(path) as partial:
+                partial.write_bytes(drawn.getvalue())
             paths.append(path)
             _settle(figure)
     return paths

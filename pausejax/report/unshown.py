@@ -12,6 +12,7 @@ from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.selecting import some, written
 from pausejax.report import asked
 from pausejax.report.grid import arrange, factors, for_lines, is_many, words_for
+from pausejax.report.heatmaps import MAX_AXES
 from pausejax.report.levels import Measure, levels_of, measures_of
 from pausejax.report.series import has_curve
 
@@ -32,7 +33,7 @@ def left_out(
       by: the same.
     """
     runs, wanted = asked.chosen(result, measures, where, by)
-    lines = _curves(runs, by)
+    lines = [*_curves(runs, by), *_without_a_number(runs, wanted or measures_of(runs))]
     if not wanted:
         return [*lines, *_unasked(runs)]
     for measure in wanted:
@@ -40,6 +41,9 @@ def left_out(
             lines.append(f"{measure.name}: no run has a finite value")
         elif not has_curve(runs, measure):
             lines.append(f"{measure.name}: is one figure for a run and has no curve")
+    if missing := _without_heat_maps(runs):
+        names = ", ".join(_short(runs, name) for name in missing)
+        lines.append(f"heat maps are of {MAX_AXES} axes at most, and not of {names}; fix others by --where")
     if len(wanted) > 1 and (why := asked.ways_of(runs, wanted[:3])[1]):
         lines.append(f"no front: {why}{_fix(runs, wanted)}")
     if len(wanted) > 3:
@@ -61,18 +65,47 @@ def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
     return []
 
 
+def _without_a_number(runs: xr.Dataset, shown: Sequence[Measure]) -> list[str]:
+    """Runs that some means do not take in."""
+    lines, count = [], runs.sizes["run"]
+    if "diverged_round" in runs and (broken := int((runs["diverged_round"].values > 0).sum())):
+        left = "what their models learned is in no mean, curve, heat map or main effect"
+        lines.append(f"{broken} of {count} runs diverged: {left}")
+    for name, figures in finals(runs, [measure.name for measure in shown]).data_vars.items():
+        infinite = int(np.isinf(figures.values).sum())
+        if 0 < infinite < count:
+            left = "heat maps and main effects are means over the others"
+            lines.append(f"{name}: infinite in {infinite} of {count} runs; {left}")
+    return lines
+
+
+def _without_heat_maps(runs: xr.Dataset) -> list[str]:
+    """The axes that are beyond those which a policy's heat maps have room for."""
+    found: dict[str, None] = {}
+    for policy in dict.fromkeys(runs["policy"].values.tolist()):
+        own = runs.isel(run=np.flatnonzero(runs["policy"].values == policy))
+        found |= dict.fromkeys(levels_of(own).axes[MAX_AXES:])
+    return list(found)
+
+
 def _unasked(runs: xr.Dataset) -> list[str]:
     table = metrics_of(runs)
     shown = {measure.name for measure in measures_of(runs)}
     others = [name for name in table if name not in shown and table[name].reduce != "itself"]
     lines = [f"more can be drawn by --measure NAME: {some(others, 20)}"] if others else []
     if is_many(runs):
+        lines.append("heat maps of a measure are drawn by --measure NAME")
+        by_reason: dict[str, list[Measure]] = {}
         for measure in measures_of(runs):
             if why := asked.on_one_scale(runs, measure):
-                lines.append(
-                    f"{measure.name}: no heat maps or main effects: it {why}{_fix(runs, [measure])}; "
-                    f"all the same: --measure {measure.name}"
-                )
+                by_reason.setdefault(why, []).append(measure)
+        for why, alike in by_reason.items():
+            names = [measure.name for measure in alike]
+            each = "it" if len(names) == 1 else "each"
+            lines.append(
+                f"{', '.join(names)}: no main effects: {each} {why}{_fix(runs, alike)}; "
+                f"all the same: --measure {' '.join(names)}"
+            )
     return lines
 
 

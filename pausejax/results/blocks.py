@@ -10,10 +10,11 @@ import xarray as xr
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
-from pausejax.analysis.made import Record, said
+from pausejax.analysis.made import Record, records_in, said
 from pausejax.analysis.quantities import Variable
-from pausejax.results import layout, manifest
+from pausejax.results import labels, manifest
 from pausejax.results.folder import Folder
+from pausejax.results.snapshot import opened
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import Plan
 
@@ -27,37 +28,39 @@ class Source(NamedTuple):
     identities: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
     load: Callable[[], Arrays]
-
-
-def opened(folder: Folder, name: str) -> xr.Dataset:
-    """The store, values unread; nothing of another format is looked at."""
-    return xr.open_zarr(folder.path(name), chunks=None, consolidated=True, zarr_format=3)
+    records: tuple[Record, ...] = ()
+    """How they were made."""
+    file: str = ""
+    """Of a part."""
 
 
 def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
     """The shape of every variable."""
-    return {name: array.shape for name, array in arrays.items() if name != "identity"}
+    return {name: array.shape for name, array in arrays.items()}
 
 
 def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterator[Source | str]:
     """The blocks of runs of the result: intact ones, and the names of the others."""
 
     def load(rows: slice) -> Arrays:
-        block = opened(folder, name).isel(run=rows)
+        block = store.isel(run=rows)
         return {variable: block[variable].values for variable in table if variable in block}
 
     def source(rows: slice, arrays: Arrays) -> Source:
-        return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows))
+        return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)
 
     # What a damaged store raises is its libraries' affair; whatever it is, the runs are not finished.
     try:
-        manifest.check_codecs(folder, name)
-        broken = manifest.damaged(folder, name)
-        store = opened(folder, name)
+        sealed = manifest.read(folder, name)
+        # Values are compared with the manifest as they are read, below.
+        others = [f for f in sealed.files if manifest.is_metadata(f) or f.partition("/")[0] not in table]
+        broken = manifest.damaged(folder, name, sealed, others)
+        store = opened(folder, name, sealed, chunks=None)
         if any(manifest.is_metadata(file) or file.partition("/")[0] in store.coords for file in broken):
             raise ValueError("what describes the runs is damaged")
         identities = store["identity"].values.tolist()
         size = store["identity"].encoding["chunks"][0]
+        records = tuple(records_in(store))
         absent = {block_of(store, file) for file in broken}
     except Exception:
         yield name
@@ -104,8 +107,8 @@ def write(
       sources: where the runs are.
       records: how they were made.
     """
-    table = plan.study.kind.variables(plan.study)
-    lengths = layout.sizes(table, (source.shapes for source in sources))
+    table = plan.study.outputs.variables
+    lengths = labels.sizes(table, (source.shapes for source in sources))
     names = {variable for source in sources for variable in source.shapes}
     largest = max(4 * int(np.prod([lengths[dim] for dim in table[name].dims])) for name in names)
     size = runs_per_block(largest)
@@ -141,7 +144,7 @@ def _labelled(
     size: int,
 ) -> Iterator[xr.Dataset]:
     """The runs of a plan, labelled, `size` at a time."""
-    table, columns = plan.study.kind.variables(plan.study), layout.coordinates(plan)
+    table, columns = plan.study.outputs.variables, labels.coordinates(plan)
     place = {
         identity: (number, row)
         for number, source in enumerate(sources)
@@ -154,7 +157,7 @@ def _labelled(
 
     for first in range(0, len(identities), size):
         rows = range(first, min(first + size, len(identities)))
-        block = layout.blank(table, names, len(rows), lengths)
+        block = labels.blank(table, names, len(rows), lengths)
         from_source: dict[int, list[tuple[int, int]]] = {}
         for here, row in enumerate(rows):
             number, there = place[identities[row]]
@@ -162,8 +165,8 @@ def _labelled(
         for number, pairs in from_source.items():
             here, there = np.array(pairs).T
             part = {key: array for key, array in load(number).items() if key in names}
-            layout.put(block, here, part, there)
-        yield said(layout.label(plan, columns, slice(rows.start, rows.stop), block), records)
+            labels.put(block, here, part, there)
+        yield said(labels.label(plan, columns, slice(rows.start, rows.stop), block), records)
 
 
 def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> None:
@@ -179,11 +182,22 @@ def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> No
 
 
 def seal(folder: Folder, name: str) -> None:
-    """Ends a store: its metadata in one place, and the manifest."""
+    """Ends a store: its metadata in one place, and the manifest.
+
+    Raises:
+      OSError: a chunk of an array is not there.
+    """
     with warnings.catch_warnings():
         # Zarr 3 has no word on it, but xarray warns whoever opens a store without it.
         warnings.filterwarnings("ignore", "Consolidated metadata")
-        zarr.consolidate_metadata(folder.path(name), zarr_format=3)
+        group = zarr.consolidate_metadata(folder.path(name), zarr_format=3)
+    # A reader would take fill values for what a chunk held that somebody has removed.
+    files = set(folder.tree(name))
+    for array_name, array in group.arrays():
+        grid = [-(-length // size) for length, size in zip(array.shape, array.chunks, strict=True)]
+        chunks = ("/".join([array_name, "c", *map(str, index)]) for index in np.ndindex(*grid))
+        if missing := next((chunk for chunk in chunks if chunk not in files), None):
+            raise FileNotFoundError(f"{folder}: {name}/{missing} was removed while the result was written")
     manifest.seal(folder, name)
 
 

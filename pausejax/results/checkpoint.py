@@ -1,22 +1,19 @@
-"""Chunks in flight, kept on disk: the state after some round, and what all rounds up to it have recorded.
+"""Chunks in flight, in the study's folder: the state after a round, and the records of all rounds before.
 
-    checkpoints/<chunk>/rounds-<first>-<last>.npz   records of the rounds since the checkpoint before
-    checkpoints/<chunk>/state-<last>/               the state after round <last>, written by Orbax
-    checkpoints/<chunk>/digest-<last>.npz           what the values of that state hash to
+    checkpoints/<batch>/records-<first>-<last>.npz  records of some rounds in a row
+    checkpoints/<batch>/state-<last>.npz            the state after round <last>, and which records precede it
 
-A state counts when all records up to it are there and its values have the digest; Orbax makes a state's
-folder appear when it is whole.
+A batch's name is a digest of the identities of its runs, and every file holds these identities: a checkpoint
+of other runs is never used. Rows are positions in the batch. Every file is written whole and ends with a
+digest.
 """
 
-import contextlib
-import functools
 import hashlib
-import logging
+import json
 import os
-import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -24,156 +21,184 @@ import numpy as np
 
 from pausejax.results.folder import Folder
 from pausejax.results.store import CHECKPOINTS
-from pausejax.study.simulation import Segment
+from pausejax.study.simulation import Arrays, Segment
 
 
-class Checkpoints:
-    """The checkpoints of one chunk; of several processes that play it, the first one keeps it."""
+class Checkpoint:
+    """The checkpoint of one batch; of several processes that play it, the holder of the lease writes it.
 
-    def __init__(self, folder: Folder, chunk: str, seconds: float) -> None:
+    Under a URL there are no locks, and all of them write: runs with the same identity have the same records.
+
+    Args:
+      folder: of the study.
+      identities: of the batch's runs, in order.
+      seconds: between two checkpoints.
+    """
+
+    def __init__(self, folder: Folder, identities: Sequence[str], seconds: float) -> None:
         self._folder = folder
-        self._place = f"{CHECKPOINTS}/{chunk}"
+        self._identities = np.array(identities)
+        self.place = f"{CHECKPOINTS}/{hashlib.sha256(' '.join(identities).encode()).hexdigest()[:16]}"
+        """The name of the batch's folder."""
         self._seconds = seconds
         self._last_save = time.monotonic()
-        lease = folder.lease(f"{self._place}.lease")
-        self._keeps = lease is not None
-        """Otherwise another process keeps this chunk; this one plays it without keeping it."""
+        lease = folder.lease(f"{self.place}.lease") if folder.is_local else None
+        self._writes = lease is not None or not folder.is_local
+        """False: another process writes this batch's checkpoints."""
         self._release = weakref.finalize(self, os.close, lease) if lease is not None else lambda: None
         self._saved_round = 0
         self.damaged = False
-        """Whether a state was found that can't be trusted."""
+        """Whether a checkpoint was damaged."""
 
     def due(self) -> bool:
-        """Whether the interval has passed since the last one, or since the chunk began."""
-        return self._keeps and time.monotonic() - self._last_save >= self._seconds
+        """Whether the interval has passed since the last one, or since the batch began."""
+        return self._writes and time.monotonic() - self._last_save >= self._seconds
 
-    def save(self, state: Any, segments: list[Segment]) -> None:
-        """Keeps the state after the last segment; segments that are on disk are not written again.
-
-        Raises:
-          OSError: no space left, or the like.
-        """
-        if not self._keeps:
-            return
-        import orbax.checkpoint as ocp
-
-        last = segments[-1].last_round
-        for segment in segments:
-            if segment.last_round > self._saved_round:
-                name = f"rounds-{segment.first_round}-{segment.last_round}.npz"
-                self._folder.write_arrays(f"{self._place}/{name}", rows=segment.rows, **segment.records)
-        try:
-            with _quiet(), ocp.StandardCheckpointer() as writer:
-                writer.save(self._folder.path(f"{self._place}/state-{last}"), state, force=True)
-        except ValueError as error:  # what the library makes of a full disk
-            reason = str(error).partition(" [")[0].strip().rpartition(": ")[2]
-            raise OSError(f"{self._place}: the checkpoint can't be written: {reason}") from None
-        self._folder.write_arrays(f"{self._place}/digest-{last}.npz", sha256=np.array(digest_of(state)))
-        for older in self._states():
-            if older < last:
-                self._folder.remove(f"{self._place}/state-{older}")
-                self._folder.remove(f"{self._place}/digest-{older}.npz")
-        self._saved_round, self._last_save = last, time.monotonic()
-
-    def restore(self, target: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
-        """The latest state and all records up to it; None if there is none that is whole.
+    def save(self, state: Any, segments: Sequence[Segment]) -> None:
+        """Writes the state after the last segment; segments that are on disk are not written again.
 
         Args:
-          target: shapes, types and shardings of the state of so many rows.
-        """
-        if not self._keeps:
-            return None
-        for name in self._folder.names(self._place):
-            if name.startswith("state-") and not name.removeprefix("state-").isdecimal():
-                self._folder.remove(f"{self._place}/{name}")  # half written when its process was killed
-        if not (states := self._states()):
-            return None
-        import orbax.checkpoint as ocp
+          state: arrays with the played runs along the first axis.
+          segments: all rounds so far; their rows are positions in the batch.
 
-        for last in reversed(states):
-            # What a damaged checkpoint raises is its library's affair; the chunk then begins anew.
+        Raises:
+          OSError: no space left, or the like; the checkpoint before is still there.
+        """
+        if not self._writes:
+            return
+        last = segments[-1].last_round
+        try:
+            for segment in segments:
+                if segment.last_round > self._saved_round:
+                    records = {f"records/{name}": array for name, array in segment.records.items()}
+                    self._write(_records_name(*segment[:2]), {"positions": segment.positions, **records})
+            borders = np.array([segment[:2] for segment in segments])
+            self._write(_state_name(last), {"segments": borders, **_packed(state)})
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise OSError(f"{self.place}: the checkpoint can't be written: {reason}") from error
+        for other in self._states():
+            if other != last:
+                self._folder.remove(f"{self.place}/{_state_name(other)}")
+        self._saved_round, self._last_save = last, time.monotonic()
+
+    def restore(self, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
+        """Reads the latest state, on the host, and all records before it; None if there is none to use.
+
+        A state of another program, whose arrays have other shapes or types, is left alone.
+
+        Args:
+          shapes: returns the shapes and types of the state of so many rows.
+        """
+        if not self._writes:
+            return None
+        for name in self._folder.names(self.place):
+            if name.endswith(".partial"):  # its process was killed
+                self._folder.remove(f"{self.place}/{name}")
+        for last in reversed(self._states()):
             try:
-                segments = self._segments(last)
-                with _quiet(), ocp.StandardCheckpointer() as reader:
-                    place = self._folder.path(f"{self._place}/state-{last}")
-                    state = reader.restore(place, target(len(segments[-1].rows)))
-                kept = self._folder.read_arrays(f"{self._place}/digest-{last}.npz")["sha256"]
-                if digest_of(state) != str(kept):
-                    raise ValueError("damaged")
-            except Exception:
+                found = self._read(last, shapes)
+            except (OSError, KeyError, ValueError):
                 self.damaged = True
                 continue
-            self._saved_round = last
-            return state, segments
+            if found:
+                self._saved_round = last
+                return found
+        if self.damaged:
+            self._folder.remove(self.place)  # a folder with a file's name would block the next write
         return None
 
     def remove(self) -> None:
-        """Forgets the chunk: its runs are finished."""
-        if self._keeps:
-            self._folder.remove(self._place)
-            self._folder.remove(f"{self._place}.lease")
+        """Removes the checkpoints of a finished batch."""
+        if self._writes:
+            self._folder.remove(self.place)
+            self._folder.remove(f"{self.place}.lease")
         self.close()
 
     def close(self) -> None:
-        """Lets another process keep the chunk."""
-        self._keeps = False
+        """Lets another process write the batch's checkpoints."""
+        self._writes = False
         self._release()
 
     def _states(self) -> list[int]:
-        names = (name.partition("-") for name in self._folder.names(self._place))
-        return sorted(int(last) for kind, _, last in names if kind == "state" and last.isdecimal())
+        """The rounds after which a state was written, in order."""
+        stems = (
+            name.removesuffix(".npz") for name in self._folder.names(self.place) if name.endswith(".npz")
+        )
+        rounds = (stem.removeprefix("state-") for stem in stems if stem.startswith("state-"))
+        return sorted(int(number) for number in rounds if number.isdecimal())
 
-    def _segments(self, last: int) -> list[Segment]:
-        """All records up to a round.
+    def _write(self, name: str, arrays: Arrays) -> None:
+        self._folder.write_arrays(f"{self.place}/{name}", identity=self._identities, **arrays)
+
+    def _read(self, last: int, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
+        """Reads a state and the records before it; None: they are other runs' or another program's.
 
         Raises:
-          ValueError: some are missing or damaged.
+          OSError, KeyError, ValueError: a file is missing or damaged.
         """
-        spans = []
-        for name in self._folder.names(self._place):
-            kind, _, span = name.removesuffix(".npz").partition("-")
-            if kind == "rounds" and name.endswith(".npz"):
-                first, _, end = span.partition("-")
-                spans.append((int(first), int(end), name))
-        found: list[Segment] = []
-        for begin, finish, name in sorted(spans):
-            if begin == (found[-1].last_round + 1 if found else 1) and finish <= last:
-                records = self._folder.read_arrays(f"{self._place}/{name}")
-                found.append(Segment(begin, finish, records.pop("rows"), records))
-        if not found or found[-1].last_round != last:
-            raise ValueError(f"records up to round {last} are missing")
-        return found
+        arrays = self._folder.read_arrays(f"{self.place}/{_state_name(last)}")
+        segments = []
+        for first, end in arrays["segments"].tolist():
+            records = self._folder.read_arrays(f"{self.place}/{_records_name(first, end)}")
+            if not np.array_equal(records.pop("identity"), self._identities):
+                return None
+            positions = records.pop("positions")
+            named = {name.removeprefix("records/"): array for name, array in records.items()}
+            segments.append(Segment(first, end, positions, named))
+        if not np.array_equal(arrays["identity"], self._identities):
+            return None
+        target = shapes(len(segments[-1].positions))
+        if str(arrays["described"]) != _described(target):
+            return None
+        return _unpacked(arrays, target), segments
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Orbax logs a traceback for each of its threads that fails, besides raising the error."""
-    _ignore_stragglers()
-    logger = logging.getLogger("absl")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
+def _state_name(last: int) -> str:
+    return f"state-{last}.npz"
 
 
-@functools.cache
-def _ignore_stragglers() -> None:
-    """Lets writes that end after one has failed, at any later time, find no event loop and not say so."""
-    before = sys.unraisablehook
-
-    def hook(unraisable: Any) -> None:
-        if str(unraisable.exc_value) != "Event loop is closed":
-            before(unraisable)
-
-    sys.unraisablehook = hook
+def _records_name(first: int, last: int) -> str:
+    return f"records-{first}-{last}.npz"
 
 
-def digest_of(state: Any) -> str:
-    """SHA-256 over the types, shapes and values of a state's arrays."""
-    found = hashlib.sha256()
-    for leaf in jax.tree.leaves(jax.device_get(state)):
-        array = np.ascontiguousarray(leaf)
-        found.update(f"{array.dtype.str} {array.shape};".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+def _described(state: Any) -> str:
+    """Names, types and shapes of a state's arrays, or of their shapes, in one spelling."""
+    leaves, _ = jax.tree.flatten_with_path(state)
+    return json.dumps(
+        [[jax.tree_util.keystr(path), str(leaf.dtype), list(leaf.shape)] for path, leaf in leaves]
+    )
+
+
+def _packed(state: Any) -> Arrays:
+    """A state's arrays as bytes: `.npz` does not know all types that JAX has."""
+    packed = {"described": np.array(_described(state))}
+    for number, leaf in enumerate(jax.tree.leaves(state)):
+        if _is_key(leaf):
+            packed[f"key/{number}"] = np.array(str(jax.random.key_impl(leaf)))
+            leaf = jax.random.key_data(leaf)
+        packed[f"leaf/{number}"] = np.frombuffer(np.asarray(leaf).tobytes(), np.uint8)
+    return packed
+
+
+def _unpacked(arrays: Arrays, target: Any) -> Any:
+    """Undoes `_packed`; typed keys are JAX's arrays, all others NumPy's.
+
+    Raises:
+      KeyError, ValueError: an array is missing, or has other bytes than the target.
+    """
+
+    def unpacked(number: int, leaf: Any) -> Any:
+        content = arrays[f"leaf/{number}"]
+        if not _is_key(leaf):
+            return content.view(leaf.dtype).reshape(leaf.shape)
+        words = jax.eval_shape(jax.random.key_data, leaf)
+        data = content.view(words.dtype).reshape(words.shape)
+        return jax.random.wrap_key_data(jax.numpy.asarray(data), impl=str(arrays[f"key/{number}"]))
+
+    leaves, structure = jax.tree.flatten(target)
+    return jax.tree.unflatten(structure, [unpacked(number, leaf) for number, leaf in enumerate(leaves)])
+
+
+def _is_key(leaf: Any) -> bool:
+    return bool(jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key))

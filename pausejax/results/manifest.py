@@ -9,54 +9,83 @@ does not look like Zarr 3 is not opened at all.
 
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from pausejax.results.folder import Folder
+from pausejax.results.sealed import digest_of
 
 NAME = "manifest.json"
 METADATA = "zarr.json"
+_LARGEST_CHUNK = 2**32
 CODECS = frozenset({"bytes", "vlen-utf8", "blosc zstd", "crc32c"})
+
+
+class Manifest(NamedTuple):
+    """What a store held when it was sealed."""
+
+    files: Mapping[str, str]
+    """SHA-256 of every file by its name in the store."""
+    sha256: str
+    """Of all of it: two stores with the same one hold the same."""
+
+    @property
+    def described(self) -> list[str]:
+        """The files without which no value has a meaning: metadata, and the arrays of one dimension."""
+        return [name for name in self.files if is_metadata(name) or name.count("/") < 3]
 
 
 def seal(folder: Folder, store: str) -> None:
     """Writes the manifest of a store that is complete."""
-    files = {name: _digest(folder, f"{store}/{name}") for name in _files(folder, store)}
-    text = json.dumps(files, sort_keys=True)
-    sealed = json.dumps({"files": files, "sha256": hashlib.sha256(text.encode()).hexdigest()})
-    folder.write(f"{store}/{NAME}", sealed.encode())
+    files = {name: digest(folder.read(f"{store}/{name}")) for name in _files(folder, store)}
+    folder.write(f"{store}/{NAME}", json.dumps({"files": files, "sha256": digest_of(files)}).encode())
 
 
-def damaged(folder: Folder, store: str, names: Iterator[str] | None = None) -> list[str]:
+def read(folder: Folder, store: str) -> Manifest:
+    """Reads the manifest of a store.
+
+    Raises:
+      ValueError: there is none that is whole.
+      OSError: it can't be read.
+    """
+    try:
+        sealed = json.loads(folder.read(f"{store}/{NAME}"))
+        found = Manifest(dict(sealed["files"]), sealed["sha256"])
+        if digest_of(found.files) != found.sha256:
+            raise ValueError("does not have its digest")
+    except (KeyError, TypeError, UnicodeDecodeError, ValueError, RecursionError, FileNotFoundError) as error:
+        raise ValueError(f"{store}/{NAME}: {error}") from error
+    return found
+
+
+def damaged(folder: Folder, store: str, sealed: Manifest, names: Iterable[str]) -> list[str]:
     """The files that are not what they were when the store was sealed, or that have come or gone since.
 
     Args:
       folder: of the study.
       store: the store in it.
-      names: the files to read; all of them if not given. Whether others are there is looked at all the same.
+      sealed: its manifest.
+      names: the files to read. Whether others are there is looked at all the same.
 
     Raises:
-      ValueError: there is no manifest that is whole.
-      OSError: it can't be read.
+      ValueError: one of them names a codec that results are not written with, or the store is of another
+        format; nothing has been decoded.
+      OSError: a file can't be read.
     """
-    try:
-        sealed = json.loads(folder.read(f"{store}/{NAME}"))
-        files = sealed["files"]
-        text = json.dumps(files, sort_keys=True)
-        if hashlib.sha256(text.encode()).hexdigest() != sealed["sha256"]:
-            raise ValueError("does not have its digest")
-    except (KeyError, TypeError, UnicodeDecodeError, ValueError, FileNotFoundError) as error:
-        raise ValueError(f"{store}/{NAME}: {error}") from None
-    there = set(_files(folder, store))
-    changed = there ^ set(files)
-    read = set(files if names is None else names) & there & set(files)
-    return sorted(changed | {name for name in read if _digest(folder, f"{store}/{name}") != files[name]})
-
-
-def described(folder: Folder, store: str) -> Iterator[str]:
-    """The files without which no value has a meaning: metadata, and the arrays of one dimension."""
-    for name in _files(folder, store):
-        if is_metadata(name) or name.count("/") < 3:
-            yield name
+    files = set(_files(folder, store))
+    for name in files:
+        if name.rpartition("/")[2].startswith("."):
+            raise ValueError(f"{store}/{name}: is of another format")
+    broken = files ^ sealed.files.keys()
+    for name in files.intersection(names) - broken:
+        content = folder.read(f"{store}/{name}")
+        if digest(content) != sealed.files[name]:
+            broken.add(name)
+        elif is_metadata(name):
+            _check_codecs(f"{store}/{name}", content)
+    return sorted(broken)
 
 
 def is_metadata(name: str) -> bool:
@@ -64,23 +93,39 @@ def is_metadata(name: str) -> bool:
     return name.rpartition("/")[2] == METADATA
 
 
-def check_codecs(folder: Folder, store: str) -> None:
-    """Refuses a store that names a codec which results are not written with.
+def digest(content: bytes) -> str:
+    """SHA-256 of a file's content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _check_codecs(name: str, content: bytes) -> None:
+    """Refuses metadata that name a codec which results are not written with.
 
     Raises:
-      ValueError: it does, or its metadata can't be read.
+      ValueError: they do, or they can't be read.
     """
-    for name in _files(folder, store):
-        if name.rpartition("/")[2].startswith("."):
-            raise ValueError(f"{store}/{name}: is of another format")
-        if not is_metadata(name):
-            continue
-        try:
-            named = set(_codecs(json.loads(folder.read(f"{store}/{name}"))))
-        except (UnicodeDecodeError, ValueError, RecursionError) as error:
-            raise ValueError(f"{store}/{name}: {error}") from None
-        if foreign := named - CODECS:
-            raise ValueError(f"{store}/{name}: names the codec {min(foreign)!r}; nothing was decoded")
+    try:
+        named = set(_codecs(json.loads(content)))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name}: {error}") from error
+    if foreign := named - CODECS:
+        raise ValueError(f"{name}: names the codec {min(foreign)!r}; nothing was decoded")
+
+
+def check_chunks(folder: Folder, store: str, sealed: Manifest) -> None:
+    """Refuses a store whose arrays promise more than lies there: a hole would be filled with memory.
+
+    Raises:
+      KeyError, TypeError: its metadata have another form.
+      ValueError: chunks are missing, or one is too large.
+    """
+    described = json.loads(folder.read(f"{store}/{METADATA}"))["consolidated_metadata"]["metadata"]
+    held = Counter(name.partition("/")[0] for name in sealed.files if not is_metadata(name))
+    for name, array in described.items():
+        shape, chunk = array["shape"], array["chunk_grid"]["configuration"]["chunk_shape"]
+        wanted = math.prod(-(-length // max(size, 1)) for length, size in zip(shape, chunk, strict=True))
+        if wanted > held[name] or 8 * math.prod(chunk) > _LARGEST_CHUNK:
+            raise ValueError(f"{store}/{name}: promises {shape} in {wanted} chunks and has {held[name]}")
 
 
 def _codecs(described: object) -> Iterator[str]:
@@ -108,7 +153,3 @@ def _codec(codec: object) -> str:
 
 def _files(folder: Folder, store: str) -> Iterator[str]:
     return (name for name in folder.tree(store) if name != NAME)
-
-
-def _digest(folder: Folder, name: str) -> str:
-    return hashlib.sha256(folder.read(name)).hexdigest()

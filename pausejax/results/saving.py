@@ -1,14 +1,15 @@
 """A result that lies in memory into a folder, as `pausejax run` would have left it there."""
 
-import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import xarray as xr
 
-from pausejax.results import blocks, store
+from pausejax.analysis import schema
+from pausejax.results import blocks, exchange, manifest, store
 from pausejax.results.folder import Folder
+from pausejax.results.sealed import write_sealed
 from pausejax.study.study import FORMAT
 
 
@@ -35,13 +36,13 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
         try:
             size = blocks.runs_per_block(_largest(result))
             blocks.write_store(folder, partial, _parts(result, size), size)
-            store.replace(folder, partial)
+            exchange.replace(folder, partial)
         finally:
-            folder.remove(partial)
-        folder.write(store.SPEC, result.attrs["spec"].encode())
-        files = json.loads(result.attrs["used_files"])
+            folder.remove(partial, manifest.NAME)
+        folder.write(store.SPEC, schema.read(result, "spec").encode())
+        files = schema.read(result, "used_files")
         if files or folder.exists(store.FILES):
-            folder.write(store.FILES, json.dumps(files, indent=1).encode())
+            write_sealed(folder, store.FILES, files)
 
 
 def _check(result: xr.Dataset) -> None:
@@ -49,10 +50,12 @@ def _check(result: xr.Dataset) -> None:
         raise ValueError("result: is no result of a study, or has lost its attributes; nothing was saved")
     if result.attrs.get("format") != FORMAT:
         kept = result.attrs.get("format", 1)
-        raise ValueError(f"result: is of format {kept}, this release writes {FORMAT}; nothing was saved")
+        raise ValueError(
+            f"result: is of format {schema.brief(kept)}, this release writes {FORMAT}; nothing was saved"
+        )
     if not result.sizes["run"]:
         raise ValueError("result: holds no runs; nothing was saved")
-    whole = set(json.loads(result.attrs["variables"]))
+    whole = set(schema.read(result, "variables"))
     # A later run of the spec takes these runs for finished, so they must have all that its own have.
     if lost := sorted(whole - set(result.data_vars)):
         raise ValueError(f"result: lacks {', '.join(lost)}, which its study records; nothing was saved")
@@ -76,7 +79,7 @@ def _check_folder(folder: Folder, identities: set[str]) -> None:
     """Refuses a folder whose runs would be lost or mixed with these."""
     if folder.names(store.PARTS):
         raise ValueError(f"{folder}: holds an unfinished study; choose another folder")
-    if not folder.exists(store.RESULT):
+    if exchange.held(folder) is None:
         return
     try:
         held = set(store.read(folder.location)["identity"].values.tolist())

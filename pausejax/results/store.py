@@ -1,6 +1,6 @@
-"""A study on disk: what is finished, chunk by chunk, and in the end one labelled Zarr store.
+"""A study on disk: what is finished, batch by batch, and in the end one labelled Zarr store.
 
-Every chunk of runs is written as one file under `parts/`, whole or not at all, so that a killed study goes
+Every batch of runs is written as one file under `parts/`, whole or not at all, so that a killed study goes
 on where it was and any number of processes may work on it. When all runs are there, `results.zarr` is put
 together from the parts, block by block, and takes their place. Nothing is trusted unseen: parts and blocks
 carry checksums, and what does not pass counts as not finished.
@@ -8,39 +8,46 @@ carry checksums, and what does not pass counts as not finished.
 
 import contextlib
 import difflib
-import hashlib
 import json
+import random
 import re
+import time
 import uuid
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-import xarray as xr
-
-from pausejax.results import blocks, layout, made, manifest
+from pausejax.analysis import schema
+from pausejax.results import blocks, labels, manifest
 from pausejax.results.blocks import Source
-from pausejax.results.folder import Folder
-from pausejax.study.simulation import Arrays
+from pausejax.results.exchange import REPLACED, held, replace
+from pausejax.results.exchange import RESULT as RESULT
+from pausejax.results.exchange import read as read
+from pausejax.results.folder import MARK, Folder, IrregularFile
+from pausejax.results.parts import PARTS as PARTS
+from pausejax.results.parts import PLAYING, part_names
+from pausejax.results.parts import examine as examine_part
+from pausejax.results.parts import playing as playing
+from pausejax.results.parts import write_part as write_part
+from pausejax.results.sealed import read_sealed, write_sealed
+from pausejax.results.snapshot import described, opened
 from pausejax.study.spec import SpecError
 from pausejax.study.study import FORMAT, Plan
 
-RESULT = "results.zarr"
 SPEC = "spec.toml"
 FILES = "files.json"
 """Digests of the files that the runs depend on."""
 USED = "used"
 """Copies of the files with parts."""
-PARTS = "parts"
 CHECKPOINTS = "checkpoints"
-_REPLACED = f".{RESULT}.replaced"
 LOCK = ".lock"
-_PART = re.compile(r"[0-9a-f]{16}\.npz")
-_CHUNK = re.compile(r"[0-9a-f]{16}(\.lease)?")
+"""Held by whoever puts a result together, and shared by those who look at what is finished."""
+_ATTEMPTS = 3
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
+"""A file whose writer was killed."""
+_BATCH = re.compile(r"[0-9a-f]{16}(\.lease)?")
 
 
-class Progress(NamedTuple):
+class FolderContents(NamedTuple):
     """What a folder holds of a study."""
 
     parts: tuple[Source, ...]
@@ -49,9 +56,11 @@ class Progress(NamedTuple):
     damaged: tuple[str, ...]
     """Files that did not pass; their runs are not finished."""
     current: bool
-    """Whether the result is there, whole, and of the very spec."""
-    merged: tuple[str, ...]
-    """Files under `parts/` that hold nothing but runs of this plan, or nothing that can be read."""
+    """Whether the result is there, whole, and of the very spec, or of one that adds runs to it."""
+    whole: bool
+    """Whether every block of the result passed, if it is there."""
+    removable: tuple[str, ...]
+    """Parts that hold no runs: what did not pass will not do so later."""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -72,7 +81,7 @@ def _identities(sources: Sequence[Source]) -> frozenset[str]:
     return frozenset(identity for source in sources for identity in source.identities)
 
 
-def prepare(folder: Folder, plan: Plan) -> Progress:
+def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> FolderContents:
     """Makes the study's folder, checks before any compute that it may be used, and says what it holds.
 
     A spec that adds runs to those of the folder is welcome, one that lacks some of them is not.
@@ -82,50 +91,49 @@ def prepare(folder: Folder, plan: Plan) -> Progress:
       OSError: the folder can't be made or written to.
     """
     folder.make()
-    with folder.lock(LOCK):
-        if not folder.exists(RESULT) and folder.exists(_REPLACED):
-            folder.move(_REPLACED, RESULT)
     _check_format(folder)
-    found = examine(folder, plan)
-    text = layout.spec_text(plan)
-    files = layout.used_files(plan.study)
-    if not found.identities <= set(plan.identities):
+    with folder.lock(LOCK, shared=True):
+        found = examine(folder, plan)
+    text = labels.spec_text(plan)
+    files = labels.used_files(plan.study)
+    if not grows and not found.identities <= set(plan.identities):
         raise SpecError(_differences(folder, text, files))
     folder.write(SPEC, text.encode())
     if files or folder.exists(FILES):
-        folder.write(FILES, json.dumps(files, indent=1).encode())
-    for name, content in layout.copies(plan.study).items():
+        write_sealed(folder, FILES, files)
+    for name, content in labels.copies(plan.study).items():
         folder.write(f"{USED}/{name}", content)
     return found
 
 
 def _check_format(folder: Folder) -> None:
-    """Refuses the result of a release whose identities meant something else."""
-    if folder.exists(RESULT):
-        try:
-            if folder.exists(f"{RESULT}/.zattrs"):
-                kept = json.loads(folder.read(f"{RESULT}/.zattrs")).get("format")
-            elif manifest.damaged(folder, RESULT, manifest.described(folder, RESULT)):
-                return  # that is said elsewhere
-            else:
-                manifest.check_codecs(folder, RESULT)
-                kept = blocks.opened(folder, RESULT).attrs.get("format")
-        except Exception:
-            return
-        if kept != FORMAT:
-            raise SpecError(
-                [
-                    f"--out {folder}: holds a result of format {kept or 1}, this release writes {FORMAT}; "
-                    "choose another folder"
-                ]
-            )
+    """Refuses the result of a release that laid results out otherwise."""
+    if (name := held(folder)) is None:
+        return
+    try:
+        if folder.exists(f"{name}/.zattrs"):
+            written = json.loads(folder.read(f"{name}/.zattrs")).get("format")
+        else:
+            written = described(folder, name, manifest.read(folder, name)).attrs.get("format")
+    except Exception:
+        return  # that is said elsewhere
+    if written != FORMAT:
+        raise SpecError(
+            [
+                f"--out {folder}: holds a result of format {schema.brief(written or 1)}, "
+                f"this release writes {FORMAT}; choose another folder"
+            ]
+        )
 
 
 def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[str]:
     """In what a folder's study is another one."""
     allowed = "choose another folder, or a spec that adds runs and takes none away"
-    old = folder.read(SPEC).decode() if folder.exists(SPEC) else ""
-    before = json.loads(folder.read(FILES)) if folder.exists(FILES) else {}
+    old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
+    try:
+        before = dict(read_sealed(folder, FILES))
+    except (OSError, TypeError, ValueError):
+        before = {}  # the spec is compared all the same
     changed = [name for name, digest in before.items() if files.get(name, digest) != digest]
     if changed:
         return [
@@ -137,154 +145,142 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
     return [f"--out {folder}: holds runs of another spec; {allowed}", *shown[:20]]
 
 
-def examine(folder: Folder, plan: Plan) -> Progress:
+def examine(folder: Folder, plan: Plan) -> FolderContents:
     """Reads everything that is finished once, to see that it is intact."""
     parts: list[Source] = []
     settled: list[Source] = []
     damaged: list[str] = []
-    merged: list[str] = []
-    known = set(plan.identities)
-    for name in filter(_PART.fullmatch, folder.names(PARTS)):
+    removable: list[str] = []
+    for name in part_names(folder):
         try:
-            parts.append(_examine_part(folder, f"{PARTS}/{name}"))
-            if known.issuperset(parts[-1].identities):
-                merged.append(f"{PARTS}/{name}")
-        except (ValueError, OSError):
-            damaged.append(f"{PARTS}/{name}")
-            merged.append(f"{PARTS}/{name}")
-    whole = len(damaged)
-    spec = ""
-    if folder.exists(RESULT):
-        for source in blocks.examine(folder, RESULT, plan.study.kind.variables(plan.study)):
+            parts.append(examine_part(folder, name))
+        except (ValueError, FileNotFoundError, IrregularFile):
+            damaged.append(name)
+            removable.append(name)
+        except OSError:  # a disk that fails for a moment has damaged nothing
+            damaged.append(name)
+    unread, spec = len(damaged), ""
+    if (result := held(folder)) is not None:
+        for source in blocks.examine(folder, result, plan.study.outputs.variables):
             settled.append(source) if isinstance(source, Source) else damaged.append(source)
         if settled:  # what describes it is sound, then
             with contextlib.suppress(Exception):
-                spec = blocks.opened(folder, RESULT).attrs["spec"]
-    return Progress(
+                spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
+    whole = len(damaged) == unread
+    known, kept = set(plan.identities), _identities(settled)
+    return FolderContents(
         tuple(parts),
         tuple(settled),
         tuple(damaged),
         # A selection of a study's runs, saved, has the spec of the whole.
-        spec == layout.spec_text(plan) and len(damaged) == whole and known == _identities(settled),
-        tuple(merged),
+        whole and (known < kept or (known == kept and spec == labels.spec_text(plan))),
+        whole,
+        tuple(removable),
     )
-
-
-def write_part(folder: Folder, identities: Sequence[str], arrays: Arrays) -> str:
-    """Puts finished runs into the folder, and returns the file's name; a file that is there is there whole.
-
-    Raises:
-      OSError: no space left, or the like; nothing is left behind then.
-    """
-    name = f"{PARTS}/{hashlib.sha256(''.join(identities).encode()).hexdigest()[:16]}.npz"
-    folder.write_arrays(name, identity=np.array(identities), **arrays)
-    return name
-
-
-def record(folder: Folder, command: str) -> None:
-    """Says how this process makes the runs that it is about to write."""
-    made.keep(folder, PARTS, command)
-
-
-def _examine_part(folder: Folder, name: str) -> Source:
-    arrays = folder.read_arrays(name)
-    identities = tuple(arrays["identity"].tolist())
-    return Source(identities, blocks.shapes_of(arrays), lambda: folder.read_arrays(name))
 
 
 def consolidate(folder: Folder, plan: Plan) -> int:
     """Puts the result together if every run is finished, and then removes the parts.
 
-    One block of runs is in memory at a time, however many there are.
+    One block of runs is in memory at a time, however many there are. A result that another process has
+    extended beyond the plan meanwhile stays as it is.
 
     Returns:
       How many runs are still missing; 0: the result is there.
 
     Raises:
-      OSError: no space left, or the like; the parts are still there then.
+      OSError: no space left, a result of another study that ended meanwhile, or the like; the parts are
+        still there then.
     """
-    with folder.lock(LOCK):
-        found = examine(folder, plan)
-        identities = plan.identities
-        if missing := len(set(identities) - found.identities):
-            return missing
-        if not found.current:
-            partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
+    known = set(plan.identities)
+    with folder.lock(LOCK) as alone:
+        # Without a lock another process may take away what this one reads, or put its result in the place of
+        # this one's: nothing is removed before a result has been seen to be whole.
+        attempts = 1 if alone else _ATTEMPTS
+        while True:
+            found = examine(folder, plan)
+            if missing := len(known - found.identities):
+                return missing
+            in_result = found.settled
+            if found.current or in_result - known:
+                if known - in_result and found.whole:
+                    raise OSError(
+                        f"{folder}: another study has put its result here meanwhile; the runs of this one "
+                        f"are kept in {PARTS}; a spec with the runs of both takes them"
+                    )
+                break
+            if not attempts:
+                what = f"other processes replace {RESULT} as well"
+                raise OSError(f"{folder}: {what}; the same command finishes it")
+            attempts -= 1
             try:
-                records = made.gathered(folder, PARTS, RESULT if found.blocks else None)
-                blocks.write(folder, partial, plan, identities, found.sources, records)
-                replace(folder, partial)
-            finally:
-                folder.remove(partial)
-        for leftover in (_REPLACED, *_partials(folder)):
-            folder.remove(leftover)
-        _remove_parts(folder, found)
+                _put_together(folder, plan, found)
+            except (OSError, ValueError):
+                if not attempts:
+                    raise
+                time.sleep(random.uniform(0, 1))
+                continue
+            if alone:
+                in_result = frozenset(known)
+                break
+        for part in found.parts:
+            if in_result.issuperset(part.identities):
+                folder.remove(part.file)
+        for name in found.removable:
+            folder.remove(name)
+        if alone:
+            _tidy_up(folder)
+        else:
+            folder.remove(PLAYING)  # it keeps nobody away
+        for name in (PARTS, CHECKPOINTS):
+            folder.remove_if_empty(name)
     return 0
 
 
-def replace(folder: Folder, partial: str) -> None:
-    """Puts a store that is whole in the place of the result; the old one is there until the new one is."""
-    if folder.exists(RESULT):
-        folder.remove(_REPLACED)
-        folder.move(RESULT, _REPLACED)
-    folder.move(partial, RESULT)
-    folder.remove(_REPLACED)
-
-
-def _remove_parts(folder: Folder, found: Progress) -> None:
-    """Removes the parts that have become the result, and the checkpoints of chunks that nobody plays.
-
-    What another study of this folder has finished meanwhile stays, and so does what is no file of a study.
-    """
-    for name in found.merged:
-        folder.remove(name)
-    for name in folder.names(PARTS):
-        if name.endswith(".partial"):
-            folder.remove(f"{PARTS}/{name}")
-    if len(records := made.names(folder, PARTS)) == len(folder.names(PARTS)):
-        for name in (*records, PARTS):
-            folder.remove(name)
-        for name in folder.names(CHECKPOINTS):
-            if _CHUNK.fullmatch(name):
-                folder.remove(f"{CHECKPOINTS}/{name}")
-    if not folder.names(CHECKPOINTS):
-        folder.remove(CHECKPOINTS)
-
-
-def _partials(folder: Folder) -> list[str]:
-    """What killed processes left half written."""
-    return [name for name in folder.names("") if name.startswith(".") and name.endswith(".partial")]
-
-
-def read(directory: str | Path) -> xr.Dataset:
-    """Opens the result in a study's folder; values are read when they are asked for.
-
-    Raises:
-      FileNotFoundError: there is none, or its study is unfinished.
-      ValueError: it is damaged; no value has been decoded.
-    """
-    folder = Folder(directory)
-    if not folder.exists(RESULT):
-        parts = len([name for name in folder.names(PARTS) if name.endswith(".npz")])
-        held = f"an unfinished study ({parts} chunks of runs are done)" if parts else f"no result ({RESULT})"
-        raise FileNotFoundError(f"{directory}: holds {held}; `pausejax run SPEC --out` finishes it")
+def _put_together(folder: Folder, plan: Plan, found: FolderContents) -> None:
+    """Makes the result of the finished runs of a plan."""
+    partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
+    known = set(plan.identities)
+    sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
+    records = [record for source in sources for record in source.records]
     try:
-        # Nothing is decoded before its description is known to be sound; values carry checksums of their own.
-        manifest.check_codecs(folder, RESULT)
-        broken = manifest.damaged(folder, RESULT, manifest.described(folder, RESULT))
-        if broken:
-            raise ValueError(f"{broken[0]} and {len(broken) - 1} other files" if broken[1:] else broken[0])
-        result = xr.open_zarr(folder.path(RESULT), consolidated=True, zarr_format=3)
-        words = [name for name in result.coords if isinstance(result[name].dtype, np.dtypes.StringDType)]
-        result = result.assign_coords({name: _of_one_length(result[name]) for name in words})
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise ValueError(
-            f"{directory}: {RESULT} is damaged or no result of this release ({error}); "
-            "`pausejax run` with its spec makes it whole"
-        ) from None
-    return result
+        blocks.write(folder, partial, plan, plan.identities, sources, records)
+        replace(folder, partial)
+    finally:
+        folder.remove(partial, manifest.NAME)
 
 
-def _of_one_length(words: xr.DataArray) -> xr.Variable:
-    """Words as a simulation in memory has them, and as all libraries know them."""
-    return xr.Variable(words.dims, np.array(words.values.tolist(), np.str_), words.attrs)
+def _tidy_up(folder: Folder) -> None:
+    """Removes what killed processes have left: half-written files, and the checkpoints of their batches.
+
+    Only under the lock, since nobody else puts a result together then. What other processes have in flight
+    stays, and so does what is no file of a study.
+    """
+    for name in folder.names(""):
+        if name.startswith(".") and name.endswith(".partial"):
+            folder.remove(name)
+    folder.remove(REPLACED, manifest.NAME)
+    with folder.lock(PLAYING, wait=False) as nobody_plays:
+        if nobody_plays:
+            for name in folder.names(PARTS):
+                if name.endswith(".partial"):
+                    folder.remove(f"{PARTS}/{name}")
+            for name in folder.names(""):
+                if _PARTIAL.search(name) or name.startswith(MARK):
+                    folder.remove(name)
+            if not part_names(folder):  # of another study, which was killed
+                for name in filter(_BATCH.fullmatch, folder.names(CHECKPOINTS)):
+                    folder.remove(f"{CHECKPOINTS}/{name}")
+            folder.remove(PLAYING)
+
+
+def lost(folder: Folder, plan: Plan, identities: Collection[str]) -> frozenset[str]:
+    """Of runs that were finished, those that the folder does not hold any more."""
+    for pause in (0.0, 0.5, 5.0):
+        time.sleep(pause)
+        with folder.lock(LOCK, shared=True) as alone:
+            missing = frozenset(identities) - examine(folder, plan).identities
+        # Without a lock another process may be replacing the result, which takes a while under a URL.
+        if alone or not missing:
+            break
+    return missing

@@ -1,1 +1,1 @@
-"""Search: the best settings of a spec for a budget of rounds, in the lanes of compiled programs."""
+"""Searches a spec's ranges and lists for the best settings."""

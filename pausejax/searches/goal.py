@@ -1,4 +1,4 @@
-"""What a search is after: metrics at a round or at a simulated time, constraints, rungs, and a budget."""
+"""What settings are judged by: metrics at a round or at a simulated time, and constraints there."""
 
 import math
 import operator
@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pausejax.analysis.choice import non_dominated
 from pausejax.analysis.metrics import REDUCTIONS
 from pausejax.analysis.quantities import Metric
-from pausejax.searches.halving import Shown
+from pausejax.searches.options import SearchOptions
 from pausejax.spelling import nearest
 from pausejax.study.simulation import Arrays
 from pausejax.study.spec import SpecError
@@ -38,38 +39,89 @@ class Constraint(NamedTuple):
         return max(_SIGN[self.relation](value, self.bound), 0.0) / (abs(self.bound) or 1.0)
 
 
+class Score(NamedTuple):
+    """What a setting is worth at the horizon, as means over its seeds."""
+
+    values: tuple[float, ...]
+    """Of the objectives, more is better; NaN is worst."""
+    violation: float = 0.0
+    """By how much it breaks the constraints, summed; 0: it keeps them."""
+
+
 class Goal(NamedTuple):
     """What settings are judged by."""
 
     metrics: tuple[str, ...]
     maximize: tuple[bool, ...]
     constraints: tuple[Constraint, ...]
-    rungs: tuple[float, ...]
-    """Ascending: rounds, or simulated seconds; the last is the horizon."""
+    horizon: float
+    """The round, or the simulated second, at which settings are compared."""
     by_latency: bool
-    """Whether rungs are simulated seconds."""
+    """Whether the horizon is in simulated seconds."""
 
     @property
     def figures(self) -> tuple[str, ...]:
         """Every metric that is read."""
         return tuple(dict.fromkeys((*self.metrics, *(constraint.metric for constraint in self.constraints))))
 
-    def shown(self, figures: np.ndarray, rung: int) -> Shown:
-        """What a setting shows by its seeds' figures, [seeds, figures]; one seed's NaN makes a mean NaN.
+    @property
+    def where(self) -> str:
+        """The horizon in words."""
+        return f"{self.horizon:g} {'simulated seconds' if self.by_latency else 'rounds'}"
 
-        A bound is for the end. Before it nobody breaks a bound on what grows from round to round, and who
-        spends most looks best; so there the bounded figures count as objectives, and fronts go on.
-        """
+    def score(self, figures: np.ndarray) -> Score:
+        """Scores a setting by its seeds' figures, [seeds, figures]; one seed's NaN makes a mean NaN."""
         means = dict(zip(self.figures, figures.mean(axis=0).tolist(), strict=True))
-        values = tuple(
-            means[name] if up else -means[name] for name, up in zip(self.metrics, self.maximize, strict=True)
-        )
-        if rung < len(self.rungs) - 1:
-            bounded = {
-                c.metric: means[c.metric] * (-1 if c.relation == "<=" else 1) for c in self.constraints
-            }
-            return Shown((*values, *bounded.values()))
-        return Shown(values, sum(c.violation(means[c.metric]) for c in self.constraints))
+        ways = zip(self.metrics, self.maximize, strict=True)
+        values = tuple(means[name] if up else -means[name] for name, up in ways)
+        return Score(values, sum(c.violation(means[c.metric]) for c in self.constraints))
+
+
+def order(scores: Sequence[Score]) -> np.ndarray:
+    """Ranks settings: their places, best first; of equal ones the earlier comes first.
+
+    Those that keep the constraints come before those that do not; among the former, fronts of
+    non-dominated ones in their order, within a front those that are more alone first.
+    """
+    if not scores:
+        return np.zeros(0, int)
+    values = np.array([score.values for score in scores], np.float64)
+    values = np.where(np.isnan(values), -np.inf, values)
+    violation = np.array([score.violation for score in scores], np.float64)
+    violation = np.where(np.isnan(violation), np.inf, violation)
+    if values.shape[1] == 1:
+        return np.lexsort((np.arange(len(scores)), -values[:, 0], violation))
+    front, alone = fronts(values)
+    return np.lexsort((np.arange(len(scores)), -alone, front, violation))
+
+
+def fronts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the number of each point's front, from 0, and its crowding distance there (Deb et al. 2002).
+
+    Args:
+      values: [n, d], more is better, without NaN.
+    """
+    front, alone = np.full(len(values), -1), np.zeros(len(values))
+    level = 0
+    while (left := np.flatnonzero(front < 0)).size:
+        best = left[non_dominated(values[left], [True] * values.shape[1])]
+        front[best] = level
+        alone[best] = _crowding(values[best])
+        level += 1
+    return front, alone
+
+
+def _crowding(values: np.ndarray) -> np.ndarray:
+    distances = np.zeros(len(values))
+    for column in np.where(np.isfinite(values), values, np.finfo(float).min / 4).T:
+        along = np.argsort(column, kind="stable")
+        gaps = np.zeros(len(values))
+        gaps[along[[0, -1]]] = np.inf
+        width = column[along[-1]] - column[along[0]]
+        if width > 0:
+            gaps[along[1:-1]] = (column[along[2:]] - column[along[:-2]]) / width
+        distances = distances + gaps
+    return distances
 
 
 def constraint_of(text: str) -> Constraint:
@@ -98,44 +150,27 @@ def _contradiction(bounds: Sequence[Constraint]) -> Iterator[str]:
                 yield f"--constraint {low.metric}: {told}"
 
 
-def goal_of(
-    study: Study,
-    metrics: Sequence[str],
-    maximize: bool | None,
-    constraints: Sequence[str],
-    *,
-    horizon: float,
-    by_latency: bool,
-    reduction: float,
-    first: float | None,
-    step: int,
-) -> Goal:
+def goal_of(study: Study, options: SearchOptions) -> Goal:
     """Checks what a search is after.
 
     Args:
-      study: what is searched.
-      metrics: names of figures per run; without one the study's own.
-      maximize: which way is better; by default what the table of metrics says.
-      constraints: as `constraint_of` reads them.
-      horizon: the round, or the simulated time, at which settings are compared.
-      by_latency: whether it is a time.
-      reduction: of those at a rung one in so many goes on.
-      first: the first rung; by default one halving before the horizon.
-      step: rounds between two looks at a run: rungs in rounds are multiples of it.
+      study: what is searched, up to the horizon.
+      options: what is asked.
 
     Raises:
       SpecError: with one line per mistake.
     """
-    known, problems = study.kind.metrics(study), []
-    bounds = [constraint_of(text) for text in constraints]
-    names = tuple(metrics) or (study.kind.objectives(study)[0],)
+    known, problems = study.outputs.metrics, []
+    bounds = [constraint_of(text) for text in options.constraints]
+    names = options.metrics or (study.outputs.objectives[0],)
     ways = []
     for option, name in [("--metric", n) for n in names] + [("--constraint", c.metric) for c in bounds]:
         if name not in known:
             there = f'mode "{study.mode}" has no such figure{nearest(name, known)}'
             problems.append(f"{option} {name}: {there} (it has {', '.join(known)})")
         elif option == "--metric":
-            way = known[name].maximize if maximize is None or len(names) > 1 else maximize
+            asked = None if len(names) > 1 else options.maximize
+            way = known[name].maximize if asked is None else asked
             if way is None:
                 cure = "not in a front" if len(names) > 1 else "--maximize or --minimize"
                 problems.append(f"--metric {name}: neither way is better by itself; {cure}")
@@ -145,56 +180,42 @@ def goal_of(
         problems.append(f"--metric: {', '.join(names)}: one is named twice")
     if problems:
         raise SpecError(problems)
-    rungs = _rungs(horizon, reduction, first, 0 if by_latency else step)
-    return Goal(names, tuple(ways), tuple(bounds), rungs, by_latency)
+    horizon, by_latency = options.at_latency or study.rounds, options.at_latency is not None
+    return Goal(names, tuple(ways), tuple(bounds), horizon, by_latency)
 
 
-def _rungs(horizon: float, reduction: float, first: float | None, step: int) -> tuple[float, ...]:
-    lowest = 1.0 if step else 1e-6 * horizon
-    if first is not None and not lowest <= first <= horizon:
-        raise SpecError([f"--first-rung {first:g}: must be from {lowest:g} to the horizon, {horizon:g}"])
-    least = first if first is not None else max(horizon / reduction, step or 0.0)
-    found = [horizon]
-    while reduction > 1 and found[-1] / reduction >= least * (1 - 1e-9):
-        found.append(found[-1] / reduction)
-    if step:
-        found = [float(step * max(round(rung / step), 1)) for rung in found]
-    return tuple(sorted(set(found)))
-
-
-def figures_at(study: Study, goal: Goal, arrays: Arrays, rung: float) -> np.ndarray:
-    """The figures of some runs at a rung, float64 [runs, figures].
+def figures_at(study: Study, goal: Goal, arrays: Arrays) -> np.ndarray:
+    """Returns the figures of some runs at the horizon, float64 [runs, figures].
 
     At a simulated time count the rounds that have ended by then; what a model learned that had ceased to be
     finite by then is NaN.
 
     Args:
       study: of the runs.
-      goal: whose figures.
-      arrays: what the runs have left, at least up to the rung.
-      rung: a round or a time.
+      goal: whose figures and horizon.
+      arrays: what the runs have left, at least up to the horizon.
     """
-    known = study.kind.metrics(study)
-    last = _last_round(arrays, rung, by_latency=goal.by_latency)
+    known = study.outputs.metrics
+    last = _last_round(arrays, goal)
     broken = np.zeros(len(last), bool)
     if "diverged_round" in arrays:
         broken = (arrays["diverged_round"] > 0) & (arrays["diverged_round"] <= last)
-    found = []
+    columns = []
     for name in goal.figures:
         values = np.asarray(_reduced(study, known[name], arrays, last), np.float64)
-        found.append(np.where(broken, np.nan, values) if known[name].learned else values)
-    return np.stack(found, axis=1)
+        columns.append(np.where(broken, np.nan, values) if known[name].learned else values)
+    return np.stack(columns, axis=1)
 
 
-def _last_round(arrays: Arrays, rung: float, *, by_latency: bool) -> np.ndarray:
+def _last_round(arrays: Arrays, goal: Goal) -> np.ndarray:
     elapsed = arrays["elapsed"]
-    if by_latency:
-        return (elapsed <= rung).sum(axis=1)  # NaN, beyond the last round, is not
-    return np.minimum(int(rung), (~np.isnan(elapsed)).sum(axis=1))
+    if goal.by_latency:
+        return (elapsed <= goal.horizon).sum(axis=1)  # NaN, beyond the last round, is not
+    return np.minimum(int(goal.horizon), (~np.isnan(elapsed)).sum(axis=1))
 
 
 def _reduced(study: Study, metric: Metric, arrays: Arrays, last: np.ndarray) -> np.ndarray:
-    dims, values = study.kind.variables(study)[metric.variable].dims, arrays[metric.variable]
+    dims, values = study.outputs.variables[metric.variable].dims, arrays[metric.variable]
     if dims == ("client",):
         selected = arrays["selected"]
         played = np.arange(selected.shape[1])[:, None] < last[:, None, None]
@@ -202,7 +223,7 @@ def _reduced(study: Study, metric: Metric, arrays: Arrays, last: np.ndarray) -> 
         counts = [np.bincount(run[run >= 0], minlength=values.shape[1]) for run in runs]
         values = np.where(values < 0, values, np.stack(counts))
     elif dims:
-        labels = study.kind.labels(study, arrays)[0]
+        labels = study.kind.coordinates(study, arrays)[0]
         rounds = labels["eval_round"][1] if dims[0] == "eval" else labels["round"]
         values = np.where(rounds <= last[:, None], values, np.nan)
     return REDUCTIONS[metric.reduce](values)

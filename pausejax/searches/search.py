@@ -1,259 +1,199 @@
-"""The search itself: settings enter lanes, are looked at on rungs, and go on or make room for others.
+"""Searches a study's ranges and lists: ask for settings, play their runs, tell what they have come to.
 
-Every choice depends on the study, the options and what the settings have shown, in the order of the steps;
-on no clock and on nobody's speed. So a search that is played again up to some step, from its journal and
-without a simulation, is where it was.
+The runs of a step go the way of any study's into the store, and are found there by their identities. Every
+choice depends on the study, the options and the figures of earlier settings alone. So a search that was
+killed asks for the same settings again, and plays only what is missing.
 """
 
-import math
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from pausejax.devices import padded
-from pausejax.searches.goal import Goal
-from pausejax.searches.halving import Halving, Shown, order
-from pausejax.searches.journal import Journal, Reports
-from pausejax.searches.player import Player
+from pausejax import measured
+from pausejax.execution import events
+from pausejax.execution.batches import Batch, unfinished
+from pausejax.execution.play import Executor, play_batches, report_runs, start_tracker
+from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.execution.tracking import Tracker
+from pausejax.results import labels
+from pausejax.results.stores import FolderStore, MemoryStore, Store
+from pausejax.searches import search_file
+from pausejax.searches.goal import Goal, figures_at, goal_of, order
+from pausejax.searches.options import SearchOptions, check, with_horizon
 from pausejax.searches.progress import Callback, State
-from pausejax.searches.sampler import Sampler
-from pausejax.searches.seating import Seating, Trial
-from pausejax.searches.space import Setting, Space
+from pausejax.searches.result import SearchResult
+from pausejax.searches.sampler import Sampler, versions
+from pausejax.searches.space import Setting, Space, space_of
+from pausejax.searches.trials import Trial
 from pausejax.study.plan import plan_of
-from pausejax.study.simulation import Arrays
+from pausejax.study.runs import Run
+from pausejax.study.study import Study
 
-# So many settings in a row that are known already, and the space counts as exhausted.
+_STEPS = 32
+"""Samplers learn from one step for the next, so a search has at least so many."""
 _KNOWN_IN_A_ROW = 200
+"""So many settings in a row that are known already, and the space counts as exhausted."""
 
 
-class Ended(NamedTuple):
-    """What has become of a setting."""
+class Asked(NamedTuple):
+    """A setting that waits to be played, and its number at the sampler."""
 
     number: int
     setting: Setting
-    history: tuple[tuple[int, Shown], ...]
-    """(rung, what it showed there)."""
-    figures: np.ndarray
-    """Its seeds' figures at the last of these rungs, float64 [seeds, figures]."""
-    rounds: int
-    """That each of its runs has played."""
-    spent: int
-    """Rounds × runs of the whole search when it ended."""
-    why: str
-    """"finished", "stopped" at a rung, or out of "budget"."""
-    short: bool = False
-    """Whether its rounds ended before the time at which it was to be seen last."""
 
 
-class Search:
-    """One search; `play` it to its end.
-
-    Settings sit in blocks of lanes. A block plays one program; whichever program the sampler's settings need
-    opens the next free one, so that the share of the lanes follows the demand.
+def search(
+    study: Study,
+    options: SearchOptions,
+    executor: Executor,
+    store: FolderStore | MemoryStore,
+    *,
+    progress: Callback = lambda _: None,
+    tracker: Tracker | None = None,
+    stopping: StopSignal = NO_STOP,
+) -> SearchResult:
+    """Searches a study's ranges and lists.
 
     Args:
-      space: what is chosen from.
-      goal: what settings are judged by.
-      sampler: where they come from.
-      player: gives who plays the blocks, when somebody has to.
-      journal: where steps are kept.
-      budget: rounds × runs.
-      reduction: one in so many goes on at a rung.
-      blocks: the most of them at a time.
-      width: settings side by side in each.
-      step: rounds between two looks.
+      study: checked; its seeds are those of every setting.
+      options: what is asked.
+      executor: where runs are played.
+      store: where they are kept; in a folder, a search that was killed goes on.
+      progress: told how far the search is.
+      tracker: told of the runs of each step.
+      stopping: whether the search is asked to stop; what is finished is kept.
+
+    Raises:
+      SpecError: the study or the options have mistakes; nothing has been computed then.
+      StopRequested: it was asked to.
+      OSError: the folder is full, or the like.
+    """
+    check(options)
+    study = with_horizon(study, options)
+    space, goal = space_of(study), goal_of(study, options)
+    sampler = Sampler(space, goal, options)
+    everything = plan_of(study, [run for setting in space.corners() for run in setting.runs(study)])
+    wanted = {
+        "spec": labels.spec_text(everything),
+        "options": options.asked,
+        "versions": versions(options.sampler),
+    }
+    folder = store.folder if isinstance(store, FolderStore) else None
+    held = search_file.read(folder, wanted) if folder else None
+    contents = store.prepare(everything, grows=True)
+    damaged = [f"{name}: was damaged, and was played again" for name in contents.damaged]
+    for name, sentence in zip(contents.damaged, damaged, strict=True):
+        events.say("damaged", sentence, file=name)
+    if held is None:
+        # Refuses at once what can't be built or has no room.
+        executor.layouts(everything, store)
+        held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
+        held = search_file.write(folder, held) if folder else held
+    if tracker:
+        start_tracker(tracker, store, everything)
+    steps = _Steps(space, sampler, options.trials, held["batch"], held["lists"])
+    seeds = len(study.seeds)
+    finished, reported, trials = set(contents.identities), set[tuple[str, str]](), list[Trial]()
+    try:
+        while step := steps.next():
+            plan = plan_of(study, [run for asked in step for run in asked.setting.runs(study)])
+            work = unfinished(
+                [Batch(group, group.runs, held["batch"] * seeds) for group in plan.groups], finished
+            )
+            if work:
+                executor.layouts(plan, store)
+            reported |= play_batches(
+                plan, executor, store, work, progress=lambda _: None, tracker=tracker, stopping=stopping
+            )
+            finished |= set(plan.identities)
+            for place, asked in enumerate(step):
+                runs = plan.runs[place * seeds : (place + 1) * seeds]
+                trials.append(_trial(study, goal, store, asked, runs))
+                sampler.tell(asked.number, trials[-1].score)
+            progress(_state(goal, trials))
+            stopping.check()
+        trials.sort(key=lambda trial: trial.number)
+        plan = plan_of(study, [run for trial in trials for run in trial.setting.runs(study)])
+        result = SearchResult(study, space, goal, tuple(trials), plan, None)
+        if missing := executor.finish(plan, store):
+            raise OSError(f"{store}: {missing} runs that had ended are no longer there; has it been cleared?")
+        if tracker and folder:
+            report_runs(
+                tracker, store, plan, [r for r in plan.runs if (r.policy, r.identity) not in reported]
+            )
+    finally:
+        if tracker:
+            tracker.finish()
+    if folder:
+        folder.write("trials.json", json.dumps([row._asdict() for row in result.rows], indent=1).encode())
+        folder.write("optuna.log", sampler.log())
+    elif isinstance(store, MemoryStore):
+        result = result._replace(result=store.result(plan))
+    return result._replace(damaged=(*damaged, *store.damaged))
+
+
+class _Steps:
+    """Asks the sampler for settings, and hands out those that are played together.
+
+    Settings wait, by program, until one program's list is full: so each program is compiled for one width.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        goal: Goal,
-        sampler: Sampler,
-        player: Callable[[], Player],
-        journal: Journal,
-        *,
-        budget: int,
-        reduction: float,
-        blocks: int,
-        width: int,
-        step: int,
-    ) -> None:
-        self._space, self._goal, self._sampler, self._journal = space, goal, sampler, journal
-        self._player = player
-        self._halving = Halving(len(goal.rungs), reduction)
-        self._budget, self._step = budget, step
-        self._seating = Seating(space, blocks, width)
-        self._seeds = len(space.study.seeds)
+    def __init__(self, space: Space, sampler: Sampler, trials: int, batch: int, lists: int) -> None:
+        self._space, self._sampler = space, sampler
+        self._left, self._batch, self._lists = trials, batch, lists
+        self._waiting: dict[Any, list[Asked]] = {}
         self._known: set[tuple[Any, ...]] = set()
-        self._exhausted, self._in_a_row = False, 0
-        self._histories: dict[int, list[tuple[int, Shown]]] = {}
-        self._figures: dict[int, np.ndarray] = {}
-        self._short: set[int] = set()
-        self._seconds, self._rounds = 0.0, 0
-        self.spent = 0
-        """Rounds × runs of settings so far."""
-        self.lane_rounds = 0
-        """Rounds × lanes so far, those of empty lanes among them."""
-        self.ended: list[Ended] = []
-        self.arrays: dict[int, Arrays] = {}
-        """What the runs of settings have left, by number, seeds first; empty where a journal keeps them."""
-        self.told: Callable[[Setting, Arrays], None] | None = None
-        """Told of every setting that ends, with what its runs have left."""
 
-    @property
-    def state(self) -> State:
-        """How far the search is."""
-        ends = [one.history[-1][1] for one in self.ended if one.why == "finished"]
-        best = None
-        if len(self._goal.metrics) == 1 and any(value.values[0] == value.values[0] for value in ends):
-            worth = ends[order(ends)[0]].values[0]
-            best = worth if self._goal.maximize[0] else -worth
-        return State(self.spent, len(self.ended), len(ends), best)
+    def next(self) -> list[Asked]:
+        """Returns the settings of the next step: full lists, and in the end the rest; then none."""
+        while len(self._full()) < self._lists and (asked := self._ask()):
+            self._waiting.setdefault(self._space.program(asked.setting), []).append(asked)
+        keys = self._full() or list(self._waiting)
+        step = [asked for key in keys for asked in self._waiting[key][: self._batch]]
+        for key in keys:
+            del self._waiting[key][: self._batch]
+            if not self._waiting[key]:
+                del self._waiting[key]
+        return step
 
-    def play(self, progress: Callback, check: Callable[[], None]) -> None:
-        """Plays to the end of the budget or of the space.
+    def _full(self) -> list[Any]:
+        return [key for key, waiting in self._waiting.items() if len(waiting) >= self._batch]
 
-        Args:
-          progress: told how far it is after each step.
-          check: called after each step; may raise to stop, the step is kept then.
-        """
-        step, replayed = 0, True
-        while True:
-            self._fill()
-            blocks = self._seating.blocks
-            if not blocks:
-                return
-            orders = [block.order for block in blocks]
-            reports = self._journal.read(step) if replayed else None
-            replayed = reports is not None
-            if reports is None:
-                reports = self._player().play(orders)
-            for block in blocks:
-                for trial in block.trials:
-                    trial.rounds += self._step
-                self.spent += len(block.trials) * self._seeds * self._step
-                self.lane_rounds += padded(len(block.seats) * self._seeds) * self._step
-            ended = self._judge(reports, simulated=not replayed)
-            if not replayed:
-                self._journal.write(step, reports, ended)
-            if self._journal.keeps:
-                self.arrays.clear()
-            progress(self.state)
-            step += 1
-            check()
+    def _ask(self) -> Asked | None:
+        """Asks for a setting that is not known yet; None: there are none, or enough."""
+        for _ in range(_KNOWN_IN_A_ROW if self._left else 0):
+            asked = Asked(*self._sampler.ask())
+            if asked.setting.key not in self._known:
+                self._known.add(asked.setting.key)
+                self._left -= 1
+                return asked
+            self._sampler.tell(asked.number, None)
+        self._left = 0
+        return None
 
-    def _fill(self) -> None:
-        """Asks for settings and seats them, as long as there is room and budget.
 
-        Some may wait for a block of their program; others then take what is free in the rest.
-        """
-        # Nobody is seated whose first step the budget does not last for.
-        most = (self._budget - self.spent) // (self._seeds * self._step)
-        self._seating.refill(most)
-        while not self._exhausted and self._seating.has_room and self._affords(newcomers=1):
-            number, setting = self._sampler.ask()
-            if setting.key in self._known:
-                self._sampler.tell(number, (), finished=False)
-                self._in_a_row += 1
-                self._exhausted = self._in_a_row >= _KNOWN_IN_A_ROW
-                continue
-            self._in_a_row = 0
-            self._known.add(setting.key)
-            self._seating.enter(Trial(number, setting), most)
+def _batch(study: Study, options: SearchOptions) -> int:
+    """How many settings of a program are played together."""
+    most = options.most or measured.most_runs(jax.default_backend())
+    return max(min(options.trials // _STEPS, most // len(study.seeds)), 1)
 
-    def _affords(self, *, newcomers: int = 0, without: Collection[int] = ()) -> bool:
-        """Whether the budget lasts until everybody, and so many besides, has come to its next rung.
 
-        Until one has come to the end, the way of whoever is ahead to the last rung is not spent on others.
-        """
-        trials = [trial for trial in self._seating.trials if trial.number not in without]
-        owed = sum(max(self._rounds_to(trial.rung) - trial.rounds, 0) for trial in trials)
-        owed += newcomers * self._rounds_to(0)
-        if not any(one.why == "finished" for one in self.ended):
-            ahead = max((trial.rung for trial in trials), default=0)
-            owed += self._rounds_to(len(self._goal.rungs) - 1) - self._rounds_to(ahead)
-        return self.spent + self._seeds * owed <= self._budget
+def _trial(study: Study, goal: Goal, store: Store, asked: Asked, runs: Sequence[Run]) -> Trial:
+    """Judges a setting by its runs."""
+    arrays = store.load(runs)
+    figures = figures_at(study, goal, arrays)
+    elapsed = arrays["elapsed"]
+    played = int((~np.isnan(elapsed)).sum())
+    short = goal.by_latency and bool(np.nanmax(elapsed, axis=1).min() < goal.horizon)
+    return Trial(asked.number, asked.setting, goal.score(figures), figures, played, short)
 
-    def _rounds_to(self, rung: int) -> int:
-        """Rounds from the start to a rung; of a time, by what a round has taken on average."""
-        rounds = self._goal.rungs[rung]
-        if self._goal.by_latency:
-            longest = self._space.study.rounds
-            rounds = min(rounds * self._rounds / self._seconds, longest) if self._seconds else self._step
-        return self._step * math.ceil(rounds / self._step)
 
-    def _judge(self, reports: Reports, *, simulated: bool) -> dict[tuple[str, ...], Arrays]:
-        """Lets settings go on or end; returns the runs of those that ended, by identities."""
-        there = {trial.number: (block, trial) for block in self._seating.blocks for trial in block.trials}
-        before = {number: there[number][1].rung for number in reports}
-        for number, seen in reports.items():
-            self._rounds += there[number][1].rounds * self._seeds
-            self._seconds += float(seen[0, :, -1].sum())
-        ends: dict[int, str] = {}
-        moved: dict[int, tuple[int, int]] = {}
-        top = len(self._goal.rungs) - 1
-        for rung in range(top + 1):
-            here = [
-                number
-                for number, seen in reports.items()
-                if number not in ends and there[number][1].rung == rung and rung < before[number] + len(seen)
-            ]
-            seen_here = [reports[number][rung - before[number]][:, :-1] for number in here]
-            batch = [self._goal.shown(figures, rung) for figures in seen_here]
-            for number, shown in zip(here, batch, strict=True):
-                self._histories.setdefault(number, []).append((rung, shown))
-                seen = reports[number][rung - before[number]]
-                self._figures[number] = seen[:, :-1]
-                if self._goal.by_latency and seen[:, -1].min() < self._goal.rungs[rung]:
-                    self._short.add(number)
-            if rung == top:
-                ends |= dict.fromkeys(here, "finished")
-                continue
-            # Where nobody has anything to show yet, nobody is stopped.
-            known = any(value == value for shown in batch for value in shown.values)
-            passed = self._halving.go_on(rung, batch) if known else [True] * len(batch)
-            for place, worth in enumerate(order(batch)):
-                if passed[worth]:
-                    there[here[worth]][1].rung = rung + 1
-                    moved[here[worth]] = (rung, -place)
-                else:
-                    ends[here[worth]] = "stopped"
-        for number in ends:
-            self._end(there[number][1], ends[number])
-        # The budget is for those who are farthest and best.
-        for number in sorted((number for number in moved if number not in ends), key=moved.__getitem__):
-            if self._affords(without=ends):
-                break
-            ends[number] = "budget"
-            self._end(there[number][1], "budget")
-        left = [number for number in there if number not in ends]
-        if self.spent + len(left) * self._seeds * self._step > self._budget:
-            for number in left:
-                ends[number] = "budget"
-                self._end(there[number][1], "budget")
-        if simulated:
-            leaving = [(there[number][0].order, number) for number in ends]
-            left_behind = self._player().arrays(leaving)
-            self.arrays |= left_behind
-            if self.told:
-                for number, arrays in left_behind.items():
-                    self.told(there[number][1].setting, arrays)
-        for number in ends:
-            there[number][0].leave(there[number][1])
-        study = self._space.study
-        return {
-            plan_of(study, there[number][1].setting.runs(study)).identities: self.arrays.get(number, {})
-            for number in ends
-        }
-
-    def _end(self, trial: Trial, why: str) -> None:
-        history = tuple(self._histories.get(trial.number, ()))
-        nothing = np.full((self._seeds, len(self._goal.figures)), np.nan)
-        figures = self._figures.get(trial.number, nothing)
-        rounds = min(trial.rounds, self._space.study.rounds)
-        self._sampler.tell(trial.number, history, finished=why == "finished")
-        short = trial.number in self._short
-        self.ended.append(
-            Ended(trial.number, trial.setting, history, figures, rounds, self.spent, why, short)
-        )
+def _state(goal: Goal, trials: list[Trial]) -> State:
+    scores, best = [trial.score for trial in trials], None
+    if len(goal.metrics) == 1 and any(score.values[0] == score.values[0] for score in scores):
+        worth = scores[order(scores)[0]].values[0]
+        best = worth if goal.maximize[0] else -worth
+    return State(len(trials), sum(trial.rounds for trial in trials), best)

@@ -3,13 +3,14 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from pausejax.study.axes import Range
-from pausejax.study.plan import drop_unread, program_key, read_by
+from pausejax.study.plan import drop_unused, program_key, used_parameters
+from pausejax.study.runs import Run
 from pausejax.study.spec import SpecError
-from pausejax.study.study import PolicySpec, Run, Study
+from pausejax.study.study import PolicySpec, Study
 from pausejax.study.zipped import kept
 
 MOST_PROGRAMS = 64
@@ -24,6 +25,12 @@ class Dimension(NamedTuple):
     """The parameters that it sets."""
     values: Range | tuple[tuple[Any, ...], ...]
     """A range of one parameter, or rows of values, one for each name."""
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows in words."""
+        assert not isinstance(self.values, Range)
+        return tuple(str(row[0] if len(row) == 1 else row) for row in self.values)
 
 
 class Setting(NamedTuple):
@@ -44,8 +51,8 @@ class Setting(NamedTuple):
         return [Run(self.policy, self.algorithm, seed, self.values) for seed in study.seeds]
 
 
-Choose: TypeAlias = Callable[[str, Range | int], Any]
-"""Takes a key and a range, or the number of rows to choose from; returns a number, or a row's place."""
+Choose: TypeAlias = Callable[[str, Range | Sequence[str]], Any]
+"""Takes a key and a range, or the names of rows to choose from; returns a number, or a row's place."""
 
 
 class Space(NamedTuple):
@@ -60,14 +67,14 @@ class Space(NamedTuple):
     def setting(self, choose: Choose) -> Setting:
         """One setting, choice by choice."""
         policies = self.study.policies
-        place = choose("policy", len(policies)) if len(policies) > 1 else 0
+        place = choose("policy", [policy.label for policy in policies]) if len(policies) > 1 else 0
         policy = policies[place]
         values = dict(self.fixed[policy.label])
         for dimension in self.dimensions[policy.label]:
             if isinstance(dimension.values, Range):
                 values[dimension.names[0]] = _rounded(choose(dimension.key, dimension.values))
             else:
-                row = dimension.values[choose(dimension.key, len(dimension.values))]
+                row = dimension.values[choose(dimension.key, dimension.rows)]
                 values |= dict(zip(dimension.names, row, strict=True))
         return self._read(policy, values)
 
@@ -79,13 +86,13 @@ class Space(NamedTuple):
             values |= {name: self.study.words.parameters[name].default for name in dimension.names}
         return self._read(policy, values)
 
-    def programs(self) -> dict[tuple[Any, ...], list[Setting]]:
-        """Settings that together meet every value, by what their programs are made of.
+    def corners(self) -> list[Setting]:
+        """Returns settings that together meet every program and the ends of every range.
 
         Raises:
           SpecError: there are more programs than anyone would wait for.
         """
-        found: dict[tuple[Any, ...], list[Setting]] = {}
+        found: list[Setting] = []
         parameters = self.study.words.parameters
         for place, policy in enumerate(self.study.policies):
             dimensions = self.dimensions[policy.label]
@@ -104,9 +111,8 @@ class Space(NamedTuple):
             rows = [range(len(d.values)) for d in static if not isinstance(d.values, Range)]
             for chosen in itertools.product(*rows):
                 fixed = dict(zip((dimension.key for dimension in static), chosen, strict=True))
-                for step in range(longest):
-                    setting = self.setting(_Corner({"policy": place, **fixed}, step))
-                    found.setdefault(self.program(setting), []).append(setting)
+                steps = range(longest)
+                found += [self.setting(_Corner({"policy": place, **fixed}, step)) for step in steps]
         return found
 
     def program(self, setting: Setting) -> tuple[Any, ...]:
@@ -114,9 +120,9 @@ class Space(NamedTuple):
         return program_key(self.study, setting.algorithm, setting.values)
 
     def _read(self, policy: PolicySpec, values: dict[str, Any]) -> Setting:
-        names = read_by(self.study, policy.algorithm)
+        names = used_parameters(self.study, policy.algorithm)
         point = {name: values[name] for name in names}
-        drop_unread(self.study, policy.algorithm, point)
+        drop_unused(self.study, policy.algorithm, point)
         return Setting(policy.label, policy.algorithm, point)
 
 
@@ -127,10 +133,10 @@ class _Corner:
     fixed: Mapping[str, int]
     step: int
 
-    def __call__(self, key: str, given: Range | int, /) -> Any:
+    def __call__(self, key: str, given: Range | Sequence[str], /) -> Any:
         if isinstance(given, Range):
             return (given.low, given.high)[self.step % 2]
-        return self.fixed.get(key, self.step % given)
+        return self.fixed.get(key, self.step % len(given))
 
 
 def _rounded(value: float) -> float:
@@ -148,7 +154,7 @@ def space_of(study: Study) -> Space:
     problems, dimensions, fixed = [], {}, {}
     for policy in study.policies:
         axes = {**study.axes, **policy.axes}
-        read = set(read_by(study, policy.algorithm))
+        read = set(used_parameters(study, policy.algorithm))
         groups = (*kept(study.zipped, policy.axes), *policy.zipped)
         group_of = {name: group for group in groups for name in group}
         found: dict[str, Dimension] = {}

@@ -1,9 +1,16 @@
-"""The text of a spec and what is wrong with one: all that there is before JAX is loaded."""
+"""The text of a spec and what is wrong with one: importable without JAX."""
 
+import os
 import tomllib
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+
+def asks_for_traceback() -> bool:
+    """Returns whether the user wants to see where an error comes from."""
+    return os.environ.get("PAUSEJAX_TRACEBACK", "") not in ("", "0")
 
 
 class SpecError(ValueError):
@@ -13,6 +20,16 @@ class SpecError(ValueError):
         problems = tuple(dict.fromkeys(map(printable, problems)))
         super().__init__("\n".join(problems))
         self.problems = problems
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns what IPython shows: the problems alone, as the command does."""
+        if asks_for_traceback():
+            return traceback.format_exception(self)
+        return [f"SpecError: {problem}" for problem in self.problems]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Makes it anew of its problems in another process: an error's own arguments are their text."""
+        return type(self), (self.problems,), self.__dict__
 
 
 def printable(text: str) -> str:
@@ -29,8 +46,8 @@ def read(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise SpecError([f"{path}: can't be read: {error.strerror}"]) from None
+        raise SpecError([f"{path}: can't be read: {error.strerror}"]) from error
     except ValueError as error:
-        raise SpecError([f"{path}: is no valid TOML: {error}"]) from None
-    except RecursionError:
-        raise SpecError([f"{path}: is no valid TOML: brackets are nested too deeply"]) from None
+        raise SpecError([f"{path}: is no valid TOML: {error}"]) from error
+    except RecursionError as error:
+        raise SpecError([f"{path}: is no valid TOML: brackets are nested too deeply"]) from error

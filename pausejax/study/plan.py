@@ -1,10 +1,14 @@
 """From a checked study to its runs, and from runs to groups that share one compiled program."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pausejax.study.axes import points
-from pausejax.study.study import Group, Plan, PolicySpec, Run, Study
+from pausejax.study.runs import Group, Run
+from pausejax.study.study import Plan, PolicySpec, Study
 
 
 def make_plan(study: Study) -> Plan:
@@ -21,29 +25,40 @@ def make_plan(study: Study) -> Plan:
     return plan_of(study, runs)
 
 
-def plan_of(study: Study, runs: Sequence[Run]) -> Plan:
-    """Groups runs by what their programs are made of."""
-    groups: dict[Any, list[int]] = {}
-    shapes: dict[int, Any] = {}
-    for place, run in enumerate(runs):
-        # The seeds of a setting share one mapping of values.
-        if id(run.values) not in shapes:
-            shapes[id(run.values)] = program_key(study, run.algorithm, run.values)
-        groups.setdefault(shapes[id(run.values)], []).append(place)
-    found = (
-        Group(number, algorithm, dict(static), tuple(members))
-        for number, ((algorithm, static, _), members) in enumerate(groups.items())
-    )
-    return Plan(study, tuple(runs), tuple(found))
+def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
+    """Groups runs by what their programs are made of, and gives each run its identity."""
+    groups: dict[Any, list[Run]] = {}
+    # The seeds of a setting share one mapping of values.
+    points: dict[int, tuple[str, Any]] = {}
+    identified = []
+    for run in runs:
+        if id(run.values) not in points:
+            settings = study.settings(run.algorithm, run.values)
+            points[id(run.values)] = settings, program_key(study, run.algorithm, run.values)
+        settings, key = points[id(run.values)]
+        identity = hashlib.sha256(f"{settings}{run.seed}".encode()).hexdigest()[:16]
+        identified.append(dataclasses.replace(run, identity=identity))
+        groups.setdefault(key, []).append(identified[-1])
+    made = (Group(_name(key), key[0], dict(key[1]), tuple(own)) for key, own in groups.items())
+    return Plan(study, tuple(identified), tuple(made))
+
+
+def _name(key: tuple[Any, ...]) -> str:
+    """Names a program in short."""
+    digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()
+    return f"{key[0]} {digest[:16]}"
 
 
 def program_key(study: Study, algorithm: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What runs that share a compiled program have in common: algorithm, static values, and what else shapes.
+    """Returns what a compiled program is made of: algorithm, static values, and which terms are on.
 
-    The proximal term costs a pass over the weights, so programs without it leave it out.
+    A term that costs when it is on, such as a proximal term or failures, gets a program of its own. So the
+    program of a run never depends on the other runs of its study.
     """
     static = tuple((name, value) for name, value in values.items() if not _is_traced(study, name))
-    return algorithm, static, study.kind.shape(values)
+    parameters = study.words.parameters
+    terms = tuple((name, value > 0) for name, value in values.items() if parameters[name].zero_is_static)
+    return algorithm, static, terms
 
 
 def _is_traced(study: Study, name: str) -> bool:
@@ -52,21 +67,21 @@ def _is_traced(study: Study, name: str) -> bool:
 
 def _grid(study: Study, policy: PolicySpec) -> list[dict[str, Any]]:
     """The distinct points of a policy, over the parameters that it reads."""
-    names = read_by(study, policy.algorithm)
+    names = used_parameters(study, policy.algorithm)
     distinct: dict[tuple[Any, ...], dict[str, Any]] = {}
     for point in points(study.factors[policy.label], names):
-        drop_unread(study, policy.algorithm, point)
+        drop_unused(study, policy.algorithm, point)
         distinct.setdefault(tuple(point.items()), point)
     return list(distinct.values())
 
 
-def read_by(study: Study, algorithm: str) -> list[str]:
+def used_parameters(study: Study, algorithm: str) -> list[str]:
     """The parameters that some run of a policy may depend on, in the vocabulary's order."""
     return [name for name in study.axes if study.words.is_read(name, study.mode, algorithm)]
 
 
-def drop_unread(study: Study, algorithm: str, point: dict[str, Any]) -> None:
-    """Takes out of a point, which holds all that is `read_by` the policy, what a run there does not read."""
+def drop_unused(study: Study, algorithm: str, point: dict[str, Any]) -> None:
+    """Takes out of a point, which holds all of `used_parameters`, what a run there does not read."""
     for name in list(point):
         if not study.words.is_read_at(name, algorithm, point):
             del point[name]

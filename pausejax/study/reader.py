@@ -34,8 +34,9 @@ class Reader:
         home = self.words.parameters[name].section if name in self.words.parameters else None
         hint = f"; it belongs in [{home}]" if home else nearest(key, known)
         if not (home or where):
-            # A parameter that lacks its section, and is misspelt.
-            hint = nearest(key, [*known, *self.words.parameters])
+            # A parameter that lacks its section, and is misspelt; symbols that are spelt out, as gamma, too.
+            aliases = [alias for alias in self.words.aliases if len(alias) > 3]
+            hint = nearest(key, [*known, *self.words.parameters, *aliases])
         self.problems.append(f"{self.source}: {where}{key}: unknown key{hint}")
 
     def scalar(self, document: Mapping[str, Any], key: str, parameter: Parameter) -> Any:
@@ -139,6 +140,8 @@ class Reader:
         if not isinstance(label, str) or not label or not label.isprintable():
             self.say("policy.label", label, "must be a non-empty string without control characters")
             label = plain
+        if label.startswith("_"):
+            self.say("policy.label", label, "must not begin with _: a legend leaves such a line out")
         return PolicySpec(algorithm, label, axes, groups)
 
     def sampling(

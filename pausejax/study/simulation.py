@@ -2,15 +2,32 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import numpy as np
 
-from pausejax.study.trials import Layout
+from pausejax.study.runs import Run
 
 Arrays = dict[str, np.ndarray]
 """What some runs leave: arrays by variable, leading axis the runs."""
+
+
+class Layout(NamedTuple):
+    """How a group lies on devices. It decides the last bits of floats, beside the settings of the runs."""
+
+    runs: int
+    """The most runs side by side, where memory allows."""
+    sharded: bool = False
+    """Whether each device holds a share of the training inputs, and not all of them."""
+    lanes: int = 0
+    """Clients of a run that are trained side by side."""
+    eval_lanes: int = 0
+    """Global models that are evaluated side by side."""
+    eval_batch: int = 0
+    """About so many test samples at a time."""
+    conv: str = ""
+    """How convolutions are done: as `federated.placement.ConvVariant`."""
 
 
 class Segment(NamedTuple):
@@ -18,13 +35,13 @@ class Segment(NamedTuple):
 
     first_round: int
     last_round: int
-    rows: np.ndarray
-    """int [n], the group's rows that were played; one may be there again as padding."""
+    positions: np.ndarray
+    """int [n], of the played runs among those that are played together; one may come again as padding."""
     records: Arrays
     """By variable, [n, records, ...]."""
 
 
-class Resident(NamedTuple):
+class DeviceBytes(NamedTuple):
     """Bytes on a device, by what they are."""
 
     shared: Mapping[str, int]
@@ -34,7 +51,7 @@ class Resident(NamedTuple):
 
 
 class Simulation(Protocol):
-    """One group, made once. A row is a run's place in the group; every array of a state has rows first."""
+    """One group as a compiled program sees it; every array of a state has the played runs first."""
 
     rounds: int
     """T of these runs."""
@@ -42,10 +59,7 @@ class Simulation(Protocol):
     """Rounds that one call of the program advances."""
     stop_at_latency: float
     """Simulated time at which a run may stop, seconds; 0: never."""
-    placement: str
-    """What of a run lies side by side on its device, in words; "" where there is nothing to tell."""
     layout: Layout
-    """The same for machines, of what might lie there in another way."""
 
     @property
     def data_shares(self) -> int:
@@ -60,7 +74,7 @@ class Simulation(Protocol):
         """The next number of rows that fills up the devices, all of them where data are sharded."""
         ...
 
-    def lower(self, width: int) -> jax.stages.Lowered:
+    def trace(self, width: int) -> jax.stages.Traced:
         """Traces the program for so many rows. Nothing is put on a device.
 
         Raises:
@@ -68,31 +82,47 @@ class Simulation(Protocol):
         """
         ...
 
+    def turns(self) -> Mapping[str, float]:
+        """Says by named scope how often loops go round that no trace can count, and which share chooses.
+
+        A choice within a scope is made in such a share of all times.
+        """
+        ...
+
+    def lower(self, width: int) -> jax.stages.Lowered:
+        """Traces and lowers the program for so many rows; as `trace`."""
+        ...
+
     def state_shapes(self, width: int) -> Any:
         """Shapes, types and shardings of the state of so many rows."""
         ...
 
-    def arguments(self, rows: np.ndarray) -> tuple[Any, ...]:
-        """What the program takes besides state and rounds, for some rows, on the devices."""
+    def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
+        """Returns what the program takes besides state and rounds, for some runs, on the devices."""
         ...
 
-    def start(self, rows: np.ndarray) -> Any:
-        """The state of some rows before round 1, on the devices."""
+    def start(self, runs: Sequence[Run]) -> Any:
+        """Returns the state of some runs before round 1, on the devices."""
         ...
 
-    def to_host(self, first_round: int, rows: np.ndarray, record: Any) -> Segment:
-        """What a call that began at a round has recorded."""
+    def to_host(self, first_round: int, positions: np.ndarray, record: Any) -> Segment:
+        """Fetches what a call that began at a round has recorded of the runs at some positions."""
         ...
 
-    def running(self, segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
-        """Which of some distinct rows have not stopped, bool [n]."""
+    def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
+        """Says which of the runs at some distinct positions have not stopped, bool [n]."""
         ...
 
-    def finish(self, segments: Sequence[Segment], rows: np.ndarray) -> Arrays:
-        """What some distinct rows leave in the result once all their rounds are recorded."""
+    def finish(self, segments: Sequence[Segment], runs: Sequence[Run]) -> Arrays:
+        """Returns what some runs leave in the result once all their rounds are recorded.
+
+        Args:
+          segments: their records.
+          runs: distinct; the one at position i comes i-th.
+        """
         ...
 
-    def resident(self) -> Resident:
+    def device_bytes(self) -> DeviceBytes:
         """What lies on each device while runs are played, by shapes alone."""
         ...
 
@@ -103,17 +133,4 @@ class Simulation(Protocol):
 
 def bytes_of(tree: Any) -> int:
     """Of arrays, or of their shapes."""
-    return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(tree))
-
-
-@runtime_checkable
-class Refillable(Simulation, Protocol):
-    """One whose rows need not be in the same round, so that a row whose run has ended takes another run."""
-
-    def lower_by_row(self, width: int, rounds: int) -> jax.stages.Lowered:
-        """As `lower`, for calls of so many rounds; the first one that a call plays is int32 [rows]."""
-        ...
-
-    def with_runs(self, seeds: Sequence[int], values: Sequence[Mapping[str, Any]]) -> Self:
-        """The same group with other runs as its rows; their seeds it has had from the start."""
-        ...
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

@@ -4,11 +4,13 @@ Scalars fix a value, a list or a range makes an axis, each `[[policy]]` table ad
 any parameter by its plain name. Every mistake becomes one line; all of them are reported together.
 """
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pausejax.analysis import schema
 from pausejax.parts import File, PartError
 from pausejax.parts.extensions import UseError, digest_of_file, load
 from pausejax.spelling import nearest
@@ -52,8 +54,8 @@ def parse(
     """
     try:
         document = dict(_copy(document))
-    except RecursionError:
-        raise SpecError([f"{source}: tables are nested too deeply"]) from None
+    except RecursionError as error:
+        raise SpecError([f"{source}: tables are nested too deeply"]) from error
     if searched:
         document.pop("sampling", None)
     problems: list[str] = []
@@ -66,9 +68,11 @@ def parse(
     entries = _entries(source, document, use, problems)
     try:
         parts = load(entries, folder)
-        words = words_of(kind, parts)
+        words = words_of(
+            kind, parts, document, " ".join(word for word in overrides if not word.startswith("use"))
+        )
     except (UseError, PartError) as error:
-        raise SpecError([*problems, str(error)]) from None
+        raise SpecError([*problems, str(error)]) from error
     if flat:
         document = _sorted_in(document, words)
     overridden = [(override, _override(document, override, words, problems)) for override in overrides]
@@ -111,9 +115,22 @@ def parse(
     if not problems:
         reader.check_effects(overridden, found)
         checks.check(reader.say, found)
+    if not problems:
+        problems += _unreadable(source, found)
     if problems:
         raise SpecError(problems)
     return found
+
+
+def _unreadable(source: str, study: Study) -> list[str]:
+    """What the result would say of itself and nobody could read: words of users' parts, for one."""
+    metrics = {name: metric._asdict() for name, metric in study.outputs.metrics.items()}
+    spellings = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
+    said = {"metrics": metrics, "parameters": spellings}
+    found = [(name, schema.problem(name, json.loads(json.dumps(value)))) for name, value in said.items()]
+    labels = [study.name, *(policy.label for policy in study.policies)]
+    found += [("name or label", schema.line_problem(label)) for label in labels]
+    return [f"{source}: {name}: {wrong}" for name, wrong in found if wrong]
 
 
 def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:

@@ -2,23 +2,24 @@
 
 import dataclasses
 import functools
-import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pausejax.analysis.quantities import Metric, Variable
-from pausejax.parts import CATEGORIES, File, Parameter, everything
+from pausejax.parts import CATEGORIES, File, Parameter, registered_parts
 from pausejax.parts.extensions import Layer, digest_of
 from pausejax.study import vocabulary
 from pausejax.study.axes import Axis, Factor, Sampling, columns, factors
+from pausejax.study.runs import Group, Run
 from pausejax.study.simulation import Simulation
-from pausejax.study.trials import Variants
 from pausejax.study.vocabulary import Say, Vocabulary
 from pausejax.study.zipped import kept
 
-FORMAT = 2
+_WORD = re.compile(r"\w+")
+FORMAT = 3
 """Of identities and results: a folder of another one is refused."""
 
 
@@ -33,14 +34,29 @@ class PolicySpec:
     """Groups of parameters whose lists advance together."""
 
 
-def words_of(kind: "Kind", parts: Layer) -> Vocabulary:
-    """What the specs of a kind may say with some parts.
+def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str = "") -> Vocabulary:
+    """What a spec of a kind may say with some parts.
+
+    Args:
+      kind: of the spec.
+      parts: what is registered.
+      document: the spec; which parts it mentions, decides whose parameters count.
+      more: further words of the spec.
 
     Raises:
       PartError: two parts, or a part and the kind, mean unlike things by one name.
     """
+    # What a file is called mentions no part.
+    said = {key: value for key, value in document.items() if key not in ("use", "name")}
     return vocabulary.make(
-        kind.study, kind.parameters, kind.for_policies, kind.policies, kind.categories, kind.unread, parts
+        kind.study_keys,
+        kind.parameters,
+        kind.for_policies,
+        kind.policy_category,
+        kind.categories,
+        kind.ignored,
+        parts,
+        frozenset(_WORD.findall(f"{said} {more}")),
     )
 
 
@@ -83,6 +99,15 @@ class Study:
         return _study, (fields,)
 
     @functools.cached_property
+    def outputs(self) -> "Outputs":
+        """What its runs leave.
+
+        Raises:
+          PartError: a quantity has the name of another variable, or a task can't be built.
+        """
+        return self.kind.outputs(self)
+
+    @functools.cached_property
     def factors(self) -> dict[str, tuple[Factor, ...]]:
         """What multiplies to the points of each policy, by label: lists, zipped groups, and all ranges."""
         found = {}
@@ -97,8 +122,8 @@ class Study:
         """Digests of the parts from outside the package that no entry of `use` covers."""
         found = {
             (category, name): digest_of(part)
-            for category in (self.kind.policies, *self.kind.categories, "quantity")
-            for name, part in everything().of(category).items()
+            for category in (self.kind.policy_category, *self.kind.categories, "quantity")
+            for name, part in registered_parts().of(category).items()
         }
         return {place: digest for place, digest in found.items() if digest}
 
@@ -109,7 +134,11 @@ class Study:
         file of any other part from outside the package that the run uses.
         """
         named = {category: values.get(CATEGORIES[category].key) for category in self.kind.categories}
-        used = {*named.items(), (self.kind.policies, algorithm), *(("quantity", n) for n in self.quantities)}
+        used = {
+            *named.items(),
+            (self.kind.policy_category, algorithm),
+            *(("quantity", n) for n in self.quantities),
+        }
         outside = [digest for place, digest in self._outsiders.items() if place in used]
         document = {
             "format": FORMAT,
@@ -131,11 +160,22 @@ class Study:
 
 
 def _study(fields: dict[str, Any]) -> Study:
-    return Study(words=words_of(fields["kind"], fields["parts"]), **fields)
+    return Study(words=words_of(fields["kind"], fields["parts"], fields["document"]), **fields)
 
 
-def _identity(settings: str, seed: int) -> str:
-    return hashlib.sha256(f"{settings}{seed}".encode()).hexdigest()[:16]
+class Outputs(NamedTuple):
+    """What the runs of a study leave, and how their figures are compared."""
+
+    variables: Mapping[str, Variable]
+    """By name."""
+    metrics: Mapping[str, Metric]
+    """Figures per run, by name; in the order of tables and pictures."""
+    objectives: tuple[str, str, str]
+    """Metrics that a front weighs: upwards, across, and in colour."""
+    best_by: str
+    """The metric by which a table of many settings picks the best."""
+    compare_within: tuple[str, ...]
+    """Parameters: results with different values of them are never compared or connected in a plot."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -145,48 +185,28 @@ class Kind:
     name: str
     modes: tuple[str, ...]
     """The values of a spec's `mode` that mean this kind."""
-    study: Mapping[str, Parameter]
+    study_keys: Mapping[str, Parameter]
     """Study-level keys: they shape the result's dimensions, so they can't be axes."""
     parameters: Mapping[str, Parameter]
     """Those that are no part's own."""
     for_policies: frozenset[str]
     """Of these, what nothing but policies reads."""
-    policies: str
+    policy_category: str
     """The category of parts that [[policy]] tables name."""
     categories: tuple[str, ...]
     """Every category of parts that its specs name."""
-    unread: Mapping[str, frozenset[str]]
+    ignored: Mapping[str, frozenset[str]]
     """Parameters that no run of a mode reads, beyond those of parts that the mode has no use for."""
-    shape: Callable[[Mapping[str, Any]], Any]
-    """What of a run's traced values shapes its program all the same."""
     check: Callable[[Say, Study], None]
     """Says what does not fit together in a checked spec."""
-    variables: Callable[[Study], Mapping[str, Variable]]
-    """Of a result, by name."""
-    unrecorded: Callable[[Study], frozenset[str]]
-    """Of these, what no run of a study leaves."""
-    metrics: Callable[[Study], Mapping[str, Metric]]
-    """Figures per run, by name; in the order of tables and pictures."""
-    objectives: Callable[[Study], tuple[str, str, str]]
-    """Metrics that a front weighs: upwards, across, and in colour."""
-    ranking: Callable[[Study], str]
-    """The metric by which a table of many settings picks the best."""
-    apart: tuple[str, ...]
-    """Parameters whose values are never mixed in one front or joined by one line."""
-    labels: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
+    outputs: Callable[[Study], "Outputs"]
+    """What the runs of a study leave; `Study.outputs` asks once."""
+    coordinates: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Splits what runs left into coordinates and variables, and adds the index coordinates."""
     simulation: Callable[..., Simulation]
-    """(plan, group, sources, devices=, layout=) to what the engine plays."""
+    """(study, group, sources, devices=, layout=) to what the engine plays."""
     programs: tuple[Any, ...]
     """The jitted functions that groups are played by, each compiled for every group."""
-    variants: Callable[..., Variants | None]
-    """(plan, group, sources) to what may lie on the devices in several ways; None: nothing."""
-    seconds: Callable[..., float]
-    """(plan, group, simulation, FLOP/s of the device) to a rough time for all rounds of the group's runs."""
-    draw: Callable[..., dict[str, Any]]
-    """(result, grid, smoothing=) to figures by file name; what the panels and lines are, the grid says."""
-    unshown: Callable[[Any], list[str]]
-    """Result to one line for each thing that its own pictures leave out, and why."""
 
     def __reduce__(self) -> Any:
         # A kind is a constant of its module; a copy in another process would be another kind.
@@ -197,31 +217,6 @@ def _kind(name: str) -> Kind:
     from importlib import import_module
 
     return import_module(f"pausejax.{name}.kind").KIND
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One run: all that its numbers depend on."""
-
-    policy: str
-    """The label in results."""
-    algorithm: str
-    seed: int
-    values: Mapping[str, Any]
-    """Every parameter that this run reads."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Runs that one compiled program serves."""
-
-    number: int
-    """Its place in the plan's `groups`."""
-    algorithm: str
-    static: Mapping[str, Any]
-    """Values of the static parameters that the runs read."""
-    members: tuple[int, ...]
-    """Places of its runs in the plan's `runs`; a row is a place in here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,13 +240,8 @@ class Plan:
 
     @functools.cached_property
     def identities(self) -> tuple[str, ...]:
-        """The identity of every run: a hash of all that its numbers depend on, and not of its place."""
-        settings = {id(run.values): self.study.settings(run.algorithm, run.values) for run in self._points}
-        return tuple(_identity(settings[id(run.values)], run.seed) for run in self.runs)
-
-    def runs_of(self, group: Group) -> list[Run]:
-        """The runs of a group, in the order of its rows."""
-        return [self.runs[place] for place in group.members]
+        """The identity of every run."""
+        return tuple(run.identity for run in self.runs)
 
     @property
     def _points(self) -> Iterator[Run]:

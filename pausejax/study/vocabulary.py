@@ -14,6 +14,7 @@ RESERVED = frozenset(
     (
         *("use", "quantities", "seeds", "zip", "sampling", "policy", "name", "label"),
         *("run", "round", "eval", "slot", "client", "eval_round", "algorithm", "seed", "identity"),
+        "unread_parameters",
     )
 )
 """What specs and results mean by themselves: keys that are no parameters, dimensions and coordinates."""
@@ -32,7 +33,7 @@ class Vocabulary:
     policies: Mapping[str, Part]
     readers: Mapping[str, Mapping[str, frozenset[str]]]
     """Of what belongs to parts alone: key of a category ("" for policies) -> parts that read it."""
-    unread: Mapping[str, frozenset[str]]
+    ignored: Mapping[str, frozenset[str]]
     """Mode -> what no run of it reads, unless its policy names it."""
 
     @property
@@ -51,7 +52,7 @@ class Vocabulary:
         """Whether some run of a policy may depend on a parameter."""
         if name in self.policies[algorithm].reads:
             return True
-        if name in self.unread.get(mode, ()):
+        if name in self.ignored.get(mode, ()):
             return False
         return not self.for_policy_alone(name)
 
@@ -69,8 +70,9 @@ def make(
     for_policies: Set[str],
     policies: str,
     categories: Iterable[str],
-    unread: Mapping[str, frozenset[str]],
+    ignored: Mapping[str, frozenset[str]],
     parts: Parts,
+    mentioned: Set[str] = frozenset(),
 ) -> Vocabulary:
     """The vocabulary of a kind over some parts.
 
@@ -80,8 +82,10 @@ def make(
       for_policies: of these, what nothing but policies reads.
       policies: the category of parts that are its policies.
       categories: the other categories of parts that its specs name.
-      unread: mode -> parameters of the kind that no run of it reads.
+      ignored: mode -> parameters of the kind that no run of it reads.
       parts: everything that is registered.
+      mentioned: words of the spec; of two parts of users' own that it does not both mention, the one that it
+        mentions says what a parameter is.
 
     Raises:
       PartError: two parts, or a part and the kind, mean unlike things by one name.
@@ -93,20 +97,25 @@ def make(
         if key in own:
             own[key] = dataclasses.replace(own[key], choices=tuple(found))
     readers: dict[str, dict[str, frozenset[str]]] = {name: {"": frozenset()} for name in for_policies}
-    origin: dict[str, str] = {}
+    origin: dict[str, Part] = {}
     added: dict[str, Parameter] = {}
-    for category, found in {**named, policies: parts.of(policies)}.items():
-        for part in found.values():
+    for unused in (False, True):
+        for category, part in _parts_of({**named, policies: parts.of(policies)}):
+            if unused != (part.outside and part.name not in mentioned):
+                continue
             for name, parameter in part.parameters.items():
                 other = own.get(name) or added.get(name)
                 if other and not other.agrees_with(parameter):
-                    raise PartError(_disagreement(part, parameter, other, origin.get(name, "every study")))
+                    first = origin.get(name)
+                    if unused and first and first.outside:
+                        continue
+                    raise PartError(_disagreement(part, parameter, other, first))
                 sections = {parameter.section for parameter in own.values()}
                 if name in study or name in RESERVED | sections:
                     raise PartError(f"{part.where}: {name}: means something else in every study")
                 if parameter.section in RESERVED or parameter.section in study:
                     raise PartError(f"{part.where}: {name}: {parameter.section!r} can't be a section")
-                origin.setdefault(name, part.where)
+                origin.setdefault(name, part)
                 if name not in own:
                     added.setdefault(name, parameter)
             for name in part.reads - (own.keys() - for_policies):
@@ -118,9 +127,9 @@ def make(
     for name, parameter in by_section.items():
         for spelling in parameter.spellings:
             if aliases.setdefault(spelling, name) != name or spelling in by_section:
-                raise PartError(f"{origin.get(name, name)}: {name}: the symbol {spelling} is taken")
+                raise PartError(f"{_where(origin.get(name), name)}: {name}: the symbol {spelling} is taken")
     learning = {name for name, of_key in readers.items() if _learns(of_key, categories)}
-    idle = {mode: names | frozenset(learning) for mode, names in unread.items()}
+    idle = {mode: names | frozenset(learning) for mode, names in ignored.items()}
     known = {name: of_key for name, of_key in readers.items() if name in by_section}
     return Vocabulary(study, by_section, aliases, parts.of(policies), known, idle)
 
@@ -143,13 +152,21 @@ def _learns(of_key: Mapping[str, frozenset[str]], categories: Iterable[str]) -> 
     return bool(of_key) and set(of_key) <= learners
 
 
-def _disagreement(part: Part, parameter: Parameter, other: Parameter, where: str) -> str:
+def _parts_of(found: Mapping[str, Mapping[str, Part]]) -> Iterable[tuple[str, Part]]:
+    return ((category, part) for category, parts in found.items() for part in parts.values())
+
+
+def _where(part: Part | None, otherwise: str) -> str:
+    return part.where if part else otherwise
+
+
+def _disagreement(part: Part, parameter: Parameter, other: Parameter, first: Part | None) -> str:
     fields = [
         f"{field.name} {getattr(parameter, field.name)!r} against {getattr(other, field.name)!r}"
         for field in dataclasses.fields(Parameter)
         if field.name != "help" and getattr(parameter, field.name) != getattr(other, field.name)
     ]
     return (
-        f"{part.file}: {part.category} {part.name}: {parameter.name}: is a parameter of {where} too, and "
-        f"they must agree: {'; '.join(fields)}"
+        f"{part.file}: {part.category} {part.name}: {parameter.name}: is a parameter of "
+        f"{_where(first, 'every study')} too, and they must agree: {'; '.join(fields)}"
     )

@@ -8,17 +8,19 @@ fitted slopes and the machine.
 """
 
 import argparse
-import csv
 import json
 import platform
-import time
+import sys
 from functools import partial
 from math import comb
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from selection import cpu_seconds, middle_of_a_run, write_csv
 
 from pausejax import bandit, selection
 from pausejax.report import style
@@ -32,41 +34,17 @@ SETTINGS = [(30, 5), (300, 15), (1000, 50), (3000, 150)]
 FUNCTIONS = {"tailored": selection.anneal, "vanilla": selection.vanilla_anneal}
 
 
-def terms(num_clients, m, seed, round=300):
-    """ucb, g and p in the middle of a run: counts that favour the faster half, (13), (8) and (7)."""
-    rng = np.random.default_rng(seed)
-    favour = np.where(np.arange(num_clients) < num_clients // 2, 3.0, 1.0)
-    favour *= rng.uniform(0.7, 1.3, num_clients)
-    counts = jnp.asarray(rng.poisson(favour / favour.sum() * m * round) + 1, jnp.int32)
-    mean = jnp.asarray(np.clip(0.3 * favour + rng.normal(0, 0.02, num_clients), 0, 1), jnp.float32)
-    share = jnp.full(num_clients, 1 / num_clients)
-    t = jnp.int32(round)
-    g = bandit.generalization(counts, t, share, m, 2.0)
-    return bandit.ucb(mean, counts, t, m), g, bandit.privacy_reward(counts, 0.04)
-
-
-def cpu_seconds(function, *inputs, repeats=3):
-    """The least CPU time of a call, after one that compiles."""
-    jax.block_until_ready(function(*inputs))
-    spent = []
-    for _ in range(repeats):
-        start = time.process_time()
-        jax.block_until_ready(function(*inputs))
-        spent.append(time.process_time() - start)
-    return min(spent)
-
-
 def speed(runs_of, steps):
     """Rows of CPU time per annealing step and run, the set-up of each selection included."""
     rows = []
     for num_clients, m in SETTINGS:
         for runs in runs_of(num_clients):
-            batch = [terms(num_clients, m, seed) for seed in range(min(runs, 64))]
+            batch = [middle_of_a_run(num_clients, m, seed) for seed in range(min(runs, 64))]
             inputs = [jnp.tile(jnp.stack(x), (-(-runs // 64), 1))[:runs] for x in zip(*batch, strict=True)]
             keys = jax.random.split(jax.random.key(0), runs)
             for name, function in FUNCTIONS.items():
                 call = partial(function, m=m, steps=steps, temperature_divisor=DIVISOR, **WEIGHTS)
-                seconds = cpu_seconds(jax.jit(jax.vmap(call)), keys, *inputs, repeats=10)
+                seconds = cpu_seconds(jax.jit(jax.vmap(call)), keys, *inputs)
                 per_step = seconds / steps / runs
                 reference = REFERENCE_SECONDS.get((num_clients, m), np.nan) / REFERENCE_STEPS
                 faster = reference / per_step if name == "tailored" else np.nan
@@ -106,7 +84,7 @@ def scaling(sizes, steps):
     rows = []
     for num_clients in sizes:
         m = max(2, num_clients // 20)
-        ucb, g, p = terms(num_clients, m, 0)
+        ucb, g, p = middle_of_a_run(num_clients, m, 0)
         score = bandit.score(g, p, m, **WEIGHTS)
         key = jax.random.key(0)
         row = {"clients": num_clients, "per_round": m, "steps": steps}
@@ -131,9 +109,9 @@ def brute_force(sizes, m=5):
     """Rows of the cost of trying all sets of 5, which soon cannot be paid."""
     rows = []
     for num_clients in sizes:
-        ucb, g, p = terms(num_clients, m, 0)
+        ucb, g, p = middle_of_a_run(num_clients, m, 0)
         score = bandit.score(g, p, m, **WEIGHTS)
-        seconds = cpu_seconds(jax.jit(partial(selection.brute_force, m=m)), ucb, score, repeats=1)
+        seconds = cpu_seconds(jax.jit(partial(selection.brute_force, m=m)), ucb, score)
         rows.append({"clients": num_clients, "sets": comb(num_clients, m), "brute_seconds": seconds})
         print(rows[-1], flush=True)
     return rows
@@ -185,14 +163,6 @@ def draw(rows, brute_rows, fit, path):
         figure.savefig(path, dpi=300)
 
 
-def write_csv(path, rows):
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -216,9 +186,8 @@ def main():
     result = {"machine": machine, "speed": speed_rows, "scaling": scaling_rows, "brute_force": brute_rows}
     result["slopes"] = fit
     (options.out / "annealing.json").write_text(json.dumps(result, indent=2, default=float))
-    write_csv(options.out / "speed.csv", speed_rows)
-    write_csv(options.out / "scaling.csv", scaling_rows)
-    write_csv(options.out / "brute_force.csv", brute_rows)
+    for name, rows in (("speed", speed_rows), ("scaling", scaling_rows), ("brute_force", brute_rows)):
+        write_csv(rows, options.out / f"{name}.csv")
     draw(scaling_rows, brute_rows, fit, options.out / "annealing.png")
     print(json.dumps(fit, indent=2))
 

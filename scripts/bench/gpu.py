@@ -4,9 +4,9 @@
     python scripts/bench/gpu.py --small                          # a few cases, tiny, on any device
 
 Data are noise of the data sets' shapes, so nothing has to be carried along. Programs compile while others are
-timed; cases for which no time is left are named and left out. For some with training the layout is tuned, as
-by `pausejax tune`, and timed too. The model's times are those of the tables in docs/gpu.md, of the device's
-name; where it has no table, of the H100.
+timed; cases for which no time is left are named and left out. For some with training other layouts are timed
+too: the fastest is what a row of `pausejax/measured.json` should say. The model's times are those of the
+tables in docs/gpu.md, of the device's name; where it has no table, of the H100.
 """
 
 import argparse
@@ -23,48 +23,49 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from gpu_model import tables
 from gpu_model.cases import CASES, Case, document
 from gpu_model.targets import TARGETS
 
 from pausejax.data.host import Sources
-from pausejax.devices import SHARED, compile_for, padded, put, runs_mesh
-from pausejax.engine.engine import Engine
-from pausejax.engine.memory import program_memory
-from pausejax.engine.runtime import set_up_jax
-from pausejax.engine.tuning import Asked, decide
+from pausejax.devices import SHARED, compile_for, put, runs_mesh
+from pausejax.execution.memory import device_memory, program_memory
+from pausejax.execution.program import GroupProgram
+from pausejax.execution.runtime import set_up_jax
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
+from pausejax.study.simulation import Layout
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu.md"
 ORDER = ("mlp", "pause-30", "cnn_cifar", "sa_pause-30", "pause-300", "cnn_mnist", "*")
 """What is measured first; the rest in the order of the table."""
 TUNED = {"mlp": (8, 128), "cnn_mnist": (8,), "cnn_cifar": (8,)}
-"""Runs by case whose layout is measured."""
+"""Runs by case for which other layouts are timed."""
 SMALL = ("pause-30", "sa_pause-30", "mlp", "efl_fg")
 SMALL_CHANGES = {"data.train_samples": 600, "training.max_steps": 2}
 _SECONDS = 1.0
 """What a case is timed for."""
+_GAIN = 0.03
+"""What another layout has to bring, as a share of the time: less is noise."""
 
 
-class Program:
+class Program(GroupProgram):
     """A case as it is timed: its simulation, and its program, which compiles meanwhile."""
 
-    def __init__(self, case: Case, runs: int, changes: dict[str, Any], sources: Sources) -> None:
+    def __init__(
+        self, case: Case, runs: int, changes: dict[str, Any], sources: Sources, layout: Layout | None = None
+    ) -> None:
         learns = case.document.get("mode") not in ("bandit", "ensemble")
         plan = make_plan(parse(document(case, runs, changes if learns else {})))
-        (self.group,) = plan.groups
-        self.engine, self.runs, self.learns = Engine(plan, sources), runs, learns
-
-    def lower(self) -> jax.stages.Lowered:
-        return self.engine.lower(self.group, self.runs)
+        (group,) = plan.groups
+        super().__init__(plan.study, group, sources, layout, device_memory=device_memory())
+        self.runs, self.learns = runs, learns
 
     def seconds(self, call: jax.stages.Compiled) -> float:
         """Of a round of all runs, the least of the calls that fit into a second, by the wall."""
-        simulation, width = self.engine.simulation(self.group), padded(self.runs)
-        rows = np.minimum(np.arange(width), self.runs - 1)
-        mesh, rounds = runs_mesh(width), simulation.rounds_per_call
+        simulation, runs = self.simulation, self.group.runs
+        rows = [*runs, *[runs[-1]] * (simulation.padded(self.runs) - self.runs)]
+        mesh, rounds = runs_mesh(len(rows)), simulation.rounds_per_call
         arguments, state = simulation.arguments(rows), simulation.start(rows)
         # No round is the last one, which would be evaluated beyond its turn.
         last = put(jnp.int32(2**30), mesh, SHARED)
@@ -101,7 +102,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
         def begin(name: str, runs: int) -> tuple[str, Program, Any, float]:
             program = Program(CASES[name], runs, changes, sources)
-            return name, program, threads.submit(compile_for, program.lower()), time.monotonic()
+            return name, program, threads.submit(compile_for, program.lower(runs)), time.monotonic()
 
         ahead = [begin(*left.pop(0)) for _ in range(min(len(left), 2))]
         while ahead:
@@ -113,33 +114,62 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                 call = compiled.result()
                 row |= {"compiled": time.monotonic() - asked, "memory": program_memory(call)}
                 row["seconds"] = program.seconds(call)
-                found.append(row | {"layout": dict(program.engine.simulation(program.group).layout)})
+                found.append(row | {"layout": program.layout._asdict()})
                 print(told(found[-1]), flush=True)
                 if program.learns and (options.small or program.runs in TUNED.get(name, ())) and not spent():
-                    found += tuned(name, program, changes, sources, options.tune)
+                    found += faster_layouts(name, program, changes, sources, options.tune)
             except jax.errors.JaxRuntimeError as error:
                 print(f"{name}, {program.runs} runs: {str(error).splitlines()[0][:200]}", flush=True)
-            program.engine.simulation(program.group).release()
+            program.release()
     for name, runs in left:
         print(f"{name}, {runs} runs: no time left", flush=True)
     return found
 
 
-def tuned(
+def faster_layouts(
     name: str, program: Program, changes: dict[str, Any], sources: Sources, seconds: float
 ) -> list[dict[str, Any]]:
-    """The same in the layout that is the fastest here, if that is another one."""
-    again = Program(CASES[name], program.runs, changes, sources)
-    asked = Asked(kept=False, seconds=seconds, most=program.runs)
-    (answer,) = decide(again.engine, [again.group], asked, again=True).answers.values()
-    row = {"case": name, "runs": program.runs, "tuned": True, "layout": dict(answer.layout)}
-    if answer.layout == program.engine.simulation(program.group).layout:
-        print(f"{name}, {program.runs} runs: nothing is faster than the usual layout", flush=True)
+    """Doubles and halves one value of the layout after the other, as long as that makes a round faster.
+
+    Whole programs are compiled and timed. Nothing is tried after so many seconds.
+
+    Returns:
+      The fastest layout, ready for a row of `pausejax/measured.json`; nothing if none is faster.
+    """
+    begun = time.monotonic()
+    usual = best = program.layout
+    tried = {best: program.seconds(compile_for(program.lower(program.runs)))}
+    for field in ("lanes", "eval_lanes", "eval_batch", "conv"):
+        for step in ("x2", "/2"):
+            while time.monotonic() - begun < seconds:
+                layout = neighbour(best, field, step)
+                if layout in tried:
+                    break
+                again = Program(CASES[name], program.runs, changes, sources, layout)
+                tried[layout] = again.seconds(compile_for(again.lower(again.runs)))
+                again.release()
+                if tried[layout] > (1 - _GAIN) * tried[best]:
+                    break
+                best = layout
+    if best == usual:
+        print(
+            f"{name}, {program.runs} runs: of {len(tried)} layouts the usual one is the fastest", flush=True
+        )
         return []
-    call = compile_for(again.lower())
-    row |= {"seconds": again.seconds(call), "memory": program_memory(call), "source": answer.source}
+    again = Program(CASES[name], program.runs, changes, sources, best)
+    row = {"case": name, "runs": program.runs, "tuned": True, "layout": best._asdict()}
+    needed = program_memory(compile_for(again.lower(again.runs)))
+    row |= {"seconds": tried[best], "memory": needed, "tried": len(tried)}
     print(told(row), flush=True)
     return [row]
+
+
+def neighbour(layout: Layout, field: str, step: str) -> Layout:
+    """Returns a layout with one value doubled or halved, or with the other way to do convolutions."""
+    value = getattr(layout, field)
+    if field == "conv":
+        return layout._replace(conv="lax" if value == "im2col" else "im2col")
+    return layout._replace(**{field: value * 2 if step == "x2" else max(value // 2, 1)})
 
 
 def told(row: dict[str, Any]) -> str:
@@ -178,7 +208,7 @@ def main() -> None:
     parser.add_argument("--case", nargs="*", default=["*"], help=f"patterns of: {', '.join(CASES)}")
     parser.add_argument("--small", action="store_true", help=f"{', '.join(SMALL)}, tiny")
     parser.add_argument("--minutes", type=float, default=9.0, help="nothing is begun after so many")
-    parser.add_argument("--tune", type=float, default=20.0, help="seconds that measuring a layout may take")
+    parser.add_argument("--tune", type=float, default=20.0, help="seconds for other layouts of a case")
     parser.add_argument("--out", type=Path, default=Path("out/gpu.json"))
     parser.add_argument("--table", type=Path, help="writes the table here")
     options = parser.parse_args()

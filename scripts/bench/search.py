@@ -1,18 +1,18 @@
-"""Does a search pay? Best-found value on fresh seeds against rounds spent, beside designs played to the end.
+"""Does a search pay? Best value found on fresh seeds against what was spent, beside plain sweeps.
 
     python scripts/bench/search.py play bandit --out bench.jsonl     (or digits, mnist; goes on where it was)
     python scripts/bench/search.py show bench.jsonl --out docs/images/search_pays.png
 
 Each arm has several searches. Those of tpe are searches of their own. Random settings are independent, so one
-long search is cut into pieces; a Sobol sequence is cut likewise; the grid is one, in as many random orders. A
-search's incumbent at a share of the budget is the best by its own seeds of what had come to the end by then
-(before anything has: of what had come farthest), and is what is played again on fresh seeds.
+long search is cut into pieces; a Sobol sequence, played by a sweep, is cut likewise; the grid is one sweep,
+in as many random orders. A search's incumbent at a share of its settings is the best of them by its own
+seeds, and is what is played again on fresh seeds. All arms play as many runs.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,27 +20,22 @@ import numpy as np
 
 from pausejax import kinds
 from pausejax.data.host import Sources
-from pausejax.engine import local
+from pausejax.execution.local import LocalExecutor
+from pausejax.execution.play import play_in_memory
 from pausejax.report.statistics import band
-from pausejax.searches.find import Found, search
-from pausejax.searches.goal import figures_at
-from pausejax.searches.options import Options
-from pausejax.searches.search import Ended
+from pausejax.results.stores import MemoryStore
+from pausejax.searches.goal import figures_at, goal_of
+from pausejax.searches.options import SearchOptions, with_horizon
+from pausejax.searches.search import search
 from pausejax.study.plan import make_plan
+from pausejax.study.study import Study
 
 SHARES = (0.0625, 0.125, 0.25, 0.5, 1.0)
-ARMS = (
-    "tpe",
-    "tpe, two seeds",
-    "tpe, one rung",
-    "tpe, early rungs",
-    "grid, one seed",
-    "random",
-    "sobol",
-    "grid",
-)
-"""tpe as a search is by default, of one seed a setting; of two; with one rung at a third of the way; with
-rungs from 1/27 on. Designs are of two seeds, the grid also of one."""
+ARMS = ("tpe", "tpe, two seeds", "grid, one seed", "random", "sobol", "grid")
+"""tpe as a search is by default, of one seed a setting; of two. The others are of two seeds, the grid also of
+one."""
+RUNS = 128
+"""Of every search: settings times seeds."""
 
 
 class Problem(NamedTuple):
@@ -52,10 +47,9 @@ class Problem(NamedTuple):
     """Law and ends of each parameter."""
     steps: int
     """Values of each parameter on the grid."""
-    options: Options
+    options: SearchOptions
     searches: int
-    pieces: int
-    """Searches that random and Sobol are cut into."""
+    """Of each arm."""
     fresh: int
     """Seeds."""
 
@@ -91,45 +85,63 @@ PROBLEMS = {
             "budget_decay": ("log_uniform", [0.004, 0.4]),
         },
         4,
-        Options(budget=4**3 * 600, metrics=("cumulative_pseudo_regret",)),
-        20,
+        SearchOptions(metrics=("cumulative_pseudo_regret",)),
         20,
         20,
     ),
-    "digits": Problem(_DIGITS, _WEIGHTS, 2, Options(budget=9000, at_latency=30.0), 20, 20, 10),
+    "digits": Problem(_DIGITS, _WEIGHTS, 2, SearchOptions(at_latency=30.0), 20, 10),
     "mnist": Problem(
         {**_DIGITS, "data": {"dataset": "mnist", "train_samples": 2000}, "eval_every": 25},
         _WEIGHTS,
         2,
-        Options(budget=9000, at_latency=30.0),
-        20,
+        SearchOptions(at_latency=30.0),
         20,
         8,
     ),
 }
 
 
-def searched(problem: Problem, arm: str, budget: int, seed: int) -> Found:
-    """One search; of `grid` over the lists, else over the ranges; designs stop nobody early."""
-    sampler, _, variant = arm.partition(", ")
-    given: dict[str, Any] = {name: {law: ends} for name, (law, ends) in problem.ranges.items()}
-    if sampler == "grid":
-        given = {name: spread(*held, problem.steps) for name, held in problem.ranges.items()}
-    document = {key: value for key, value in problem.document.items() if key != "policy"}
-    document["policy"] = [{**problem.document["policy"][0], **given}]
-    document["seeds"] = seeds_of(arm)
-    study = kinds.parse(document, searched=True)
-    options = problem.options._replace(budget=budget, sampler=sampler, sampler_seed=seed)
-    if variant == "one rung":
-        options = options._replace(reduction=3.0)
-    elif variant == "early rungs":
-        options = options._replace(first_rung=(options.at_latency or study.rounds) / 27)
-    return search(study, options, Sources())
-
-
 def seeds_of(arm: str) -> int:
     """Of every setting."""
     return 1 if "one seed" in arm or (arm.startswith("tpe") and "two seeds" not in arm) else 2
+
+
+Tried = tuple[Mapping[str, Any], float]
+"""The values of a setting, and what it came to on its own seeds; more is better."""
+
+
+def studied(problem: Problem, given: Mapping[str, Any], more: Mapping[str, Any], **parsing: Any) -> Study:
+    """The problem with something in place of what is chosen."""
+    (policy,) = problem.document["policy"]
+    document = {**problem.document, "policy": [{**policy, **given}], **more}
+    return kinds.parse(document, **parsing)
+
+
+def searched(problem: Problem, arm: str, trials: int, seed: int) -> list[Tried]:
+    """One search over the ranges, setting by setting."""
+    given = {name: {law: ends} for name, (law, ends) in problem.ranges.items()}
+    study = studied(problem, given, {"seeds": seeds_of(arm)}, searched=True)
+    asked = problem.options._replace(trials=trials, sampler=arm.partition(",")[0], sampler_seed=seed)
+    result = search(study, asked, LocalExecutor(Sources()), MemoryStore())
+    return [(trial.setting.values, trial.score.values[0]) for trial in result.trials]
+
+
+def swept(problem: Problem, arm: str, pieces: int) -> list[Tried]:
+    """A Sobol sequence long enough for so many searches, or the grid, setting by setting."""
+    seeds, more = seeds_of(arm), {}
+    given: dict[str, Any] = {name: {law: ends} for name, (law, ends) in problem.ranges.items()}
+    if arm == "sobol":
+        more = {"sampling": {"n": pieces * RUNS // seeds, "method": "sobol"}}
+    else:
+        given = {name: spread(*held, problem.steps) for name, held in problem.ranges.items()}
+    study = with_horizon(studied(problem, given, {"seeds": seeds, **more}), problem.options)
+    plan, goal = make_plan(study), goal_of(study, problem.options)
+    result = play_in_memory(plan, LocalExecutor(Sources()))
+    arrays = {str(name): variable.values for name, variable in result.data_vars.items()}
+    figures: dict[tuple[Any, ...], list[np.ndarray]] = {}
+    for run, figure in zip(plan.runs, figures_at(study, goal, arrays), strict=True):
+        figures.setdefault(tuple(run.values.items()), []).append(figure)
+    return [(dict(values), goal.score(np.array(own)).values[0]) for values, own in figures.items()]
 
 
 def spread(law: str, ends: Sequence[float], steps: int) -> list[float]:
@@ -140,42 +152,31 @@ def spread(law: str, ends: Sequence[float], steps: int) -> list[float]:
     return [float(f"{x:.6g}") for x in (np.exp(values) if law == "log_uniform" else values)]
 
 
-def incumbents(ended: Sequence[tuple[float, Ended]], budget: float) -> Iterator[tuple[float, Ended]]:
-    """The best so far at each share of the budget, of settings with what had been spent when they ended."""
+def incumbents(tried: Sequence[Tried]) -> Iterator[tuple[float, Mapping[str, Any]]]:
+    """The values of the best so far at each share of the settings that has one."""
     for share in SHARES:
-        there = [one for spent, one in ended if spent <= share * budget and one.history]
-        if there:
-            yield share, max(there, key=lambda one: (one.history[-1][0], one.history[-1][1].values[0]))
-
-
-def told(arm: str, number: int, share: float, one: Ended) -> dict[str, Any]:
-    return {"arm": arm, "search": number, "share": share, "values": dict(one.setting.values)}
+        if so_far := tried[: int(share * len(tried))]:
+            yield share, max(so_far, key=lambda one: one[1] if one[1] == one[1] else -np.inf)[0]
 
 
 def play_arm(problem: Problem, arm: str) -> list[dict[str, Any]]:
     """The incumbents of all searches of an arm."""
-    budget, rows = problem.options.budget, []
+    trials, count = RUNS // seeds_of(arm), problem.searches
     if arm.startswith("tpe"):
-        for number in range(problem.searches):
-            found = searched(problem, arm, budget, number)
-            ended = [(float(one.spent), one) for one in found.ended]
-            rows += [told(arm, number, *at) for at in incumbents(ended, budget)]
-        return rows
-    pieces = 1 if arm.startswith("grid") else problem.pieces
-    found = searched(problem, arm, (2 if arm.startswith("grid") else pieces) * budget, 0)
-    whole = sorted(found.ended, key=lambda one: one.number)
-    length = len(whole) // pieces
-    orders = [range(place * length, (place + 1) * length) for place in range(pieces)]
-    if arm.startswith("grid"):
-        rng = np.random.default_rng(0)
-        orders = [rng.permutation(len(whole)) for _ in range(problem.searches)]
-    seeds = len(found.study.seeds)
-    for number, order in enumerate(orders):
-        chosen = [whole[place] for place in order]
-        # One after another: each costs what its runs have played.
-        spent = np.cumsum([seeds * one.rounds for one in chosen], dtype=float)
-        rows += [told(arm, number, *at) for at in incumbents(list(zip(spent, chosen, strict=True)), budget)]
-    return rows
+        searches = [searched(problem, arm, trials, number) for number in range(count)]
+    elif arm.startswith("grid"):
+        whole, rng = swept(problem, arm, 1), np.random.default_rng(0)
+        # The grid of one seed costs half as much and is at its end then.
+        searches = [[whole[place] for place in rng.permutation(len(whole))] for _ in range(count)]
+        searches = [[*one, *one[-1:] * (trials - len(one))] for one in searches]
+    else:
+        whole = searched(problem, arm, trials * count, 0) if arm == "random" else swept(problem, arm, count)
+        searches = [whole[place * trials : (place + 1) * trials] for place in range(count)]
+    return [
+        {"arm": arm, "search": number, "share": share, "values": dict(values)}
+        for number, tried in enumerate(searches)
+        for share, values in incumbents(tried)
+    ]
 
 
 def on_fresh_seeds(problem: Problem, rows: Sequence[dict[str, Any]]) -> list[float]:
@@ -191,36 +192,13 @@ def on_fresh_seeds(problem: Problem, rows: Sequence[dict[str, Any]]) -> list[flo
         for place, point in enumerate(unique)
     ]
     study = kinds.parse(document)
-    latency = problem.options.at_latency
-    if latency:
-        study = kinds.parse({**document, "stop_at_latency": latency})
-    result = local.run(make_plan(study), Sources())
-    found = searched_goal(problem)
+    study = with_horizon(study, problem.options)
+    result = play_in_memory(make_plan(study), LocalExecutor(Sources()))
     arrays = {str(name): variable.values for name, variable in result.data_vars.items()}
-    figures = figures_at(study, found, arrays, found.rungs[-1])[:, 0]
+    figures = figures_at(study, goal_of(study, problem.options), arrays)[:, 0]
     labels = result["policy"].values
     means = {place: float(figures[labels == f"{place}"].mean()) for place in range(len(unique))}
     return [means[unique.index(point)] for point in points]
-
-
-def searched_goal(problem: Problem) -> Any:
-    """What the searches are judged by, at their end."""
-    from pausejax.searches.goal import goal_of
-    from pausejax.searches.options import step_of, up_to
-
-    study = up_to(kinds.parse(problem.document), problem.options)
-    by_latency = problem.options.at_latency is not None
-    return goal_of(
-        study,
-        problem.options.metrics,
-        None,
-        (),
-        horizon=problem.options.at_latency or study.rounds,
-        by_latency=by_latency,
-        reduction=1.0,
-        first=None,
-        step=step_of(study),
-    )
 
 
 def play(name: str, path: Path, arms: Sequence[str]) -> None:
@@ -262,9 +240,8 @@ def show(path: Path, picture: Path) -> None:
         figure = Figure(figsize=(3.4 * len(names), 3.1), layout="constrained")
         panels = figure.subplots(1, len(names), squeeze=False)[0]
         for panel, name in zip(panels, names, strict=True):
-            budget = PROBLEMS[name].options.budget
-            print(f"\n{name}, {budget:,} rounds × runs\n")
-            print("| arm | searches | " + " | ".join(f"{share * budget:,.0f}" for share in SHARES) + " |")
+            print(f"\n{name}\n")
+            print("| arm | searches | " + " | ".join(f"{share * RUNS:.0f} runs" for share in SHARES) + " |")
             print("| --- " * (len(SHARES) + 2) + "|")
             for place, arm in enumerate(ARMS):
                 found = [(share, values_of(rows, name, arm, share)) for share in SHARES]
@@ -278,7 +255,7 @@ def show(path: Path, picture: Path) -> None:
                 print(f"| {arm} | {max(len(v) for _, v in found)} | " + " | ".join(cells) + " |")
                 own = look(place)
                 panel.errorbar(
-                    [share * budget * (1 + 0.02 * place) for share in bands],
+                    [share * RUNS * (1 + 0.02 * place) for share in bands],
                     [b.mean for b in bands.values()],
                     [b.half_width for b in bands.values()],
                     color=own.colour,
@@ -290,7 +267,7 @@ def show(path: Path, picture: Path) -> None:
                     label=arm,
                 )
             panel.set_xscale("log", base=2)
-            panel.set_xlabel("rounds × runs spent")
+            panel.set_xlabel("runs")
             panel.set_title(name)
             panel.set_ylabel("pseudo-regret" if name == "bandit" else "accuracy")
         named = [zip(*panel.get_legend_handles_labels(), strict=True) for panel in panels]

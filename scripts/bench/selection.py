@@ -31,8 +31,8 @@ REFERENCE = {(30, 5): ("brute force", 0.33), (300, 15): ("annealing", 77.0), (10
 """What the paper's own code takes for one selection on a machine like ours, CPU seconds."""
 
 
-def terms(num_clients, m, seed, round=300):
-    """ucb (13) and score of (14) in the middle of a run whose counts favour the faster half."""
+def middle_of_a_run(num_clients, m, seed, round=300):
+    """ucb (13), g (8) and p (7) of a run whose counts favour the faster half."""
     rng = np.random.default_rng(seed)
     favour = np.where(np.arange(num_clients) < num_clients // 2, 3.0, 1.0) * rng.uniform(
         0.7, 1.3, num_clients
@@ -40,9 +40,13 @@ def terms(num_clients, m, seed, round=300):
     counts = jnp.asarray(rng.poisson(favour / favour.sum() * m * round) + 1, jnp.int32)
     mean = jnp.asarray(np.clip(0.3 * favour + rng.normal(0, 0.02, num_clients), 0, 1), jnp.float32)
     g = bandit.generalization(counts, round, jnp.full(num_clients, 1 / num_clients), m, 2.0)
-    p = bandit.privacy_reward(counts, 0.04)
-    score = bandit.score(g, p, m, generalization_weight=100.0, privacy_weight=5.0)
-    return bandit.ucb(mean, counts, round, m), score
+    return bandit.ucb(mean, counts, round, m), g, bandit.privacy_reward(counts, 0.04)
+
+
+def terms(num_clients, m, seed):
+    """ucb (13) and score of (14) of the same."""
+    ucb, g, p = middle_of_a_run(num_clients, m, seed)
+    return ucb, bandit.score(g, p, m, generalization_weight=100.0, privacy_weight=5.0)
 
 
 def cpu_seconds(function, *inputs, at_least=0.05):
@@ -210,7 +214,7 @@ def draw(rows, fitted, path):
 
 def write_csv(rows, path):
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
         writer.writeheader()
         writer.writerows(rows)
 

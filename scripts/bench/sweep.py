@@ -1,5 +1,6 @@
 """What a sweep costs: speed against runs side by side, cost against K, m and rounds, memory, compilations.
 
+  python scripts/bench/sweep.py studies                    speed and compile time of four studies
   python scripts/bench/sweep.py lanes --out docs/images    rounds × runs a second and memory against lanes
   python scripts/bench/sweep.py scaling                    cost of a round against K, m and rounds
   python scripts/bench/sweep.py memory                     peak memory of a study of 1,000 and of 10,000 runs
@@ -21,15 +22,20 @@ from pathlib import Path
 import jax
 
 from pausejax.data.host import Sources
-from pausejax.engine import memory
-from pausejax.engine.engine import Engine
-from pausejax.engine.schedule import cut, units
+from pausejax.execution import memory
+from pausejax.execution import rounds as playing
+from pausejax.execution.batches import Batch, split
+from pausejax.execution.local import LocalExecutor
 from pausejax.kinds import parse
 from pausejax.study.plan import make_plan
 
 STUDIES = {
     "bandit only, PAUSE": {"mode": "bandit", "policy": [{"name": "pause"}]},
     "MLP on digits, PAUSE": {"policy": [{"name": "pause"}]},
+}
+MORE_STUDIES = {
+    "MLP on digits, PAUSE, evaluated every round": {"eval_every": 1, "policy": [{"name": "pause"}]},
+    "MLP on digits, FedAvg": {"policy": [{"name": "fedavg"}]},
 }
 SPEC = """
 mode = "bandit"
@@ -58,20 +64,36 @@ def clock() -> float:
     return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
 
 
-def speed(document: dict, lanes: int, rounds: int) -> tuple[float, float]:
-    """Rounds × runs a second, and megabytes of the compiled program on all devices."""
+def speed(document: dict, lanes: int, rounds: int) -> tuple[float, float, float]:
+    """Rounds × runs a second, megabytes of the compiled program on all devices, seconds of compiling it."""
     plan = make_plan(parse({"rounds": rounds, "seeds": lanes, **document}))
-    engine, (unit,) = Engine(plan, Sources()), units(plan, (), most=lanes)
-    engine.prepare([unit])
-    program = engine.compiled(unit.group)
-    (chunk,) = cut(unit, program.width, program.padded)
+    (group,) = plan.groups
+    batch, executor = Batch(group, group.runs, lanes), LocalExecutor(Sources())
+    program = executor.program(plan.study, group)
+    begun = clock()
+    executor.prepare(plan.study, [batch])
+    compiled = program.compiled()
+    seconds = clock() - begun
+    (whole,) = split(batch, compiled.width)
     took = []
     for _ in range(4):
         begun = clock()
-        engine.play(chunk)
+        playing.play(program, whole.runs, lambda _: None)
         took.append(clock() - begun)
-    megabytes = memory.program_memory(program.call) * min(len(jax.local_devices()), program.padded) / 1e6
-    return rounds * lanes / min(took[1:]), megabytes
+    executor.close()
+    devices = min(len(jax.local_devices()), program.simulation.padded(compiled.width))
+    megabytes = memory.program_memory(compiled.call) * devices / 1e6
+    return rounds * lanes / min(took[1:]), megabytes, seconds
+
+
+def studies(rounds: int = 400) -> None:
+    sizes = (1, 8, 64)
+    print(f"{jax.device_count()} × {jax.devices()[0].device_kind}, jax {jax.__version__}; K = 30, m = 5")
+    print("| study | runs | rounds × runs / s | compiling, s |\n|---|---|---|---|")
+    for name, document in {**STUDIES, **MORE_STUDIES}.items():
+        for runs in sizes:
+            rate, _, compiled = speed(document, runs, rounds)
+            print(f"| {name} | {runs} | {rate:,.1f} | {compiled:.1f} |", flush=True)
 
 
 def lanes(out: Path | None, most: int) -> None:
@@ -83,13 +105,13 @@ def lanes(out: Path | None, most: int) -> None:
         # As much work at every size, within reason.
         rounds = {n: max(25, min(2000, 25 * (1000 // n))) for n in sizes}
         curves[name] = [speed(document, n, rounds[n] if "bandit" in name else 25) for n in sizes]
-        print(f"| {name}: rounds × runs / s | " + " | ".join(f"{s:,.0f}" for s, _ in curves[name]) + " |")
-        print("| … MB | " + " | ".join(f"{m:,.1f}" for _, m in curves[name]) + " |", flush=True)
+        print(f"| {name}: rounds × runs / s | " + " | ".join(f"{s:,.0f}" for s, *_ in curves[name]) + " |")
+        print("| … MB | " + " | ".join(f"{m:,.1f}" for _, m, _ in curves[name]) + " |", flush=True)
     if out:
         draw(out / "throughput_vs_lanes.png", sizes, curves)
 
 
-def draw(path: Path, sizes: list[int], curves: dict[str, list[tuple[float, float]]]) -> None:
+def draw(path: Path, sizes: list[int], curves: dict[str, list[tuple[float, float, float]]]) -> None:
     from pausejax.report import style
 
     unit = "CPU s" if jax.default_backend() == "cpu" else "s"
@@ -98,8 +120,8 @@ def draw(path: Path, sizes: list[int], curves: dict[str, list[tuple[float, float
         left, right = figure.subplots(1, 2)
         for place, (name, points) in enumerate(curves.items()):
             look = style.look(place).on_line() | {"markevery": None}
-            left.plot(sizes, [speed for speed, _ in points], label=name, **look)
-            right.plot(sizes, [memory for _, memory in points], **look)
+            left.plot(sizes, [speed for speed, *_ in points], label=name, **look)
+            right.plot(sizes, [memory for _, memory, _ in points], **look)
         labels = (f"rounds × runs per {unit}", "program's memory (MB)")
         for axes, label in zip((left, right), labels, strict=True):
             axes.set(xlabel="runs side by side", ylabel=label, xscale="log", yscale="log")
@@ -174,11 +196,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("lanes", "scaling", "memory", "compilations"))
+    parser.add_argument("what", choices=("studies", "lanes", "scaling", "memory", "compilations"))
     parser.add_argument("--out", type=Path, help="folder for the picture")
     parser.add_argument("--most", type=int, default=4096, help="the most runs side by side")
     options = parser.parse_args()
     {
+        "studies": studies,
         "lanes": lambda: lanes(options.out, options.most),
         "scaling": scaling,
         "memory": peak_memory,

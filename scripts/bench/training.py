@@ -22,13 +22,13 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from pausejax.clients.play import initial_params
 from pausejax.data.host import Sources
-from pausejax.engine import engine as execute
-from pausejax.engine.schedule import cut, units
+from pausejax.execution import rounds as playing
+from pausejax.execution.batches import Batch, split
+from pausejax.execution.local import LocalExecutor
 from pausejax.federated import placement
 from pausejax.federated.batches import num_steps
 from pausejax.federated.evaluation import evaluate
@@ -105,27 +105,27 @@ def override(options):
 
 
 def play(plan, sources, repeats):
-    """(Wall, CPU) seconds of one round of all runs, and the engine that played it."""
-    engine, (unit,) = execute.Engine(plan, sources), units(plan, (), most=len(plan.runs))
-    engine.prepare([unit])
-    program = engine.compiled(unit.group)
-    (chunk,) = cut(unit, program.width, program.padded)
-    wall, cpu = timed(lambda: engine.play(chunk), repeats)
-    return (wall / plan.study.rounds, cpu / plan.study.rounds), engine
+    """(Wall, CPU) seconds of one round of all runs, and the simulation of their group."""
+    (group,) = plan.groups
+    batch, executor = Batch(group, group.runs, len(group.runs)), LocalExecutor(sources)
+    executor.prepare(plan.study, [batch])
+    program = executor.program(plan.study, group)
+    (whole,) = split(batch, program.compiled().width)
+    wall, cpu = timed(lambda: playing.play(program, whole.runs, lambda _: None), repeats)
+    executor.close()
+    return (wall / plan.study.rounds, cpu / plan.study.rounds), program.simulation
 
 
-def parts(engine, repeats):
-    """Seconds (wall, CPU) of noise, aggregation and evaluation in one round of all runs; FLOPs; bytes."""
-    plan = engine.plan
-    simulation = engine.simulation(plan.groups[0])
-    program, (world, _) = simulation.program, simulation.arguments(np.arange(len(plan.runs)))
+def parts(simulation, own, repeats):
+    """Seconds (wall, CPU) of noise, aggregation and evaluation in one round of some runs; FLOPs; bytes."""
+    program, (world, _) = simulation.program, simulation.arguments(own)
     learning = program.learning
     training = learning.training
     generator = training.noise_generator
     params = initial_params(learning.model, world.seed)
     one = jax.tree.map(lambda leaf: leaf[0], params)
     unravel = ravel_pytree(one)[1]
-    runs, size = len(plan.runs), learning.num_parameters
+    runs, size = len(own), learning.num_parameters
     jobs = runs * program.clients_per_round
     lanes = min(training.lanes, jobs)
     chunks = -(-jobs // lanes)
@@ -201,7 +201,7 @@ def measure(setting, runs, options, peak, bandwidth):
     for every in options.evals:
         rounds = max(every, options.rounds // every * every)
         plan = study(setting, runs, rounds, every, privacy={"noise_generator": options.noise})
-        seconds, engine = play(plan, sources, options.repeats)
+        seconds, simulation = play(plan, sources, options.repeats)
         whole = counted(seconds)
         row[f"per_s_eval_{every}"] = round(runs / seconds[0], 2)
         row[f"per_cpu_s_eval_{every}"] = round(runs / seconds[1], 2)
@@ -211,7 +211,7 @@ def measure(setting, runs, options, peak, bandwidth):
     if not options.shares:
         return row
     # The last one timed decides: the longest interval between evaluations.
-    seconds, flops, moved = parts(engine, options.repeats)
+    seconds, flops, moved = parts(simulation, plan.runs, options.repeats)
     bandit = study(setting, runs, 25, 25, mode="bandit", data={}, training={})
     part = {name: counted(pair) for name, pair in seconds.items()}
     part["evaluation"] /= every

@@ -6,15 +6,17 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.quantities import described
+from pausejax.analysis.settings import UNREAD
 from pausejax.clients.parameters import PARAMETERS
 from pausejax.clients.variables import METRICS
-from pausejax.parts import everything
+from pausejax.parts import registered_parts
 from pausejax.policies import sa_pause
 from pausejax.results import blocks
 from pausejax.results.folder import Folder
 from pausejax.results.store import RESULT
+from pausejax.study.study import FORMAT
 
-ANNEALING = everything().get("policy", sa_pause.__name__).parameters
+ANNEALING = registered_parts().get("policy", sa_pause.__name__).parameters
 
 FIXED = {
     "num_clients": 5,
@@ -83,6 +85,8 @@ def build(policies, seeds, axes, mode="training", random_seed=0):
     missing = {"annealing_steps": -1}
     for axis in axes:
         coords[axis] = ("run", np.array([row.get(axis, missing.get(axis, np.nan)) for row in rows]))
+    unread = [" ".join(axis for axis in axes if axis not in row) for row in rows]
+    coords[UNREAD] = ("run", np.array(unread, dtype=str))
     if mode == "training":
         coords["eval_round"] = ("eval", EVALUATED.astype(np.int32))
     parameters = {name: (p.aliases, p.symbol) for name, p in {**PARAMETERS, **ANNEALING}.items()}
@@ -114,5 +118,6 @@ AXES = ("privacy_weight", "annealing_steps", "temperature_divisor")
 
 def store(result, folder, runs=None):
     """Writes a result as a study leaves it: its codecs, its manifest, `runs` runs a chunk."""
+    result = result.assign_attrs(format=FORMAT)
     blocks.put(Folder(folder), RESULT, result, runs or result.sizes["run"])
     blocks.seal(Folder(folder), RESULT)

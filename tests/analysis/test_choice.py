@@ -1,13 +1,20 @@
 """The best setting and the Pareto front against brute force."""
 
+import json
+
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pausejax import analysis
 from pausejax.analysis import choice
+from pausejax.clients.variables import METRICS
+from pausejax.commands import main as cli
+
+from .made_up import store
 
 
 def brute_front(values, maximize):
@@ -50,10 +57,14 @@ def test_pareto_is_the_front_of_the_seed_means(made):
     found = analysis.pareto(result)
     names = found["metric"].values.tolist()
     assert names[1:] == ["mean_latency", "max_leakage"]
-    means = np.stack([analysis.mean_ci(result, name)["mean"].values for name in names], axis=1)
+    every = [analysis.mean_ci(result, name) for name in names]
+    means = np.stack([one["mean"].values for one in every], axis=1)
+    lost = np.max([one["left_out"].values for one in every], axis=0)
     labels = analysis.mean_ci(result, names[0])["label"].values
     ways = [name == "test_accuracy" for name in names]
-    assert set(found["label"].values) == set(labels[brute_front(means, ways)])
+    assert lost.min() == 0 and (lost.max() > 0) == (ways[0])
+    weighed = np.where(lost[:, None] == 0, means, np.nan)
+    assert set(found["label"].values) == set(labels[brute_front(weighed, ways)])
     assert found["maximize"].values.tolist() == ways
     leading = found["mean"].values[:, 0]
     assert (np.diff(leading) <= 0).all() if ways[0] else (np.diff(leading) >= 0).all()
@@ -75,13 +86,15 @@ def test_pareto_takes_directions_from_the_caller(result):
 @pytest.mark.parametrize(("metric", "pick"), [("elapsed", np.argmin), ("test_accuracy", np.nanargmax)])
 def test_best_has_the_best_mean(result, metric, pick):
     means = analysis.mean_ci(result, metric)
-    place = pick(means["mean"].values)
+    # Each has six runs; whoever has lost none of them comes first.
+    weighed = np.where(means["left_out"] == 0, means["mean"], np.nan)
+    place = np.nanargmin(weighed) if pick is np.argmin else pick(weighed)
     found = analysis.best(result, metric)
     assert found.sizes == {} and str(found["label"].values) == str(means["label"].values[place])
     for name in ("mean", "low", "high", "count"):
         assert float(found[name]) == float(means[name][place])
     other = analysis.best(result, metric, maximize=pick is np.argmin)
-    assert float(other["mean"]) == (means["mean"].max() if pick is np.argmin else means["mean"].min())
+    assert float(other["mean"]) == (np.nanmax(weighed) if pick is np.argmin else np.nanmin(weighed))
 
 
 def test_best_per_policy_and_axis(result):
@@ -111,3 +124,71 @@ def test_best_refuses_what_has_no_answer(result):
     nothing = result.assign(elapsed=result["elapsed"] * np.nan)
     with pytest.raises(ValueError, match="no setting has a value"):
         analysis.best(nothing, "elapsed")
+
+
+def lucky(survivors=1, of=20, axis=1):
+    """`lucky` has a few runs that did not diverge, and these are the best there are."""
+    runs = [("sound", 0.8, 0)] * of + [("lucky", 0.9, 0)] * survivors
+    runs += [("lucky", np.nan, 3)] * (of - survivors)
+    policy, accuracy, diverged = map(np.array, zip(*runs, strict=True))
+    seed = np.concatenate([np.arange(of), np.arange(of)])
+    return xr.Dataset(
+        {
+            "test_accuracy": (("run", "eval"), accuracy[:, None].astype(float)),
+            "elapsed": (("run", "round"), np.where(policy == "sound", 2.0, 1.0)[:, None]),
+            "diverged_round": ("run", diverged),
+        },
+        {
+            "policy": ("run", policy),
+            "algorithm": ("run", policy),
+            "seed": ("run", seed),
+            "identity": ("run", np.arange(2 * of).astype(str)),
+            "eta": ("run", seed % axis),
+            "round": [1],
+            "eval_round": ("eval", [1]),
+        },
+        {
+            "axes": '["eta"]' if axis > 1 else "[]",
+            "ranking": "test_accuracy",
+            "metrics": json.dumps(
+                {name: METRICS[name]._asdict() for name in ("test_accuracy", "elapsed", "diverged_round")}
+            ),
+        },
+    )
+
+
+def test_one_survivor_of_twenty_beats_nobody():
+    result = lucky()
+    assert str(analysis.best(result)["policy"].values) == "sound"
+    found = analysis.verdict(result)
+    assert [str(one["policy"].values) for one in (found.best, found.runner_up)] == ["sound", "lucky"]
+    assert [int(found.runner_up[name]) for name in ("left_out", "runs", "diverged")] == [19, 20, 19]
+    front = analysis.pareto(result, ["test_accuracy", "elapsed"])
+    assert front["policy"].values.tolist() == ["sound"]
+    # Of diverging settings alone those with more survivors come first.
+    more = lucky(5)
+    both = xr.concat([result, more], "run").sel(run=np.r_[20:40, 60:80])
+    both["policy"] = ("run", ["one"] * 20 + ["five"] * 20)
+    assert str(analysis.best(both)["policy"].values) == "five"
+    assert analysis.pareto(both, ["test_accuracy"])["policy"].values.tolist() == ["five"]
+
+
+def test_a_run_that_shares_its_seed_with_a_survivor_counts_as_lost():
+    """Averaged seed by seed over an axis, one of ten runs of the seed may be all that is left."""
+    result = lucky(survivors=2, of=20, axis=10)
+    result["seed"] = ("run", np.arange(40) % 20 // 10)
+    found = analysis.mean_ci(result, over=("seed", "eta"))
+    assert found["count"].values.tolist() == [2, 1] and found["left_out"].values.tolist() == [0, 18]
+    assert found["runs"].values.tolist() == [20, 20]
+    assert str(analysis.best(result, over=("seed", "eta"))["policy"].values) == "sound"
+
+
+def test_the_command_says_how_many_diverged(tmp_path, capsys):
+    store(lucky(), tmp_path)
+    assert cli.main(["best", str(tmp_path)]) == cli.OK
+    _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "  best of 2: sound: 80.0 (80.0 to 80.0)"
+    assert second == "  runner-up: lucky: 90.0; 19 of 20 runs diverged"
+    # Of what has a value all the same it is said as well.
+    assert cli.main(["best", str(tmp_path), "--metric", "elapsed"]) == cli.OK
+    assert capsys.readouterr().out.splitlines()[1].endswith("; 19 of 20 runs diverged")

@@ -36,6 +36,7 @@ def test_examples_give_what_the_page_says(names):
     assert sorted(names["of_each"]["policy"].values) == ["pause", "random", "sa_pause"]
     assert str(names["fastest"]["policy"].values) != "random" and names["front"].sizes["setting"] >= 1
     assert (len(names["runs"]), len(names["rounds"]), len(names["cohorts"])) == (32, 32 * 60, 32 * 60 * 3)
+    assert (len(names["regret"]), len(names["leakage"])) == (8 * 60, 8 * 200)
     assert names["tracker"].seen == 3
 
 

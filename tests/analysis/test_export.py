@@ -9,7 +9,7 @@ from pausejax.analysis import blocks, frames
 from pausejax.commands import main as cli
 from pausejax.results.export import export
 
-from .made_up import store
+from .made_up import build, store
 
 
 def test_one_row_per_run_with_every_parameter_and_metric(made):
@@ -93,7 +93,8 @@ def test_blocks_of_curves_never_hold_more_than_their_share(stored):
 
 def test_words_that_the_first_policy_lacks_keep_their_type(result, tmp_path):
     axis = ("run", np.where(result["policy"] == "uniform", "brute", ""))
-    ordered = result.assign_coords(selector=axis).sortby("policy")
+    lacking = ("run", np.where(result["policy"] == "uniform", "", "selector"))
+    ordered = result.assign_coords(selector=axis, unread_parameters=lacking).sortby("policy")
     ordered = ordered.assign_attrs(axes='["selector"]')
     for array in ordered.data_vars.values():
         array.encoding["chunks"] = (5, *array.shape[1:])
@@ -147,3 +148,18 @@ def test_an_empty_result_makes_an_empty_table(result):
     empty = result.isel(run=slice(0, 0))
     assert len(analysis.to_dataframe(empty)) == 0
     assert len(analysis.to_dataframe(empty, curves=True)) == 0
+
+
+def test_no_word_in_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
+    labels = ["=1+1", "+cmd|'/c calc'!A1", "-1+2", "@SUM(A1)", "-5", "+1e3", "plain = 1", "\tx", "'quoted"]
+    result, _, _ = build({label: {} for label in labels}, 1, ())
+    result["regret"] = -abs(result["regret"]) - 1
+    export(result, tmp_path / "runs.csv", "csv")
+    read = pd.read_csv(tmp_path / "runs.csv", keep_default_na=False, dtype={"policy": str})
+    kept = {"-5", "+1e3", "plain = 1", "'quoted"}
+    assert set(read["policy"]) == {label if label in kept else f"'{label}" for label in labels}
+    assert read["cumulative_regret"].dtype == float and (read["cumulative_regret"] < 0).all()
+    export(result, tmp_path / "curves.csv", "csv", curves=True)
+    assert pd.read_csv(tmp_path / "curves.csv")["policy"].str.startswith("'=1+1").any()
+    export(result, tmp_path / "runs.parquet")
+    assert set(pd.read_parquet(tmp_path / "runs.parquet")["policy"]) == set(labels)

@@ -1,5 +1,6 @@
 """The figures of each run against plain loops over its recorded rounds."""
 
+import math
 import tracemalloc
 
 import numpy as np
@@ -9,6 +10,7 @@ import xarray as xr
 from pausejax import analysis
 from pausejax.analysis import blocks
 from pausejax.analysis.metrics import REDUCTIONS, imbalance, last, rounds_played
+from pausejax.analysis.quantities import format_number
 from pausejax.clients.variables import METRICS as CLIENTS
 
 
@@ -63,25 +65,6 @@ def test_finals_of_finals_are_the_same(result):
     xr.testing.assert_identical(analysis.finals(once, ["elapsed"]), analysis.finals(result, ["elapsed"]))
 
 
-def test_stored_result_is_read_once_in_blocks_of_whole_chunks(stored, result, monkeypatch):
-    read, taken = blocks.read, {}
-
-    def counting(array, runs):
-        assert runs.start % 7 == 0
-        taken.setdefault(array.name, []).extend(range(runs.start, runs.stop))
-        assert runs.stop - runs.start <= 7
-        return read(array, runs)
-
-    monkeypatch.setattr("pausejax.analysis.per_run.read", counting)
-    monkeypatch.setattr(blocks.run_blocks, "__kwdefaults__", {"max_bytes": 1})
-    found = analysis.finals(stored)
-    for name, places in taken.items():
-        assert places == list(range(result.sizes["run"])), name
-    assert {"elapsed", "counts", "selection_gap"} <= set(taken)
-    monkeypatch.undo()
-    xr.testing.assert_allclose(found, analysis.finals(result))
-
-
 @pytest.mark.parametrize(("max_bytes", "widths"), [(1, [7, 7, 7, 5]), (40 * 14, [14, 12]), (10**9, [26])])
 def test_blocks_hold_as_many_whole_chunks_as_fit(max_bytes, widths):
     array = xr.DataArray(np.zeros((26, 10), np.float32), dims=("run", "round"))
@@ -129,3 +112,19 @@ def test_memory_does_not_grow_with_the_number_of_runs(tmp_path, monkeypatch):
         tracemalloc.stop()
     # All of the longer result would be 6 MB; its figures are some bytes a run.
     assert peaks[1500] < peaks[100] + 1e6
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (-0.001, ".1f", "0.0"),
+        (0.0, ".2e", "0"),
+        (-0.0, "g", "0"),
+        (-0.06, ".1f", "-0.1"),
+        (1.5e5, ".2e", "1.50e+05"),
+        (math.nan, ".1f", "nan"),
+        (-math.inf, ".2e", "-inf"),
+    ],
+)
+def test_a_zero_has_no_sign_and_no_exponent(value, form, text):
+    assert format_number(value, form) == text

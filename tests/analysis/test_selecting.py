@@ -21,6 +21,7 @@ def made():
             "privacy_weight": ("run", gamma),
             "annealing_steps": ("run", [-1, -1, 10, 50, -1, -1]),
             "private": ("run", [True, True, True, False, True, True]),
+            "unread_parameters": ("run", ["annealing_steps"] * 2 + [""] * 2 + ["annealing_steps"] * 2),
         },
         {
             "axes": '["privacy_weight"]',
@@ -33,6 +34,37 @@ def made():
 def test_tiny_values_are_told_apart(made):
     tiny = made.assign_coords(privacy_weight=("run", np.arange(1, 7) * 1e-10))
     assert analysis.select(tiny, gamma=3e-10)["elapsed"].values.tolist() == [2]
+
+
+def test_of_many_values_that_are_there_five_are_named():
+    rng = np.random.default_rng(0)
+    sampled = xr.Dataset(
+        {"elapsed": ("run", np.arange(512.0))},
+        {
+            "policy": ("run", ["a"] * 512),
+            "seed": ("run", [0] * 512),
+            "gamma": ("run", rng.permutation(512) + 1),
+        },
+        {"axes": '["gamma"]', "parameters": '{"gamma": [[], ""]}'},
+    )
+    listed = r"known: 1, 2, 3, 4, 5, … \(512 in all\)$"
+    with pytest.raises(ValueError, match=f"gamma = 1000: no run has it; did you mean 512[?] {listed}"):
+        analysis.select(sampled, gamma=1000)
+    with pytest.raises(ValueError, match=r"no run has gamma = 1000; known: (\d+, ){5}… \(512 in all\)$"):
+        analysis.paired_difference(sampled, "a", {"policy": "a", "gamma": 1000}, sampled.elapsed)
+
+
+@pytest.mark.parametrize("wanted", [20261124, [20261124], slice(20261124, 20261124)])
+def test_seeds_that_are_dates_are_told_apart(made, wanted):
+    dated = made.assign_coords(seed=("run", 20261121 + np.arange(6)))
+    assert analysis.select(dated, seed=wanted)["elapsed"].values.tolist() == [3]
+    assert analysis.select(dated, {"seed": "20261124"})["elapsed"].values.tolist() == [3]
+
+
+def test_the_very_value_hides_values_that_are_close(made):
+    close = made.assign_coords(privacy_weight=("run", [1.0, 1.000001, 2.0, 3.0, 4.0, 5.0]))
+    assert analysis.select(close, gamma=1.0)["elapsed"].values.tolist() == [0]
+    assert analysis.select(close, gamma=1.000001)["elapsed"].values.tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -76,10 +108,7 @@ def test_runs_that_have_the_values_in_their_order(made, wanted, places):
         ({"gamma": 5.0, "seed": 1}, "gamma = 5: no run with seed = 1 has it; did you mean 0.1? known: 0.1"),
         ({"policy": ["PAUSE", "uniform"], "J": 10}, "J = 10: no run with policy = ['PAUSE', 'uniform'] has"),
         ({"policy": "PAUSE", "J": 10}, "has it; these runs lack it"),
-        (
-            {"policy": ["PAUSE", "cold"], "J": [10, 50], "seed": 1},
-            "policy = 'cold': no run with J",
-        ),
+        ({"policy": ["PAUSE", "cold"], "J": [10, 50], "seed": 1}, "policy = 'cold': no run with J"),
     ],
 )
 def test_what_is_not_there_is_said_and_nothing_dropped_silently(made, wanted, said):

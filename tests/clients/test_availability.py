@@ -35,7 +35,7 @@ def simulate(
     }
 
     def bound(category, name):
-        part = parts.everything().get(category, name)
+        part = parts.registered_parts().get(category, name)
         of_studies = {name: parts.Parameter(value, traced=True) for name, value in OF_STUDIES.items()}
         return parts.bind(part, known, {**part.parameters, **of_studies})
 
@@ -86,10 +86,9 @@ def drawn(seed, purpose):
     return np.stack([np.asarray(jax.random.uniform(key, (K,))) for key in keys])
 
 
-# One of each sort: by the bandit, everyone, by losses, by updates. Masks are met by every policy in
-# tests/policies/test_available.py.
-SORTS = ("pause", "fedavg", "oort", "clustered_similarity")
-REST = sorted(set(parts.everything().of("policy")) - set(SORTS))
+# By the bandit, and by losses and updates. Masks are met by every policy in tests/policies/test_available.py.
+SORTS = ("pause", "clustered_similarity")
+REST = sorted(set(parts.registered_parts().of("policy")) - set(SORTS))
 
 
 @pytest.mark.parametrize("policy", [*SORTS, *(pytest.param(name, marks=pytest.mark.slow) for name in REST)])
@@ -153,11 +152,6 @@ def test_if_nobody_fails_the_possibility_changes_no_selection(stage):
     np.testing.assert_array_equal(state.bandit.counts, plain_state.bandit.counts)
     np.testing.assert_allclose(record.regret, plain.regret, atol=1e-5)
     assert not np.asarray(record.failed_count).any()
-
-
-def test_a_program_without_absences_and_failures_holds_nothing_of_them():
-    state, record = simulate("pause")
-    assert record.available_count is None and record.failed_count is None and state.availability == ()
 
 
 def test_weights_are_shared_out_among_those_who_arrive():

@@ -1,15 +1,17 @@
 """What must fit together in a study of client selection, at the last values that do, and beyond."""
 
-import dataclasses
-from types import SimpleNamespace
-
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pausejax import kinds
-from pausejax.clients import checks, quantities
+import pausejax
+from pausejax import kinds, parts
+from pausejax.clients import quantities
 from pausejax.clients.expected_regret import MOST_SETS
-from pausejax.clients.variables import metrics, objectives, ranking, tasks_of, unrecorded, variables
+from pausejax.clients.variables import outputs, tasks_of
+from pausejax.commands import main as cli
+from pausejax.network import Law
+from pausejax.policies import cohort, memoryless
 from pausejax.study.spec import SpecError
 
 BANDIT = {"mode": "bandit", "rounds": 2, "policy": [{"name": "random"}]}
@@ -103,14 +105,8 @@ def test_expected_regret_knows_networks_whose_cohorts_can_be_listed():
     ("document", "line"),
     [
         ({"policy": [{"name": "oort"}]}, 'policy.name = "oort": selects by what clients learn: needs mode'),
-        (
-            {"data": {"partition": "shards"}},
-            'data.partition = "unequal": mode = "bandit" knows equal shares only',
-        ),
-        (
-            {"privacy": {"private": False}},
-            'privacy.private = false: mode = "bandit" has no updates to protect',
-        ),
+        ({"data": {"partition": "shards"}}, 'data.partition = "unequal": mode = "bandit" knows equal shares'),
+        ({"privacy": {"private": False}}, 'privacy.private = false: mode = "bandit" has no updates'),
         (
             {"policy": [{"name": "random"}, {"name": "random", "label": "open", "private": False}]},
             "privacy.private",
@@ -120,50 +116,6 @@ def test_expected_regret_knows_networks_whose_cohorts_can_be_listed():
 def test_without_training_there_is_nothing_to_learn_to_share_out_or_to_protect(document, line):
     assert any(problem.startswith(line) for problem in refused(**document)), refused(**document)
     assert not any(problem.startswith(line) for problem in refused(**document, mode="training"))
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "learns"),
-    [
-        ("random", False),
-        ("pause", False),
-        ("oort", True),
-        ("power_of_choice", True),
-        ("clustered_similarity", True),
-    ],
-)
-def test_who_selects_by_what_clients_learn(algorithm, learns):
-    study = kinds.parse({"rounds": 2, "policy": [{"name": "random", "label": "x"}, {"name": algorithm}]})
-    if algorithm != "random":
-        assert checks.needs_learning(study, algorithm) == learns
-    assert not checks.needs_learning(study, "random")
-
-
-def test_a_policy_that_refuses_what_it_is_given_is_left_to_the_program():
-    study = kinds.parse({"rounds": 2, "policy": [{"name": "oort"}]})
-    part = study.parts.get("policy", "oort")
-
-    def refuse(**values):
-        raise ValueError
-
-    assert checks.needs_learning(study, "oort")
-    broken = SimpleNamespace(reads=part.reads, build=refuse)
-    parts = SimpleNamespace(get=lambda category, name: broken)
-    assert not checks.needs_learning(dataclasses.replace(study, parts=parts), "oort")
-
-
-@pytest.mark.parametrize(
-    ("needs", "learns"),
-    [({}, False), ({"needs_learning": True}, True), ({"needs_updates": True}, True)],
-)
-def test_a_policy_that_needs_updates_alone_needs_learning_too(needs, learns):
-    study = kinds.parse({"rounds": 2, "policy": [{"name": "random"}]})
-    built = SimpleNamespace(**{"needs_learning": False, "needs_updates": False, **needs})
-    part = SimpleNamespace(
-        reads={"num_clients", "num_parameters"}, build=lambda *, num_clients, num_parameters: built
-    )
-    parts = SimpleNamespace(get=lambda category, name: part)
-    assert checks.needs_learning(dataclasses.replace(study, parts=parts), "random") == learns
 
 
 def test_a_file_is_given_to_a_part_that_reads_it_and_to_no_other(tmp_path):
@@ -198,19 +150,19 @@ def parsed(**document):
 )
 def test_what_is_recorded_is_what_was_asked_for(document, left):
     learned, bandit = parsed(**document), parsed(**document, mode="bandit")
-    assert unrecorded(learned) == SOMETIMES - left
-    assert unrecorded(bandit) == (SOMETIMES | LEARNED) - left
+    everything = NAMES | LEARNED | SOMETIMES
+    assert everything - outputs(learned).variables.keys() == SOMETIMES - left
+    assert everything - outputs(bandit).variables.keys() == (SOMETIMES | LEARNED) - left
     for study in (learned, bandit):
-        assert variables(study).keys() >= NAMES | LEARNED | SOMETIMES
         of_gap = {"mean_selection_gap", "exact_share"}
-        assert of_gap & metrics(study).keys() == (of_gap if "selection_gap" in left else set())
-        assert ("cumulative_expected_regret" in metrics(study)) == ("expected_regret" in left)
-    assert "test_accuracy" in metrics(learned) and "test_accuracy" not in metrics(bandit)
+        assert of_gap & outputs(study).metrics.keys() == (of_gap if "selection_gap" in left else set())
+        assert ("cumulative_expected_regret" in outputs(study).metrics) == ("expected_regret" in left)
+    assert "test_accuracy" in outputs(learned).metrics and "test_accuracy" not in outputs(bandit).metrics
 
 
 def test_leakage_is_said_to_be_of_what_is_clipped_if_that_is_one_thing():
     def label(**document):
-        return metrics(parsed(**document))["max_leakage"].label
+        return outputs(parsed(**document)).metrics["max_leakage"].label
 
     assert label() == label(privacy={"clip": "coordinate"}) == "maximum leakage ε (per coordinate)"
     assert label(privacy={"clip": "vector"}) == "maximum leakage ε (per update)"
@@ -253,11 +205,11 @@ def test_a_task_and_a_quantity_of_ones_own_name_and_describe_what_they_measure(t
     study = with_task(tmp_path)
     (task,) = tasks_of(study)
     assert task.metric_name == "test_distance" and tasks_of(parsed(mode="bandit")) == []
-    found, figures = variables(study), metrics(study)
+    found, figures = outputs(study).variables, outputs(study).metrics
     assert (found["test_distance"].units, found["test_distance"].meaning) == ("m", "mean distance")
     assert found["test_loss"].units == found["train_loss"].units == "m"
-    assert variables(parsed())["test_loss"].units == "nat"
-    assert "test_accuracy" in unrecorded(study) and "test_accuracy" not in figures
+    assert outputs(parsed()).variables["test_loss"].units == "nat"
+    assert "test_accuracy" not in found and "test_accuracy" not in figures
     own = figures["test_distance"]
     assert (own.units, own.maximize) == ("m", False)
     assert (own.label, own.heading, own.meaning) == (
@@ -266,9 +218,9 @@ def test_a_task_and_a_quantity_of_ones_own_name_and_describe_what_they_measure(t
         "final mean distance",
     )
     assert figures["test_loss"].units == "m" and figures["harm"].units == found["harm"].units == "kg"
-    assert objectives(study) == ("test_distance", "mean_latency", "max_leakage")
-    assert ranking(study) == "test_distance"
-    accuracy = metrics(parsed())["test_accuracy"]
+    assert outputs(study).objectives == ("test_distance", "mean_latency", "max_leakage")
+    assert outputs(study).best_by == "test_distance"
+    accuracy = outputs(parsed()).metrics["test_accuracy"]
     assert (accuracy.label, accuracy.meaning) == (
         "test accuracy (%)",
         "final fraction of the test set classified rightly",
@@ -280,3 +232,64 @@ def test_a_tasks_metric_cannot_have_the_name_of_something_else(tmp_path, name):
     with pytest.raises(SpecError, match="names something else, or nothing"):
         with_task(tmp_path, name)
     assert quantities.parts_of(parsed()) == []
+
+
+def test_the_size_of_a_model_is_unknown_where_nothing_is_trained(own_parts):
+    """A latency law that asks for it is refused, and is not told 0; as a parameter a spec can give it."""
+
+    def uploads(num_clients, num_parameters):
+        return Law(lambda key: jnp.full(num_clients, jnp.float32(1e-4 * num_parameters)))
+
+    @parts.latency
+    def uploading(*, num_clients: int, num_parameters: int):
+        return uploads(num_clients, num_parameters)
+
+    small = {"num_clients": 3, "clients_per_round": 1, "rounds": 1}
+    learned = {**small, "model": "linear", "max_steps": 1, "train_samples": 60}
+    size = 64 * 10 + 10
+    known = pausejax.simulate("random", latency="uploading", **learned)
+    assert known["round_latency"].values.ravel() == pytest.approx([1e-4 * size])
+    with pytest.raises(pausejax.SpecError, match="uploading: num_parameters: is known in mode"):
+        pausejax.simulate("random", mode="bandit", latency="uploading", **small)
+
+    @parts.latency
+    def sized(*, num_clients: int, num_parameters: int = 1000):
+        return uploads(num_clients, num_parameters)
+
+    for options, seconds in (({}, 0.1), ({"num_parameters": 5000}, 0.5)):
+        found = pausejax.simulate("random", mode="bandit", latency="sized", **options, **small)
+        assert found["round_latency"].values.ravel() == pytest.approx([seconds])
+    message = rf"^network\.num_parameters = 1000: must be {size}, what a client with this model sends"
+    with pytest.raises(pausejax.SpecError, match=message):
+        pausejax.simulate("random", latency="sized", **learned)
+    known = pausejax.simulate("random", latency="sized", num_parameters=size, **learned)
+    assert known["round_latency"].values.ravel() == pytest.approx([1e-4 * size])
+
+
+def test_a_policy_that_reads_a_file_and_learns_from_clients_needs_training(own_parts, tmp_path):
+    """Whether it learns is known once its file is read."""
+    no_file = pausejax.File("")
+
+    @parts.policy
+    def tabled(*, table_file: pausejax.File = no_file):
+        first = table_file[0, 0].astype(int)
+        select = lambda key, state, view: cohort(jnp.stack([first]), state.data_share)  # noqa: E731
+        return memoryless(select)._replace(needs_learning=True)
+
+    np.save(tmp_path / "t.npy", np.zeros((1, 3), np.float32))
+    policy = {"name": "tabled", "table_file": str(tmp_path / "t.npy")}
+    with pytest.raises(pausejax.SpecError, match="policy tabled: selects by what clients learn: needs mode"):
+        pausejax.simulate(policy, mode="bandit", num_clients=3, clients_per_round=1)
+
+
+def test_a_law_without_a_distribution_is_a_mistake_of_the_spec(tmp_path, capsys):
+    np.savetxt(tmp_path / "t.csv", np.ones((3, 4)), delimiter=",")
+    spec = tmp_path / "s.toml"
+    spec.write_text(
+        'mode = "bandit"\nexpected_regret = true\n[network]\nnum_clients = 4\nclients_per_round = 2\n'
+        'latency = "trace"\ntrace_file = "t.csv"\n[[policy]]\nname = "random"\n'
+    )
+    arguments = ["run", str(spec), "--out", str(tmp_path / "out"), "--quiet", "--no-report"]
+    assert cli.main(arguments) == cli.BAD_SPEC
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "latency trace: expected_regret needs a law with a cdf" in line

@@ -11,8 +11,6 @@ from scipy import integrate, stats
 import pausejax
 from pausejax import bandit, kinds, network
 from pausejax.clients import expected_regret
-from pausejax.parts import PartError
-from pausejax.study.spec import SpecError
 
 K, M, FLOOR = 7, 3, 0.05
 LAWS = {
@@ -147,37 +145,3 @@ def test_a_study_records_it_and_the_rewards_played_agree():
     )
     assert 0 < learned < blind
     assert "expected_regret_vs_rounds" in kinds.draw(result)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"num_clients": 300, "clients_per_round": 15},
-            "expected_regret = true: lists all cohorts, at most 200,000",
-        ),
-        (
-            {"availability": "bernoulli", "availability_probability": 0.5},
-            "knows networks with availability = 'always'",
-        ),
-        ({"failure_probability": 0.1}, "knows networks with failure_probability = 0.0 only"),
-    ],
-)
-def test_where_it_is_not_sound_it_is_refused(options, message):
-    with pytest.raises(SpecError, match=message):
-        pausejax.simulate("random", mode="bandit", rounds=5, expected_regret=True, **options)
-
-
-def test_a_law_without_a_distribution_function_is_refused(tmp_path):
-    np.save(tmp_path / "trace.npy", np.full((4, 6), 0.3, np.float32))
-    with pytest.raises(PartError, match="expected_regret needs a law with a cdf, of independent clients"):
-        pausejax.simulate(
-            "random",
-            mode="bandit",
-            rounds=5,
-            num_clients=6,
-            clients_per_round=2,
-            latency="trace",
-            trace_file=str(tmp_path / "trace.npy"),
-            expected_regret=True,
-        )

@@ -1,5 +1,6 @@
 """A group that is not played: where its arrays lie, how much they hold, what its runs have lost."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from pausejax import data, kinds, network
-from pausejax.clients import expected_regret
+from pausejax.clients import costs, expected_regret
 from pausejax.clients.build import build_program
 from pausejax.clients.round import Record
 from pausejax.clients.simulation import ClientSimulation
@@ -25,9 +26,14 @@ def plan_of(**document):
     return make_plan(kinds.parse({**BANDIT, "network": around, **document}))
 
 
-def simulation_of(devices=None, **document):
+def group_of(devices=None, **document):
+    """A simulation and the runs of its group."""
     plan = plan_of(**document)
-    return ClientSimulation(plan, plan.groups[0], Sources(), devices)
+    return ClientSimulation(plan.study, plan.groups[0], Sources(), devices), plan.groups[0].runs
+
+
+def simulation_of(devices=None, **document):
+    return group_of(devices, **document)[0]
 
 
 TRAINING = {
@@ -64,10 +70,10 @@ def test_data_are_shared_out_where_clients_learn_on_several_devices(copied, shar
 @pytest.mark.parametrize("how", ["copied", "shared_out"])
 def test_a_program_is_called_with_what_it_was_lowered_for(how, rows, request):
     """Also where the same simulation lay on more devices before."""
-    simulation = request.getfixturevalue(how)
-    simulation.arguments(np.arange(2))
-    made = simulation.arguments(np.array(rows))
-    told = simulation._argument_shapes(len(rows))
+    simulation, runs = request.getfixturevalue(how), plan_of(**TRAINING).groups[0].runs
+    simulation.arguments(runs[:2])
+    made = simulation.arguments([runs[row] for row in rows])
+    told = simulation.argument_shapes(len(rows))
     assert jax.tree.structure(made) == jax.tree.structure(told)
     for array, shape in zip(jax.tree.leaves(made), jax.tree.leaves(told), strict=True):
         assert (array.shape, array.dtype) == (shape.shape, shape.dtype)
@@ -86,7 +92,7 @@ def test_a_device_holds_so_many_bytes(copied, shared_out):
     batch = min(copied.program.learning.training.eval_batch, len(source.test_targets))
     pixel, label = source.train_inputs.dtype.itemsize, source.train_targets.dtype.itemsize
     padded = -(-len(source.test_targets) // batch) * batch
-    held = copied.resident()
+    held = copied.device_bytes()
     assert held.shared == {
         "training data": SAMPLES * (64 * pixel + label),
         "test data": padded * (64 * pixel + label + 1) + 2 * 4,
@@ -97,37 +103,57 @@ def test_a_device_holds_so_many_bytes(copied, shared_out):
     # A number of each kind and the cohort, of two calls of three rounds.
     assert held.each["parameters"] == weights
     assert held.each["records"] == 2 * 3 * 4 * (len(Record._fields) + M)
-    half = shared_out.resident()
+    half = shared_out.device_bytes()
     assert half.shared.pop("training data (1/2 of the inputs)") == 151 * 64 * pixel + SAMPLES * label
     assert {"training data", *half.shared} == set(held.shared) and half.each == held.each
 
 
 def test_without_learning_a_device_holds_runs_and_tables_alone(tmp_path):
     np.savetxt(tmp_path / "trace.csv", np.full((7, K), 0.5), delimiter=",")
-    held = simulation_of(network={"latency": "trace", "trace_file": str(tmp_path / "trace.csv")}).resident()
+    held = simulation_of(
+        network={"latency": "trace", "trace_file": str(tmp_path / "trace.csv")}
+    ).device_bytes()
     assert held.shared == {"training data": 0, "test data": 0, "partitions": 0, "tables": 4 * 7 * K}
     assert held.each["parameters"] == held.each["moments"] == 0
 
 
 def test_runs_are_given_their_own_values_and_equal_shares():
-    simulation = simulation_of(seeds=[9, 4], network={"min_latency": [0.02, 0.03]})
-    world, hyper = simulation.arguments(np.array([3, 0]))
-    runs = [(seed, floor) for floor in (0.02, 0.03) for seed in (9, 4)]
-    assert sorted(zip(simulation.world.seed, simulation.hyper["min_latency"], strict=True)) == [
-        (seed, np.float32(floor)) for seed, floor in sorted(runs)
+    simulation, runs = group_of(seeds=[9, 4], network={"min_latency": [0.02, 0.03]})
+    assert [(run.seed, run.values["min_latency"]) for run in runs] == [
+        (seed, floor) for floor in (0.02, 0.03) for seed in (9, 4)
     ]
-    assert np.asarray(world.seed).tolist() == [simulation.world.seed[row] for row in (3, 0)]
-    np.testing.assert_array_equal(hyper["min_latency"], simulation.hyper["min_latency"][[3, 0]])
-    np.testing.assert_array_equal(world.data_share, np.full((2, K), 0.25, np.float32))
-    assert [sorted([4, 9])[row] for row in world.partition] == world.seed.tolist()
-    again = simulation.with_runs([4], [{**plan_of().runs[0].values, "min_latency": 0.5}])
-    assert again.world.seed.tolist() == [4] and again.world.partition.tolist() == [0]
-    assert again.hyper["min_latency"].tolist() == [0.5] and len(simulation.world.seed) == 4
+    other = dataclasses.replace(runs[1], values={**runs[1].values, "min_latency": 0.5})
+    world, hyper = simulation.arguments([runs[3], runs[0], other, other])
+    assert np.asarray(world.seed).tolist() == [4, 9, 4, 4]
+    np.testing.assert_array_equal(hyper["min_latency"], np.float32([0.03, 0.02, 0.5, 0.5]))
+    np.testing.assert_array_equal(world.data_share, np.full((4, K), 0.25, np.float32))
+    assert np.asarray(world.partition).tolist() == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize(("policy", "slots"), [("random", M), ("fedavg", K)])
-def test_a_round_trains_as_many_as_the_policy_has_slots(policy, slots):
-    assert simulation_of(policy=[{"name": policy}]).slots() == slots
+def test_a_round_trains_and_records_as_many_as_the_policy_has_slots(policy, slots):
+    simulation = simulation_of(policy=[{"name": policy}])
+    assert costs.cohort_of(simulation) == (slots, False)
+    record = 4 * (len(Record._fields) + slots)
+    assert simulation.device_bytes().each["records"] == 2 * simulation.rounds_per_call * record
+
+
+def test_updates_that_a_policy_reads_lie_on_the_device(copied):
+    training = {"training": {"model": "linear"}, "data": {"train_samples": SAMPLES}}
+    reads = simulation_of(mode="training", policy=[{"name": "clustered_similarity"}], **training)
+    assert costs.cohort_of(reads) == (M, True)
+    assert reads.device_bytes().each["updates"] == 4 * M * (64 * 10 + 10)
+    assert "updates" not in copied.device_bytes().each
+
+
+def test_a_simulation_says_how_often_its_loops_go_round(copied):
+    """25 samples a client in minibatches of 20."""
+    found = copied.turns()
+    steps = copied.program.learning.training.local_epochs * -(-(SAMPLES // K) // 20)
+    assert found["rounds"] == copied.rounds_per_call and found["local_steps"] == pytest.approx(steps, rel=0.2)
+    assert found["evaluation"] == 1 / copied.program.eval_every
+    bandit = simulation_of()
+    assert bandit.turns() == {"rounds": bandit.rounds_per_call}
 
 
 COHORTS = [(0, 1), (2, 3), (1, 2), (0, 3), (0, 1), (1, 3)]
@@ -146,27 +172,27 @@ def segment_of(selected, latency, rows):
 
 def test_runs_lose_against_their_own_law_as_long_as_they_are_played():
     """Both laws know the two fast clients alike, who are the first cohort; one run stops in round 3."""
-    simulation = simulation_of(
+    simulation, runs = group_of(
         expected_regret=True,
         stop_at_latency=5.0,
         network={"slow_latency": [0.4, 0.9], "min_latency": 0.05},
         reward={"generalization_weight": 20.0, "privacy_weight": 3.0},
     )
-    rows = np.array([1, 0])
-    segment = segment_of([COHORTS, COHORTS[::-1]], [0.5, 2.0], rows)
-    found = simulation.finish([segment], rows)["expected_regret"]
+    segment = segment_of([COHORTS, COHORTS[::-1]], [0.5, 2.0], np.array([1, 0]))
+    played = [runs[1], runs[0]]
+    found = simulation.finish([segment], played)["expected_regret"]
     assert found.dtype == np.float32 and found.shape == (2, 6)
     sets = list(itertools.combinations(range(K), M))
-    for place, row in enumerate(rows):
-        slow = float(simulation.hyper["slow_latency"][row])
+    for place, run in enumerate(played):
+        slow = float(np.float32(run.values["slow_latency"]))
         speed = network.Speeds(slow_latency=slow)
         law = network.floored(network.two_speed(num_clients=K, min_latency=0.05, speeds=speed), 0.05)
         speeds = expected_regret.expected_speed(jax.jit(law.cdf), 0.05)(np.array(sets))
         counts = np.zeros(K)
-        played = segment.records["selected"][row]
+        cohorts = segment.records["selected"][place]
         last = int(np.isfinite(found[place]).sum())
-        assert last == (6 if segment.records["round_latency"][row, 0] == 0.5 else 3)
-        for t, members in enumerate(played[:last]):
+        assert last == (6 if segment.records["round_latency"][place, 0] == 0.5 else 3)
+        for t, members in enumerate(cohorts[:last]):
             lag = M / K - (counts / t if t else 0)
             term = 20 * np.sign(lag) * lag**2 + 3 * np.exp(-0.04 * counts)
             worth = [speed + term[list(s)].sum() / M for s, speed in zip(sets, speeds, strict=True)]
@@ -175,41 +201,11 @@ def test_runs_lose_against_their_own_law_as_long_as_they_are_played():
             counts[members] += 1
 
 
-@pytest.mark.parametrize(
-    ("varied", "laws"),
-    [
-        ({"reward": {"privacy_weight": [1.0, 2.0]}}, 1),
-        ({"network": {"min_latency": [0.04, 0.05]}}, 2),
-    ],
-)
-def test_runs_of_one_law_share_what_is_expected_of_it(varied, laws, monkeypatch):
-    made, make = [], expected_regret.expected_speed
-    monkeypatch.setattr(expected_regret, "expected_speed", lambda *law: made.append(law) or make(*law))
-    simulation = simulation_of(expected_regret=True, seeds=2, **varied)
-    rows = np.arange(len(simulation.world.seed))
-    segment = segment_of([COHORTS] * len(rows), [0.5] * len(rows), rows)
-    first = simulation.finish([segment], rows)["expected_regret"]
-    np.testing.assert_array_equal(simulation.finish([segment], rows)["expected_regret"], first)
-    assert len(made) == laws
-
-
-def program_of(**document):
-    plan = plan_of(**document)
-    return build_program(plan, plan.groups[0], Sources())
-
-
-def test_a_program_is_what_the_study_says():
-    program = program_of(rounds=5, eval_every=3, selection_gap=True, reward={"clock": "reference"})
-    assert (program.num_clients, program.clients_per_round, program.clock) == (K, M, "reference")
-    assert (program.rounds_per_call, program.eval_every, program.selection_gap) == (5, 3, True)
-    assert program.policy.part.name == "random" and program.law.part.name == "two_speed"
-    assert program.availability.part.name == "always" and program.quantities == ()
-    usual = program_of()
-    assert not usual.selection_gap and usual.failure_stage is None and usual.learning is None
-
-
 @pytest.mark.parametrize("stage", ["before_release", "after_release"])
-def test_failures_are_in_a_program_where_any_run_has_them(stage):
-    for chance, known in (([0.0, 0.1], stage), (1.0, stage), (0.0, None)):
-        program = program_of(network={"failure_probability": chance, "failure_stage": stage})
-        assert program.failure_stage == known
+def test_failures_are_in_a_program_whose_runs_have_them(stage):
+    """Not in that of their neighbours."""
+    network = {"failure_probability": [0.0, 0.1, 0.2], "failure_stage": stage}
+    plan = plan_of(network=network)
+    stages = [build_program(plan.study, group, Sources()).failure_stage for group in plan.groups]
+    chances = [{run.values["failure_probability"] for run in group.runs} for group in plan.groups]
+    assert (stages, chances) == ([None, stage], [{0.0}, {0.1, 0.2}])

@@ -1,7 +1,6 @@
 """One panel of each picture of client selection, drawn of numbers that are written down here."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +8,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from pausejax.analysis.quantities import Metric, described
-from pausejax.clients import pictures, reward_picture
+from pausejax.clients import bound, pictures, reward_picture
 from pausejax.clients.variables import METRICS
 from pausejax.report.curves import Curve
 from pausejax.report.grid import Grid, Panel
-from pausejax.report.growth import Growth
 from pausejax.report.statistics import Line
 from pausejax.report.style import look
 
@@ -108,23 +106,33 @@ def test_the_budget_is_shown_where_leakage_comes_half_as_high():
     ],
 )
 def test_the_budget_is_said_to_be_that_of_what_is_clipped(clips, words):
-    found = runs(max_leakage=RAMP).assign_coords(clip=("run", clips))
+    unread = ["" if clip else "clip" for clip in clips]
+    found = runs(max_leakage=RAMP).assign_coords(clip=("run", clips), unread_parameters=("run", unread))
     assert f"budget ε̄ = 40 {words}" in leakage(90.0, found)
 
 
-def test_who_leaks_without_bound_is_in_no_picture_of_leakage():
+def test_who_leaks_without_bound_is_drawn_as_long_as_there_is_one():
     once = np.tile(RAMP, (2, 1))
     once[1, -1] = np.inf
-    assert leakage(20.0, runs(max_leakage=RAMP), runs(max_leakage=once)).keys() == {"line 0"}
-    assert leakage(20.0, runs(max_leakage=once)) == {}
+    lines = leakage(20.0, runs(max_leakage=RAMP), runs(max_leakage=once), runs(max_leakage=np.inf))
+    assert lines.keys() == {"line 0", "line 1"}
+    # Drawn up to where the first of its runs is unbounded.
+    assert np.isfinite(lines["line 1"][1, :-1]).all() and np.isnan(lines["line 1"][1, -1])
+    assert leakage(20.0, runs(max_leakage=np.inf)) == {}
 
 
-def test_leakage_stands_side_by_side_against_rounds_and_time():
-    found = runs(max_leakage=RAMP, elapsed=np.linspace(0.5, 9.0, ROUNDS))
-    left, right = pictures.leakage(grid(found)).axes
-    assert (left.get_title(), left.get_xlabel()) == ("after as many rounds", "round")
-    assert (right.get_title(), right.get_xlabel()) == ("in as much time", "simulated time (s)")
-    assert shown(left)["line 0"][0, -1] == ROUNDS and shown(right)["line 0"][0, -1] == pytest.approx(9.0)
+def test_the_law_of_growth_is_that_of_the_policy_that_loses_least():
+    """Also where all lose little: its regret is the root of the rounds, the others' in proportion."""
+    rounds = 2000
+    n = np.arange(1, rounds + 1)
+    for size in (1e-4, 1.0):
+        totals = [size * n, size * (3 + 2 * np.sqrt(n)), 2 * size * n]
+        found = [runs(rounds=rounds, pseudo_regret=np.diff(total, prepend=0)) for total in totals]
+        found = [one.assign_coords(latency=("run", ["trace"] * 2)) for one in found]
+        lines = shown(panel(pictures.pseudo_regret_vs_rounds, *found))
+        ((label, (at, fitted)),) = [item for item in lines.items() if item[0].startswith("last decade")]
+        assert label == "last decade: a + b √n" and at[0] == 200 and at[-1] == rounds
+        np.testing.assert_allclose(fitted, size * (3 + 2 * np.sqrt(at)), rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +143,9 @@ def test_leakage_stands_side_by_side_against_rounds_and_time():
             pictures.expected_regret_vs_rounds,
             "expected_regret",
             "cumulative expected regret",
-            ("linear", "log"),
+            ("linear", "symlog"),
         ),
-        (pictures.pseudo_regret_vs_rounds, "pseudo_regret", "cumulative pseudo-regret", ("log", "log")),
+        (pictures.pseudo_regret_vs_rounds, "pseudo_regret", "cumulative pseudo-regret", ("log", "symlog")),
     ],
 )
 def test_regret_is_added_up_for_those_that_take_m_clients(plot, variable, words, scale):
@@ -153,21 +161,7 @@ def test_regret_is_added_up_for_those_that_take_m_clients(plot, variable, words,
     if scale[0] == "linear":
         assert axes.get_xlim()[0] == 0
     else:
-        assert axes.get_ylim()[0] == 0.1 and not axes.child_axes
-
-
-@pytest.fixture
-def bounded(monkeypatch):
-    """A bound of 1,000, and a law of growth that is asked for a curve."""
-    asked = []
-
-    def growth(rounds, mean):
-        asked.append(mean)
-        return Growth("c n", rounds[:4], np.array([-1.0, 0.0, 0.5, 2.0]), 0.0)
-
-    monkeypatch.setattr(pictures, "growth", growth)
-    monkeypatch.setattr(pictures, "regret_bound_of", lambda runs: np.full(runs.sizes["round"], 1000.0))
-    return asked
+        assert axes.get_ylim()[0] == 0 and not axes.child_axes
 
 
 def pseudo(*totals):
@@ -175,59 +169,23 @@ def pseudo(*totals):
     return [runs(pseudo_regret=total / ROUNDS) for total in totals]
 
 
-def test_alone_the_law_of_the_lowest_is_shown_and_the_bound_above(bounded):
-    # The lowest in the end was the highest at first.
-    falling = np.full(ROUNDS, -0.01)
-    falling[0] = 0.4
-    figure = Figure(figsize=(5, 4))
-    axes = figure.subplots()
-    pictures.pseudo_regret_vs_rounds(axes, curves(*pseudo(0.8), runs(pseudo_regret=falling), *pseudo(0.9)))
-    (asked,) = bounded
-    np.testing.assert_allclose(asked, np.cumsum(falling), rtol=1e-5)
-    np.testing.assert_allclose(shown(axes)["last decade: c n"], [[3, 4], [0.5, 2.0]])
-    (law,) = (line for line in axes.get_lines() if line.get_label().startswith("last"))
-    assert law.get_linestyle() == ":" and law.get_color() == "black"
-    assert axes.get_yscale() == "log" and axes.get_ylim()[0] == 0.1
-    (strip,) = axes.child_axes
-    for line in strip.get_lines():
-        np.testing.assert_allclose(line.get_data(), [np.arange(1, ROUNDS + 1), np.full(ROUNDS, 1000.0)])
-    assert len(strip.get_lines()) == 3 and strip.get_yscale() == "log"
-    assert not strip.xaxis.get_tick_params()["labelbottom"]
-    figure.canvas.draw()
-    below, above = axes.get_window_extent(), strip.get_window_extent()
-    assert (above.x0, above.x1) == pytest.approx((below.x0, below.x1))
-    assert below.y1 < above.y0 < below.y1 + 0.1 * below.height and above.height < 0.2 * below.height
-    (words,) = strip.texts
-    said = words.get_window_extent()
-    assert words.get_text() == "Theorem 3's bound"
-    assert above.x0 < said.x0 < said.x1 < above.x1 and above.y0 < said.y0 < above.y1
-
-
-def test_the_lowest_of_two_that_hardly_lose_is_the_lowest(bounded):
-    panel(pictures.pseudo_regret_vs_rounds, *pseudo(0.8, 0.4, 0.6))
-    assert bounded[0][-1] == pytest.approx(0.4)
-
-
-@pytest.mark.parametrize(
-    ("totals", "scale", "bottom"),
-    [
-        ((0.0,), "linear", 0),
-        ((np.nan,), "linear", 0),
-        ((0.5,), "log", 0.1),
-        ((0.0, 5.0), "log", 0.1),
-        ((-3.0,), "linear", 0),
-    ],
-)
-def test_the_scale_is_logarithmic_where_anything_is_lost(bounded, totals, scale, bottom):
-    for alone in (True, False):
-        axes = panel(pictures.pseudo_regret_vs_rounds, *pseudo(*totals), alone=alone)
-        assert (axes.get_yscale(), axes.get_ylim()[0]) == (scale, bottom)
-        assert len(axes.child_axes) == alone == ("last decade: c n" in shown(axes))
-
-
-def test_nobody_who_takes_m_clients_is_no_line_and_no_bound(bounded):
-    axes = panel(pictures.pseudo_regret_vs_rounds, greedy(*pseudo(0.5)))
-    assert not shown(axes) and not axes.child_axes and not bounded
+def test_a_bound_is_that_of_all_runs_of_a_line(monkeypatch):
+    """γ = 1 has another bound than γ = 5; a line over both has none, and the picture says so."""
+    bounds = {1.0: 1e3, 5.0: 2e3}
+    monkeypatch.setattr(
+        bound, "_bound_of", lambda run: np.full(run.sizes["round"], bounds[run["gamma"].item()])
+    )
+    sweep = [runs(pseudo_regret=0.1).assign_coords(gamma=("run", [gamma] * 2)) for gamma in (1.0, 5.0)]
+    both = xr.concat(sweep, "run")
+    sweep, both = ([one.assign_attrs(axes='["gamma"]') for one in some] for some in (sweep, [both]))
+    for found, expected in ((sweep, [1e3, 2e3]), ([*both, sweep[1]], [2e3])):
+        axes = panel(pictures.pseudo_regret_vs_rounds, *found)
+        (strip,) = axes.child_axes
+        assert [line.get_ydata()[0] for line in strip.get_lines()] == expected
+        said = [" ".join(text.get_text().split()) for text in axes.texts]
+        words = ["without Theorem 3's bound, as their settings have several: line 0"]
+        assert said == (words if len(expected) == 1 else [])
+    assert not panel(pictures.pseudo_regret_vs_rounds, *both).child_axes
 
 
 def test_the_gap_is_the_mean_of_the_last_20_rounds_in_which_all_runs_chose():
@@ -259,100 +217,21 @@ def test_participation_is_shown_for_clients_that_all_runs_have():
     assert not panel(pictures._counts, counted([[-1, -1]])).containers
 
 
-@pytest.mark.parametrize(("count", "columns", "rows"), [(1, 1, 1), (3, 3, 1), (5, 4, 2)])
-def test_participation_has_a_panel_for_each_line_with_a_scale_of_its_own(count, columns, rows):
-    found = [counted([[4 * 10**place, 0]]) for place in range(count)]
-    drawn = pictures.selection_counts(grid(greedy(found[0]), *found))
-    assert len(drawn.axes) == count
-    table = drawn.axes[0].get_gridspec()
-    assert (table.ncols, table.nrows) == (columns, rows)
-    for place, axes in enumerate(drawn.axes):
-        assert axes.get_title() == ("" if count == 1 else f"line {place + 1}")
-        assert 4 * 10**place < axes.get_ylim()[1] < 5 * 10**place
-
-
-def test_where_all_take_more_than_m_clients_the_panel_is_empty():
-    (axes,) = pictures.selection_counts(grid(greedy(counted([[3, 4]])))).axes
-    # Its one curve is drawn all the same, as nobody else's is.
-    assert axes.get_ylabel() == "rounds taken part in"
-
-
-def test_a_policy_selects_m_if_no_round_of_any_run_has_more():
-    found = runs()
-    assert pictures._selects_m(found)
-    assert pictures._selects_m(found.assign_coords(clients_per_round=("run", [3, 2])))
-    assert not pictures._selects_m(greedy(found))
-    assert not pictures._selects_m(found.assign_coords(clients_per_round=("run", [1, 2])))
-
-
 def test_who_is_in_no_picture_is_named(monkeypatch):
-    quiet, loud = runs(max_leakage=RAMP), runs(max_leakage=np.inf)
+    once = np.tile(RAMP, (2, 1))
+    once[1, -1] = np.inf
+    quiet, loud = runs(max_leakage=RAMP), runs(max_leakage=once)
     whole = [
-        Line("", policy, found)
+        Line(policy, policy, found)
         for policy, found in (("p", quiet), ("q", loud), ("r", greedy(loud)), ("s", greedy(quiet)))
     ]
-    # A policy with one private line is in the picture.
-    whole += [Line("", "q", quiet)]
-    for kept, expected in ((whole, ["r", "r, s"]), (whole[:1], []), (whole[3:4], ["s"])):
+    # A line that is missing is named, though another of the same policy is drawn.
+    whole += [Line("q, γ = 1", "q", quiet)]
+    for kept, expected in ((whole, ["q, r", "r, s"]), (whole[:1], []), (whole[3:4], ["s"])):
         monkeypatch.setattr(pictures, "lines", lambda result, kept=kept: kept)
         told = pictures.unshown(quiet)
         assert [text.rpartition(": ")[2] for text in told] == expected
     assert told[0].startswith("not in the pictures of regret and of participations")
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """`draw` without its figures: the plots by their names."""
-    monkeypatch.setattr(pictures, "figure", lambda plot, grid: plot)
-    for name in ("leakage", "selection_counts"):
-        monkeypatch.setattr(pictures, name, lambda grid, name=name: name)
-    monkeypatch.setattr(pictures, "reward_picture", SimpleNamespace(draw=lambda result: {"reward": result}))
-
-    def draw(found, *, panels=1, smoothing=1):
-        whole = grid(found)
-        return pictures.draw(found, Grid(whole.panels * panels, panels), smoothing=smoothing)
-
-    return draw
-
-
-ALWAYS = {"leakage_vs_latency", "leakage_vs_rounds", "pseudo_regret_vs_rounds", "regret_vs_rounds", "reward"}
-ALONE = {"leakage", "selection_counts"}
-
-
-def test_what_is_drawn_is_what_there_are_data_for(drawn):
-    found = runs(elapsed=RAMP, mean_latency=RAMP, max_leakage=RAMP, pseudo_regret=1.0)
-    found = found.assign(harm=found["elapsed"], once=("run", [1.0, 2.0]))
-    own = ALWAYS | {"harm_vs_rounds"}
-    assert drawn(found).keys() == own | ALONE and drawn(found, panels=2).keys() == own
-    more = found.assign(selection_gap=found["elapsed"], expected_regret=found["elapsed"])
-    assert drawn(more).keys() - own - ALONE == {"selection_gap", "expected_regret_vs_rounds"}
-    accuracy = (("run", "eval"), np.full((2, 3), 0.5))
-    learned = {"accuracy_vs_rounds", "accuracy_vs_latency"}
-    assert drawn(found.assign(test_accuracy=accuracy)).keys() - own - ALONE == learned
-    assert drawn(found.assign(test_accuracy=found["harm"])).keys() == own | ALONE
-
-
-def test_ones_own_quantity_is_drawn_as_it_was_recorded(drawn):
-    found = runs(elapsed=RAMP, harm=RAMP).assign(once=("run", [1.0, 2.0]))
-    axes = panel(drawn(found)["harm_vs_rounds"], found)
-    np.testing.assert_allclose(shown(axes)["line 0"][1], RAMP)
-    assert axes.get_ylabel() == "harm (kg)"
-
-
-def test_pictures_against_time_and_against_rounds_are_that(drawn, bounded):
-    found = runs(elapsed=RAMP, max_leakage=RAMP, pseudo_regret=1.0, harm=1.0).assign(once=("run", [1.0, 2.0]))
-    accuracy = np.array([[0.2, 0.4, 0.9], [0.4, 0.6, 0.7]])
-    found = found.assign(test_accuracy=(("run", "eval"), accuracy), diverged_round=("run", [0, 0]))
-    found = found.assign_coords(eval_round=("eval", [10, 20, 30]))
-    for clock, label in (("rounds", "round"), ("latency", "simulated time (s)")):
-        for name in ("leakage", "accuracy"):
-            assert panel(drawn(found)[f"{name}_vs_{clock}"], found).get_xlabel() == label
-    for smoothing, expected in ((1, [30, 50, 80]), (2, [30, 40, 65])):
-        axes = panel(drawn(found, smoothing=smoothing)["accuracy_vs_rounds"], found)
-        np.testing.assert_allclose(shown(axes)["line 0"], [[10, 20, 30], expected])
-    for panels in (1, 2):
-        axes = panel(drawn(found, panels=panels)["pseudo_regret_vs_rounds"], found)
-        assert len(axes.child_axes) == (panels == 1)
 
 
 def test_the_generalization_reward_is_8_of_each_exponent():

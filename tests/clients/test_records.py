@@ -1,14 +1,12 @@
 """From segments of records to what runs leave, against loops over made-up rounds; and what rounds cost."""
 
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from pausejax import kinds
-from pausejax.clients import costs, records
-from pausejax.parts import PartError
+from pausejax.clients import records
 from pausejax.study.simulation import Segment
 
 K, M, ROUNDS, RUNS = 5, 2, 12, 4
@@ -60,6 +58,7 @@ def test_runs_leave_their_own_rounds_wherever_they_were_played(played, rows):
         np.testing.assert_array_equal(found["elapsed"][place], np.float32(elapsed))
         taken = played["selected"][row]
         assert found["counts"][place].tolist() == [int((taken == k).sum()) for k in range(K)]
+        assert found["releases"][place].tolist() == found["counts"][place].tolist()
     # After rounds 5, 10 and the last.
     np.testing.assert_array_equal(found["test_accuracy"], played["test_metric"][rows][:, [4, 9, 11]])
     assert found["diverged_round"].tolist() == [12 if row in (1, 3) else 0 for row in rows]
@@ -100,6 +99,27 @@ def test_clients_that_nobody_selects_have_a_count_too(played):
     assert found["counts"].tolist() == [[ROUNDS, ROUNDS, 0, 0, 0]] * RUNS
 
 
+def test_releases_are_those_of_the_rounds_that_count(played):
+    """Row 1 stops in its fourth round; what it and others have not released is selected all the same."""
+    released = np.random.default_rng(4).random((RUNS, ROUNDS, M)) < 0.6
+    played = {**played, "round_latency": np.ones((RUNS, ROUNDS), np.float32), "released": released}
+    played["round_latency"][1] = 1.5
+    told = study(mode="training", stop_at_latency=6.0)
+    found = records.finish(told, segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
+    for row, end in enumerate((6, 4, 6, 6)):
+        taken, out = played["selected"][row, :end], released[row, :end]
+        assert found["releases"][row].tolist() == [int(((taken == k) & out).sum()) for k in range(K)]
+        assert found["counts"][row].sum() == (taken >= 0).sum() > found["releases"][row].sum()
+    assert "released" not in found
+
+
+def test_nobody_fails_in_runs_of_a_study_of_failures_that_have_none(played):
+    (segment,) = segments_of(played, (1, 5, [0, 1, 2, 3]))
+    failures = study(network={"failure_probability": [0.0, 0.5]})
+    found = records.finish(failures, [segment], np.arange(RUNS), K, "test_accuracy")
+    assert found["failed_count"].tolist() == [[0] * 5 + [-1] * (ROUNDS - 5)] * RUNS
+
+
 def test_a_run_goes_on_until_it_has_reached_the_time(played):
     segments = segments_of(played, *WHOLE[:2])
     reached = played["round_latency"][:, :10].astype(np.float64).sum(axis=1)
@@ -114,7 +134,7 @@ def test_a_run_goes_on_until_it_has_reached_the_time(played):
 
 def test_what_mode_bandit_does_not_have_is_not_left(played):
     found = records.finish(study(), segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
-    assert found.keys() == {"round_latency", "reward", "selected", "elapsed", "counts"}
+    assert found.keys() == {"round_latency", "reward", "selected", "elapsed", "counts", "releases"}
 
 
 @pytest.mark.parametrize(
@@ -139,71 +159,8 @@ def test_a_segment_ends_with_the_last_round(first, last):
     record = Record(reward, np.arange(24).reshape(4, 2, 3), None, {"harm": harm})
     segment = records.to_host(first, np.array([5, 6]), record, 10)
     kept = last + 1 - first
-    assert (segment.first_round, segment.last_round, segment.rows.tolist()) == (first, last, [5, 6])
+    assert (segment.first_round, segment.last_round, segment.positions.tolist()) == (first, last, [5, 6])
     assert segment.records.keys() == {"reward", "selected", "harm"}
     np.testing.assert_array_equal(segment.records["reward"], reward[:kept].T)
     np.testing.assert_array_equal(segment.records["harm"], harm[:kept].T)
     assert segment.records["selected"].shape == (2, kept, 3)
-
-
-@pytest.mark.parametrize("outside", [True, False])
-def test_a_law_from_outside_whose_latency_is_not_finite_is_named_with_the_round(monkeypatch, outside):
-    latency = np.ones((2, 3))
-    law = SimpleNamespace(part=SimpleNamespace(outside=outside, where="mine.py: law"))
-    policy = SimpleNamespace(part="policy")
-    program = SimpleNamespace(law=law, policy=policy, num_clients=K)
-    told = []
-    monkeypatch.setattr(records, "refuse_faults", lambda *given: told.append(given))
-    segment = Segment(7, 9, np.arange(2), {"round_latency": latency, "selected": "selected"})
-    records.refuse(program, segment, None)
-    assert not told
-    # Of four rounds of the call three were to be played.
-    fault = np.arange(8).reshape(4, 2)
-    records.refuse(program, segment, fault)
-    ((part, faults, selected, clients, first),) = told
-    np.testing.assert_array_equal(faults, fault[:3].T)
-    assert (part, selected, clients, first) == ("policy", "selected", K, 7)
-    latency[0, 1:] = np.inf
-    if outside:
-        with pytest.raises(PartError, match=r"^mine\.py: law: round 8: a latency is not finite$"):
-            records.refuse(program, segment, None)
-    else:
-        records.refuse(program, segment, None)
-
-
-@pytest.mark.parametrize("annealing", [0, 1000])
-def test_a_rough_time_is_what_rounds_steps_and_products_take(monkeypatch, annealing):
-    plan = SimpleNamespace(study=SimpleNamespace(rounds=50, mode="training"))
-    group = SimpleNamespace(members=range(8), static={"annealing_steps": annealing} if annealing else {})
-    monkeypatch.setattr(costs, "_flops_per_round", lambda simulation: 3e7)
-    of_products = [costs.seconds(plan, group, None, peak) for peak in (1e9, 2e9)]
-    rest = 2 * of_products[1] - of_products[0]
-    # A fifth of the peak is reached; 0.1 ms of all else a round, and half a µs a step.
-    assert of_products[0] - rest == pytest.approx(400 * 3e7 / 2e8)
-    assert rest == pytest.approx(400 * (1e-4 + annealing * 5e-7))
-    plan.study.mode = "bandit"
-    assert costs.seconds(plan, group, None, 1e9) == pytest.approx(of_products[0] - 400 * 9e-5)
-
-
-def test_a_round_costs_three_passes_of_each_trained_sample_and_one_of_each_test_sample(monkeypatch):
-    """Clients of 10 and 25 samples in minibatches of 10 take 1 and 3 steps: 2 as a mean."""
-    monkeypatch.setattr(costs, "flops_per_sample", lambda learning, test: 100.0)
-    monkeypatch.setattr(costs, "num_steps", lambda training, size: -(-size // training.batch_size))
-    learning = SimpleNamespace(training=SimpleNamespace(batch_size=10))
-    data, test = SimpleNamespace(size=np.array([10, 25])), SimpleNamespace(exists=np.ones((4, 15)))
-
-    def flops(learning=learning, data=data, test=test):
-        program = SimpleNamespace(learning=learning, eval_every=5)
-        world = SimpleNamespace(data=data, test=test)
-        return costs._flops_per_round(SimpleNamespace(program=program, world=world, slots=lambda: 7))
-
-    assert flops() == 7 * 2 * 10 * 3 * 100 + 60 * 100 / 5
-    assert flops(learning=None) == flops(data=None) == flops(test=None) == 0
-
-
-@pytest.mark.parametrize(("counted", "expected"), [(5.0, 5.0), (0.0, 14.0)])
-def test_a_product_with_each_parameter_is_counted_where_nothing_is_known(monkeypatch, counted, expected):
-    monkeypatch.setattr(costs, "_flops_of", lambda model, shape, dtype: counted)
-    monkeypatch.setattr(costs, "prepare", lambda learning, inputs, mean, std: inputs)
-    test = SimpleNamespace(inputs=np.zeros((4, 3), np.float32), mean=np.float32(0), std=np.float32(1))
-    assert costs.flops_per_sample(SimpleNamespace(model=None, num_parameters=7), test) == expected

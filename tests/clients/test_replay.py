@@ -33,28 +33,18 @@ SPEC = {
 }
 
 
-@pytest.fixture
-def register():
-    """What a test registers is forgotten with it."""
-    with pytest.MonkeyPatch.context() as patch:
-        own = parts.everything()._own
-        patch.setattr(parts.everything(), "_own", dict(own))
-        yield
-
-
 def play(document):
     """Plays a study of one group: the models before it, the final state, the records, the runs' values."""
     plan = make_plan(parse(document))
     (group,) = plan.groups
-    made = ClientSimulation(plan, group, Sources())
-    rows = np.arange(len(group.members))
-    world, hyper = made.arguments(rows)
+    made = ClientSimulation(plan.study, group, Sources())
+    world, hyper = made.arguments(group.runs)
     first = flat(simulation.initial_params(made.program.learning.model, world.seed).params)
     last = jnp.int32(plan.study.rounds)
     played = simulation.play(
-        made.program, runs_mesh(len(rows)), world, hyper, made.start(rows), jnp.int32(1), last
+        made.program, runs_mesh(len(group.runs)), world, hyper, made.start(group.runs), jnp.int32(1), last
     )
-    runs = [{**run.values, "seed": run.seed} for run in plan.runs_of(group)]
+    runs = [{**run.values, "seed": run.seed} for run in group.runs]
     return first, *jax.tree.map(np.asarray, played), runs
 
 
@@ -214,7 +204,7 @@ def noting(*, num_clients, clients_per_round, num_parameters):
     return Policy(init, select, update, needs_updates=True)
 
 
-def test_a_policy_is_told_what_has_happened(register, tmp_path):
+def test_a_policy_is_told_what_has_happened(own_parts, tmp_path):
     """Client 0 is slowest and never takes part: neither an empty slot nor E[τ] may take it for another."""
     parts.policy(noting)
     latency = np.array([0.9, 0.3, 0.6])

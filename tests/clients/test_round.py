@@ -9,16 +9,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pausejax import bandit, kinds, network
-from pausejax.clients import kind, quantities
+from pausejax import bandit, kinds, network, parts
+from pausejax.clients import quantities
 from pausejax.clients.bound import regret_bound_of
-from pausejax.clients.meeting import meet_network, turn_out
-from pausejax.clients.parameters import LEARNING
-from pausejax.clients.play import of_world
-from pausejax.clients.program import World
+from pausejax.clients.meeting import meet_network
 from pausejax.clients.round import mean_loss
 from pausejax.clients.scoring import score_round
-from pausejax.federated.batches import TrainingData
 from pausejax.parts import PartError
 from pausejax.policies.base import Cohort
 from pausejax.study.plan import make_plan
@@ -30,46 +26,6 @@ def test_a_loss_is_weighted_and_nobodys_is_unknown():
     weights = jnp.array([[0.25, 0.75, 0.5], [0.5, 0.25, 0.25], [0.3, 0.3, 0.4]])
     loss = jnp.array([[4.0, 8.0, 100.0], [0.0, 2.0, 6.0], [1.0, 1.0, 1.0]])
     np.testing.assert_array_equal(mean_loss(Cohort(members, weights), loss), [7.0, 2.0, np.nan])
-
-
-class Absences:
-    """Availability that tells what it was given."""
-
-    always = False
-
-    def step(self, key, state, round):
-        return {"state": state, "round": round, "key": key}, jnp.array([True, False, True])
-
-
-def test_every_purpose_of_a_round_draws_with_its_own_key():
-    """0 for latencies, 3 for availability and 4 for failures."""
-    law = SimpleNamespace(sample=lambda key: jax.random.uniform(key, (3,)))
-
-    def program(absences, stage):
-        return SimpleNamespace(
-            build_law=lambda hyper, files: law,
-            build_availability=lambda hyper, files: absences,
-            failure_stage=stage,
-            num_clients=3,
-        )
-
-    key = jax.random.key(5)
-    hyper = {"failure_probability": 0.6}
-    met = meet_network(program(Absences(), "before_release"), {}, 7, key, hyper, "before")
-    draws = [np.asarray(jax.random.uniform(jax.random.fold_in(key, purpose), (3,))) for purpose in range(5)]
-    np.testing.assert_array_equal(met.latency, draws[0])
-    np.testing.assert_array_equal(met.fails, draws[4] < 0.6)
-    assert len({tuple(draw < 0.6) for draw in draws}) > 1
-    assert met.available.tolist() == [True, False, True]
-    assert met.availability["state"] == "before" and met.availability["round"] == 7
-    assert met.availability["key"] == jax.random.fold_in(key, 3)
-    usual = meet_network(program(SimpleNamespace(always=True), None), {}, 7, key, hyper, "before")
-    assert usual.available is None and usual.fails is None and usual.availability == "before"
-
-
-def test_where_nobody_fails_everybody_counts():
-    cohort = Cohort(jnp.array([[0, 2, -1]]), jnp.array([[0.5, 0.5, 0.0]]))
-    assert turn_out(None, cohort, None) == (cohort, None, cohort.members)
 
 
 def test_who_never_fails_does_not_at_the_smallest_draw_either(monkeypatch):
@@ -139,20 +95,23 @@ def test_the_gap_is_to_the_best_set_of_those_who_are_there(absent):
 
 
 def result_of(law="two_speed", **more):
-    """Two runs, of which a curve shows one setting."""
+    """One run, as a curve shows its setting."""
     values = {
-        "num_clients": [5, 9],
-        "clients_per_round": [2, 4],
-        "min_latency": [0.05, 0.1],
-        "fast_latency": [0.2, 0.3],
-        "slow_latency": [0.7, 0.9],
-        "latency_deviation": [0.05, 0.02],
-        "generalization_weight": [3.0, 50.0],
-        "privacy_weight": [2.0, 70.0],
-        "latency": [law, law],
+        "policy": "random",
+        "seed": 0,
+        "num_clients": 5,
+        "clients_per_round": 2,
+        "min_latency": 0.05,
+        "fast_latency": 0.2,
+        "slow_latency": 0.7,
+        "latency_deviation": 0.05,
+        "generalization_weight": 3.0,
+        "privacy_weight": 2.0,
+        "latency": law,
         **more,
     }
-    return xr.Dataset(coords={**{name: ("run", both) for name, both in values.items()}, "round": [1, 2, 50]})
+    coords = {name: ("run", [value]) for name, value in values.items()}
+    return xr.Dataset(coords={**coords, "round": [1, 2, 50], "client": range(5)})
 
 
 def test_the_bound_is_that_of_theorem_3_for_the_first_run():
@@ -171,48 +130,26 @@ def test_there_is_no_bound_for_a_law_that_a_result_does_not_hold(law):
     assert found.shape == (3,) and np.isnan(found).all()
 
 
+def test_there_is_no_bound_for_a_law_of_what_a_result_does_not_hold(own_parts):
+    """Such as the size of a model."""
+
+    @parts.latency
+    def uploading(*, num_clients: int, min_latency: float, num_parameters: int):
+        return network.Law(lambda key: min_latency + jnp.zeros(num_clients) * num_parameters)
+
+    found = regret_bound_of(result_of("uploading"))
+    assert found.shape == (3,) and np.isnan(found).all()
+
+
 def study(**more):
     network = {"num_clients": 4, "clients_per_round": 2}
     return kinds.parse({"rounds": 12, "policy": [{"name": "random"}], "network": network, **more})
 
 
-def test_rounds_clients_and_evaluations_are_labelled():
-    arrays = {"counts": np.zeros((3, 4), np.int32)}
-    found, same = kind.labels(study(eval_every=5), arrays)
-    assert same is arrays and found["eval_round"][0] == "eval"
-    assert [x.tolist() for x in (found["round"], found["client"], found["eval_round"][1])] == [
-        [*range(1, 13)],
-        [0, 1, 2, 3],
-        [5, 10, 12],
-    ]
-    assert found["round"].dtype == found["client"].dtype == np.int32
-    assert set(kind.labels(study(mode="bandit"), arrays)[0]) == {"round", "client"}
-
-
 def test_runs_with_a_proximal_term_are_a_program_of_their_own():
     plan = make_plan(study(training={"proximal_weight": [0.0, 0.5, 1.0, 2.0]}))
-    weights = [sorted(run.values["proximal_weight"] for run in plan.runs_of(group)) for group in plan.groups]
+    weights = [sorted(run.values["proximal_weight"] for run in group.runs) for group in plan.groups]
     assert sorted(weights) == [[0.0], [0.5, 1.0, 2.0]]
-
-
-def test_what_learning_alone_reads():
-    assert {
-        "learning_rate",
-        "model",
-        "dataset",
-        "train_samples",
-        "private",
-        "sensitivity",
-        "clip",
-    } <= LEARNING
-    assert not {"num_clients", "privacy_budget", "budget_decay", "privacy_weight", "min_latency"} & LEARNING
-
-
-def test_shared_training_inputs_alone_are_split_where_they_are_sharded():
-    whole = of_world("split", "shared")
-    assert whole == World("split", "split", "split", "shared", "shared", "shared")
-    sharded = of_world("split", "shared", sharded=True)
-    assert sharded == whole._replace(data=TrainingData("split", *["shared"] * 6))
 
 
 def quantity(name, function):

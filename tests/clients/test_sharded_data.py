@@ -9,12 +9,14 @@ import pytest
 import pausejax
 from pausejax.data.host import Sources
 from pausejax.devices import SPLIT, put, put_shares, runs_mesh
-from pausejax.engine.engine import Engine
-from pausejax.engine.local import Settings, simulate_into
+from pausejax.execution import play as path
+from pausejax.execution import rounds
+from pausejax.execution.local import LocalExecutor
 from pausejax.federated import batches
 from pausejax.kinds import parse
-from pausejax.results import checkpoint, store
+from pausejax.results import checkpoint
 from pausejax.results.folder import Folder
+from pausejax.results.stores import FolderStore
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
@@ -95,15 +97,15 @@ def assert_same(ours, theirs):
             np.testing.assert_array_equal(theirs[name].values, variable.values, err_msg=name)
 
 
-def engine_of(policy="random", *, limit=None, wanted=None, **changes):
+def program_of(policy="random", *, limit=None, wanted=None, **changes):
     document = {**SMALL, "policy": [{"name": policy}], **changes}
     plan = make_plan(parse(document, source="test", flat=True))
-    return Engine(plan, Sources(), device_memory=limit, data_placement=wanted)
+    executor = LocalExecutor(Sources(), device_memory=limit, data_placement=wanted)
+    return executor.program(plan.study, plan.groups[0])
 
 
 def simulation_of(**options):
-    engine = engine_of(**options)
-    return engine.simulation(engine.plan.groups[0])
+    return program_of(**options).simulation
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp"])
@@ -153,21 +155,41 @@ def test_a_lone_run_goes_on_when_its_data_lie_otherwise(first, tmp_path, monkeyp
             if sum(played) >= most:
                 raise KeyboardInterrupt
 
-        found = store.prepare(Folder(folder), plan)
-        settings = Settings(checkpoint_seconds=0.0, data_placement=how)
-        simulate_into(Folder(folder), plan, found, Sources(), settings, progress=progress)
+        store = FolderStore(Folder(folder), checkpoint_seconds=0.0)
+        path.play(plan, LocalExecutor(Sources(), data_placement=how), store, progress=progress)
 
     play(tmp_path / "whole", "replicated")
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path / "cut", first, most=30)
-    kept = checkpoint.Checkpoints.restore
+    kept = checkpoint.Checkpoint.restore
     restored = []
     monkeypatch.setattr(
-        checkpoint.Checkpoints, "restore", lambda *args: restored.append(kept(*args)) or restored[-1]
+        checkpoint.Checkpoint, "restore", lambda *args: restored.append(kept(*args)) or restored[-1]
     )
     play(tmp_path / "cut", {"replicated": "sharded", "sharded": "replicated"}[first])
     assert restored[0] is not None and restored[0][1][-1].last_round >= 25
     assert_same(pausejax.open(tmp_path / "whole").load(), pausejax.open(tmp_path / "cut").load())
+
+
+def test_data_that_were_sharded_stay_so_when_a_study_goes_on_with_more_memory(tmp_path, monkeypatch):
+    plan = make_plan(parse({**SMALL, "policy": [{"name": "random"}]}, source="test", flat=True))
+    resident = simulation_of(wanted="replicated").device_bytes()
+    limit = sum(resident.shared.values()) + sum(resident.each.values()) - 1
+    shares = []
+
+    def play(memory, how=None):
+        executor = LocalExecutor(Sources(), device_memory=memory, data_placement=how)
+        path.play(plan, executor, FolderStore(Folder(tmp_path)), progress=lambda _: None)
+
+    def played(program, *_):
+        shares.append(program.simulation.data_shares)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rounds, "play", played)
+    for memory, how in ((limit, None), (None, None), (None, "replicated"), (None, None)):
+        with pytest.raises(KeyboardInterrupt):
+            play(memory, how)
+    assert shares == [2, 2, 1, 2]
 
 
 def test_every_bit_of_a_sample_arrives():
@@ -200,31 +222,32 @@ def test_only_sharded_programs_communicate():
 
 
 def test_each_device_holds_its_share_alone():
-    simulation = simulation_of(wanted="sharded")
-    (world, _), images = simulation.arguments(np.arange(2)), np.asarray(simulation.world.data.inputs)
+    program = program_of(wanted="sharded")
+    simulation, runs = program.simulation, program.group.runs[:2]
+    (world, _), images = simulation.arguments(runs), np.asarray(simulation.world.data.inputs)
     assert [shard.data.shape for shard in world.data.inputs.addressable_shards] == [(151, 64)] * 2
     np.testing.assert_array_equal(np.asarray(world.data.inputs)[:301], images)
-    (name,) = [name for name in simulation.resident().shared if name.startswith("training data")]
+    (name,) = [name for name in simulation.device_bytes().shared if name.startswith("training data")]
     assert name == "training data (1/2 of the inputs)"
-    assert simulation.resident().shared[name] == 151 * images[0].nbytes + simulation.world.data.targets.nbytes
+    assert (
+        simulation.device_bytes().shared[name]
+        == 151 * images[0].nbytes + simulation.world.data.targets.nbytes
+    )
 
 
 def test_data_are_sharded_where_that_alone_fits_and_refused_where_nothing_does():
-    copies, shares = (simulation_of(wanted=how).resident() for how in ("replicated", "sharded"))
+    copies, shares = (simulation_of(wanted=how).device_bytes() for how in ("replicated", "sharded"))
     needed, fewer = (sum(each.shared.values()) + sum(each.each.values()) for each in (copies, shares))
     assert fewer < needed
     limits = (needed, needed - 1, fewer, fewer - 1)
-    assert [simulation_of(limit=limit).data_shares for limit in limits] == [1, 2, 2, 1]
-    assert simulation_of(limit=needed - 1, wanted="replicated").data_shares == 1
+    assert [simulation_of(limit=limit).data_shares for limit in limits[:3]] == [1, 2, 2]
     for limit, wanted in ((fewer - 1, None), (needed - 1, "replicated")):
-        engine = engine_of(limit=limit, wanted=wanted)
         with pytest.raises(
             SpecError, match=r"with data_placement = sharded it would hold .*\(1/2 of the inp"
         ):
-            engine.check_memory(engine.plan.groups[0])
-    engine = engine_of(limit=fewer - 1, wanted="sharded")
+            program_of(limit=limit, wanted=wanted)
     with pytest.raises(SpecError, match=r"does not fit: every device holds .*\(1/2 of the inputs\)[^;]*$"):
-        engine.check_memory(engine.plan.groups[0])
+        program_of(limit=fewer - 1, wanted="sharded")
 
 
 def test_what_is_no_placement_is_refused():
@@ -239,8 +262,7 @@ def test_without_training_there_is_nothing_to_shard():
 
 def test_policies_ask_for_losses_together_or_are_refused(own):
     def lower(policy, wanted):
-        engine = engine_of(policy, wanted=wanted, use=own)
-        return engine.lower(engine.plan.groups[0], 2)
+        return program_of(policy, wanted=wanted, use=own).lower(2)
 
     lower("looks_six_times", "sharded")
     lower("looks_in_a_loop", "replicated")

@@ -9,7 +9,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import pausejax
-from pausejax import kinds, measured, network, parts, policies
+from pausejax import kinds, measured, network, parts
 from pausejax.clients import play as simulation
 from pausejax.kinds import draw
 from pausejax.selection import best_set
@@ -26,7 +26,7 @@ SMALL = {
     "privacy_budget": BUDGET,
     "budget_decay": DECAY,
 }
-POLICIES_BY_NAME = parts.everything().of("policy")
+POLICIES_BY_NAME = parts.registered_parts().of("policy")
 POLICIES = ["pause", "random", "fastest", "fedavg", {"name": "fedavg", "private": False}]
 
 
@@ -107,7 +107,9 @@ def test_evaluations_are_every_fifth_round_and_the_last(result):
 
 def test_coordinates_stand_once_and_carry_their_symbols(result):
     np.testing.assert_array_equal(result["budget_decay"], np.full(result.sizes["run"], DECAY))
-    assert result["budget_decay"].attrs == {"symbol": "η"} and not {"eta", "η"} & set(result.coords)
+    assert result["budget_decay"].attrs["symbol"] == "η" and not {"eta", "η"} & set(result.coords)
+    # What xarray and its plots write on axes and in tables.
+    assert all(coordinate.attrs["long_name"] for coordinate in result.coords.values())
     assert len(np.unique(result["identity"])) == result.sizes["run"]
 
 
@@ -275,7 +277,7 @@ def test_every_picture_has_its_lines(result):
     assert legends["regret_vs_rounds"] == legends["pseudo_regret_vs_rounds"] == everybody[:3]
     assert [axes.get_title() for axes in figures["selection_counts"].axes] == everybody[:3]
     assert kinds.left_out(result)[:2] == [
-        "not in the pictures of leakage, since nothing bounds it: fedavg_no_privacy",
+        "not in the pictures of leakage from where nothing bounds it: fedavg_no_privacy",
         "not in the pictures of regret and of participations, since rounds have more than clients_per_round "
         "clients: fedavg, fedavg_no_privacy",
     ]
@@ -336,27 +338,6 @@ def test_every_policy_plays_in_the_simulator(policy):
     assert (found["test_accuracy"].values[:, -1] > 0.3).all()
 
 
-def test_a_policy_of_ones_own():
-    def slowest_two(*, num_clients, clients_per_round):
-        def select(key, state, view):
-            last = jnp.arange(num_clients - clients_per_round, num_clients, dtype=jnp.int32)
-            return policies.cohort(last, state.data_share)
-
-        return policies.memoryless(select)
-
-    parts.policy(slowest_two)
-    try:
-        found = pausejax.simulate("slowest_two", mode="bandit", rounds=3, num_clients=K, clients_per_round=M)
-    finally:
-        del parts.everything()._own["policy", "slowest_two"]
-    np.testing.assert_array_equal(found["selected"].values[0], np.tile([K - 2, K - 1], (3, 1)))
-
-
-def test_a_policy_that_learns_from_clients_needs_training():
-    with pytest.raises(pausejax.SpecError, match='needs mode = "training"'):
-        pausejax.simulate("oort", mode="bandit")
-
-
 @pytest.mark.parametrize("stage", ["before_release", pytest.param("after_release", marks=pytest.mark.slow)])
 def test_a_model_that_no_update_reaches_stays_as_it_is(stage):
     found = pausejax.simulate(
@@ -375,13 +356,12 @@ def test_a_model_that_no_update_reaches_stays_as_it_is(stage):
     assert (spent == 0).all() if stage == "before_release" else (spent > 0).all()
 
 
-def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(monkeypatch):
+def test_a_diverged_run_is_marked_and_its_neighbours_keep_their_numbers(own_parts):
     """The round is the first whose model is not finite, as a quantity of one's own sees it."""
 
     def finite_model(seen):
         return jnp.all(jnp.isfinite(ravel_pytree(seen.params)[0])).astype(jnp.float32)
 
-    monkeypatch.setattr(parts.everything(), "_own", dict(parts.everything()._own))
     parts.quantity()(finite_model)
     wild, calm = (
         pausejax.simulate(

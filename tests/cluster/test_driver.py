@@ -6,6 +6,7 @@ import socket
 import sys
 import types
 
+import cloudpickle
 import jax
 import numpy as np
 import pytest
@@ -15,16 +16,24 @@ import pausejax
 from pausejax.cluster import driver as on_ray
 from pausejax.cluster import pool as ray_pool
 from pausejax.cluster.pool import Lost, find_slots
-from pausejax.cluster.worker import Job, Slot, Worker
+from pausejax.cluster.worker import Assignment, Job, Slot, Worker
 from pausejax.commands import main as cli
 from pausejax.data.host import Sources
-from pausejax.engine import schedule
-from pausejax.engine.local import Settings, simulate_into
+from pausejax.execution import memory
+from pausejax.execution.batches import batches
+from pausejax.execution.local import LocalExecutor
+from pausejax.execution.play import play
+from pausejax.execution.program import GroupProgram
 from pausejax.kinds import parse
 from pausejax.results import store
 from pausejax.results.folder import Folder
+from pausejax.results.stores import FolderStore, MemoryStore
+from pausejax.searches.options import SearchOptions
+from pausejax.searches.search import search
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
+
+from ..alike import assert_alike
 
 BANDIT = {
     "mode": "bandit",
@@ -93,10 +102,15 @@ def test_with_gpus_a_worker_takes_one_of_them():
     ]
 
 
+def most_of(plan, runs):
+    return {group.key: runs for group in plan.groups}
+
+
 def test_a_worker_stays_with_the_programs_that_it_has():
-    work = schedule.units(make_plan(parse(BANDIT)), (), most=1)
-    pause, random = (on_ray.group_of(work[place]) for place in (0, -1))
-    assert [on_ray.group_of(unit) for unit in work] == [pause] * 4 + [random] * 4
+    plan = make_plan(parse(BANDIT))
+    work = batches(plan, (), most_of(plan, 1))
+    pause, random = (group.key for group in plan.groups)
+    assert [batch.group.key for batch in work] == [pause] * 4 + [random] * 4
     assert on_ray.pick(work, {random}, [random, random]) == 4
     assert on_ray.pick(work, set(), [pause]) == 4
     assert on_ray.pick(work, set(), [random]) == 0
@@ -127,7 +141,11 @@ class Hand:
         return [self.member] if self.member.task else []
 
     def ask(self):
-        return [(self.member, self.worker.news())] if self.member.task else []
+        """Answers what was asked before, and asks again."""
+        if not self.member.task:
+            return []
+        answer, self.member.question = self.member.question, self.worker.news()
+        return [(self.member, answer)] if answer else []
 
     def wait(self, _):
         """Works when it is called first and answers when it is called again; between, it may be asked."""
@@ -137,14 +155,16 @@ class Hand:
         if self.member.answer:
             name, method, arguments = self.member.answer
             self.calls.append((name, *arguments))
-            death = self.deaths.popleft() if self.deaths and name not in ("begin", "settle") else ""
-            answer = None if death == "before" else method(*arguments)
+            death = self.deaths.popleft() if self.deaths and name not in ("begin", "layouts") else ""
+            # Arguments come to a worker as copies.
+            copies = cloudpickle.loads(cloudpickle.dumps(arguments))
+            answer = None if death == "before" else method(*copies)
             self.answers.append(Lost("it was told to die") if death else answer)
         return []
 
 
-def work(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=None, **settings):
-    """A study whose cluster is one `Hand`, which is returned."""
+def one_hand(monkeypatch, deaths):
+    """Has one `Hand` be the cluster; returns the list that it will be in."""
     hands = []
 
     def pool(arguments, _):
@@ -155,57 +175,101 @@ def work(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=Non
     monkeypatch.setattr(on_ray, "Pool", pool)
     monkeypatch.setattr(on_ray, "_SECONDS_BETWEEN_QUESTIONS", 0.0)
     monkeypatch.setattr(ray_pool, "connected", lambda _, to_the_end: contextlib.nullcontext())
-    found = store.prepare(Folder(out), plan)
-    more = {"progress": progress, "tracker": tracker}
-    outcome = on_ray.simulate_into(Folder(out), plan, found, Sources(), Settings(**settings), **more)
+    return hands
+
+
+def hand_out(plan, out, monkeypatch, deaths=(), progress=lambda _: None, tracker=None, **limits):
+    """Plays a study whose cluster is one `Hand`, which is returned; None: there was nothing to play."""
+    hands = one_hand(monkeypatch, deaths)
+    executor = on_ray.RayExecutor(on_ray.Cluster(), Sources(), **limits)
+    with contextlib.closing(executor):
+        outcome = play(plan, executor, FolderStore(Folder(out)), progress=progress, tracker=tracker)
     assert outcome.missing == 0
-    return hands[0]
+    return hands[0] if hands else None
 
 
-def make_worker(document, out, **settings):
+@pytest.mark.parametrize("deaths", [(), ("", "after", "before", "", "before")], ids=["calm", "deaths"])
+def test_a_search_is_that_of_one_process_whoever_dies(tmp_path, monkeypatch, deaths):
+    document = {**BANDIT, "seeds": 2, "reward": {"privacy_weight": {"log_uniform": [1, 100]}}}
+    study, asked = parse(document, searched=True), SearchOptions(trials=6, metrics=("mean_latency",))
+    alone = search(study, asked, LocalExecutor(Sources()), FolderStore(Folder(tmp_path / "alone")))
+    hands, made, make = one_hand(monkeypatch, deaths), [], GroupProgram.compile
+    monkeypatch.setattr(
+        GroupProgram, "compile", lambda self, threads: made.append(self) or make(self, threads)
+    )
+    executor = on_ray.RayExecutor(on_ray.Cluster(), Sources())
+    with contextlib.closing(executor):
+        shared = search(study, asked, executor, FolderStore(Folder(tmp_path / "shared")))
+    assert [trial.setting for trial in shared.trials] == [trial.setting for trial in alone.trials]
+    for one, other in zip(shared.trials, alone.trials, strict=True):
+        np.testing.assert_array_equal(one.figures, other.figures)
+    assert len({id(program) for program in made}) == 2 and len(hands) == 1, (
+        "a program for each of the policies"
+    )
+    assert_alike(*(pausejax.open(tmp_path / name).load() for name in ("alone", "shared")))
+
+
+def make_worker(document, out, slot=SLOT, held=None, mark="spec.toml", **limits):
     plan, folder = make_plan(parse(document)), Folder(out)
     store.prepare(folder, plan)
-    return plan, Worker(plan, {}, Job(folder.path(), Settings(**settings), None), SLOT)
+    limits = {"lanes": None, "device_memory": None, "data_placement": None, **limits}
+    job = Job(folder.path(), **limits, checkpoint_seconds=300.0, command="", cache_dir=None, mark=mark)
+    return plan, Worker(plan, held or {}, job, slot)
 
 
 @pytest.mark.slow
-def test_lost_units_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path, monkeypatch):
+def test_lost_batches_are_handed_out_again_and_progress_ends_at_the_whole(tmp_path, monkeypatch):
     told = []
     deaths = ["before", "", "after", "before", "", "", "", "after"]
     plan = make_plan(parse(BANDIT))
-    hand = work(plan, tmp_path, monkeypatch, deaths, told.append, most=2)
+    hand = hand_out(plan, tmp_path, monkeypatch, deaths, told.append, lanes=2)
     names = collections.Counter(name for name, *_ in hand.calls)
-    assert names == {"begin": 1, "settle": 1, "simulate": 4 + 3, "consolidate": 2}
+    assert names == {"begin": 1, "layouts": 1, "play": 4 + 3, "finish": 2}
     assert sum(told) == 8 * 30
-    again = [more[-1] for name, *more in hand.calls if name == "simulate"]
+    again = [more[-1] for name, *more in hand.calls if name == "play"]
     assert again == [False, True, False, True, True, False, False]
     assert pausejax.open(tmp_path).sizes["run"] == 8
 
 
+def test_progress_never_goes_back(tmp_path, monkeypatch):
+    """A worker may be asked during one batch and answer during the next."""
+    told, pause = [], {"name": "pause", "generalization_weight": [1.0, 100.0]}
+    plan = make_plan(parse({**BANDIT, "policy": [pause, {"name": "random"}]}))
+    hand_out(plan, tmp_path, monkeypatch, progress=told.append, lanes=8)
+    assert sum(told) == (8 + 4) * 30 and min(told) >= 0
+
+
+def test_a_drivers_own_memory_does_not_matter(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "device_memory", lambda: 1)
+    hand_out(make_plan(parse(BANDIT)), tmp_path, monkeypatch, device_memory=10**9)
+    assert pausejax.open(tmp_path).sizes["run"] == 8
+
+
 @pytest.mark.slow
-def test_what_the_workers_engines_say_is_in_the_drivers_log(tmp_path, monkeypatch, caplog):
+def test_what_the_workers_say_is_in_the_drivers_log(tmp_path, monkeypatch, caplog):
     caplog.set_level("INFO", "pausejax")
     plan = make_plan(parse(BANDIT))
-    work(plan, tmp_path, monkeypatch, most=2)
+    hand_out(plan, tmp_path, monkeypatch, lanes=2)
     # The worker is in this process, so its own words are here too, without its name.
     said = [record for record in caplog.records if "worker" in record.fields]
     assert [record.event for record in said] == ["group", "compiled"] * 2
     assert all(record.fields["worker"].endswith(", worker 1") for record in said)
     assert "worker 1: compiled pause for 2 runs side by side" in said[1].getMessage()
     assert said[1].fields["took"] > 0
-    finished = [record for record in caplog.records if record.event == "chunk"]
+    finished = [record for record in caplog.records if record.event == "batch"]
     assert sum(record.fields["runs"] for record in finished) == 2 * 8  # twice: by worker and driver
 
 
-def test_a_unit_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, monkeypatch):
+def test_a_batch_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, monkeypatch):
     plan = make_plan(parse(BANDIT))
     with pytest.raises(ChildProcessError) as caught:
-        work(plan, tmp_path, monkeypatch, ["", ""] + ["before"] * 5, most=2)
+        hand_out(plan, tmp_path, monkeypatch, ["", ""] + ["before"] * 5, lanes=2)
     message = str(caught.value)
-    assert message.startswith("policy random (runs 5 to 6 of the study): 5 workers in a row were lost at it")
+    named = "policy random (2 runs, from run 5 of the study on)"
+    assert message.startswith(f"{named}: 5 workers in a row were lost at it")
     assert "it was told to die" in message and "\n" not in message
     assert len(store.examine(Folder(tmp_path), plan).identities) == 4
-    work(plan, tmp_path, monkeypatch, ["before"] * 4, most=2)
+    hand_out(plan, tmp_path, monkeypatch, ["before"] * 4, lanes=2)
     assert pausejax.open(tmp_path).sizes["run"] == 8
 
 
@@ -228,72 +292,58 @@ class Notes:
 
 def test_a_tracker_is_told_of_every_run_once(tmp_path, monkeypatch):
     plan, notes = make_plan(parse(BANDIT)), Notes()
-    work(plan, tmp_path, monkeypatch, ["", "after"], tracker=notes, most=2)
+    hand_out(plan, tmp_path, monkeypatch, ["", "after"], tracker=notes, lanes=2)
     # What a worker finished but could not report comes last, from the result.
     identities = list(plan.identities)
     assert notes.seen == identities[:2] + identities[4:] + identities[2:4] and notes.open == "finished"
     again = Notes()
-    found = store.prepare(Folder(tmp_path), plan)
-    more = {"progress": lambda _: None, "tracker": again}
-    on_ray.simulate_into(Folder(tmp_path), plan, found, Sources(), Settings(), **more)
+    assert hand_out(plan, tmp_path, monkeypatch, tracker=again) is None
     assert again.seen == identities and again.open == "finished"
 
 
-def test_a_unit_that_is_begun_again_plays_only_what_its_first_worker_left(tmp_path, monkeypatch):
-    plan, worker = make_worker(BANDIT, tmp_path, most=4)
-    (unit, _) = schedule.units(plan, (), most=4)
-    half = schedule.Unit(unit.group, unit.rows[:2], 2)
-    assert worker.begin() is None and worker.settle() == {0: 4, 1: 4}
-    assert worker.simulate(half, False).told == ()
-    played = []
-    write = store.write_part
-    monkeypatch.setattr(store, "write_part", lambda *more: (played.append(more[1]), write(*more)))
-    assert worker.simulate(unit, True).told == ()
-    assert played == [schedule.identities_of(plan, unit.group, unit.rows[2:])]
-    assert worker.news().played == 4 * 30
+def test_a_batch_that_is_begun_again_is_played_only_where_its_first_worker_left_it(tmp_path):
+    plan, worker = make_worker(BANDIT, tmp_path, lanes=4)
+    assert worker.begin() is None
+    assert {key: layout.runs for key, layout in worker.layouts().items()} == most_of(plan, 4)
+    assert worker.play(Assignment(0, (0, 1), 4), False).written == ((0, 1),)
+    whole = Assignment(0, (0, 1, 2, 3), 4)
+    assert worker.play(whole, True).written == ((2, 3),)
+    assert worker.news()[:2] == (whole, 4 * 30)
     # What the driver has found finished already is in its count, so not in the worker's.
-    known = schedule.identities_of(plan, unit.group, unit.rows[:1])
-    assert worker.simulate(schedule.unfinished(plan, [unit], known)[0], True).told == ()
-    assert worker.news().played == 3 * 30 and len(played) == 1
+    rest = Assignment(0, (1, 2, 3), 4)
+    assert worker.play(rest, True).written == ()
+    assert worker.news()[:2] == (rest, 3 * 30)
 
 
-def test_mistakes_come_back_as_values_and_failures_as_exceptions(tmp_path, monkeypatch):
-    plan, worker = make_worker(BANDIT, tmp_path)
-    (unit, _) = schedule.units(plan, (), most=4)
-
-    def raising(error):
-        def play(*_, **__):
-            raise error
-
-        return play
-
-    for error in (SpecError(["one", "two"]), ValueError("x"), OSError(28, "full")):
-        monkeypatch.setattr("pausejax.cluster.worker.play_into", raising(error))
-        answer = worker.simulate(unit, False)
-        assert type(answer) is type(error) and str(answer) == str(error)
-        with pytest.raises(type(error)):
-            on_ray._value(answer)
-    assert worker.simulate(unit, False).args == ("[Errno 28] full",)
-    monkeypatch.setattr("pausejax.cluster.worker.play_into", raising(RuntimeError("the device is gone")))
-    with pytest.raises(RuntimeError, match="the device is gone"):
-        worker.simulate(unit, False)
+def test_a_folder_of_the_same_path_on_another_node_is_not_the_drivers(tmp_path, monkeypatch):
+    """It holds a spec: another study has been played there."""
+    monkeypatch.setattr("pausejax.cluster.worker._SECONDS_TO_SEE_THE_FOLDER", 0)
+    with Folder(tmp_path / "drivers").marked() as mark:
+        _, own = make_worker(BANDIT, tmp_path / "drivers", mark=mark)
+        _, others = make_worker(BANDIT, tmp_path / "others", mark=mark)
+        assert own.begin() is None
+        assert "does not see this folder" in str(others.begin())
+    assert not (tmp_path / "drivers" / mark).exists()
 
 
-def test_a_worker_that_sees_another_folder_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("pausejax.cluster.worker._SECONDS_TO_SEE_THE_FOLDER", 0.1)
-    job = Job(str(tmp_path / "elsewhere"), Settings(), None)
-    answer = Worker(make_plan(parse(BANDIT)), {}, job, SLOT).begin()
-    assert isinstance(answer, OSError) and "does not see this folder" in str(answer)
+def test_what_the_disk_refuses_comes_back_as_a_value_and_failures_as_exceptions(tmp_path):
+    _, worker = make_worker(BANDIT, tmp_path)
+    (tmp_path / "parts").write_text("in the way")
+    answer = worker.play(Assignment(0, (0,), 1), False)
+    assert type(answer) is OSError and "parts" in str(answer) and "on the worker" in answer.__notes__[0]
+    with pytest.raises(IndexError):
+        worker.play(Assignment(9, (0,), 1), False)
 
 
 def test_workers_of_a_node_share_its_memory(tmp_path):
-    def limit(slot, **settings):
-        return Worker(None, None, Job(str(tmp_path), Settings(**settings), None), slot)._memory()
-
-    whole = limit(SLOT)
-    assert limit(SLOT._replace(neighbours=4)) == whole // 4
-    assert limit(SLOT._replace(neighbours=4), device_memory=1000) == 1000
-    assert limit(SLOT._replace(neighbours=4, gpus=1)) is None
+    """A share of a few bytes holds no run."""
+    crowd = SLOT._replace(neighbours=10**9)
+    _, worker = make_worker(BANDIT, tmp_path, crowd)
+    answer = worker.layouts()
+    assert isinstance(answer, SpecError) and "does not fit" in str(answer)
+    for slot, limits in [(SLOT, {}), (crowd, {"device_memory": 10**9}), (crowd._replace(gpus=1), {})]:
+        _, worker = make_worker(BANDIT, tmp_path, slot, **limits)
+        assert len(worker.layouts()) == 2
 
 
 def frozen(held):
@@ -305,33 +355,28 @@ def frozen(held):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", [TRAINING, ENSEMBLE], ids=["training", "ensemble"])
-def test_workers_open_no_file_of_the_drivers(document, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("document", "files"), [(TRAINING, 2), (ENSEMBLE, 1)], ids=["training", "ensemble"])
+def test_workers_open_no_file_of_the_drivers(document, files, tmp_path, monkeypatch):
     if document is TRAINING:
         np.savetxt(tmp_path / "trace.csv", 1 + np.random.default_rng(2).random((9, 6)), delimiter=",")
         network = {**TRAINING["network"], "latency": "trace", "trace_file": str(tmp_path / "trace.csv")}
         document = {**TRAINING, "network": network}
-    plan = make_plan(parse(document))
-    one = Folder(tmp_path / "one")
-    simulate_into(one, plan, store.prepare(one, plan), Sources(), Settings(), progress=lambda _: None)
-    read = Sources()
-    on_ray.check(plan, plan.groups, read)
-    assert len(read.held) == (
-        2 if "data" in document and "network" in document and document is not ENSEMBLE else 1
-    )
-    held = frozen(read.held)
-    # The driver reads them; what the worker gets is all that it has.
-    folder = Folder(tmp_path / "ray")
-    store.prepare(folder, plan)
-    (tmp_path / "trace.csv").unlink(missing_ok=True)
-    worker = Worker(plan, held, Job(folder.path(), Settings(), None), SLOT)
-    before = dict(worker._sources.held)
-    for unit in schedule.units(plan, (), most=2):
-        answer = worker.simulate(unit, False)
-        assert not isinstance(answer, Exception), answer
-    assert worker.consolidate() == 0
-    assert worker._sources.held.keys() == before.keys(), "a worker has read a file of its own"
-    a, b = (pausejax.open(tmp_path / name).load() for name in ("one", "ray"))
+    plan, alone = make_plan(parse(document)), MemoryStore()
+    with contextlib.closing(LocalExecutor(Sources())) as executor:
+        play(plan, executor, alone, progress=lambda _: None)
+    begin, read = Worker.begin, []
+
+    def begin_without_files(worker):
+        """What the driver has read is all that the worker gets."""
+        (tmp_path / "trace.csv").unlink(missing_ok=True)
+        read.append(set(frozen(worker._held)))
+        return begin(worker)
+
+    monkeypatch.setattr(Worker, "begin", begin_without_files)
+    hand = hand_out(plan, tmp_path / "ray", monkeypatch, lanes=2)
+    assert len(read[0]) == files
+    assert set(hand.worker._executor.sources.held) == read[0], "a worker has read a file of its own"
+    a, b = alone.result(plan), pausejax.open(tmp_path / "ray").load()
     for name in a.variables:
         if a[name].dtype.kind == "f":
             np.testing.assert_allclose(a[name], b[name], rtol=1e-4, atol=1e-5)
@@ -400,7 +445,7 @@ def test_only_a_process_of_the_commands_own_stays_connected(own_process, action,
     monkeypatch.setattr(ray_pool, "connected", connected)
     arguments = ["--out", str(tmp_path / "out"), "--executor", "ray", "--ray-address", "a:1", "--quiet"]
     if action == "search":
-        arguments += ["--budget", "1000", "--set", "reward.privacy_weight={uniform=[1, 2]}"]
+        arguments += ["--trials", "7", "--set", "reward.privacy_weight={uniform=[1, 2]}"]
     (tmp_path / "spec.toml").write_text('mode = "bandit"\nrounds = 5\n[[policy]]\nname = "pause"\n')
     line = [action, str(tmp_path / "spec.toml"), *arguments]
     assert cli._carry_out(line, own_process=own_process) == cli.FAILED

@@ -156,9 +156,9 @@ class LocalCluster:
         raise AssertionError(self.log.read_text())
 
     def workers(self):
-        """Processes that play runs, or a search."""
+        """Processes that play runs."""
         started = descendants(self.process.pid)
-        return [number for number, line in started.items() if re.search("ray::(Search)?Worker", line)]
+        return [number for number, line in started.items() if re.search("ray::Worker", line)]
 
     def close(self):
         started = descendants(self.process.pid)
@@ -348,13 +348,36 @@ def test_a_folder_under_a_url(cluster, spec, expected, tmp_path):
     code, errors = end(drive(cluster, spec, f"everywhere://{tmp_path}/out"))
     assert (code, errors) == (0, "")
     check(expected, xr.open_zarr(tmp_path / "out" / "results.zarr").load())
-    assert sorted(os.listdir(tmp_path / "out")) == ["results.zarr", "spec.toml"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["layout.json", "results.zarr", "spec.toml"]
 
 
 def test_a_folder_that_the_workers_do_not_see_is_an_error_of_one_line(cluster, spec):
     code, errors = end(drive(cluster, spec, "memory://out"))
     assert code == 1 and errors.count("\n") == 1
     assert errors.startswith("pausejax: --out memory://") and "does not see this folder" in errors
+
+
+FAILS_ON_WORKERS = """
+import sys
+from pausejax import parts
+from pausejax.policies.base import Policy
+from pausejax.policies.random import random
+@parts.policy
+def mine(*, num_clients: int, clients_per_round: int) -> Policy:
+    if sys.argv[0].endswith("default_worker.py"):
+        {}["the cause"]
+    return random(num_clients=num_clients, clients_per_round=clients_per_round)
+"""
+
+
+def test_an_error_on_a_worker_keeps_its_traceback(cluster, tmp_path):
+    (tmp_path / "mine.py").write_text(FAILS_ON_WORKERS)
+    (tmp_path / "spec.toml").write_text(SPEC.replace('"pause"', '"mine"'))
+    more = ("--use", str(tmp_path / "mine.py"), "--traceback")
+    code, chain = end(drive(cluster, tmp_path / "spec.toml", tmp_path / "out", *more))
+    assert code == 2 and "on the worker" in chain
+    assert chain.splitlines()[-1].endswith("policy mine: can't be built: KeyError: 'the cause' (line 9)")
+    assert '{}["the cause"]' in chain and "KeyError: 'the cause'" in chain and "direct cause" in chain
 
 
 # What the C library calls when a process is taken apart: here it ends in SIGABRT.
@@ -399,26 +422,26 @@ def test_a_search_is_the_same_whichever_workers_and_drivers_die(cluster, tmp_pat
     (tmp_path / "spec.toml").write_text(SEARCH)
 
     def searching(name):
-        more = ("--budget", "4800", "--fresh-seeds", "2", "--sampler-seed", "3")
+        more = ("--trials", "24", "--fresh-seeds", "2", "--sampler-seed", "3")
         return drive(cluster, tmp_path / "spec.toml", tmp_path / name, *more, action="search")
 
-    def steps(name):
-        return {path.name: path.read_bytes() for path in (tmp_path / name / "journal").glob("*.json")}
+    def parts():
+        return {path.name for path in (tmp_path / "attacked" / "parts").glob("*.npz")}
 
     assert end(searching("calm")) == (0, "")
     driver = searching("attacked")
-    wait_for(lambda: len(steps("attacked")) >= 2 and len(cluster.workers()) == 2)
+    wait_for(lambda: len(parts()) >= 2 and cluster.workers())
     os.kill(cluster.workers()[0], signal.SIGKILL)
-    killed = len(steps("attacked"))
-    wait_for(lambda: len(steps("attacked")) > killed or driver.poll() is not None)
+    killed = len(parts())
+    wait_for(lambda: len(parts()) > killed or driver.poll() is not None)
     driver.kill()
     driver.communicate()
     wait_for(lambda: not cluster.workers())
-    assert len(steps("attacked")) < len(steps("calm")), "killed too late to show anything"
+    assert 2 < len(parts()) < 24, "killed too late to show anything"
     assert end(searching("attacked")) == (0, "")
-    assert steps("attacked") == steps("calm")
     calm, attacked = (pausejax.open(tmp_path / name).load() for name in ("calm", "attacked"))
     assert calm.equals(attacked)
+    assert len({(tmp_path / name / "trials.json").read_text() for name in ("calm", "attacked")}) == 1
 
 
 LISTENERS = """

@@ -1,6 +1,7 @@
 """The commands as a user meets them: output, files, exit codes, and no traceback for a user's mistake."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import xarray as xr
 
 import pausejax
 from pausejax.commands import main as cli
-from pausejax.engine import chunk
+from pausejax.execution import rounds
 
 from ..alike import assert_alike
 
@@ -87,7 +88,7 @@ def test_plan_runs_nothing(study, monkeypatch, capsys):
     def refuse(*arguments):
         raise AssertionError("the plan ran something")
 
-    monkeypatch.setattr(chunk, "play", refuse)
+    monkeypatch.setattr(rounds, "play", refuse)
     before = sorted(study.rglob("*"))
     assert cli.main(["plan", str(study / "spec.toml")]) == cli.OK
     shown = capsys.readouterr().out
@@ -132,7 +133,7 @@ def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys)
     capsys.readouterr()
     assert cli.main(["report", str(out)]) == cli.FAILED
     message = capsys.readouterr().err
-    assert "the result is damaged" in message and len(message.strip().splitlines()) == 1
+    assert "results.zarr is damaged" in message and len(message.strip().splitlines()) == 1
     assert cli.main(arguments) == cli.OK
     assert "was damaged, and was simulated again: results.zarr, runs 1 to 12" in capsys.readouterr().out
     xr.testing.assert_identical(whole, pausejax.open(out).load())
@@ -151,18 +152,10 @@ def test_report_draws_again(study, capsys):
     ("arguments", "code", "message"),
     [
         (["run", "{missing}", "--out", "{out}"], 2, "can't be read: No such file"),
-        (
-            ["run", "{spec}", "--out", "{out}", "--set", "rounds=none"],
-            2,
-            'rounds = "none": must be an integer',
-        ),
+        (["run", "{spec}", "--out", "{out}", "--set", "rounds=none"], 2, '"none": must be an integer'),
         (["run", "{spec}", "--out", "{spec}"], 1, "File exists"),
         (["report", "{out}"], 1, "holds no result"),
-        (
-            ["plan", "{spec}", "--set", "network.K=1"],
-            2,
-            "clients_per_round = 2: must be <= network.num_clients",
-        ),
+        (["plan", "{spec}", "--set", "network.K=1"], 2, "_per_round = 2: must be <= network.num_clients"),
     ],
 )
 def test_mistakes_are_one_line_and_an_exit_code(tmp_path, capsys, arguments, code, message):
@@ -189,3 +182,28 @@ def test_help_names_the_commands_and_exit_codes(capsys):
     assert stop.value.code == 0
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("run", "plan", "report", "exit codes"))
+
+
+def test_what_is_to_be_drawn_is_checked_before_jax_starts(tmp_path):
+    """JAX that has started has one CPU device, whatever it is told later; and Ray forks before it starts."""
+    (tmp_path / "spec.toml").write_text(SPEC)
+    code = """
+import sys
+from pausejax.commands import main
+from pausejax.execution import play as path, runtime
+
+def play(*_, **__):
+    import jax
+    print(len(jax.local_devices()))
+    sys.exit(0)
+
+runtime._cores = lambda: 3
+path.play = play
+main.main(["run", "spec.toml", "--out", "out", "--quiet", *sys.argv[1:]])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    asked = ["--measure", "reward", "--where", "gamma=5", "--by", "gamma"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *asked], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr

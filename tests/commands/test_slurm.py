@@ -15,8 +15,6 @@ import pytest
 
 import pausejax
 
-from ..alike import assert_alike
-
 ROOT = Path(__file__).resolve().parents[2]
 ARRAY, RAY, REPORT = (ROOT / "scripts" / "slurm" / f"{name}.sbatch" for name in ("study", "ray", "report"))
 PATIENCE = 240
@@ -55,6 +53,7 @@ def environment(tmp_path):
         "SPEC": str(tmp_path / "spec.toml"),
         "OUT": str(tmp_path / "out"),
         "PAUSEJAX_OPTIONS": "--quiet --lanes 2 --checkpoint-every 0",
+        "ENVIRONMENT": "BATCH",  # as SLURM sets it in every batch job
     }
 
 
@@ -82,7 +81,7 @@ def one_process(environment, out):
     return pausejax.open(out).load()
 
 
-@pytest.mark.parametrize("script", [ARRAY, RAY], ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", [ARRAY, RAY, REPORT], ids=lambda path: path.stem)
 def test_templates_are_bash(script):
     subprocess.run(["bash", "-n", str(script)], check=True)
     lines = [line for line in script.read_text().splitlines() if line.startswith("#SBATCH")]
@@ -108,33 +107,54 @@ def test_a_mistake_in_the_spec_ends_the_task_with_its_exit_code(environment):
     assert code == 2 and "rounds" in errors
 
 
-@pytest.mark.slow
-def test_an_array_leaves_one_result(environment, tmp_path):
-    Path(environment["SPEC"]).write_text(SPEC.format(rounds=300))
-    tasks = [task(environment, number, 3) for number in (1, 2, 3)]
-    assert [end(one) for one in tasks] == [(0, "")] * 3
-    assert sorted(os.listdir(environment["OUT"])) == [".lock", "results.zarr", "spec.toml"]
-    a, b = one_process(environment, tmp_path / "one"), pausejax.open(environment["OUT"]).load()
-    np.testing.assert_array_equal(a["selected"], b["selected"])
-    np.testing.assert_allclose(a["reward"], b["reward"], rtol=1e-4, atol=1e-5)
+def stand_in(tmp_path, text, name="pausejax"):
+    """Puts another command in the place of one that the scripts call."""
+    (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
 
 
-@pytest.mark.slow
-def test_a_task_whose_time_is_up_is_requeued_and_goes_on(environment, tmp_path):
-    Path(environment["SPEC"]).write_text(SPEC.format(rounds=600))
-    first = task(environment, 1, 1)
+def test_an_environment_that_reads_what_is_not_set_is_sourced(environment, tmp_path):
+    """Those of conda and of modules do."""
+    stand_in(tmp_path, 'echo "$FROM_THE_FILE $@" >&2')
+    (tmp_path / "activate").write_text('export FROM_THE_FILE="sourced $NOT_SET_ANYWHERE"\n')
+    sourced = {**environment, "PAUSEJAX_ENVIRONMENT": str(tmp_path / "activate")}
+    code, errors = end(task(sourced, 1, 1))
+    assert code == 0 and errors.startswith("sourced  run "), errors
+    report = subprocess.run(["bash", str(REPORT)], env=sourced, capture_output=True, text=True)
+    assert report.returncode == 0 and report.stderr.startswith("sourced  report "), report.stderr
+    assert "set -u" in RAY.read_text() and "set +u" in RAY.read_text()
+
+
+LONG = 'trap "exit ${ENDS:-143}" TERM; touch "$OUT.plays"; while :; do sleep 0.05; done'
+
+
+def out_of_time(environment, tmp_path, **more):
+    """A task that is told that its time is up while it plays: its exit code, and what it says."""
+    stand_in(tmp_path, LONG)
+    playing = task(environment, 1, 1, **more)
     deadline = time.monotonic() + PATIENCE
-    while not list(Path(environment["OUT"]).glob("parts/*.npz")):
-        assert time.monotonic() < deadline and first.poll() is None
-        time.sleep(0.05)
-    first.send_signal(signal.SIGUSR1)
-    code, _ = end(first)
-    assert code != 0
-    assert (tmp_path / "scontrol").read_text() == "requeue 7_1\n"
-    assert not Path(environment["OUT"], "results.zarr").exists()
-    assert end(task(environment, 1, 1)) == (0, "")
-    expected = one_process(environment, tmp_path / "one")
-    assert_alike(expected, pausejax.open(environment["OUT"]).load())
+    while not Path(f"{environment['OUT']}.plays").exists():
+        assert time.monotonic() < deadline and playing.poll() is None
+        time.sleep(0.02)
+    playing.send_signal(signal.SIGUSR1)
+    return end(playing)
+
+
+def test_a_task_that_cannot_be_requeued_says_what_to_do(environment, tmp_path):
+    stand_in(tmp_path, 'echo "$2: Requested operation is presently disabled" >&2; exit 1', "scontrol")
+    code, errors = out_of_time(environment, tmp_path)
+    assert code == 143
+    assert "out of time, and not requeued; the same sbatch line goes on where it was" in errors
+
+
+def test_a_task_whose_time_is_always_up_at_once_is_not_requeued_for_ever(environment, tmp_path):
+    code, errors = out_of_time(environment, tmp_path, SLURM_RESTART_COUNT="5")
+    assert code == 143 and "ask for --time=15 or more" in errors
+    assert not (tmp_path / "scontrol").exists()
+
+
+def test_a_study_that_ends_by_itself_as_its_time_is_up_is_not_requeued(environment, tmp_path):
+    assert out_of_time(environment, tmp_path, ENDS="0") == (0, "")
+    assert not (tmp_path / "scontrol").exists()
 
 
 @pytest.mark.parametrize("script", [ARRAY, RAY])

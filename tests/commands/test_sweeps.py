@@ -90,20 +90,3 @@ def test_each_spec_draws_what_its_header_names(spec, tmp_path, tables):
     result = pausejax.open(tmp_path)
     if "test_accuracy" in result:
         assert np.isfinite(result["test_accuracy"].values).all()
-
-
-@pytest.mark.parametrize("name", ["efl_fg_table1", pytest.param("sampled", marks=pytest.mark.slow)])
-def test_one_spec_of_each_kind_has_the_pictures_of_its_header(name, tmp_path, tables):
-    whole = (SWEEPS / f"{name}.toml").read_text(encoding="utf-8")
-    spec, out = tmp_path / "two_policies.toml", tmp_path / "out"
-    spec.write_text("[[policy]]".join(whole.split("[[policy]]")[:3]))
-    settings = [text for one in ("rounds=4", "seeds=2", *OF_SPEC[name]) for text in ("--set", one)]
-    arguments = ["run", str(spec), "--out", str(out), "--data-dir", str(tables), "--quiet", "--no-report"]
-    assert cli.main([*arguments, *settings]) == cli.OK
-    drawn = set(kinds.draw(pausejax.open(out).load()))
-    assert set(PICTURE.findall(comment(SWEEPS / f"{name}.toml"))) <= drawn
-    if name == "efl_fg_table1":
-        plots = ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
-        each = {f"{plot}_{name}" for plot in plots for name in ("bias", "ccpp", "energy")}
-        # Data sets are panels, and no front mixes them.
-        assert drawn == {"mse_vs_rounds", "regret_vs_rounds"} | each

@@ -65,6 +65,19 @@ def test_other_types_become_what_devices_compute_with(tmp_path):
         ({"x_train": np.array(["a"] * 6)}, "train_inputs must be numbers"),
         ({"y_train": np.array([None] * 6)}, "can't be read: "),
         ({"owner_train": np.zeros(5, int)}, "owner must have one entry a training sample, not (5,)"),
+        ({"owner_train": np.full(6, 0.5)}, "owner must be integers from 0, or names, not float64 from 0.5"),
+        ({"owner_train": np.full(6, np.nan)}, "owner must be integers from 0, or names, not float64"),
+        ({"owner_train": np.arange(6) - 1}, "must be integers from 0, or names, not int64 from -1 to 4"),
+        ({"owner_train": np.ones(6, bool)}, "owner must be integers from 0, or names, not bool"),
+        ({"y_train": LABELS + 2**40}, "train_targets must be integers from -2147483648 to 2147483647"),
+        ({"y_test": np.array([0, 2**63], np.uint64)}, "test_targets must be integers from -2147483648"),
+        ({"x_train": np.full((6, 2), -(2**31) - 1), "x_test": np.zeros((2, 2), int)}, "inputs must be int"),
+        ({"x_train": np.full((6, 2), 1e39), "x_test": np.zeros((2, 2))}, "inputs must be finite, as float32"),
+        ({"x_train": np.full((6, 2), np.inf), "x_test": np.zeros((2, 2))}, "train_inputs must be finite"),
+        ({"x_train": np.ones((6, 2), complex), "x_test": np.ones((2, 2), complex)}, "inputs must be numbers"),
+        ({"y_train": LABELS.astype("M8[s]")}, "train_targets must be numbers"),
+        ({"x_train": np.ones((6, 0)), "x_test": np.ones((2, 0))}, "inputs must be numbers [N, ...], N > 0"),
+        ({"y_train": np.array(3)}, "train_targets must be numbers [N, ...], N > 0, not int64 ()"),
     ],
 )
 def test_mistakes_in_a_file_are_one_line(tmp_path, changes, message):
@@ -165,3 +178,54 @@ def test_an_image_set_that_nobody_has_prepared_is_named_with_the_command_that_do
     assert "\n" not in message
     with pytest.raises(ValueError, match=r"needs data\.tfds_name and data\.tfds_version"):
         data.load("tfds_image", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("targets", "num_classes", "said"),
+    [
+        ([0, -1, 2], 0, "targets must be integers from 0, not -1"),
+        ([0, 1, 5], 3, "targets must be integers from 0 and below 3, not 5"),
+        ([0.0, 1.0, 2.0], 0, "targets must be integers, not float32"),
+        ([False, True, True], 0, "targets must be integers, not bool"),
+    ],
+)
+def test_what_is_no_class_is_refused(targets, num_classes, said):
+    inputs = np.ones((3, 2), np.float32)
+    made = data.Dataset(inputs, np.array(targets), inputs, np.zeros(3, np.array(targets).dtype), num_classes)
+    with pytest.raises(ValueError, match=said):
+        data.checked(made, "here", "own").classes  # noqa: B018
+
+
+def test_a_label_below_zero_has_no_owner_by_label():
+    for part in ("dirichlet_label", "dirichlet_quantity", "shards"):
+        with pytest.raises(ValueError, match="targets must be integers from 0, not -1"):
+            data.partition.split(part, np.array([0, 1, -1, 1]), 2, 0, batch_size=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("mean", np.nan), ("mean", np.inf), ("std", 0.0), ("std", -1.0), ("std", np.nan)]
+)
+def test_inputs_are_scaled_by_ordinary_numbers(field, value):
+    inputs = np.ones((3, 2))
+    made = data.Dataset(inputs, np.ones(3), inputs, np.ones(3), **{field: value})
+    with pytest.raises(ValueError, match=f"here: {field} = .*: must be finite"):
+        data.checked(made, "here", "own")
+
+
+def test_the_order_of_memory_is_no_order_of_samples():
+    made = arrays(x_train=np.arange(24.0).reshape(6, 4), x_test=np.zeros((2, 4)))
+    fields = [made[name] for name in ("x_train", "y_train", "x_test", "y_test")]
+    plain = data.checked(data.Dataset(*fields), "here", "own")
+    turned = data.checked(data.Dataset(*map(np.asfortranarray, fields)), "here", "own")
+    np.testing.assert_array_equal(plain.train_inputs, turned.train_inputs)
+
+
+@pytest.mark.parametrize(
+    ("order", "sizes"), [([0.0, 1.0, 2.0], [1, 2]), ([0, 1, 2], [1.5, 1.5]), ([[0], [1], [2]], [1, 2])]
+)
+def test_a_partition_is_of_whole_numbers(order, sizes):
+    def own(labels, num_clients, seed):
+        return data.partition.Partition(np.array(order), np.array(sizes))
+
+    with pytest.raises(parts.PartError, match="must be integers in one row"):
+        data.partition.split(parts.read("partition", own), np.zeros(3, int), 2, 0)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +12,7 @@ from pausejax.analysis import finals
 from pausejax.commands import main as cli
 from pausejax.data.host import Sources
 from pausejax.ensemble import Runs, fit_pool, load_regression, simulate, simulation
-from pausejax.ensemble.kind import KIND
 from pausejax.kinds import draw, load, parse
-from pausejax.report import summary_table
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
@@ -115,26 +112,12 @@ def test_rounds_left_out_last_as_long_as_the_stream(monkeypatch):
     np.testing.assert_array_equal(result["reports"], [25 * np.arange(1, 11)] * 2)
 
 
-def test_pictures_and_table(result):
-    assert set(draw(result)) == {
-        f"{kind}_diabetes" for kind in ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
-    }
-    table = summary_table(result)
-    cells = {column.header: [str(cell) for cell in column.cells] for column in table.columns}
-    *of_graph, thrifty = cells["policy"]
-    assert of_graph == ["efl_fg, η = 0.05", "efl_fg, η = 0.2"] and thrifty.startswith("thrifty")
-    assert cells["rounds over\nbudget, %"][:2] == ["0.0 ± 0.0"] * 2
-    assert cells["bound,\nEFL-FG (11)"][2] == "–"
-    mean = 1e3 * finals(result)["mse"].values[4:].mean()
-    assert cells["MSE,\n10⁻³"][2].startswith(f"{mean:.2f} ± ")
-
-
 def test_pictures_show_the_numbers(result):
     """Of two data sets, the second half as long: means over the seeds, and each set's own rounds."""
     short = result.assign_coords(
         dataset=("run", ["bias"] * 6), rounds_played=("run", np.full(6, 10, np.int32))
     )
-    short["regret"] = short["regret"] - 1e3  # nothing below 10⁻³ has a logarithm
+    short["regret"] = short["regret"] - 1e3  # which has no logarithm
     both = xr.concat([result, short], "run", combine_attrs="override")
     both.attrs["axes"] = json.dumps([*json.loads(result.attrs["axes"]), "dataset"])
     drawn = draw(both)
@@ -143,12 +126,10 @@ def test_pictures_show_the_numbers(result):
         "regret_vs_rounds",
     }
     assert len(drawn["mse_vs_rounds"].axes) == 2
-    for name, rounds, floor in (("diabetes", [5, 10, 15, 20], None), ("bias", [5, 10], 1e-3)):
+    for name, rounds, shift in (("diabetes", [5, 10, 15, 20], 0), ("bias", [5, 10], 1e3)):
         (mse,), (regret,), (sent,) = (
             drawn[f"{kind}_{name}"].axes for kind in ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
         )
-        assert (mse.get_yscale(), regret.get_xscale(), regret.get_yscale()) == ("log",) * 3
-        assert mse.get_xlim()[0] == 0 and sent.get_ylim()[0] == 0
         assert (mse.get_ylabel(), sent.get_ylabel()) == ("MSE (10⁻³)", "rounds sent (%)")
         assert regret.get_ylabel() == "cumulative regret (thin: bound)"
         curves, lines = mse.get_lines(), regret.get_lines()
@@ -158,13 +139,12 @@ def test_pictures_show_the_numbers(result):
             np.testing.assert_array_equal(curves[place].get_xdata(), rounds)
             np.testing.assert_allclose(curves[place].get_ydata(), 1e3 * runs["mse"].mean("run"), rtol=1e-5)
             line = next(line for line in lines if line.get_label() == curves[place].get_label())
-            expected = np.full(len(rounds), floor) if floor else np.maximum(runs["regret"], 1e-3).mean("run")
+            expected = runs["regret"].mean("run") - shift
             np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-5)
         thin = [line for line in lines if line.get_linewidth() < 1]
         bounds = [result["regret_bound"][i : i + 2, : len(rounds)].mean("run") for i in (0, 2)]
         np.testing.assert_allclose([line.get_ydata() for line in thin], bounds, rtol=1e-5)
         np.testing.assert_array_equal(thin[0].get_xdata(), rounds)
-        assert [line.get_color() for line in thin] == [line.get_color() for line in curves[:2]]
         assert [tick.get_text() for tick in sent.get_xticklabels()] == result["model"].values.tolist()
         shares = [100 * result["sent_counts"][i : i + 2].mean("run") / rounds[-1] for i in (0, 2, 4)]
         heights = [points.lines[0].get_ydata() for points in sent.containers]
@@ -178,7 +158,7 @@ def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
         network = {"num_clients": num_clients}
         document = {"mode": "ensemble", "policy": [{"name": "exp3"}], "network": network, **changes}
         plan = make_plan(parse(document))
-        return simulation.rounds_of(plan, plan.groups[0], Sources())
+        return simulation.rounds_of(plan.study, plan.groups[0], Sources())
 
     assert [rounds(40, eval_every=every) for every in (1, 3, 10, 25)] == [10, 9, 10, 25]
     assert rounds(398) == 1 and rounds(40, rounds=7) == 7
@@ -186,45 +166,19 @@ def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
         rounds(399)
 
 
-def test_the_least_budget_and_uplink_are_welcome():
-    least = {"network": {"budget": 1, "uplink": 23}, "weights": {"xi": 0}}
-    study = parse({"mode": "ensemble", "policy": [{"name": "efl_fg"}], **least})
-    assert study.axes["budget"] == (1.0,)
-
-
-def test_an_estimate_grows_with_runs_and_rounds():
-    one, many = (
-        KIND.seconds(None, SimpleNamespace(members=range(runs)), SimpleNamespace(rounds=rounds), 1.0)
-        for runs, rounds in ((1, 1), (7, 30))
-    )
-    assert many == pytest.approx(210 * one)
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (
-            {"network": {"budget": 0.5}},
-            "network.budget = 0.5: must be >= 1, the dearest model's cost: condition",
-        ),
+        ({"network": {"budget": 0.5}}, "budget = 0.5: must be >= 1, the dearest model's cost"),
         ({"network": {"uplink": 22}}, "network.uplink = 22: must be >= 23, a report on every model"),
         ({"weights": {"xi": 1}}, "weights.exploration_rate = 1.0: must be between 0 and 1"),
         ({"pool": {"fit_fraction": 0}}, "pool.fit_fraction = 0.0: must be between 0 and 1"),
         ({"rounds": 20, "eval_every": 3}, "eval_every = 3: must divide rounds = 20"),
         ({"selection_gap": True}, "selection_gap = true: goes with client selection"),
-        (
-            {"data": {"dataset": "digits"}},
-            'data.dataset = "digits": must be one of diabetes, bias, ccpp, energy',
-        ),
+        ({"data": {"dataset": "digits"}}, 'data.dataset = "digits": must be one of diabetes, bias, ccpp'),
         ({"privacy": {}}, "privacy: unknown key"),
-        (
-            {"policy": [{"name": "pause"}]},
-            'policy.name = "pause": must be one of all_experts, best_expert, efl_fg',
-        ),
-        (
-            {"policy": [{"name": "exp3", "spending": 0.5}]},
-            "policy.spending = 0.5: the policy exp3 does not read",
-        ),
+        ({"policy": [{"name": "pause"}]}, 'policy.name = "pause": must be one of all_experts, best_expert'),
+        ({"policy": [{"name": "exp3", "spending": 0.5}]}, "spending = 0.5: the policy exp3 does not read"),
         ({"rounds": -1}, "rounds = -1: must be an integer >= 0"),
         ({"weights": {"epsilon": 1}}, "weights.epsilon: unknown key"),
     ],
@@ -248,13 +202,6 @@ def test_missing_data_is_one_line_and_no_compute(tmp_path, capsys):
         len(lines) == 1
         and "does not hold Bias_correction_ucl.csv (or Bias_correction_ucl.csv.gz)" in lines[0]
     )
-
-
-def test_too_many_clients_for_the_stream():
-    with pytest.raises(
-        SpecError, match=r"network\.num_clients = 399: must be <= 398, the samples of diabetes"
-    ):
-        pausejax.simulate("exp3", **{**SMALL, "num_clients": 399})
 
 
 @pytest.mark.slow
@@ -329,3 +276,13 @@ def test_regret_grows_sublinearly_below_its_bound(shared, dataset):
     exponent = np.polyfit(np.log(rounds[late]), np.log(mean[late]), 1)[0]
     assert exponent < 0.8
     assert mean[-1] / 5000 < 0.5 * mean[rounds == 500][0] / 500
+
+
+def test_regrets_of_unlike_numbers_of_reports_are_not_compared():
+    """With twice the clients a stream lasts half the rounds; a regret sums over all reports."""
+    result = pausejax.simulate(
+        "exp3", mode="ensemble", rounds=4, eval_every=2, seeds=2, dataset="diabetes", num_clients=[5, 10]
+    )
+    with pytest.raises(ValueError, match="means something else for each N, which is 5, 10 here"):
+        pausejax.analysis.best(result, "regret")
+    assert pausejax.analysis.best(result, "mse").sizes == {}

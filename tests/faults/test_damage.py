@@ -16,7 +16,7 @@ from jax._src import compilation_cache
 
 import pausejax
 from pausejax.commands import main as cli
-from pausejax.engine import runtime
+from pausejax.execution import runtime
 
 from ..alike import alike, assert_alike
 from . import folders, specs
@@ -117,9 +117,7 @@ def goes_on_falsely(spec, out, expected):
     return "other numbers" if opens_falsely(out, expected) or not (out / "results.zarr").is_dir() else None
 
 
-# The library that reads checkpoints leaves tasks behind when it meets damage.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
-@pytest.mark.usefixtures("collected", "compiled_once")
+@pytest.mark.usefixtures("compiled_once")
 def test_nothing_damaged_is_believed(studies, tmp_path, request):
     spec, folder, expected = studies
     half = pausejax.open(folder / "extended").load()

@@ -18,6 +18,7 @@ from .test_mutations import call
 
 BANDIT = {**specs.BANDIT, "rounds": 6, "policy": [{"name": "pause"}]}
 TRACE = ["network.latency=trace"]
+WHO = ["network.availability=availability_trace"]
 NPZ = ["data.dataset=npz"]
 
 
@@ -31,6 +32,8 @@ def place(tmp_path_factory):
     with (folder / "huge.npy").open("wb") as file:
         np.lib.format.write_array_header_2_0(file, header)
     for name, number in (("large", 1e300), ("small", 1e-300), ("edge", 3e38), ("denormal", 1e-40)):
+        np.save(folder / f"{name}.npy", np.full((3, 6), number))
+    for name, number in (("half", 0.5), ("below", -0.3), ("imaginary", 1j)):
         np.save(folder / f"{name}.npy", np.full((3, 6), number))
     with zipfile.ZipFile(folder / "zip.npy", "w") as archive:
         archive.writestr("a", "b")
@@ -70,6 +73,13 @@ def _no_more_memory_than_a_laptop():
         ("bandit", [*TRACE, "network.trace_file=small.npy"], "from 1e-15 to 1e+15"),
         ("bandit", [*TRACE, "network.trace_file=edge.npy"], "from 1e-15 to 1e+15"),
         ("bandit", [*TRACE, "network.trace_file=denormal.npy"], "from 1e-15 to 1e+15"),
+        ("bandit", [*TRACE, "network.trace_file=below.npy"], "must hold no latency below 0, has -0.3"),
+        (
+            "bandit",
+            [*TRACE, "network.trace_file=imaginary.npy"],
+            "holds complex128, which are no real numbers",
+        ),
+        ("bandit", [*WHO, "network.availability_file=half.npy"], "must hold 0 and 1 alone, has 0.5"),
         ("deep", [], "nested too deeply"),
         ("deeper", [], "nested too deeply"),
         ("digits", [], "is no valid TOML"),

@@ -80,10 +80,8 @@ def _serve():
 
 
 if __name__ == "__main__":
-    import orbax.checkpoint  # noqa: F401
-
-    import pausejax.engine.local
-    import pausejax.engine.progress
+    import pausejax.execution.displays
+    import pausejax.execution.play
     import pausejax.kinds  # noqa: F401
     from pausejax.commands.main import main
 

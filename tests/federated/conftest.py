@@ -52,8 +52,8 @@ def _jobs(members, weight, round, epsilon):
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(learning, rates, weights, update, state):
-    return step_server(learning, weights, update, state, rates)
+def _step(learning, rates, weights, update, state, arrived):
+    return step_server(learning, weights, update, state, rates, arrived)
 
 
 class Setting(NamedTuple):
@@ -78,8 +78,8 @@ class Setting(NamedTuple):
     def train(self, weights, jobs, clients=None):
         return _train(self.learning, self.data, self.rates, weights, clients, jobs)
 
-    def step(self, weights, update, state):
-        return _step(self.learning, self.rates, weights, update, state)
+    def step(self, weights, update, state, arrived=True):
+        return _step(self.learning, self.rates, weights, update, state, jnp.full(1, arrived))
 
 
 def setting(dataset, registry=None, clients=3, **values):
@@ -87,7 +87,7 @@ def setting(dataset, registry=None, clients=3, **values):
     static = STATIC | values
     shares = data.partition.split("iid", dataset.train_targets, clients, 0, batch_size=static["batch_size"])
     learning = learning_of(
-        registry or parts.everything(), static, dataset, int(shares.sizes.max()), proximal=False
+        registry or parts.registered_parts(), static, dataset, int(shares.sizes.max()), proximal=False
     )
     on_host = batches.training_data(
         batches.flat(dataset.train_inputs),

@@ -45,18 +45,20 @@ def test_examples_learn(study, file, options, values):
     test = held_out(loaded, 200)
     share = jnp.asarray(given.partition.data_share)[None]
     judge = jax.jit(
-        lambda weights, counts: evaluate(
-            given.learning, test, mean_statistics(given.learning, weights, share, counts)
+        lambda weights, memory: evaluate(
+            given.learning, test, mean_statistics(weights, share, memory.trained)
         )
     )
     weights, memory = given.begin()
-    first = judge(weights, jnp.zeros((1, 3), jnp.int32))
+    first = judge(weights, memory)
     for _ in range(3):
         trained = given.train(weights, given.jobs([0, 1, 2]))
         weights, _ = given.step(weights, trained.update, memory.server)
         if trained.statistics is not None:
             weights = weights._replace(statistics=trained.statistics)
-    metric, loss = judge(weights, jnp.ones((1, 3), jnp.int32))
+    if memory.trained is not None:
+        memory = memory._replace(trained=jnp.ones((1, 3), bool))
+    metric, loss = judge(weights, memory)
     assert float(loss[0]) < 0.95 * float(first[1][0])
     better = np.sign(float(metric[0]) - float(first[0][0]))
     assert better == (1 if given.learning.task.higher_is_better else -1)

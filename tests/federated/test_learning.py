@@ -105,6 +105,13 @@ def test_server_optimizers_are_the_textbooks(study, blobs, name):
             x = x + rate * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + tau)
         np.testing.assert_allclose(ravel_pytree(weights.params)[0], x, rtol=2e-4, atol=1e-5)
     assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state))
+    before = jax.tree.map(np.asarray, (weights, state))
+    for kept, old in zip(
+        jax.tree.leaves(given.step(weights, Weights(tree, {}), state, arrived=False)),
+        jax.tree.leaves(before),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(kept, old)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -180,9 +187,9 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
     )
     weights = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 3), weights)._replace(statistics=own)
     share = jnp.asarray([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.2, 0.3, 0.5]])
-    counts = jnp.asarray([[1, 0, 4], [0, 0, 0], [1, 0, 0]])
-    average = jax.jit(partial(mean_statistics, learning))
-    averaged = average(weights, share, counts)
+    trained = jnp.asarray([[True, False, True], [False, False, False], [True, False, False]])
+    average = jax.jit(mean_statistics)
+    averaged = average(weights, share, trained)
     for run, by in enumerate(([2 / 7, 0, 5 / 7], [0.6, 0.3, 0.1], [1, 0, 0])):
         jax.tree.map(
             lambda a, b, run=run, by=by: np.testing.assert_allclose(
@@ -192,7 +199,7 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
             own,
         )
     # a GPU would multiply TF32 numbers where it is not asked for float32
-    program = jax.make_jaxpr(average)(weights, share, counts)
+    program = jax.make_jaxpr(average)(weights, share, trained)
     assert "HIGHEST" in str(program)
     averaged = jax.tree.map(np.asarray, averaged)
 

@@ -263,14 +263,6 @@ def test_initial_weights_are_uniform_within_the_inverse_root_of_the_fan_in():
             assert not np.any(layer["bias"]) and np.all(layer["scale"] == 1)
 
 
-@pytest.mark.parametrize("variant", ["im2col", "lax"])
-def test_conv_variant_is_a_switch_of_the_model(variant):
-    model = build("cnn_cifar", (32, 32, 3), 10, conv_variant=variant)
-    params = jax.eval_shape(model.init, jax.random.key(0))
-    program = str(jax.make_jaxpr(model.apply)(params, random(2, 32, 32, 3)))
-    assert ("conv_general_dilated" in program) == (variant == "lax")
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "options", "message"),
     [

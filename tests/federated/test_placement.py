@@ -1,32 +1,26 @@
 """What runs side by side changes speed only; and the benchmark counts what it says it counts."""
 
-import ast
-import importlib.util
 import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pausejax import measured
-from pausejax.data import load
+from pausejax import data, measured
 from pausejax.federated import batches, models, placement
 from pausejax.federated.evaluation import evaluate
 from pausejax.federated.learning import Learning, LocalTraining
 from pausejax.federated.tasks import classification
 
+from ..programs import load
+
 NETWORKS = ("linear", "mlp", "cnn_mnist", "cnn_cifar")
-BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "training.py"
 
 
 @pytest.fixture(scope="module")
 def bench():
-    spec = importlib.util.spec_from_file_location("bench_training", BENCH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("scripts/bench/training.py")
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
@@ -41,27 +35,8 @@ def test_a_network_that_nobody_has_measured_lies_as_the_measured_one_most_like_i
         assert size not in others, "two rows for one network"
         for near in (size, int(size * 1.01)):
             chosen = placement.choose(backend, **kind, num_parameters=near)
-            assert chosen._asdict() == row and placement.read(row) == chosen
+            assert chosen._asdict() == row
     assert placement.choose(backend, convolutional=True, num_parameters=0).lanes >= 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"lanes": 0},
-        {"lanes": True},
-        {"eval_lanes": 2.0},
-        {"eval_batch": "20"},
-        {"eval_batch": 2**30},
-        {"conv": "winograd"},
-        {"more": 1},
-    ],
-)
-def test_what_is_no_placement_is_not_read_as_one(change):
-    sound = {"lanes": 2, "eval_lanes": 1, "eval_batch": 20, "conv": "lax"}
-    assert placement.read(sound) == (2, 1, 20, "lax")
-    with pytest.raises(ValueError, match=next(iter(change))):
-        placement.read(sound | change)
 
 
 def test_networks_know_whether_they_convolve():
@@ -70,7 +45,7 @@ def test_networks_know_whether_they_convolve():
 
 
 def test_evaluation_does_not_depend_on_the_placement():
-    source = load("digits")
+    source = data.load("digits")
     model = models.build("mlp", source.input_shape, 10)
     params = jax.jit(jax.vmap(model.init))(jax.random.split(jax.random.key(0), 3))
     # Float64, by hand: the mean over 360 images, none of them counted twice.
@@ -101,27 +76,3 @@ def test_benchmark_counts_the_flops_of_matrix_products(bench, variant):
     dense = 512 * 128 + 128 * 64 + 64 * 32 + 32 * 10
     counted = bench.matrix_flops(cnn, cnn.init(jax.random.key(0)), (32, 32, 3))
     assert counted == 2 * (convolutions + dense)
-
-
-@pytest.mark.slow
-def test_benchmark_runs_and_its_shares_sum_up(bench, monkeypatch, capsys):
-    small = ({"dataset": "digits"}, {"model": "mlp"}, (10, 3), 1.25, None)
-    monkeypatch.setattr(bench, "SETTINGS", {"mlp": small})
-    monkeypatch.setattr("sys.argv", ["training.py", "--runs", "2", "--rounds", "20", "--repeats", "1"])
-    bench.main()
-    shown = capsys.readouterr().out
-    assert "times_shipped_eval_10" in shown and "training_share_of_peak_%" in shown
-    shares = ast.literal_eval(shown.split("shares_% ")[1].split("}")[0] + "}")
-    assert sum(shares.values()) == pytest.approx(100, abs=0.5)
-
-
-@pytest.mark.parametrize(
-    ("lanes", "sound"), [(1, True), (2**20, True), (0, False), (2**20 + 1, False), (True, False)]
-)
-def test_a_placement_that_is_read_has_counts(lanes, sound):
-    values = {"lanes": lanes, "eval_lanes": 2, "eval_batch": 100, "conv": "im2col"}
-    if sound:
-        assert placement.read(values)._asdict() == values
-    else:
-        with pytest.raises(ValueError, match=r"lanes: .* is no count"):
-            placement.read(values)

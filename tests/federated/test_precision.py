@@ -119,7 +119,7 @@ def lowered(**training):
         "policy": [{"name": "fedavg"}],
     }
     plan = make_plan(parse(document))
-    return plan.study.kind.simulation(plan, plan.groups[0], Sources()).lower(1).as_text()
+    return plan.study.kind.simulation(plan.study, plan.groups[0], Sources()).lower(1).as_text()
 
 
 def test_no_product_of_a_study_is_left_to_the_device():

@@ -48,20 +48,6 @@ def test_regression(shape):
 
 
 @pytest.mark.parametrize(
-    ("name", "metric", "higher", "loss_unit", "meaning"),
-    [
-        ("classification", "test_accuracy", True, "nat", "fraction of the test set classified rightly"),
-        ("regression", "test_rmse", False, "1", "root mean square error on the test set"),
-        ("next_token", "test_accuracy", True, "nat", "fraction of the test set's tokens predicted rightly"),
-    ],
-)
-def test_results_say_what_a_task_measures(name, metric, higher, loss_unit, meaning):
-    task = getattr(tasks, name)()
-    said = (task.metric_name, task.higher_is_better, task.loss_unit, task.meaning, task.unit)
-    assert said == (metric, higher, loss_unit, meaning, "1")
-
-
-@pytest.mark.parametrize(
     ("name", "targets", "expected"),
     [
         ("regression", np.ones(3), (1,)),
@@ -78,7 +64,13 @@ def test_outputs_fit_targets_of_any_shape(name, targets, expected):
 def test_only_tokens_are_counted_among_inputs():
     labels = np.array([0, 2, 1])
     assert tasks._vocabulary(dataset(np.full((3, 4), 9.0), labels)) == 3
-    assert tasks._vocabulary(dataset(np.full((3, 4), 9), labels, num_classes=5)) == 5
+    assert tasks._vocabulary(dataset(np.full((3, 4), 9), labels, num_classes=50)) == 50
+    with pytest.raises(ValueError, match="inputs must be integers from 0 and below 5, not 9"):
+        tasks._vocabulary(dataset(np.full((3, 4), 9), labels, num_classes=5))
+    with pytest.raises(ValueError, match="inputs must be integers from 0, not -3"):
+        tasks._vocabulary(dataset(np.full((3, 4), -3), labels))
+    with pytest.raises(ValueError, match="targets must be integers from -1, not -2"):
+        tasks._vocabulary(dataset(np.full((3, 4), 9), labels - 2))
     assert tasks._vocabulary(dataset(np.full((3, 4), 9), labels)) == 10
 
 

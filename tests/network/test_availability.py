@@ -13,7 +13,7 @@ K = 40
 
 
 def process(name, num_clients=K, **values):
-    return parts.everything().get("availability", name).build(num_clients=num_clients, **values)
+    return parts.registered_parts().get("availability", name).build(num_clients=num_clients, **values)
 
 
 def play(availability, rounds, seed=0):
@@ -94,6 +94,9 @@ def test_a_file_is_read_row_by_row_and_again():
         (None, "availability_file: must have num_clients = 3 columns, has no numbers"),
         (np.ones((4, 2)), r"must have num_clients = 3 columns, has shape \(4, 2\)"),
         (np.ones((0, 3)), "availability_file: has no rows"),
+        (np.full((2, 3), 0.5), "availability_file: must hold 0 and 1 alone, has 0.5"),
+        (np.array([[0, 1, -1]]), "availability_file: must hold 0 and 1 alone, has -1"),
+        (np.full((2, 3), np.nan), "availability_file: must hold 0 and 1 alone, has nan"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(file, message):

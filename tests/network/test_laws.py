@@ -17,7 +17,7 @@ FLOOR, DEVIATION = 0.05, 0.05
 
 def law_of(name, num_clients, **values):
     return (
-        parts.everything()
+        parts.registered_parts()
         .get("latency", name)
         .build(**{"num_clients": num_clients, "min_latency": FLOOR, **values})
     )
@@ -107,10 +107,6 @@ def test_draws_match_their_expectation_and_floor(name):
         assert error < 5 * reward.std() / np.sqrt(reward.size) + 1e-6
 
 
-def test_two_speed_means_are_those_of_the_papers_code():
-    np.testing.assert_allclose(network.Speeds().means(30, FLOOR), paper_means(30, FLOOR), rtol=1e-6)
-
-
 def test_zero_deviation_is_deterministic():
     law = law_of("two_speed", 4, latency_deviation=0.0)
     np.testing.assert_allclose(jax.jit(law.sample)(jax.random.key(3)), paper_means(4, FLOOR), rtol=1e-6)
@@ -153,6 +149,7 @@ def test_a_law_of_ones_own_needs_nothing_but_draws():
         (None, "trace_file: must have num_clients = 3 columns, has no numbers"),
         (np.ones((4, 2)), r"trace_file: must have num_clients = 3 columns, has shape \(4, 2\)"),
         (np.ones((0, 3)), "trace_file: has no rows"),
+        (np.array([[0.1, 0.0, -0.2]]), "trace_file: must hold no latency below 0, has -0.2"),
     ],
 )
 def test_a_trace_that_does_not_fit_is_refused(file, message):
@@ -201,7 +198,7 @@ def test_draws_are_the_laws_own_transform_of_standard_ones(name):
     np.testing.assert_allclose(draw(key), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("num_clients", [1, 2, 3, 5])
+@pytest.mark.parametrize("num_clients", [1, 2, 3, 5, 30])
 def test_means_of_few_clients(num_clients):
     np.testing.assert_allclose(
         network.Speeds().means(num_clients, FLOOR), paper_means(num_clients, FLOOR), rtol=1e-6
@@ -227,13 +224,6 @@ def test_a_floor_moves_what_lies_below_it_onto_it():
     found = law.cdf(jnp.asarray([[0.0], [0.24], [0.25], [0.5]]))
     np.testing.assert_array_equal(found[:, 0], np.float32([0, 0, 0.25, 0.5]))
     assert network.floored(network.Law(own.sample), 0.25).cdf is None
-
-
-def test_a_mean_over_draws_is_over_16384_of_them():
-    coins = network.Law(lambda key: (jax.random.uniform(key, (9,)) < 0.5).astype(jnp.float32))
-    heads = 2**14 * np.asarray(network.expected_latency(coins), np.float64)
-    np.testing.assert_array_equal(heads, heads.round())
-    assert (heads % 2).any()
 
 
 def test_what_a_law_knows_outlives_its_check():

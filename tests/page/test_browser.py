@@ -4,11 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from pausejax import kinds, page
-from pausejax.page import pictures
 
 from ..analysis.made_up import build
 from .conftest import HOSTILE
@@ -170,42 +167,6 @@ def test_axes_change_their_scale_and_come_back(opened, study):
     assert line.get_attribute("d") == before and figure.locator(".own").count() == 0
 
 
-def test_marks_and_levels_go_with_the_axis(chromium, tmp_path, study):
-    figure = Figure(figsize=(3.5, 2.7), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot(xlabel="round", ylabel="leakage")
-    x = np.arange(1, 201)
-    axes.plot(x, x**2, marker="o", markevery=40, label="grows")
-    axes.axhline(100, label="budget")
-    tab = chromium.new_page()
-    tab.goto(write(tmp_path, study, {"leakage_vs_rounds": figure}).as_uri())
-    (panel,) = json.loads(tab.locator("#data").text_content())["pictures"]["p0"]["panels"]
-    grows, budget = panel["traces"]
-    assert tab.locator(".chip").count() == 0 or "budget" not in tab.locator("#controls").inner_text()
-    tab.get_by_text("y: log").click()
-    left, top, right, bottom = panel["box"]
-
-    def height(value):
-        low, high = 0.0, 2 * np.log10(200)
-        margin = 0.04 * (high - low)
-        return bottom - (np.log10(value) - low + margin) / (high - low + 2 * margin) * (bottom - top)
-
-    marks = tab.locator(f"#{grows['ids'][0]} use").evaluate_all("all => all.map(u => [+u.getAttribute('y')])")
-    np.testing.assert_allclose(np.ravel(marks), height(x[::40] ** 2.0), atol=0.1)
-    level = tab.locator(f"#{budget['ids'][0]} > path").get_attribute("d")
-    ends = np.array([[float(n) for n in point.split()] for point in level[1:].split("L")])
-    np.testing.assert_allclose(ends, [[left, height(100)], [right, height(100)]], atol=0.1)
-    tab.close()
-
-
-def test_differences_are_against_whom_one_likes(opened):
-    tab = opened()
-    tables = tab.locator(".difference")
-    assert tables.count() == 2 and [table.is_visible() for table in tables.all()] == [True, False]
-    tab.locator("#minus").select_option(index=1)
-    assert [table.is_visible() for table in tables.all()] == [False, True]
-
-
 def test_a_print_is_of_ink_on_paper(opened):
     tab = opened(scheme="dark")
     tab.emulate_media(media="print", color_scheme="dark")
@@ -224,18 +185,6 @@ def test_without_its_script_it_says_the_same(opened, study):
     assert tab.locator("#controls").is_hidden() and tab.locator("#tip").is_hidden()
 
 
-def test_pixels_take_the_place_of_a_large_picture(opened, written, study, monkeypatch):
-    monkeypatch.setattr(pictures, "_MOST_OF_ONE", 10)
-    whole = written.read_bytes()
-    try:
-        write(written.parent, study, {"regret_vs_rounds": kinds.draw(study)["regret_vs_rounds"]})
-        tab = opened(400, "dark")
-        assert tab.evaluate("document.querySelector('.plot img').naturalWidth") > 300
-        assert tab.evaluate("document.documentElement.scrollWidth") == 400
-    finally:
-        written.write_bytes(whole)
-
-
 def test_pointing_at_a_cell_tells_its_value(chromium, tmp_path):
     values = {
         "pause": {
@@ -245,7 +194,8 @@ def test_pointing_at_a_cell_tells_its_value(chromium, tmp_path):
     }
     result, _, _ = build(values, 3, {"privacy_weight": "gamma", "generalization_weight": "alpha"})
     figures = {
-        name: one for name, one in kinds.draw(result).items() if name in ("heatmap_max_leakage", "pareto")
+        "pareto": kinds.draw(result)["pareto"],
+        "heatmap_max_leakage": kinds.draw(result, measures=["max_leakage"])["heatmap_max_leakage"],
     }
     tab = chromium.new_page()
     tab.goto(write(tmp_path, result, figures).as_uri())

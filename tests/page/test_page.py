@@ -15,10 +15,10 @@ from pausejax import analysis, kinds, page
 from pausejax.commands import main as cli
 from pausejax.page import pictures, tables
 from pausejax.report import summary_table
-from pausejax.results import made
+from pausejax.results import provenance
 
 from ..analysis.made_up import AXES, POLICIES, build
-from ..report.made import sampled
+from ..report.made import runs_of, sampled, with_figures
 from .conftest import HOSTILE, TITLE
 
 VOID = {"meta", "link", "img", "br", "input"}
@@ -77,6 +77,11 @@ def test_what_a_result_says_is_shown_and_never_obeyed(text):
     assert not [name for _, attributes, _ in read.elements for name in attributes if name.startswith("on")]
 
 
+def test_a_study_without_a_name_has_a_title(study):
+    read = Read(page.build(study.assign_attrs(name=""), {}))
+    assert [found[2] for found in (*read.all("h1"), *read.all("title"))] == ["a study"] * 2
+
+
 def test_nothing_leads_out_of_the_page(text):
     read = Read(text)
     for _, attributes, _ in read.elements:
@@ -130,7 +135,7 @@ def test_a_run_says_how_it_was_made(tmp_path, monkeypatch, capsys):
     assert "all of it on one page: out/report.html" in shown
     (record,) = analysis.made.records_in(pausejax.open("out"))
     assert record["command"] == "pausejax run mine.toml --out out --set eval_every=4"
-    assert record["devices"] == "2 × cpu" and record["versions"] == made.versions()
+    assert record["devices"] == "2 × cpu" and record["versions"] == provenance.versions()
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     said = [found[2] for found in Read(text).all("dd")]
     assert {record["command"], "2 × cpu", "2: 7, 9"} <= set(said)
@@ -149,39 +154,74 @@ def test_a_run_says_how_it_was_made(tmp_path, monkeypatch, capsys):
 
 def test_a_password_in_a_url_is_kept_by_nobody():
     typed = "pausejax run a.toml --out s3://key:secret@host/b --set x='ftp://me@host'"
-    assert made.record(typed)["command"] == "pausejax run a.toml --out s3://…@host/b --set x='ftp://…@host'"
+    assert (
+        provenance.record(typed)["command"]
+        == "pausejax run a.toml --out s3://…@host/b --set x='ftp://…@host'"
+    )
 
 
 def test_differences_are_those_of_the_analysis():
     result, _, _ = build(POLICIES, 5, AXES)
     found, left_out = tables.differences(result)
-    assert {table.title for table in found} == set(POLICIES)
-    assert not left_out
-    minus = next(table for table in found if table.title == "uniform")
-    column = minus.headings.index("simulated time, s")
-    expected = analysis.paired_difference(result, "pause", "uniform", "elapsed")
-    for place in range(expected.sizes["setting"]):
-        one = expected.isel(setting=place)
-        mean, low, high = (float(one[name]) for name in ("mean", "low", "high"))
-        name = f"pause, γ = {float(one['privacy_weight']):g}"
-        row = next(i for i, row in enumerate(minus.rows) if row[0] == name)
-        assert minus.rows[row][column] == f"{mean:+.1f}\n{low:+.1f} to {high:+.1f}"
-        word = "" if low <= 0 <= high else "better" if mean < 0 else "worse"
-        assert minus.marks[row][column - 1] == word
+    first, *rivals = dict.fromkeys(result["policy"].values.tolist())
+    assert found.title == first == "annealed" and not left_out
+    column = found.headings.index("simulated time, s")
+    sides = [analysis.paired_difference(result, one, first, "elapsed") for one in rivals]
+    count = sum(side.sizes["setting"] for side in sides)
+    assert len(found.rows) == count == 16 and "99.69 % each, so that all 16" in found.caption
+    row = 0
+    for rival in rivals:
+        expected = analysis.paired_difference(result, rival, first, "elapsed", level=1 - 0.05 / count)
+        for place in range(expected.sizes["setting"]):
+            mean, low, high = (float(expected[name][place]) for name in ("mean", "low", "high"))
+            assert found.rows[row][0].startswith(rival)
+            assert found.rows[row][column] == f"{mean:+.1f}\n{low:+.1f} to {high:+.1f}"
+            word = "" if low <= 0 <= high else "better" if mean < 0 else "worse"
+            assert found.marks[row][column - 1] == word
+            row += 1
+
+
+def equal_policies(count, seeds, metrics, rng):
+    """Figures of runs that differ by nothing but luck; a seed's network is met by all."""
+    runs = runs_of([{"policy": f"p{n}", "seed": seed} for n in range(count) for seed in range(seeds)])
+    figures = {
+        f"m{n}": (rng.normal(size=(1, seeds)) + rng.normal(size=(count, seeds))).ravel()
+        for n in range(metrics)
+    }
+    made = with_figures(runs, [True] * metrics, **figures)
+    table = {name: {**metric, "heading": name} for name, metric in json.loads(made.attrs["metrics"]).items()}
+    return made.assign_attrs(metrics=json.dumps(table))
+
+
+def test_equal_policies_are_seldom_marked():
+    """12 columns of 7 rivals: a column has a mark with a probability of at most 0.05, 4 of 12 with 0.002."""
+    found, _ = tables.differences(equal_policies(8, 10, 12, np.random.default_rng(0)))
+    assert len(found.rows) == 7 and sum(map(any, zip(*found.marks, strict=True))) < 4
+
+
+def test_a_difference_says_how_many_pairs_are_left():
+    rng = np.random.default_rng(0)
+    result = equal_policies(2, 4, 1, rng)
+    table = json.loads(result.attrs["metrics"])
+    table["m0"]["learned"] = True
+    result["m0"][5] = np.nan
+    found, _ = tables.differences(result.assign_attrs(metrics=json.dumps(table)))
+    assert found.rows[0][1].endswith("\n(3/4)") and "interval over 4 seeds, 95 %" in found.caption
 
 
 def test_without_pairs_the_page_says_why():
     one_seed, _, _ = build(POLICIES, 1, AXES)
     assert tables.differences(one_seed) == (
-        [],
+        None,
         ["paired differences: there is one seed, so there are no intervals"],
     )
     alone, _, _ = build({"pause": {"privacy_weight": [1.0, 5.0, 25.0]}}, 4, {"privacy_weight": "gamma"})
     found, left_out = tables.differences(alone)
-    assert len(found) == 3 and not left_out
-    assert {row[0] for row in found[0].rows} == {table.title for table in found[1:]}
+    assert not left_out
+    labels = list(dict.fromkeys(analysis.mean_ci(alone, "elapsed")["label"].values.tolist()))
+    assert [found.title, *(row[0] for row in found.rows)] == labels
     single, _, _ = build({"pause": {}}, 4, {})
-    assert tables.differences(single)[0] == [] and len(tables.differences(single)[1]) == 1
+    assert tables.differences(single)[0] is None and len(tables.differences(single)[1]) == 1
 
 
 @pytest.mark.slow

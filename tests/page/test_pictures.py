@@ -4,11 +4,15 @@ import re
 
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pausejax.page import pictures
 from pausejax.page.charts import cells_of, labels_of, names_along, panels_of, thinned
+from pausejax.report.curves import Curve, draw_line, draw_points, draw_series
+from pausejax.report.series import Series
+from pausejax.report.style import look
 
 
 @pytest.fixture
@@ -32,8 +36,8 @@ def test_lines_have_their_bands_and_their_gaps(axes):
     x = np.arange(1.0, 9)
     y = np.array([1, 2, np.nan, 4, 5, 3, 2, 1.0])
     for colour, shift in (("#0072b2", 0), ("#d55e00", 10)):
-        axes.plot(x, y + shift, color=colour, label=f"up {shift}")
-        axes.fill_between(x, y + shift - 1, y + shift + 2, color=colour, alpha=0.2, linewidth=0)
+        up = y + shift
+        draw_line(axes, x, up, up - 1, up + 2, color=colour, label=f"up {shift}")
     axes.axhline(3, color="black", label="budget")
     axes.text(0.1, 0.9, "a word", transform=axes.transAxes)
     (panel,) = panels_of(axes.figure)
@@ -49,8 +53,7 @@ def test_lines_have_their_bands_and_their_gaps(axes):
 def test_many_points_lie_where_they_lay(axes):
     x = np.arange(1.0, 5001)
     y = np.sqrt(x)
-    axes.plot(x, y, label="root")
-    axes.fill_between(x, y - 1, y + 1, alpha=0.2, linewidth=0)
+    draw_line(axes, x, y, y - 1, y + 1, label="root")
     axes.set_xlim(0, 5000)
     picture = made(axes)
     (panel,) = picture.data["panels"]
@@ -71,6 +74,35 @@ def test_points_have_their_bars(axes):
     (trace,) = panel.traces
     np.testing.assert_allclose(trace.values, [[0, 1, 2], [5, 6, 7], [4.5, 6, 5], [5.5, 6, 9]])
     assert trace.label == "counts" and not panel.whole
+
+
+def test_each_of_sixteen_lines_has_its_own_band(axes):
+    """Lines eight places apart have one colour; the first has one seed, and so no band."""
+    x = np.arange(1.0, 5)
+    nothing = np.full_like(x, np.nan)
+    for place in range(16):
+        y = np.full_like(x, float(place))
+        band = (y - 0.1, y + 0.1) if place else (nothing, nothing)
+        draw_series(axes, Series(f"line {place}", x, y, *band), look(place))
+    (panel,) = panels_of(axes.figure)
+    for place, trace in enumerate(panel.traces):
+        assert (trace.label, trace.band is None) == (f"line {place}", place == 0)
+        np.testing.assert_allclose(trace.values[2:, 0], [place - 0.1, place + 0.1] if place else [np.nan] * 2)
+    assert panel.whole and len({id(trace.band) for trace in panel.traces}) == 16
+    picture = made(axes)
+    assert "line 0 0; line 1 1 (0.9 to 1.1)" in picture.alt
+    told = picture.data["panels"][0]["traces"]
+    assert "band" not in told[0] and "low" not in told[0]
+    bands = [trace["band"] for trace in told[1:]]
+    assert len(set(bands)) == 15 and all(f'id="{band}"' in picture.markup for band in bands)
+
+
+def test_one_seed_has_no_interval_in_what_is_pointed_at_or_read_out(axes):
+    runs = xr.Dataset(coords={"seed": ("run", [0])})
+    draw_points(axes, [0, 1], np.array([[3.0, 4.0]]), Curve("PAUSE", runs, look(0)))
+    picture = made(axes)
+    assert picture.alt.endswith("At the right: PAUSE 4")
+    assert "low" not in picture.data["panels"][0]["traces"][0]
 
 
 def test_cells_have_their_values_and_names(axes):

@@ -81,7 +81,7 @@ def test_the_table_covers_every_kind_of_part():
         assert getattr(home, decorator.split(".")[-1]) is getattr(parts, category)
         patterns = re.findall(r"`(pausejax/[^`]+)`", inside)
         files = {path for pattern in patterns for path in ROOT.glob(pattern)}
-        for part in parts.everything().of(category).values():
+        for part in parts.registered_parts().of(category).values():
             assert part.outside or Path(part.file) in files, (category, part.name, part.file)
 
 
@@ -102,7 +102,7 @@ def test_the_listing_is_aligned(monkeypatch, capsys, columns):
         assert re.search(rf"^{category}: ", shown, re.MULTILINE), category
     policies = shown.partition("latency: ")[0]
     rows = re.findall(r"^    (\w+) +(\S+) +(traced|static) +(.*)$", policies, re.MULTILINE)
-    own = [p for part in parts.everything().of("policy").values() for p in part.parameters.values()]
+    own = [p for part in parts.registered_parts().of("policy").values() for p in part.parameters.values()]
     assert [(name, kind) for name, _, kind, _ in rows] == [
         (p.name, "traced" if p.traced else "static") for p in own
     ]

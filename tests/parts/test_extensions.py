@@ -7,16 +7,14 @@ import textwrap
 import tomllib
 from pathlib import Path
 
-import chex
 import cloudpickle
 import numpy as np
 import pytest
 
 import pausejax
 from pausejax import kinds, parts
-from pausejax.clients import play
 from pausejax.commands import main as cli
-from pausejax.engine import chunk
+from pausejax.execution import rounds
 from pausejax.study.plan import make_plan
 
 from ..alike import assert_alike
@@ -168,10 +166,7 @@ def test_namesakes_of_two_files_are_a_mistake(tmp_path, capsys):
         ("from absent import x\n", "use: mine.py: line 1: ModuleNotFoundError: No module named 'absent'"),
         ("raise ValueError('one\\ntwo')\n", "use: mine.py: line 1: one"),
         ("import sys\nsys.exit('usage')\n", "use: mine.py: line 2: SystemExit: usage"),
-        (
-            "import pausejax\n@pausejax.policy\ndef pause(): ...\n",
-            "policy pause: the name is taken by",
-        ),
+        ("import pausejax\n@pausejax.policy\ndef pause(): ...\n", "policy pause: the name is taken by"),
     ],
 )
 def test_a_file_that_fails_is_one_line(tmp_path, capsys, code, message):
@@ -215,7 +210,7 @@ def test_parts_registered_in_the_process_count_beside_files(tmp_path):
     try:
         one, other, again = identities(1), identities(2), identities(1)
     finally:
-        del parts.everything()._own["policy", "noted"]
+        del parts.registered_parts()._own["policy", "noted"]
     assert one == again and one[0] == other[0] and one[1] != other[1]
     assert make_plan(kinds.load(spec)).identities == one[:1]
 
@@ -258,12 +253,13 @@ def test_a_plan_travels_with_its_files(tmp_path):
     code = """
     import pickle, sys, glob, tempfile
     from pausejax.data.host import Sources
-    from pausejax.engine import local
+    from pausejax.execution.local import LocalExecutor
+    from pausejax.execution.play import play_in_memory
     data = open(sys.argv[1], "rb").read()
     plan, again = pickle.loads(data), pickle.loads(data)
     functions = [p.study.parts.get("policy", "first_ones").function for p in (plan, again)]
     assert functions[0] is functions[1]
-    print(*plan.identities, *local.run(plan, Sources()).selected.values[0, 0])
+    print(*plan.identities, *play_in_memory(plan, LocalExecutor(Sources())).selected.values[0, 0])
     """
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), str(pickled)],
@@ -282,7 +278,7 @@ def test_an_extended_study_goes_on_after_a_kill_and_is_shared_out(tmp_path, monk
     whole = tmp_path / "whole"
     assert run(spec, whole, *many) == cli.OK
 
-    played, original = [], chunk.play
+    played, original = [], rounds.play
 
     def dies(*arguments):
         if played:
@@ -290,26 +286,15 @@ def test_an_extended_study_goes_on_after_a_kill_and_is_shared_out(tmp_path, monk
         played.append(1)
         return original(*arguments)
 
-    monkeypatch.setattr(chunk, "play", dies)
+    monkeypatch.setattr(rounds, "play", dies)
     assert run(spec, tmp_path / "out", *many) == cli.INTERRUPTED
-    monkeypatch.setattr(chunk, "play", original)
+    monkeypatch.setattr(rounds, "play", original)
     assert run(spec, tmp_path / "out", *many) == cli.OK
     for shard in ("1/2", "2/2"):
         assert run(spec, tmp_path / "shards", *many, "--shard", shard) == cli.OK
     expected = pausejax.open(whole).load()
     for out in ("out", "shards"):
         assert_alike(expected, pausejax.open(tmp_path / out).load())
-
-
-def test_an_unchanged_file_compiles_nothing_anew(tmp_path, monkeypatch):
-    spec = write(tmp_path)
-    chex.clear_trace_counter()
-    monkeypatch.setattr(play, "_play", chex.assert_max_traces(play._play, n=1))
-    for out in ("a", "b"):
-        assert run(spec, tmp_path / out) == cli.OK
-    write(tmp_path, 2)
-    with pytest.raises(AssertionError, match="traced > 1 times"):
-        run(spec, tmp_path / "c")
 
 
 def test_a_notebooks_cell_may_be_run_again():

@@ -35,6 +35,17 @@ def test_arrays_of_any_number(tmp_path, dtype):
     np.testing.assert_array_equal(read_numbers(tmp_path / "t.npy", 2), TABLE.astype(dtype).astype(np.float32))
 
 
+def test_a_table_may_have_any_number_of_columns(tmp_path):
+    np.save(tmp_path / "t.npy", TABLE[:, :1])
+    np.testing.assert_array_equal(read_numbers(tmp_path / "t.npy", None), TABLE[:, :1])
+    (tmp_path / "t.csv").write_text("")
+    with (
+        pytest.raises(ValueError, match="must have rows and columns, has shape"),
+        pytest.warns(UserWarning, match="no data"),
+    ):
+        read_numbers(tmp_path / "t.csv", None)
+
+
 def promising(path):
     """A heading that promises far more than there is."""
     with path.open("wb") as file:
@@ -58,6 +69,25 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-5])
 
 
+def imaginary(path):
+    np.save(path, TABLE * 1j)
+
+
+def words(path):
+    np.save(path, TABLE.astype(str))
+
+
+def dates(path):
+    np.save(path, TABLE.astype("M8[s]"))
+
+
+@pytest.mark.parametrize("make", [imaginary, words, dates])
+def test_what_is_no_real_number_is_none(tmp_path, make):
+    make(tmp_path / "t.npy")
+    with pytest.raises(ValueError, match=r"can't be read: holds .*, which are no real numbers"):
+        read_numbers(tmp_path / "t.npy", 2)
+
+
 @pytest.mark.parametrize("make", [promising, zipped, pickled, cut, os.mkfifo, os.mkdir])
 def test_what_is_no_array_is_one_line(tmp_path, make):
     make(tmp_path / "t.npy")
@@ -78,6 +108,7 @@ def test_what_is_no_array_is_one_line(tmp_path, make):
         ("a,b\n1,inf\n", "must hold numbers that are finite"),
         ("1,1e300\n", "must hold numbers that are finite"),
         ("\x00\x01", "must have 2 columns"),
+        ("1,O.5\n3,4\n", "can't be read: "),
     ],
 )
 @pytest.mark.filterwarnings("ignore:loadtxt")

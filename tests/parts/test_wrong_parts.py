@@ -1,7 +1,10 @@
 """Parts that are wrong, from the command line: one line that names part and file, and never a traceback."""
 
+import pickle
+
 import pytest
 
+from pausejax import kinds
 from pausejax.commands import main as cli
 
 HEAD = """
@@ -47,10 +50,7 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
     [
         ("@pausejax.policy\ndef mine(num_clients): ...", "num_clients: parameters are keyword-only"),
         ("@pausejax.policy\ndef mine(*args): ...", "*args: parameters are keyword-only"),
-        (
-            "@pausejax.policy\ndef mine(*, sizes: list = []): ...",
-            "sizes: <class 'list'> = []: a parameter is",
-        ),
+        ("@pausejax.policy\ndef mine(*, sizes: list = []): ...", "sizes: <class 'list'> = []: a parameter"),
         ("@pausejax.policy\ndef mine(*, x: Any = 1): ...", "x: typing.Any = 1: a parameter is a float, int"),
         ("@pausejax.policy\ndef mine(*, x: int = 0.5): ...", "x: its default 0.5 is no int"),
         (
@@ -62,18 +62,9 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
             "@pausejax.policy\ndef mine(*, exploration: float = 0.5): ...",
             "exploration: is a parameter of policy oort too, and they must agree: default 0.5 against 0.9",
         ),
-        (
-            "@pausejax.policy\ndef mine(*, rounds: int = 7): ...",
-            "rounds: means something else in every study",
-        ),
-        (
-            "@pausejax.policy\ndef mine(*, unheard_of): ...",
-            "unheard_of: is no parameter of a spec and has no default",
-        ),
-        (
-            "@pausejax.policy\ndef mine():\n    raise OSError('no\\nsuch')",
-            "can't be built: OSError: no (line",
-        ),
+        ("@pausejax.policy\ndef mine(*, rounds: int = 7): ...", "rounds: means something else"),
+        ("@pausejax.policy\ndef mine(*, unheard_of): ...", "unheard_of: is no parameter of a spec"),
+        ("@pausejax.policy\ndef mine():\n    raise OSError('no\\nsuch')", "built: OSError: no (line"),
         (
             "@pausejax.policy\ndef mine():\n    raise ValueError('odd')",
             f"can't be built: odd (line {LINES + 3})",
@@ -134,7 +125,9 @@ def test_symbols_and_sections_that_are_taken(tmp_path, capsys, options, message)
             "round 3: client 4 is none of the clients 0",
             {},
         ),
-        ("[0, 1]", "[0.5, jnp.where(view.round < 2, 0.5, jnp.nan)]", "round 2: a weight is not finite", {}),
+        ("[0, 1]", "[0.5, jnp.where(view.round < 2, 0.5, jnp.nan)]", "round 2: a weight is nan; must be", {}),
+        ("[0, 1]", [1.5, 1.5], "round 1: the weights sum to 3; must be 1, to 0.001", {}),
+        ("[0, 1]", [-0.5, 1.5], "round 1: a weight is -0.5; must be finite, >= 0", {}),
         (
             "[0, 3]",
             [0.5, 0.5],
@@ -153,22 +146,14 @@ def test_policies_when_they_have_been_played(tmp_path, capsys, members, weights,
     [
         ("latency", "def mine(): return 3", "must return a pausejax.network.Law, not int"),
         ("latency", "def mine(): return Law(lambda key: jnp.ones(3))", "sample returns float32 [3]; must be"),
-        (
-            "latency",
-            "def mine(): return Law(lambda key: jnp.ones(4, int))",
-            "sample returns int32 [4]; must be",
-        ),
+        ("latency", "def mine(): return Law(lambda key: jnp.ones(4, int))", "returns int32 [4]; must be"),
         ("latency", "def mine(): return Law(lambda key: key + 1)", "sample: TypeError: "),
         (
             "latency",
             "def mine(): return Law(lambda key: jnp.ones(4), lambda f: f(jnp.ones(4)).sum())",
             "expectation returns float32 []; must be float32 [4]",
         ),
-        (
-            "availability",
-            "def mine(): return None",
-            "must return a pausejax.network.Availability, not NoneType",
-        ),
+        ("availability", "def mine(): return None", "a pausejax.network.Availability, not NoneType"),
         (
             "availability",
             "def mine(): return Availability(lambda k: (), lambda k, s, r: (s, jnp.ones(4)))",
@@ -182,11 +167,7 @@ def test_policies_when_they_have_been_played(tmp_path, capsys, members, weights,
         ("quantity", "def mine(seen): return seen.latency", "must return one number, not float32 [4]"),
         ("quantity()", "def mine(seen): return 'much'", "must return one number, not str"),
         ("quantity()", "def mine(seen): return seen.nothing", "fails: AttributeError: 'Seen' object has no"),
-        (
-            "quantity()",
-            "def mine(seen, *, x: int = 1): return x",
-            "x: a quantity has no parameters of its own",
-        ),
+        ("quantity()", "def mine(seen, *, x: int = 1): return x", "x: a quantity has no parameters"),
     ],
 )
 def test_networks_and_quantities(tmp_path, capsys, category, code, message):
@@ -228,20 +209,12 @@ SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) 
             f"def mine(): return Dataset({SAMPLES}, preprocess=lambda x: x @ x)",
             "its preprocess does not fit its inputs",
         ),
-        (
-            "partition",
-            "def mine(labels, num_clients, seed): return labels[:3]",
-            "must return a Partition, or the",
-        ),
+        ("partition", "def mine(labels, num_clients, seed): return labels[:3]", "must return a Partition"),
         ("partition", "def mine(labels, num_clients, seed): return labels // 99", "must own a sample"),
         ("partition", "def mine(labels, num_clients, seed): return labels", "owners must be in [0, 4)"),
         ("partition", "def mine(labels): return labels", "fails: TypeError: mine() takes 1"),
         ("server_optimizer", "def mine(): return 3", "must return an optax.GradientTransformation, not int"),
-        (
-            "server_optimizer",
-            "def mine(*, nobody): return optax.scale(-1.0)",
-            "nobody: is no parameter of a spec",
-        ),
+        ("server_optimizer", "def mine(*, nobody): return optax.scale(-1.0)", "nobody: is no parameter"),
         (
             "task",
             "def mine(): return tasks.classification()._replace(metric_name='reward')",
@@ -259,3 +232,41 @@ def test_parts_that_learn(tmp_path, capsys, category, code, message):
     settings = {"mode": "training", category: "mine", "train_samples": 200}
     code = f"@pausejax.{category}\n{code}"
     refused(tmp_path, capsys, message, code, category=category, policy="random", **settings)
+
+
+def test_parts_that_no_spec_uses_together_need_not_agree(tmp_path):
+    for name, width in (("first", 3), ("second", 5)):
+        code = f"import pausejax\n@pausejax.policy\ndef {name}(*, width: int = {width}): ..."
+        (tmp_path / f"{name}.py").write_text(code)
+    files = [str(tmp_path / "first.py"), str(tmp_path / "second.py")]
+
+    def parsed(*policies, **more):
+        document = {"mode": "bandit", "use": files, "policy": [{"name": name} for name in policies]}
+        return kinds.parse(document, **more)
+
+    for name, width in (("first", 3), ("second", 5)):
+        study = parsed(name)
+        assert study.words.parameters["width"].default == width
+        assert pickle.loads(pickle.dumps(study)).words.parameters["width"].default == width
+    assert parsed("random").words.parameters["width"].default == 3
+    with pytest.raises(
+        ValueError, match=r"width: is a parameter of .*first too, and they must agree: default 5"
+    ):
+        parsed("first", "second")
+
+
+def test_what_a_part_may_be_given_is_listed(tmp_path, capsys):
+    code = "@pausejax.policy\ndef mine(*, num_client): ..."
+    message = "is no parameter of a spec and has no default; did you mean 'num_clients'?; known: "
+    refused(tmp_path, capsys, message, code)
+
+
+def test_a_word_that_no_reader_of_the_result_would_take_is_refused_before_compute(tmp_path):
+    code = "import pausejax\n@pausejax.quantity(label='a\\x1b[31m')\ndef mine(seen): ..."
+    (tmp_path / "mine.py").write_text(code)
+    document = {"mode": "bandit", "use": [str(tmp_path / "mine.py")], "policy": [{"name": "random"}]}
+    kinds.parse(document)
+    with pytest.raises(ValueError, match="spec: metrics: 'mine': label: must be without control characters"):
+        kinds.parse({**document, "quantities": ["mine"]})
+    with pytest.raises(ValueError, match="spec: name or label: must have at most 10000 characters"):
+        kinds.parse({**document, "name": "x" * 10_001})

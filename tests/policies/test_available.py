@@ -16,7 +16,7 @@ from pausejax.policies.clustered import draw
 from pausejax.policies.pause import pause
 
 K, M, ROUNDS = 9, 3, 50
-POLICIES = sorted(parts.everything().of("policy"))
+POLICIES = sorted(parts.registered_parts().of("policy"))
 MAY_TAKE_FEWER = {"fedcs", "clustered_size", "clustered_similarity"}
 
 
@@ -24,7 +24,7 @@ MAY_TAKE_FEWER = {"fedcs", "clustered_size", "clustered_similarity"}
 def build(name, **changes):
     given = {"num_clients": K, "clients_per_round": M, "num_parameters": 2, "min_latency": 0.05}
     values = given | {"budget_decay": 0.04, "annealing_steps": 20} | changes
-    return parts.everything().get("policy", name).build(**values)
+    return parts.registered_parts().get("policy", name).build(**values)
 
 
 def world(seed=0):

@@ -56,7 +56,7 @@ def test_latency_example_is_a_law_with_a_mean(shown):
 
 def test_table_lists_every_policy_and_what_it_reads():
     rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|", PAGE.read_text(), re.MULTILINE)
-    policies = parts.everything().of("policy")
+    policies = parts.registered_parts().of("policy")
     assert sorted(name for name, _ in rows) == sorted(policies)
     for name, cell in rows:
         own = policies[name].parameters

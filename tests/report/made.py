@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.quantities import Metric
+from pausejax.analysis.settings import UNREAD
 
 from ..analysis.made_up import build
 
@@ -28,6 +29,7 @@ def sampled(points, seeds, mode="training", random_seed=0):
     for name, column in others.items():
         values = ("run", np.array([column[row["generalization_weight"]] for row in rows]))
         result = result.assign_coords({name: values, axes[name]: values})
+    result = result.assign_coords({UNREAD: ("run", np.full(len(rows), ""))})
     return result, rows, last
 
 
@@ -40,6 +42,7 @@ def runs_of(rows, apart=("dataset",)):
         "policy": ("run", [row.get("policy", "a") for row in rows]),
         "seed": ("run", [row.get("seed", 0) for row in rows]),
         **{name: ("run", column) for name, column in columns.items()},
+        UNREAD: ("run", [" ".join(name for name in names if name not in row) for row in rows]),
     }
     parameters = {name: ([], SYMBOLS.get(name, "")) for name in names}
     attributes = {"axes": names, "parameters": parameters, "apart": apart}

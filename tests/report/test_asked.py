@@ -6,8 +6,7 @@ from scipy import stats
 
 from pausejax import analysis, kinds
 from pausejax.commands import main as cli
-from pausejax.report import arrange, asked, many, style
-from pausejax.report.growth import growth
+from pausejax.report import arrange, asked
 from pausejax.report.series import has_curve, series_of
 
 from ..analysis.made_up import build, store
@@ -49,7 +48,7 @@ def test_a_sweep_draws_regret_curves_with_bands_out_of_the_box(swept):
             np.testing.assert_allclose(line.get_ydata(), total.mean(axis=0))
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
     assert {"main_effects", "pareto", "leakage_vs_latency", "regret_vs_rounds"} <= set(drawn)
-    assert "heatmap_cumulative_pseudo_regret_pause" not in drawn
+    assert not any(name.startswith("heatmap") for name in drawn)
 
 
 def test_a_curve_is_the_mean_with_its_t_interval_seed_by_seed(swept):
@@ -111,10 +110,7 @@ def test_where_chooses_runs_by_name_alias_and_symbol(swept):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"measures": ["pseudo_regert"]},
-            "measure: pseudo_regert: unknown here; did you mean 'pseudo_regret'",
-        ),
+        ({"measures": ["pseudo_regert"]}, "pseudo_regert: unknown here; did you mean 'pseudo_regret'"),
         ({"measures": ["counts"]}, "counts: has dims run, client, no value a round; its measures: parti"),
         ({"where": {"gama": 5}}, "where: 'gama': is no label of this result's runs; did you mean 'gamma'"),
         ({"where": {"gamma": 7}}, r"where: gamma = 7: no run has it; did you mean 5\? known: 0.1, 1, 5, 25"),
@@ -136,12 +132,13 @@ def test_any_measure_is_a_curve_a_heat_map_and_an_axis_of_a_front(swept):
     assert {"elapsed_vs_rounds", "round_latency_vs_latency", "main_effects"} <= set(drawn)
     assert {"heatmap_elapsed_pause", "heatmap_round_latency_uniform"} <= set(drawn)
     assert "participation_imbalance_vs_rounds" not in drawn and "pareto" not in drawn
-    assert "pareto" in kinds.draw(swept, measures=["participation_imbalance", "elapsed"])
+    front = kinds.draw(swept, measures=["participation_imbalance", "elapsed"])["pareto"].axes[0]
+    assert "time" in front.get_xlabel() and "imbalance" in front.get_ylabel()
     latency = drawn["round_latency_vs_rounds"].axes[0].get_lines()[0]
     own = runs_with(swept, policy="pause", alpha=1.0, gamma=0.1)
     np.testing.assert_allclose(latency.get_ydata(), own["round_latency"].values.mean(axis=0), rtol=1e-6)
-    for figure in drawn.values():
-        assert_legible(figure)
+    for name in ("heatmap_elapsed_pause", "round_latency_vs_latency"):
+        assert_legible(drawn[name])
     for name in analysis.metrics_of(swept):
         runs, found = measure(swept, name)
         if has_curve(runs, found):
@@ -153,7 +150,7 @@ def test_any_measure_is_a_curve_a_heat_map_and_an_axis_of_a_front(swept):
 
 def test_what_is_left_out_is_said_with_the_way_to_ask(swept):
     lines = kinds.left_out(swept)
-    assert any("cumulative_pseudo_regret: no heat maps or main effects" in line for line in lines)
+    assert any("cumulative_pseudo_regret: no main effects" in line for line in lines)
     assert any("--measure NAME" in line and "elapsed" in line for line in lines)
     assert any("curves are means over α too" in line for line in kinds.left_out(swept, by=["gamma"]))
     asked_for = kinds.left_out(swept, measures=["pseudo_regret", "elapsed"])
@@ -190,6 +187,9 @@ def test_regrets_of_unlike_rewards_are_not_compared(swept):
         analysis.best(swept, "cumulative_pseudo_regret")
     with pytest.raises(ValueError, match="means something else for each γ"):
         analysis.best(swept, "cumulative_regret", per="alpha")
+    many = swept.assign_coords(generalization_weight=("run", np.arange(swept.sizes["run"], dtype=float)))
+    with pytest.raises(ValueError, match=r"which is 0, 1, 2, 3, 4, … \(\d+ in all\) here"):
+        analysis.best(many, "cumulative_pseudo_regret")
     one = analysis.best(swept, "cumulative_pseudo_regret", where={"alpha": 1, "gamma": 5})
     means = analysis.mean_ci(runs_with(swept, alpha=1.0, gamma=5.0), "cumulative_pseudo_regret")
     assert float(one["mean"]) == means["mean"].values.min()
@@ -198,6 +198,14 @@ def test_regrets_of_unlike_rewards_are_not_compared(swept):
     with pytest.raises(ValueError, match="cumulative_regret: means something else"):
         analysis.pareto(swept, ["cumulative_regret", "elapsed"])
     assert analysis.best(swept, "elapsed").sizes == {}
+
+
+def test_rewards_are_unlike_where_the_least_latency_is():
+    """A reward is τ_min over a latency, so that the same rounds pay more under a larger τ_min."""
+    slow = build({"pause": {"min_latency": [0.01, 0.05]}}, 2, {"min_latency": "tau_min"}, "bandit")[0]
+    with pytest.raises(ValueError, match=r"means something else for each τ_min, which is 0\.01, 0\.05 here"):
+        analysis.best(slow, "cumulative_pseudo_regret")
+    assert analysis.best(slow, "elapsed").sizes == {}
 
 
 def test_report_command_takes_measures_runs_and_axes(swept, tmp_path, capsys):
@@ -209,8 +217,9 @@ def test_report_command_takes_measures_runs_and_axes(swept, tmp_path, capsys):
     assert cli.main(["report", str(tmp_path), *options[:1], *options[2:]]) == cli.OK
     said = " ".join(capsys.readouterr().out.split())
     assert "cumulative_pseudo_regret_vs_latency" in said and "curves are means over α too" in said
-    assert (tmp_path / "heatmap_cumulative_pseudo_regret_pause.png").read_bytes()[1:4] == b"PNG"
-    assert not (tmp_path / "leakage_vs_rounds.png").exists()
+    asked = tmp_path / "measure_pseudo_regret_where_gamma_5_gamma_25_by_γ_policy"
+    assert (asked / "heatmap_cumulative_pseudo_regret_pause.png").read_bytes()[1:4] == b"PNG"
+    assert not (asked / "leakage_vs_rounds.png").exists()
     for wrong in ("gamma", "gamma=", "=5"):
         with pytest.raises(SystemExit):
             cli.main(["report", str(tmp_path), "--where", wrong])
@@ -239,44 +248,49 @@ def test_conditions_may_hold_commas(swept, tmp_path):
     assert conditions("policy=PAUSE, exact,gamma=5") == {"policy": ["PAUSE, exact"], "gamma": ["5"]}
 
 
-def test_lines_are_told_apart_without_colours():
-    looks = [style.look(place) for place in range(56)]
-    assert len({(look.dash, look.marker) for look in looks}) == 56
-    assert len({look.dash for look in looks[:7]}) == 7
+def test_what_is_asked_for_leaves_the_page_of_the_whole_study_as_it_is(swept, tmp_path, capsys):
+    store(swept, tmp_path)
+    (tmp_path / "report.html").write_text("of the whole study")
+    (tmp_path / "heatmap_elapsed_pause.png").write_bytes(b"of the whole study")
+    asked = ["--measure", "elapsed", "--where", "gamma=5,policy=pause"]
+    assert cli.main(["report", str(tmp_path), *asked]) == cli.OK
+    assert (tmp_path / "report.html").read_text() == "of the whole study"
+    assert (tmp_path / "heatmap_elapsed_pause.png").read_bytes() == b"of the whole study"
+    own = tmp_path / "measure_elapsed_where_gamma_5_policy_pause"
+    assert f"{own.name}/report.html" in "".join(capsys.readouterr().out.split())
+    html = (own / "report.html").read_text()
+    assert "this page shows what was asked for: --measure elapsed --where gamma=5,policy=pause" in html
+    assert "every picture is here" not in html
+    runs = analysis.select(swept, {"gamma": 5, "policy": "pause"}).sizes["run"]
+    assert f"runs: {runs}, of 1 policy" in html and (own / "elapsed_vs_rounds.png").exists()
+    (tmp_path / "where_gamma_1").symlink_to(tmp_path.parent)
+    assert cli.main(["report", str(tmp_path), "--where", "gamma=1"]) == cli.FAILED
+    assert "is a link; nothing is written into it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("law", "curve"),
-    [
-        ("a + b log n", lambda n: 30 + 20 * np.log(n)),
-        ("a + b √n", lambda n: 5 + 3 * np.sqrt(n)),
-        ("∝ n^0.80", lambda n: 2 * n**0.8),
-    ],
-)
-def test_the_data_choose_the_law_of_growth(law, curve):
-    n = np.arange(1, 20_001)
-    found = growth(n, curve(n))
-    assert found.law == law and found.rounds[0] == 2000 and found.error < 1e-6
-    np.testing.assert_allclose(found.fitted, curve(found.rounds), rtol=1e-6)
-    noisy = curve(n) * (1 + 0.002 * np.random.default_rng(0).normal(size=n.size))
-    assert growth(n, noisy).law[:5] == law[:5]
-    assert growth(n[:500], curve(n[:500])) is None and growth(n, -curve(n)) is None
+def test_evaluations_of_a_measure_are_smoothed_as_asked_for():
+    result = build({"pause": {}}, 6, {})[0]
+    plain, smoothed = (
+        kinds.draw(result, measures=["test_accuracy"], smoothing=count)["test_accuracy_vs_rounds"]
+        .axes[0]
+        .get_lines()[0]
+        .get_ydata()
+        for count in (1, 2)
+    )
+    np.testing.assert_allclose(smoothed[:2], [plain[0], plain[:2].mean()])
+    assert plain[0] != plain[1]
 
 
-def test_growth_is_that_of_the_last_decade_of_rounds():
-    """Where few rounds are recorded the last but one says nothing of where the decade begins."""
-    n = np.array([*range(1, 1000, 10), 3000, 10_000])
-    found = growth(n, np.sqrt(n))
-    assert found.rounds[0] == 3000 and found.rounds[-1] == 10_000
-
-
-@pytest.mark.parametrize("share", [False, True])
-def test_decades_are_drawn_on_a_logarithmic_axis_unless_they_are_shares(swept, share, monkeypatch):
+def test_decades_are_drawn_on_a_logarithmic_axis(swept):
     growing = 10.0 ** (np.arange(swept.sizes["run"]) % 4)
-    wide = swept.assign(max_leakage=swept["max_leakage"] * growing[:, None])
-    runs, leakage = measure(wide, "max_leakage")
-    asked_for = []
-    monkeypatch.setattr(many, "measure_plot", lambda *_, **scale: asked_for.append(scale))
-    monkeypatch.setattr(many, "figure", lambda *_: None)
-    many.of_measures(runs, [leakage._replace(share=share)], object())
-    assert asked_for and all(scale == ({} if share else {"yscale": "log"}) for scale in asked_for)
+    wide = swept.assign(max_leakage=(1 + swept["max_leakage"]) * growing[:, None])
+    few = kinds.draw(wide, measures=["max_leakage"], where={"gamma": 5, "policy": "pause"})
+    assert few["max_leakage_vs_rounds"].axes[0].get_yscale() == "log"
+
+
+def test_every_policy_and_data_set_has_a_heat_map_of_its_own():
+    axes = {"dataset": "dataset", **AXES}
+    swept = {"dataset": ["x y", "z"], "privacy_weight": [1.0, 5.0], "generalization_weight": [1.0, 10.0]}
+    drawn = kinds.draw(build({"p, q": swept, "r": swept}, 1, axes)[0], measures=["elapsed"])
+    names = {f"heatmap_elapsed_{policy}_{data}" for policy in ("p_q", "r") for data in ("x_y", "z")}
+    assert names | {"main_effects_x_y", "main_effects_z"} <= set(drawn)

@@ -1,8 +1,6 @@
 """The comparison with the paper's logged curves: intervals, pairing, and what it refuses."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,17 +9,14 @@ import xarray as xr
 from scipy import stats
 
 from ..analysis import made_up
+from ..programs import load
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "compare_reference.py"
 ROUNDS = 40
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("compare_reference", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("scripts/compare_reference.py")
 
 
 def result(folder, policies, seeds, accuracy):
@@ -102,12 +97,6 @@ def test_prediction_interval_covers_a_new_run_as_often_as_it_says(script):
         low, high = script.prediction(samples[:5])
         hits += low <= samples[5] <= high
     assert 0.935 < hits / 4000 < 0.965
-
-
-def test_unknown_scenario_is_refused(script, tmp_path):
-    pd.DataFrame({"scenario": ["a"], "policy": ["p"], "test_accuracy": [0.1]}).to_csv(tmp_path / "c.csv")
-    with pytest.raises(SystemExit, match="--scenario b: not in"):
-        script.reference_curves(tmp_path / "c.csv", "b")
 
 
 def test_leakages_may_be_those_of_a_study_of_the_same_cohorts(script, tmp_path):

@@ -8,26 +8,14 @@ import xarray as xr
 from scipy import stats
 
 from pausejax.report import curves
-from pausejax.report.curves import Curve, figure, measure_plot, pair
+from pausejax.report.curves import Curve, figure, measure_plot
 from pausejax.report.grid import Grid, Panel
 from pausejax.report.levels import Measure
 from pausejax.report.series import Series
 from pausejax.report.statistics import Line
-from pausejax.report.style import PALETTE, SIZE, WIDE, look, new_figure
-
-from .made import sampled
+from pausejax.report.style import look, new_figure
 
 LEAKAGE = Measure("max_leakage", "leakage", scale=2, variable="max_leakage", running="last")
-
-
-@pytest.mark.parametrize(
-    ("panels", "columns", "rows"), [(2, 2, 1), (4, 2, 2), (5, 2, 3), (6, 2, 3), (7, 3, 3)]
-)
-def test_rows_are_as_many_as_the_panels_fill(panels, columns, rows):
-    line = Line("pause", "", sampled(2, 1)[0])
-    grid = Grid(tuple(Panel(f"panel {number}", (line,)) for number in range(panels)), columns)
-    places = [axes.get_subplotspec() for axes in figure(lambda axes, curves: None, grid).axes]
-    assert {place.get_gridspec().get_geometry() for place in places} == {(rows, columns)}
 
 
 def runs_at(level, rounds=(1, 2, 3)):
@@ -55,58 +43,13 @@ def test_panels_share_their_axes_and_their_legend():
     drawn = figure(measure_plot(LEAKAGE), grid_of(3, 2))
     assert [axes.get_title() for axes in drawn.axes] == ["panel 0", "panel 1", "panel 2"]
     assert {axes.get_ylim() for axes in drawn.axes} == {drawn.axes[0].get_ylim()}
+    assert drawn.axes[0].get_gridspec().get_geometry() == (2, 2)
     # All that the highest panel draws has room in the lowest one.
     low, high = drawn.axes[0].get_ylim()
     assert low < -2 and high > 2 * (3 * 200 + 4)
-    left, right = drawn.axes[0].get_xlim()
-    assert left == 0 and right > 3
-    assert [axes.get_xlabel() + axes.get_ylabel() for axes in drawn.axes] == [""] * 3
     assert drawn.get_supxlabel() == "round" and drawn.get_supylabel() == "leakage"
     (legend,) = drawn.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "a",
-        "b",
-    ] and not legend.get_title().get_text()
-    # Numbers stand below the lowest panel of each column.
-    below = [axes.xaxis.get_tick_params()["labelbottom"] for axes in drawn.axes]
-    assert below == [False, True, True]
-    for axes in drawn.axes:
-        assert [line.get_color() for line in axes.get_lines()] == list(PALETTE[:2])
-
-
-def test_panels_of_their_own_scale_have_no_shared_one():
-    drawn = figure(measure_plot(LEAKAGE), grid_of(2, 2), each_its_own=True)
-    tops = [axes.get_ylim()[1] for axes in drawn.axes]
-    assert tops[0] < 60 < tops[1] and not drawn.legends
-    assert [axes.get_xlim()[0] for axes in drawn.axes] == [0, 0]
-
-
-def test_the_size_of_a_picture_is_that_of_its_panels():
-    sizes = [
-        figure(measure_plot(LEAKAGE), grid_of(n, c)).get_size_inches() for n, c in ((1, 1), (2, 1), (6, 3))
-    ]
-    np.testing.assert_allclose(sizes, [SIZE, (SIZE[0], 0.75 + 2 * 1.6), (0.5 + 3 * 1.9, 0.75 + 2 * 1.6)])
-
-
-def test_a_legend_of_many_lines_stands_beside_them():
-    few, many = (figure(measure_plot(LEAKAGE), grid_of(1, 1, "abcdefgh"[:n])) for n in (6, 7))
-    assert tuple(few.get_size_inches()) == SIZE and tuple(many.get_size_inches()) == WIDE
-    places = []
-    for drawn in (few, many):
-        drawn.draw_without_rendering()
-        places += [(drawn.axes[0].get_window_extent(), drawn.legends[0].get_window_extent())]
-    (below, above), (left, right) = places
-    assert above.y0 >= below.y1 and above.width > above.height
-    assert right.x0 >= left.x1 and right.width < right.height
-
-
-def test_six_names_of_policies_leave_the_curves_three_fifths_of_the_height():
-    names = ["PAUSE", "SA-PAUSE", "by size", "clustered by similarity", "fastest", "FedAvg, private"]
-    drawn = figure(measure_plot(LEAKAGE), grid_of(1, 1, names))
-    drawn.draw_without_rendering()
-    curves, legend = drawn.axes[0].get_tightbbox(), drawn.legends[0].get_window_extent()
-    assert curves.height > 0.6 * drawn.bbox.height
-    assert legend.x0 >= 0 and legend.x1 <= drawn.bbox.width
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
 
 
 def test_what_lines_are_averaged_over_is_said_above_the_legend():
@@ -127,22 +70,49 @@ def test_a_curve_is_a_mean_with_its_band():
     assert {(x, np.round(y, 6)) for x, *ys in zip([1, 2, 3], low, high, strict=True) for y in ys} <= corners
 
 
-@pytest.mark.parametrize("scale", ["linear", "log"])
-def test_a_clock_begins_at_nought_unless_its_scale_is_asked_for(scale):
-    settings = {} if scale == "linear" else {"xscale": "log", "yscale": "log"}
-    (axes,) = figure(measure_plot(LEAKAGE, "latency", **settings), grid_of(1, 1)).axes
-    assert axes.get_xlabel() == "simulated time (s)" and axes.get_xscale() == axes.get_yscale() == scale
-    assert (axes.get_xlim()[0] == 0) == (scale == "linear")
+@pytest.mark.parametrize("clock", ["rounds", "latency"])
+def test_what_is_infinite_is_drawn_up_to_there_and_said(clock):
+    """Of three runs whose clocks share the time from 3 to 5 s."""
+    grid = grid_of(1, 1, "abc")
+    bounded, free, never = grid.panels[0].lines
+    some, none = free.runs["max_leakage"].copy(), never.runs["max_leakage"] + np.inf
+    some[:2, 2] = np.inf
+    times = (("run", "round"), [[1.0, 4.0, 5.0], [2.0, 4.5, 5.0], [3.0, 4.0, 5.0]])
+    lines = tuple(
+        line._replace(runs=line.runs.assign(max_leakage=values, elapsed=times))
+        for line, values in ((bounded, bounded.runs["max_leakage"]), (free, some), (never, none))
+    )
+    (axes,) = figure(measure_plot(LEAKAGE, clock), Grid((Panel("", lines),), 1)).axes
+    ends = {line.get_label(): line.get_ydata() for line in axes.get_lines()}
+    assert list(ends) == ["a", "b"] and np.isfinite(ends["a"]).all()
+    there = np.isfinite(ends["b"])
+    assert there[:2].all() and not there[-1] and (there.sum() == 2 or clock == "latency")
+    (said,) = axes.texts
+    words = "infinite, and without a line from there on: b (2 of 3 runs), c (3 of 3 runs)"
+    assert " ".join(said.get_text().split()) == words
 
 
-def test_what_is_infinite_is_no_line():
-    grid = grid_of(1, 1)
-    bounded, free = grid.panels[0].lines
-    some = free.runs["max_leakage"].copy()
-    some[0, 1] = np.inf
-    lines = (bounded, free._replace(runs=free.runs.assign(max_leakage=some)))
-    (axes,) = figure(measure_plot(LEAKAGE), Grid((Panel("", lines),), 1)).axes
-    assert [line.get_label() for line in axes.get_lines()] == ["a"]
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_line_whose_clock_is_nowhere_finite_is_left_out_and_its_picture_is_drawn(value):
+    runs = runs_at(10.0)
+    lost = runs.assign(elapsed=runs["elapsed"] * value)
+    drawn = figure(measure_plot(LEAKAGE, "latency"), Grid((Panel("", (Line("a", "", lost),)),), 1))
+    assert not drawn.axes[0].lines
+    drawn.canvas.draw()
+
+
+def one_seed(runs):
+    return runs.isel(run=[0, 0]).assign_coords(seed=("run", [3, 3]))
+
+
+def test_of_one_seed_no_picture_has_an_interval():
+    """Also not over the settings that a line averages, and none of width 0."""
+    alone = Line("a", "a", one_seed(runs_at(1.0)))
+    (axes,) = figure(measure_plot(LEAKAGE), Grid((Panel("", (alone,)),), 1)).axes
+    assert axes.get_lines() and not axes.collections and not axes.containers
+    curves.draw_points(axes, [3, 7], np.array([[1.0, 10.0]]), Curve("b", alone.runs.isel(run=[0]), look(1)))
+    (bars,) = axes.containers
+    assert not bars.has_yerr
 
 
 def test_lines_of_runs_that_end_are_drawn_up_to_their_end():
@@ -181,25 +151,6 @@ def test_a_band_is_drawn_where_it_is_a_number():
     assert len(axes.collections) == 1
 
 
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [
-        ([1.0, 10.0], {"yscale": "log"}),
-        ([1.0, 9.0], {}),
-        ([-1.0, 100.0], {"yscale": "symlog"}),
-        ([-1.0, 99.0], {}),
-        ([-0.1, 50.0], {"yscale": "symlog"}),
-        ([-20.0, 30.0], {}),
-        ([-100.0, 0.0, np.nan, 1.0], {"yscale": "symlog"}),
-        ([0.0, 1.0, 1000.0], {}),
-        ([0.0], {}),
-        ([np.nan, np.inf], {}),
-    ],
-)
-def test_decades_are_logarithmic_below_zero_too(values, scale):
-    assert curves.scale_for(np.asarray(values)) == scale
-
-
 def test_points_have_their_intervals_as_bars():
     axes = new_figure(2, 2).add_subplot()
     samples = np.array([[1.0, 10.0], [2.0, 20.0], [6.0, 30.0]])
@@ -210,15 +161,19 @@ def test_points_have_their_intervals_as_bars():
     half = stats.t.ppf(0.975, 2) * stats.sem(samples, axis=0)
     ends = [segment[:, 1] for segment in lines.get_segments()]
     np.testing.assert_allclose(ends, [(3 - half[0], 3 + half[0]), (20 - half[1], 20 + half[1])])
-    assert points.get_color() == PALETTE[1] and bars.get_label() == "a"
+    assert bars.get_label() == "a"
 
 
-def test_pictures_side_by_side_share_the_axis_upwards_and_the_legend():
-    drawn = pair([measure_plot(LEAKAGE), measure_plot(LEAKAGE, "latency")], ["one", "other"], grid_of(1, 1))
-    np.testing.assert_allclose(drawn.get_size_inches(), (WIDE[0], SIZE[1] + 0.1))
-    assert [axes.get_title() for axes in drawn.axes] == ["one", "other"]
-    assert [axes.get_ylabel() for axes in drawn.axes] == ["leakage", ""]
-    assert [axes.get_xlabel() for axes in drawn.axes] == ["round", "simulated time (s)"]
-    assert drawn.axes[0].get_ylim() == drawn.axes[1].get_ylim()
-    assert {axes.get_subplotspec().get_gridspec().get_geometry() for axes in drawn.axes} == {(1, 2)}
-    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["a", "b"]
+def test_rounds_in_which_some_run_has_no_value_are_counted():
+    """Such as the training loss of rounds in which nobody arrives; a run that has ended leaves no gap."""
+    values = np.arange(12.0).reshape(2, 6)
+    values[0, 1] = values[1, 3] = np.nan
+    values[0, 5] = np.nan
+    runs = xr.Dataset(
+        {"elapsed": (("run", "round"), values)}, {"round": np.arange(1, 7), "seed": ("run", [0, 1])}
+    )
+    grid = Grid((Panel("", (Line("a", "a", runs),)),), 1)
+    drawn = figure(measure_plot(Measure("own", "own", variable="elapsed")), grid)
+    assert [text.get_text() for text in drawn.axes[0].texts] == [
+        "without a mean where some run has no value: a (2 of 6)"
+    ]

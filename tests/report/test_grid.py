@@ -87,24 +87,6 @@ def test_too_much_that_is_asked_for_is_refused(by, values, problem):
         arrange(runs, by)
 
 
-def test_panels_that_are_no_full_rectangle_stand_one_after_another():
-    rows = crossed(policy=["a", "b"], alpha=[1.0, 2.0], gamma=[1.0, 2.0, 3.0])
-    some = [row for row in rows if (row["alpha"], row["gamma"]) != (1.0, 2.0)]
-    found = arrange(runs_of(some), ["policy", "alpha", "gamma"])
-    assert found.columns == 4 and list(drawn(found)) == [
-        f"α = {alpha}, γ = {gamma}" for alpha, gamma in [(1, 1), (1, 3), (2, 1), (2, 2), (2, 3)]
-    ]
-    every = arrange(runs_of(crossed(policy=["a", "b"], gamma=[1.0, 2.0, 3.0, 4.0, 5.0])), ["policy", "gamma"])
-    assert every.columns == 4 and list(drawn(every)) == [f"γ = {gamma}" for gamma in range(1, 6)]
-    # Of three axes none runs along the rows.
-    three = crossed(policy=["a", "b"], alpha=[1.0, 2.0], gamma=[1.0, 2.0], eta=[1.0, 2.0])
-    found = arrange(runs_of(three), ["policy", "alpha", "gamma", "eta"])
-    assert found.columns == 4 and list(drawn(found))[1:3] == [
-        "α = 1, γ = 1, eta = 2",
-        "α = 1, γ = 2, eta = 1",
-    ]
-
-
 MIXED = [
     *crossed(policy=["pause"], gamma=[5.0, 1.0], alpha=[1.0, 2.0], dataset=["x", "y"]),
     *crossed(policy=["uniform"], gamma=[1.0, 5.0], dataset=["x", "y"]),

@@ -58,3 +58,10 @@ def test_the_fit_is_that_of_least_relative_error(shape, law):
         design = np.stack([np.ones(n.size), np.log(n)], 1)
         fitted = np.exp(design @ np.linalg.lstsq(design, np.log(value), rcond=None)[0])
     np.testing.assert_allclose(found.fitted, fitted, rtol=1e-9)
+
+
+def test_growth_is_that_of_the_last_decade_of_rounds():
+    """Where few rounds are recorded the last but one says nothing of where the decade begins."""
+    n = np.array([*range(1, 1000, 10), 3000, 10_000])
+    found = growth(n, np.sqrt(n))
+    assert found.rounds[0] == 3000 and found.rounds[-1] == 10_000

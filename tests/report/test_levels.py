@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from matplotlib.colors import LogNorm
 from scipy import stats
 
-from pausejax.report import levels
+from pausejax.report import heatmaps, levels
 from pausejax.report.levels import Measure
 
 from .made import runs_of, with_figures
@@ -60,13 +59,12 @@ def test_an_average_is_over_seeds_whose_runs_are_averaged_first():
         np.testing.assert_allclose(drawn, [2 * np.mean(by_seed), 2 * low, 2 * high])
 
 
-def test_with_one_seed_an_interval_is_over_the_settings():
+def test_with_one_seed_there_is_no_interval():
     runs = finals([1.0, 1.0, 2.0, 2.0], [0] * 4, loss=[1.0, 3.0, 5.0, 9.0])
     runs = runs.assign_coords(eta=("run", [0.1, 0.2] * 2)).assign_attrs(axes='["gamma", "eta"]')
     found = levels.averaged(levels.levels_of(runs), Measure("loss", "loss"), ("policy", "gamma"))
-    for place, samples in enumerate([[1.0, 3.0], [5.0, 9.0]]):
-        low, _ = stats.t.interval(0.95, 1, loc=np.mean(samples), scale=stats.sem(samples))
-        np.testing.assert_allclose([found["mean"][place], found["low"][place]], [np.mean(samples), low])
+    assert found["mean"].values.tolist() == [2.0, 7.0]
+    assert np.isnan(found["low"]).all() and np.isnan(found["high"]).all()
 
 
 @pytest.mark.parametrize(
@@ -90,21 +88,6 @@ def test_a_decade_of_positive_values_is_logarithmic_unless_it_is_of_shares(value
 
 
 @pytest.mark.parametrize(
-    ("values", "share", "ends", "logarithmic"),
-    [
-        ([1.0, 5.0, 20.0], False, (1, 20), True),
-        ([1.0, 5.0, 20.0], True, (1, 20), False),
-        ([2.0, np.nan, np.inf, 4.0], False, (2, 4), False),
-        ([3.0, 3.0], False, (2.5, 3.5), False),
-        ([np.nan], False, (0, 1), False),
-    ],
-)
-def test_colours_go_from_the_least_to_the_largest_number(values, share, ends, logarithmic):
-    norm = levels.colour_scale(Measure("m", "m", share=share), np.asarray(values))
-    assert (norm.vmin, norm.vmax) == ends and isinstance(norm, LogNorm) == logarithmic
-
-
-@pytest.mark.parametrize(
     ("value", "text"),
     [
         (12345.0, "12345"),
@@ -124,19 +107,20 @@ def test_a_level_has_three_digits_at_least(value, text):
 
 
 @pytest.mark.parametrize(
-    ("labels", "width", "columns"),
+    ("value", "text"),
     [
-        ([], 7, 1),
-        (["a", "b"], 20, 2),
-        (["a"] * 9, 20, 4),
-        # DejaVu Sans of 7 points: an "m" is 0.0947 inches wide, an "i" 0.0270; 0.36 for a line, 0.2 between.
-        (["m" * 20, "i"], 2.9, 2),
-        (["m" * 20, "i"], 2.75, 1),
-        (["i" * 20] * 5, 3.11, 3),
-        (["i" * 20] * 5, 3.09, 2),
-        (["a" * 99, "b"], 1, 1),
-        ([" ", "", "$x^2$"], 20, 3),
+        (0.0, "0"),
+        (0.001, "0.00100"),
+        (0.000999, "1.0e-3"),
+        (1.0, "1.00"),
+        (12.34, "12.3"),
+        (99.94, "99.9"),
+        (99.95, "100"),
+        (-123.4, "-123"),
+        (99_999.0, "99999"),
+        (100_000.0, "1.0e5"),
+        (-2e-10, "-2.0e-10"),
     ],
 )
-def test_a_legend_has_the_columns_that_fit_and_four_at_most(labels, width, columns):
-    assert levels.columns_for(labels, width) == columns
+def test_a_cells_number_has_three_digits(value, text):
+    assert heatmaps._number(value) == text

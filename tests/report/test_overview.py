@@ -80,7 +80,7 @@ def test_text_has_a_curve_for_each_row_on_one_scale():
         drawn = "".join("▁▂▃▄▅▆▇█"[min(int(8 * (mean - 1.5) / 20.5), 7)] for mean in means)
         (row,) = [line for line in text.splitlines() if line.split()[:1] == [policy]]
         assert row.split()[-1] == drawn
-    assert repr(Overview(result({"sum": REGRET}).isel(run=[0]))).startswith("a study: 1 run\n")
+    assert repr(Overview(result({"sum": REGRET}).isel(run=[0]))).startswith("1 run\n")
 
 
 def test_in_a_notebook_the_text_is_the_same(monkeypatch):
@@ -143,7 +143,3 @@ def test_without_a_curve_there_is_a_table_alone():
 )
 def test_a_curve_is_sixteen_blocks_of_eight_heights(values, high, drawn):
     assert overview._in_characters(np.asarray(values), 0.0, float(high)) == drawn
-
-
-def test_a_curve_that_stays_is_low():
-    assert overview._in_characters(np.ones(3), 1.0, 1.0) == "▁▁▁"

@@ -1,43 +1,18 @@
 """The specs of the paper's figures: their settings, and what they draw. That each runs: `tests/commands`."""
 
-import json
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import pausejax
 from pausejax import kinds as spec
-from pausejax.clients import reward_picture as paper
-from pausejax.commands import main as cli
 from pausejax.data.host import Sources
-from pausejax.engine import local
+from pausejax.execution.local import LocalExecutor
+from pausejax.execution.play import play_in_memory
 from pausejax.study.plan import make_plan
 
 PAPER = Path(__file__).resolve().parents[2] / "sweeps" / "paper"
-
-
-def run(figure, out, *overrides):
-    settings = [text for override in overrides for text in ("--set", override)]
-    arguments = ["run", str(PAPER / f"{figure}.toml"), "--out", str(out), "--quiet", "--smooth", "2"]
-    assert cli.main([*arguments, *settings]) == cli.OK
-    return pausejax.open(out).load()
-
-
-@pytest.mark.slow
-def test_figure_1_draws_the_generalization_reward_and_nobody_else_does(tmp_path):
-    result = run("fig1", tmp_path, "rounds=30")
-    assert (tmp_path / "generalization_reward.png").read_bytes()[1:4] == b"PNG"
-    axes = paper.draw(result)["generalization_reward"].axes[0]
-    assert [line.get_label() for line in axes.lines] == ["β = 1.5", "β = 2", "β = 3"]
-    for line, beta in zip(axes.lines, (1.5, 2, 3), strict=True):
-        share, reward = (np.asarray(values, np.float64) for values in line.get_data())
-        assert share[0] == 0 and share[-1] == 1
-        lag = 5 / 30 - share
-        np.testing.assert_allclose(reward, np.sign(lag) * abs(lag) ** beta, atol=1e-6)
-    for swept in ([], ["privacy_weight"], ["generalization_exponent", "num_clients"]):
-        assert paper.draw(result.assign_attrs(axes=json.dumps(swept))) == {}
 
 
 @pytest.mark.slow
@@ -50,7 +25,7 @@ def test_leakage_is_the_same_where_next_to_nothing_is_learned():
         document["data"]["dataset"] = "digits"
         document["training"] |= training
         document["policy"] = [p for p in document["policy"] if p["name"] in ("pause", "clustered_size")]
-        return local.run(make_plan(spec.parse(document)), Sources())
+        return play_in_memory(make_plan(spec.parse(document)), LocalExecutor(Sources()))
 
     learned, cheap = simulate("fig4", model="mlp"), simulate("fig5")
     assert (learned["test_accuracy"].values != cheap["test_accuracy"].values).all()

@@ -6,7 +6,11 @@ import xarray as xr
 from scipy import stats
 
 from pausejax.report import series
+from pausejax.report.asked import chosen
 from pausejax.report.levels import Measure
+from pausejax.report.statistics import accuracy_at, lines, without_diverged
+
+from ..analysis.made_up import AXES, POLICIES, build
 
 TOTAL = Measure("cost", "cost", scale=2, variable="cost", running="total")
 SCORE = Measure("score", "score", scale=100, variable="score")
@@ -61,13 +65,16 @@ def test_on_the_clock_a_run_without_a_time_is_left_out(runs):
     x, values, _ = series.samples_of(runs, TOTAL, "latency")
     assert (x[0], x[-1]) == (2, 4)
     np.testing.assert_allclose(values[:, [0, -1]], [[6, 20], [10, 22]])
+    # Between two rounds there is what the last one left.
+    late = np.searchsorted(x, 3.99)
+    np.testing.assert_allclose(values[:, late - 1], [12, 10])
 
 
 def test_a_run_that_ends_early_has_its_rounds_on_the_clock(runs):
     runs["elapsed"][0, 3] = np.nan
     x, values, seeds = series.samples_of(runs, TOTAL, "latency")
     assert seeds.tolist() == [7, 8] and (x[0], x[-1]) == (2, 3)
-    np.testing.assert_allclose(values[:, -1], [12, 16])
+    np.testing.assert_allclose(values[:, -1], [12, 10])
 
 
 def test_without_rounds_there_is_no_curve(runs):
@@ -94,3 +101,27 @@ def test_a_curve_needs_a_value_for_each_round_or_evaluation(runs, variable, runn
 def test_a_clock_is_there_where_time_is_recorded(runs):
     assert series.clocks_of(runs) == ["rounds", "latency"]
     assert series.clocks_of(runs.drop_vars("elapsed")) == ["rounds"]
+
+
+def test_curves_in_time_and_tables_have_the_same_figure(runs):
+    """What a table has at a time is the last evaluation by then, and so is what a curve has there."""
+    (measure,) = chosen(result := build(POLICIES, 3, AXES)[0], ["test_accuracy"])[1]
+    line = lines(result)[0].runs
+    x, values, _ = series.samples_of(line, measure, "latency")
+    whole = without_diverged(line)
+    for place in (0, 77, 199):
+        expected = 100 * accuracy_at(whole, x[place])
+        np.testing.assert_allclose(values[:, place], expected[np.isfinite(expected)], rtol=1e-6)
+
+
+def test_a_curve_may_be_asked_for_by_the_name_of_its_measure(runs):
+    result, _, _ = build(POLICIES, 3, AXES)
+    for name, same in (("pseudo_regret", "cumulative_pseudo_regret"), ("max_leakage", "max_leakage")):
+        (measure,) = chosen(result, [same])[1]
+        found = series.series_of(result, name, label="a")
+        for one, other in zip(found, series.series_of(result, measure, label="a"), strict=True):
+            np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="measure: pseudo_regre: unknown here; did you mean 'pseudo_regret'"):
+        series.series_of(result, "pseudo_regre")
+    with pytest.raises(ValueError, match="measure: rounds_played: is one figure for a run and has no curve"):
+        series.samples_of(result, "rounds_played")

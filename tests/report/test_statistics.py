@@ -5,7 +5,9 @@ import pytest
 import xarray as xr
 from scipy import stats
 
+from pausejax.analysis import mean_curves as curves
 from pausejax.report import statistics
+from pausejax.report.series import per_seed
 
 
 def test_band_is_the_t_interval():
@@ -16,24 +18,13 @@ def test_band_is_the_t_interval():
     np.testing.assert_allclose(mean + half_width, high)
 
 
-def test_one_run_has_no_interval():
-    assert np.isnan(statistics.band(np.ones((1, 3))).half_width).all()
-
-
 def test_smoothing_averages_the_last_points_that_there_are():
     values = np.array([[1.0, 3.0, 5.0, 7.0]])
-    np.testing.assert_allclose(statistics.smooth(values, 2), [[1, 2, 4, 6]])
-    np.testing.assert_allclose(statistics.smooth(values, 10), [[1, 2, 3, 4]])
-    np.testing.assert_array_equal(statistics.smooth(values, 1), values)
+    np.testing.assert_allclose(curves.smooth(values, 2), [[1, 2, 4, 6]])
+    np.testing.assert_allclose(curves.smooth(values, 10), [[1, 2, 3, 4]])
+    np.testing.assert_array_equal(curves.smooth(values, 1), values)
     gap = np.array([[0.1, np.nan, 0.3]])
-    np.testing.assert_array_equal(statistics.smooth(gap, 1), gap)
-
-
-def test_common_clock_stays_within_what_every_run_has_reached():
-    times = np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0]])
-    grid, values = statistics.on_common_clock(times, 10 * times, points=5)
-    assert grid[0] == 2.0 and grid[-1] == 4.0
-    np.testing.assert_allclose(values, np.stack([10 * grid, 10 * grid]))
+    np.testing.assert_array_equal(curves.smooth(gap, 1), gap)
 
 
 @pytest.fixture
@@ -61,7 +52,7 @@ def test_lines_split_by_policy_and_by_the_axes_that_apply(result):
 
 
 def test_healthy_leaves_diverged_runs_out(result):
-    assert statistics.healthy(result).sizes["run"] == 3
+    assert statistics.finite_runs(result).sizes["run"] == 3
 
 
 def test_accuracy_at_a_time_is_the_latest_evaluation(result):
@@ -74,16 +65,16 @@ def test_common_clock_ends_with_the_first_run_that_stops():
     times = np.array([[1.0, 2.0, 4.0, np.nan], [2.0, 3.0, 5.0, 9.0], [np.nan] * 4])
     values = 10 * times
     values[1, 3] = np.nan
-    grid, found = statistics.on_common_clock(times, values, points=5)
-    assert grid[0] == 2.0 and grid[-1] == 4.0
-    np.testing.assert_allclose(found, np.stack([10 * grid, 10 * grid]))
-    grid, found = statistics.on_common_clock(times[2:], values[2:])
+    grid, found = curves.resample(times, values, points=5)
+    assert grid.tolist() == [2.0, 2.5, 3.0, 3.5, 4.0]
+    np.testing.assert_array_equal(found, [[20, 20, 20, 20, 40], [20, 20, 30, 30, 30]])
+    grid, found = curves.resample(times[2:], values[2:])
     assert grid.size == 0 and found.size == 0
 
 
 def test_smoothing_keeps_what_lies_before_the_end():
     values = np.array([[1.0, 3.0, 5.0, np.nan, np.nan]])
-    np.testing.assert_allclose(statistics.smooth(values, 2), [[1, 2, 4, np.nan, np.nan]])
+    np.testing.assert_allclose(curves.smooth(values, 2), [[1, 2, 4, np.nan, np.nan]])
 
 
 @pytest.mark.parametrize(
@@ -98,26 +89,22 @@ def test_smoothing_keeps_what_lies_before_the_end():
 )
 def test_runs_that_all_diverged_count_up_to_the_first_divergence(losses, evaluations):
     runs = xr.Dataset({"test_loss": (("run", "eval"), losses), "diverged_round": ("run", [1, 3])})
-    found = statistics.learned(runs)
+    found = statistics.without_diverged(runs)
     assert found["test_loss"].shape == (2, evaluations)
     np.testing.assert_array_equal(found["test_loss"].values, np.array(losses)[:, :evaluations])
-    one = statistics.learned(runs.assign(diverged_round=("run", [1, 0])))
+    one = statistics.without_diverged(runs.assign(diverged_round=("run", [1, 0])))
     np.testing.assert_array_equal(one["test_loss"].values, losses[1:])
-    assert statistics.healthy(runs.drop_vars("diverged_round")).sizes["run"] == 2
+    assert statistics.finite_runs(runs.drop_vars("diverged_round")).sizes["run"] == 2
 
 
 def test_a_run_of_one_value_is_read_off_at_its_time():
-    grid, values = statistics.on_common_clock(
-        np.array([[3.0, np.nan], [2.0, 5.0]]), np.array([[7.0, 0], [2, 5]])
-    )
+    grid, values = curves.resample(np.array([[3.0, np.nan], [2.0, 5.0]]), np.array([[7.0, 0], [2, 5]]))
     assert grid.shape == (200,) and set(grid) == {3.0}
-    np.testing.assert_allclose(values, np.broadcast_to([[7.0], [3.0]], (2, 200)))
+    np.testing.assert_allclose(values, np.broadcast_to([[7.0], [2.0]], (2, 200)))
 
 
 def test_an_infinite_value_ends_no_curve():
-    grid, values = statistics.on_common_clock(
-        np.array([[1.0, 2.0, 3.0]]), np.array([[np.inf, 4.0, 4.0]]), points=3
-    )
+    grid, values = curves.resample(np.array([[1.0, 2.0, 3.0]]), np.array([[np.inf, 4.0, 4.0]]), points=3)
     assert grid.tolist() == [1, 2, 3] and values[0, 1:].tolist() == [4, 4]
 
 
@@ -143,5 +130,22 @@ def test_two_runs_have_an_interval():
     np.testing.assert_allclose(statistics.band([1.0, 4.0]), (2.5, half))
     # float32 is summed in float64.
     np.testing.assert_array_equal(
-        statistics.smooth(np.array([[2.0**24, 1, 1]], np.float32), 2), [[2.0**24, (2**24 + 1) / 2, 1]]
+        curves.smooth(np.array([[2.0**24, 1, 1]], np.float32), 2), [[2.0**24, (2**24 + 1) / 2, 1]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("seeds", "means"),
+    [
+        ([7, 7, 3, 7], [[5, 6], [(1 + 3 + 8) / 3, (2 + 4 + 10) / 3]]),
+        ([1, 1, 1, 1], [[17 / 4, 22 / 4]]),
+        ([4, 3, 2, 1], None),
+    ],
+)
+def test_runs_of_a_seed_are_averaged_unless_all_seeds_are_different(seeds, means):
+    values = np.array([[1.0, 2], [3, 4], [5, 6], [8, 10]])
+    np.testing.assert_allclose(per_seed(values, np.array(seeds)), values if means is None else means)
+    one = values[:, 0]
+    np.testing.assert_allclose(
+        per_seed(one, np.array(seeds)), one if means is None else np.array(means)[:, 0]
     )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pausejax.analysis.quantities import Metric
-from pausejax.report import many
 from pausejax.report.asked import chosen
 from pausejax.report.grid import arrange
 from pausejax.report.unshown import left_out
@@ -42,6 +41,7 @@ def result_of(rows, **changed):
     )
 
 
+HEAT_MAPS = "heat maps of a measure are drawn by --measure NAME"
 MORE = "more can be drawn by --measure NAME: time, nothing, played, other"
 
 
@@ -56,10 +56,22 @@ def test_of_many_settings_it_is_said_what_cannot_be_compared():
     rows = crossed(alpha=[2.0, 1.0], eta=[0.5, 0.1], zeta=names(5))
     assert left_out(result_of(rows)) == [
         MORE,
-        "loss: no heat maps or main effects: it means something else for each alpha and eta; "
+        HEAT_MAPS,
+        "loss: no main effects: it means something else for each alpha and eta; "
         "choose one: --where a=1,eta=0.1; all the same: --measure loss",
     ]
-    assert left_out(result_of(crossed(zeta=names(5), gamma=[1.0, 2.0, 3.0, 4.0]))) == [MORE]
+    assert left_out(result_of(crossed(zeta=names(5), gamma=[1.0, 2.0, 3.0, 4.0]))) == [MORE, HEAT_MAPS]
+
+
+def test_what_several_measures_lack_for_one_reason_is_one_line():
+    rows = crossed(alpha=[2.0, 1.0], eta=[0.5, 0.1], zeta=names(5))
+    time, final = (METRICS[name]._replace(label=name, scaled_by=("eta",)) for name in ("time", "final"))
+    assert left_out(result_of(rows, time=time, final=final))[2:] == [
+        "loss: no main effects: it means something else for each alpha and eta; "
+        "choose one: --where a=1,eta=0.1; all the same: --measure loss",
+        "time, final: no main effects: each means something else for each eta; "
+        "choose one: --where eta=0.1; all the same: --measure time final",
+    ]
 
 
 def test_too_much_that_varies_comes_with_two_ways_out():
@@ -106,10 +118,32 @@ def test_of_each_measure_it_is_said_what_it_lacks(measures, said):
     assert left_out(result_of(crossed(alpha=[1.0, 2.0])), measures=measures) == said
 
 
+@pytest.mark.parametrize(("policies", "axes"), [(["p"], "zeta, eta"), (["p", "q"], "zeta, eta, g")])
+def test_axes_beyond_the_fourth_are_said_to_have_no_heat_map(policies, axes):
+    ends = [1.0, 2.0]
+    rows = crossed(policy=["p"], alpha=ends, beta=ends, rho=ends, sigma=ends, zeta=ends, eta=ends)
+    if "q" in policies:
+        rows += crossed(policy=["q"], rho=ends, sigma=ends, alpha=ends, beta=ends, gamma=ends)
+    said = f"heat maps are of 4 axes at most, and not of {axes}; fix others by --where"
+    assert said in left_out(result_of(rows), measures=["time"])
+
+
+def test_of_four_axes_each_has_heat_maps():
+    rows = crossed(**dict.fromkeys(("alpha", "beta", "eta", "gamma"), (1.0, 2.0)))
+    assert left_out(result_of(rows), measures=["time"]) == []
+
+
 def test_one_number_among_infinite_ones_is_a_value():
     result = result_of(crossed(alpha=[1.0, 2.0]))
     result["time"][0] = np.inf
-    assert left_out(result, measures=["time"]) == []
+    said = ["time: infinite in 1 of 2 runs; heat maps and main effects are means over the others"]
+    assert left_out(result, measures=["time"]) == said
+
+
+def test_diverged_runs_are_said_to_be_in_no_mean():
+    result = result_of(crossed(alpha=[1.0, 2.0])).assign(diverged_round=("run", [3, 0]))
+    said = "1 of 2 runs diverged: what their models learned is in no mean, curve, heat map or main effect"
+    assert left_out(result) == [said, MORE] and left_out(result, measures=["time"]) == [said]
 
 
 def test_a_variable_without_a_metric_is_drawn_as_it_is():
@@ -128,72 +162,3 @@ def test_a_variable_without_a_metric_is_drawn_as_it_is():
     other["cost"] = other["time"]
     _, (spent,) = chosen(other, ["cost"])
     assert (spent.name, spent.running) == ("spent", "total")
-
-
-def drawn_of(rows, monkeypatch, **changed):
-    """The names of all pictures, and what each is asked to show."""
-    monkeypatch.setattr(many, "main_effects", lambda runs, own: (runs.sizes["run"], [m.name for m in own]))
-    monkeypatch.setattr(
-        many, "heat_maps", lambda levels, measure, policy: (levels.runs.sizes["run"], measure.name, policy)
-    )
-    monkeypatch.setattr(
-        many, "trade_off", lambda runs, *measures: (runs.sizes["run"], *(m and m.name for m in measures))
-    )
-    labels = {name: METRICS[name]._replace(label=name, scaled_by=()) for name in ("loss", "time", "final")}
-    result = result_of(rows, **{**labels, **changed})
-    return result, many.draw(result)
-
-
-def test_pictures_are_named_after_policies_and_data_sets(monkeypatch):
-    rows = crossed(policy=["p, q", "r"], dataset=["x y", "z"], gamma=[1.0, 2.0])
-    result, drawn = drawn_of([row for row in rows if row != rows[-1]], monkeypatch)
-    measures = ["loss", "time", "final"]
-    expected = {"main_effects_x_y": (4, measures), "main_effects_z": (3, measures)}
-    for policy, short in (("p, q", "p_q"), ("r", "r")):
-        for data, runs in (("x_y", 2), ("z", 2 if policy != "r" else 1)):
-            expected |= {f"heatmap_{m}_{short}_{data}": (runs, m, policy) for m in measures}
-    # Across, up and in colour; a result says up, across, colour.
-    expected |= {"pareto_x_y": (4, "loss", "time", "final"), "pareto_z": (3, "loss", "time", "final")}
-    assert drawn == expected
-    two = many.fronts(many.finals(result), chosen(result, ["time", "loss"])[1])
-    assert two["pareto_z"] == (3, "loss", "time", None)
-
-
-def test_a_measure_that_is_not_on_one_scale_is_in_no_table(monkeypatch):
-    rows = crossed(alpha=[1.0, 2.0])
-    unlike = METRICS["loss"]._replace(label="loss", scaled_by=("alpha",))
-    _, drawn = drawn_of(rows, monkeypatch, loss=unlike)
-    assert set(drawn) == {"main_effects", "heatmap_time", "heatmap_final"}
-    _, drawn = drawn_of(rows, monkeypatch, final=METRICS["final"]._replace(label=""))
-    assert set(drawn) == {"main_effects", "heatmap_time", "heatmap_loss"}
-
-
-def test_a_fourth_measure_is_not_weighed(monkeypatch):
-    unlike = METRICS["loss"]._replace(label="loss", scaled_by=("alpha",))
-    result, _ = drawn_of(crossed(alpha=[1.0, 2.0]), monkeypatch, loss=unlike)
-    drawn = many.of_measures(result, chosen(result, ["time", "other", "final", "loss"])[1], None)
-    assert drawn["pareto"] == (2, "other", "time", "final")
-
-
-def test_tables_leave_out_what_has_no_number(monkeypatch):
-    result, _ = drawn_of(crossed(policy=["p", "q"], alpha=[1.0, 2.0]), monkeypatch)
-    result["time"][:3] = np.inf
-    found = many.of_measures(result, chosen(result, ["time", "nothing"])[1], None)
-    assert set(found) == {"main_effects", "heatmap_time_q", "pareto"}
-    assert found["main_effects"] == (4, ["time"])
-    assert set(many.of_measures(result, chosen(result, ["time"])[1], None)) == {
-        "main_effects",
-        "heatmap_time_q",
-    }
-
-
-def test_curves_are_smoothed_as_asked_for(monkeypatch):
-    result, _ = drawn_of(crossed(alpha=[1.0, 2.0]), monkeypatch)
-    asked = []
-    monkeypatch.setattr(many, "measure_plot", lambda *given, **scales: asked.append((*given[1:], scales)))
-    monkeypatch.setattr(many, "figure", lambda plot, grid: grid)
-    (measure,) = chosen(result, ["time"])[1]
-    found = many.of_measures(result, [measure], "grid", 7)
-    assert found["time_vs_rounds"] == "grid" and asked == [("rounds", 7, {})]
-    many.of_measures(result, [measure], "grid")
-    assert asked[-1] == ("rounds", 1, {})

@@ -5,22 +5,15 @@ import pytest
 import xarray as xr
 
 from pausejax.analysis.quantities import Variable
-from pausejax.results import blocks, layout
+from pausejax.results import blocks, labels, manifest
 from pausejax.results.folder import Folder
+from pausejax.results.snapshot import opened
 
 TABLE = {
     "elapsed": Variable(("round",), "float32", float("nan"), "s", "time"),
     "selected": Variable(("round", "slot"), "int32", -1, "1", "members"),
     "diverged_round": Variable((), "int32", 0, "1", "when"),
 }
-
-
-@pytest.mark.parametrize(
-    ("largest", "runs"),
-    [(0, 256), (1, 256), (2**16, 256), (2**17, 128), (2**24, 1), (2**30, 1), (3 * 2**20, 5)],
-)
-def test_a_block_is_sixteen_megabytes_or_256_runs(largest, runs):
-    assert blocks.runs_per_block(largest) == runs
 
 
 def test_a_file_belongs_to_the_block_of_its_first_index():
@@ -31,19 +24,14 @@ def test_a_file_belongs_to_the_block_of_its_first_index():
             blocks.block_of(store, file)
 
 
-def test_dimensions_are_as_long_as_the_longest_of_any_runs():
-    shapes = [{"elapsed": (3, 5), "selected": (3, 5, 2)}, {"selected": (1, 4, 6), "diverged_round": (1,)}]
-    assert layout.sizes(TABLE, shapes) == {"round": 5, "slot": 6}
-
-
 def test_runs_find_their_places_and_leave_fill_values_behind_them():
-    whole = layout.blank(TABLE, ["elapsed", "selected"], 3, {"round": 3, "slot": 2})
+    whole = labels.blank(TABLE, ["elapsed", "selected"], 3, {"round": 3, "slot": 2})
     assert {name: (array.shape, array.dtype) for name, array in whole.items()} == {
         "elapsed": ((3, 3), np.dtype("float32")),
         "selected": ((3, 3, 2), np.dtype("int32")),
     }
     part = {"elapsed": np.array([[1.0, 2], [3, 4]]), "selected": np.arange(4).reshape(2, 2, 1)}
-    layout.put(whole, np.array([2, 0]), part, np.array([0, 1]))
+    labels.put(whole, np.array([2, 0]), part, np.array([0, 1]))
     nan = np.nan
     np.testing.assert_array_equal(whole["elapsed"], [[3, 4, nan], [nan] * 3, [1, 2, nan]])
     np.testing.assert_array_equal(
@@ -63,7 +51,7 @@ def test_a_store_is_read_block_by_block_and_a_damaged_one_is_named(tmp_path):
     assert [source.identities for source in found] == [("run0", "run1"), ("run2", "run3"), ("run4",)]
     assert [source.shapes for source in found] == [{"elapsed": (n, 2)} for n in (2, 2, 1)]
     np.testing.assert_array_equal(np.concatenate([source.load()["elapsed"] for source in found]), values)
-    chunks = blocks.opened(folder, "store")["elapsed"].encoding["chunks"]
+    chunks = opened(folder, "store", manifest.read(folder, "store"))["elapsed"].encoding["chunks"]
     assert chunks == (2, 2)
     (tmp_path / "store/elapsed/c/1/0").write_bytes(b"damaged")
     (tmp_path / "store/elapsed/c/2/0").unlink()

@@ -10,58 +10,11 @@ import pytest
 import xarray as xr
 
 import pausejax
-from pausejax.kinds import parse
-from pausejax.results import blocks, layout, store
+from pausejax.results import blocks, store
 from pausejax.results.folder import Folder
-from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
 
-ROUNDS, CLIENTS, SLOTS = 4, 5, 2
-
-
-def make(seeds=4, **more):
-    document = {
-        "mode": "bandit",
-        "rounds": ROUNDS,
-        "seeds": seeds,
-        "policy": [{"name": "pause"}, {"name": "random"}],
-    }
-    return make_plan(parse({**document, "network": {"K": CLIENTS, "m": SLOTS}, **more}))
-
-
-def arrays_of(plan, places):
-    """What the runs at some places leave; it depends on their identities alone."""
-    found = layout.blank(
-        plan.study.kind.variables(plan.study),
-        ("reward", "selected", "counts"),
-        len(places),
-        {"round": ROUNDS, "slot": SLOTS, "client": CLIENTS},
-    )
-    for row, place in enumerate(places):
-        draw = np.random.default_rng(int(plan.identities[place], 16))
-        found["reward"][row] = draw.normal(size=ROUNDS)
-        found["selected"][row] = draw.integers(0, CLIENTS, (ROUNDS, SLOTS))
-        found["counts"][row] = draw.integers(0, ROUNDS, CLIENTS)
-    return found
-
-
-def finish(folder, plan, size=3):
-    """A study without a simulation: every missing run's arrays, `size` runs a part."""
-    done = store.prepare(folder, plan).identities
-    identities = plan.identities
-    left = [place for place, identity in enumerate(identities) if identity not in done]
-    for first in range(0, len(left), size):
-        places = left[first : first + size]
-        store.write_part(folder, [identities[place] for place in places], arrays_of(plan, places))
-    return store.consolidate(folder, plan), len(left)
-
-
-def expected(plan):
-    return layout.merge(plan, [(range(len(plan.runs)), arrays_of(plan, range(len(plan.runs))))])
-
-
-def check(directory, plan):
-    xr.testing.assert_identical(pausejax.open(directory).load(), expected(plan))
+from .studies import Killed, arrays_of, check, expected, finish, make
 
 
 def test_parts_become_one_result_in_the_plans_order(tmp_path):
@@ -85,7 +38,7 @@ def test_a_result_is_unfinished_until_every_run_is_there(tmp_path):
     identities = plan.identities
     store.write_part(folder, identities[:3], arrays_of(plan, range(3)))
     assert store.consolidate(folder, plan) == 5
-    with pytest.raises(FileNotFoundError, match=r"unfinished study \(1 chunks of runs are done\)"):
+    with pytest.raises(FileNotFoundError, match=r"unfinished study \(1 batches of runs are done\)"):
         pausejax.open(tmp_path)
     assert finish(folder, plan) == (0, 5)
     check(tmp_path, plan)
@@ -116,10 +69,6 @@ def test_a_spec_that_takes_runs_away_is_refused(tmp_path):
     assert "holds runs of another spec" in caught.value.problems[0]
     assert {"-seeds = 4", "+seeds = 3"} <= set(caught.value.problems)
     check(tmp_path, make(seeds=4))
-
-
-class Killed(BaseException):
-    """Stands for a process that is gone: nothing that it would do afterwards happens."""
 
 
 @pytest.mark.parametrize("apart", [9, pytest.param(3, marks=pytest.mark.slow)])
@@ -172,15 +121,19 @@ def test_every_damaged_part_is_found_and_made_again(tmp_path):
     check(tmp_path, plan)
 
 
-def test_no_flipped_bit_of_a_part_is_believed(tmp_path):
-    """Not in the values, nor in the archive's directory, which may hide or rename what is there."""
+def test_no_flipped_bit_of_a_part_is_believed(tmp_path, pytestconfig):
+    """Not in the values, nor in the archive's directory, which may hide or rename what is there.
+
+    A bit of every byte is flipped, a low, a middle and a high one in turn; with --slow all three of each.
+    """
     plan, folder = make(), Folder(tmp_path)
     store.prepare(folder, plan)
     store.write_part(folder, plan.identities[:2], arrays_of(plan, range(2)))
     (part,) = (tmp_path / "parts").iterdir()
     whole = part.read_bytes()
     for place in range(len(whole)):
-        for bit in (1, 8, 128):
+        bits = (1, 8, 128)
+        for bit in bits if pytestconfig.getoption("--slow") else bits[place % 3 :][:1]:
             part.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
             assert store.examine(folder, plan).damaged == (f"parts/{part.name}",), (place, bit)
 
@@ -280,7 +233,7 @@ def test_a_full_disk_leaves_what_was_finished_and_no_rubbish(tmp_path, monkeypat
         patch.setattr(xr.Dataset, "to_zarr", full)
         with pytest.raises(OSError, match="No space left"):
             store.consolidate(folder, plan)
-    assert sorted(os.listdir(tmp_path)) == [".lock", "parts", "spec.toml"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", ".playing", "parts", "spec.toml"]
     assert store.consolidate(folder, plan) == 0
     check(tmp_path, plan)
 
@@ -298,3 +251,42 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     with pytest.raises(OSError, match="file"):
         store.prepare(Folder(tmp_path / "file" / "out"), make())
     assert Path(tmp_path / "file").read_text() == ""
+
+
+def test_an_extension_leaves_a_result_elsewhere_that_a_link_points_to_alone(tmp_path):
+    """The result of one folder, linked into another one and extended there, stays the first one's."""
+    finish(Folder(tmp_path / "first"), make(seeds=2))
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second/results.zarr").symlink_to(tmp_path / "first/results.zarr")
+    assert finish(Folder(tmp_path / "second"), make(seeds=4))[0] == 0
+    check(tmp_path / "second", make(seeds=4))
+    check(tmp_path / "first", make(seeds=2))
+
+
+def test_a_part_that_a_disk_cannot_read_for_a_moment_is_not_removed(tmp_path, monkeypatch):
+    """It may hold runs of a larger study that is being played."""
+    folder, plan, read = Folder(tmp_path), make(seeds=1), Folder.read
+    store.prepare(folder, plan)
+    store.write_part(folder, plan.identities, arrays_of(plan, range(len(plan.runs))))
+    others = store.write_part(folder, ["of another study"], {"reward": np.zeros((1, 2))})
+
+    def failing(self, name):
+        if name == others:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, name)
+
+    monkeypatch.setattr(Folder, "read", failing)
+    assert store.consolidate(folder, plan) == 0
+    check(tmp_path, plan)
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == [others.rpartition("/")[2]]
+
+
+def test_files_whose_writers_were_killed_go_with_the_parts(tmp_path):
+    left = tmp_path / f"layout.json.{'0' * 31}a.partial"
+    mark = tmp_path / ".mark-0123"
+    mine = tmp_path / "notes.partial"
+    tmp_path.joinpath("parts").mkdir()
+    for path in (left, mark, mine):
+        path.write_text("")
+    finish(Folder(tmp_path), make(seeds=1))
+    assert not left.exists() and not mark.exists() and mine.exists()

@@ -8,9 +8,11 @@ import pausejax
 from pausejax import kinds
 from pausejax.commands.main import main
 from pausejax.data.host import Sources
+from pausejax.execution.local import LocalExecutor
 from pausejax.results.folder import Folder
-from pausejax.searches.find import search
-from pausejax.searches.options import Options, check_fresh
+from pausejax.results.stores import FolderStore, MemoryStore
+from pausejax.searches.options import SearchOptions, check_fresh
+from pausejax.searches.search import search
 from pausejax.study.spec import SpecError
 
 BANDIT = {
@@ -24,7 +26,7 @@ BANDIT = {
 LISTS = {**BANDIT, "reward": {"privacy_weight": [1.0, 5.0, 25.0]}}
 TRAINING = {**BANDIT, "mode": "training", "eval_every": 4, "rounds": 30}
 ENSEMBLE = {"mode": "ensemble", "rounds": 20, "policy": [{"name": "efl_fg"}, {"name": "fedboost"}]}
-REGRET = Options(budget=6000, metrics=("cumulative_pseudo_regret",), reduction=3.0)
+REGRET = SearchOptions(metrics=("cumulative_pseudo_regret",))
 TWO = ("max_leakage", "mean_latency")
 A_PROGRAM_EACH = {"name": "sa_pause", "annealing_steps": {"int_uniform": [5, 50]}}
 MANY_PROGRAMS = {"name": "sa_pause", "annealing_steps": list(range(1, 66))}
@@ -39,15 +41,12 @@ BAD = [
     ({}, {"metrics": (3,)}, "--metric (3,): must be texts"),
     ({}, {"metrics": TWO, "maximize": True}, "--maximize: with one metric"),
     ({}, {"maximize": "up"}, "--maximize 'up': must be true, false"),
-    # the budget
-    ({}, {"budget": 149}, "--budget 149: must be at least 150, one setting's 2 runs of 75 rounds"),
-    ({}, {"budget": 49, "at_latency": 3.0}, "must be at least 50, one setting's 2 runs of 25 rounds"),
-    ({}, {"budget": 0}, "must be a number of rounds x runs, from 1 to 1,000,000,000,000"),
-    ({}, {"budget": -5}, "--budget -5: must be"),
-    ({}, {"budget": 10**13}, "must be a number of rounds"),
-    ({}, {"budget": math.nan}, "--budget nan: must be"),
-    ({}, {"budget": 1e4}, "--budget 10000.0: must be"),
-    ({}, {"budget": "2M"}, "--budget 2M: must be"),
+    # how many
+    ({}, {"trials": 0}, "--trials 0: must be an integer from 1 to 1,000,000"),
+    ({}, {"trials": 10**7}, "--trials 10000000: must be"),
+    ({}, {"trials": math.nan}, "--trials nan: must be"),
+    ({}, {"trials": 1e4}, "--trials 10000.0: must be"),
+    ({}, {"trials": "64"}, "--trials '64': must be"),
     # where settings are compared
     ({}, {"at_round": 80}, "must be at most rounds = 75"),
     ({}, {"at_round": 0}, "--at-round 0: must be a round"),
@@ -61,16 +60,6 @@ BAD = [
     ({"stop_at_latency": 3.0}, {}, "not in a search; --at-latency says"),
     (TRAINING, {"metrics": ()}, "eval_every = 4: must divide the 30 rounds"),
     (TRAINING, {"metrics": (), "at_round": 10}, "eval_every = 4: must divide the 10 rounds"),
-    # rungs
-    ({}, {"reduction": 0.5}, "--reduction 0.5: must be from 1.1 to 1e6, or 1"),
-    ({}, {"reduction": 0}, "--reduction 0: must be"),
-    ({}, {"reduction": math.inf}, "--reduction inf: must be"),
-    ({}, {"first_rung": 100.0}, "must be from 1 to the horizon, 75"),
-    ({}, {"first_rung": 0.5}, "must be from 1 to the horizon, 75"),
-    ({}, {"first_rung": 0.0}, "must be above 0"),
-    ({}, {"first_rung": math.nan}, "must be above 0"),
-    ({}, {"first_rung": 5.0, "at_latency": 4.0}, "to the horizon, 4"),
-    ({}, {"first_rung": 25.0, "reduction": 1.0}, "not with --reduction 1"),
     # constraints
     ({}, {"constraints": ("max_leakage<50",)}, "must be METRIC<=NUMBER"),
     ({}, {"constraints": ("max_leakage<=",)}, "must be METRIC<=NUMBER"),
@@ -83,10 +72,9 @@ BAD = [
     # samplers
     ({}, {"sampler": "tpee"}, "must be one of tpe"),
     ({}, {"sampler": None}, "--sampler None: must be one of tpe"),
-    ({}, {"sampler": "grid"}, "has a range"),
+    ({}, {"sampler": "sobol"}, "must be one of tpe, cmaes, nsga2, random"),
     ({}, {"sampler": "cmaes", "metrics": TWO}, "takes one metric; for several: tpe"),
     (LISTS, {"sampler": "cmaes"}, "needs two ranges, and the spec has no range"),
-    (LISTS, {"sampler": "sobol"}, "the spec has lists alone"),
     ({"policy": [{"name": "pause"}, {"name": "random"}]}, {"sampler": "cmaes"}, "takes one policy"),
     ({}, {"sampler_seed": -1}, "--sampler-seed -1: must be an integer from 0"),
     ({}, {"sampler_seed": True}, "--sampler-seed True: must be"),
@@ -102,24 +90,26 @@ BAD = [
 def test_mistakes_are_said_in_one_line_before_anything_is_played(change, options, said, tmp_path):
     study = kinds.parse({**BANDIT, **change}, searched=True)
     with pytest.raises(SpecError) as caught:
-        search(study, REGRET._replace(**options), Sources(), Folder(tmp_path / "out"))
+        search(
+            study, REGRET._replace(**options), LocalExecutor(Sources()), FolderStore(Folder(tmp_path / "out"))
+        )
     assert len(caught.value.problems) == 1
     assert said in str(caught.value)
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
 def test_every_mistake_of_the_options_has_a_line(tmp_path):
-    asked = REGRET._replace(budget=0, sampler="tpee", reduction=0.0)
+    asked = REGRET._replace(trials=0, sampler="tpee", at_latency=0.0)
     with pytest.raises(SpecError) as caught:
-        search(kinds.parse(BANDIT, searched=True), asked, Sources())
-    assert [line.split()[0] for line in caught.value.problems] == ["--budget", "--sampler", "--reduction"]
+        search(kinds.parse(BANDIT, searched=True), asked, LocalExecutor(Sources()), MemoryStore())
+    assert [line.split()[0] for line in caught.value.problems] == ["--trials", "--at-latency", "--sampler"]
 
 
 def test_ensembles_are_refused_before_the_folder_is_taken(tmp_path):
     study = kinds.parse(ENSEMBLE, searched=True)
     with pytest.raises(SpecError, match="has no search; only studies of client selection do"):
-        search(study, Options(budget=6000), Sources(), Folder(tmp_path / "out"))
-    assert not list((tmp_path / "out").iterdir())
+        search(study, SearchOptions(), LocalExecutor(Sources()), FolderStore(Folder(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -137,12 +127,12 @@ def test_fresh_seeds_are_there(seeds, fresh, said):
 
 
 def test_the_function_says_the_same():
-    with pytest.raises(ValueError, match="--budget 2M: must be a number of rounds"):
-        pausejax.search("pause", budget="2M", alpha=[1.0, 10.0])
+    with pytest.raises(ValueError, match="--trials '64': must be an integer"):
+        pausejax.search("pause", trials="64", alpha=[1.0, 10.0])
     with pytest.raises(ValueError, match="--constraint max_leakage<50: must be METRIC<=NUMBER"):
-        pausejax.search("pause", budget=10**5, alpha=[1.0, 10.0], constraints="max_leakage<50")
+        pausejax.search("pause", alpha=[1.0, 10.0], constraints="max_leakage<50")
     with pytest.raises(ValueError, match="--fresh-seeds 0: must be"):
-        pausejax.search("pause", budget=10**5, alpha=[1.0, 10.0], fresh_seeds=0)
+        pausejax.search("pause", alpha=[1.0, 10.0], fresh_seeds=0)
 
 
 SPEC = """
@@ -154,19 +144,14 @@ policy = [{ name = "pause" }]
 """
 
 TYPED = [
-    (["--budget", "many"], "'many' is no number of rounds"),
-    (["--budget", "0"], "'0' is no number of rounds"),
-    (["--budget", "-5"], "'-5' is no number of rounds"),
-    (["--budget", "nan"], "'nan' is no number of rounds"),
-    (["--budget", "1e3"], "'1e3' is no number of rounds"),
-    (["--budget", "99999G"], "from 1 to 1000G"),
-    (["--budget", "\uff11\uff10\uff10\uff10"], "is no number of rounds"),
+    (["--trials", "many"], "'many' is no count"),
+    (["--trials", "0"], "'0' is no count"),
+    (["--trials", "2k"], "'2k' is no count"),
+    (["--trials", "9999999"], "--trials 9999999: must be"),
     (["--at-latency", "soon"], "'soon' is no number"),
     (["--at-latency", "nan"], "--at-latency nan: must be a time"),
     (["--at-latency", "inf"], "--at-latency inf: must be a time"),
     (["--at-round", "0"], "'0' is no count"),
-    (["--reduction", "nan"], "--reduction nan: must be from 1.1"),
-    (["--first-rung", "-1"], "--first-rung -1.0: must be above 0"),
     (["--sampler-seed", "4294967296"], "is no seed"),
     (["--fresh-seeds", "99999999999"], "--fresh-seeds 99999999999: must be"),
     (["--maximize", "--minimize"], "not allowed with argument --maximize"),
@@ -182,7 +167,7 @@ TYPED = [
 @pytest.mark.parametrize(("more", "said"), TYPED)
 def test_the_command_ends_with_code_2(more, said, tmp_path, capsys):
     (tmp_path / "spec.toml").write_text(SPEC)
-    typed = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), "--budget", "2k", *more]
+    typed = ["search", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"), *more]
     try:
         code = main(typed)
     except SystemExit as end:
@@ -198,7 +183,7 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
 
     def ended(out):
         spec, where = str(tmp_path / "spec.toml"), str(tmp_path / out)
-        code = main(["search", spec, "--out", where, "--budget", "2k", "--quiet"])
+        code = main(["search", spec, "--out", where, "--quiet"])
         return code, capsys.readouterr().err
 
     (tmp_path / "plain").mkdir()
@@ -212,7 +197,8 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
         (tmp_path / "broken" / "search.json").write_text(content)
         assert ended("broken") == (
             2,
-            f"--out {tmp_path}/broken: search.json is damaged; choose another folder\n",
+            f"--out {tmp_path}/broken: search.json is damaged; give the very command that began the search, "
+            "or choose another folder\n",
         )
     code, said = ended("spec.toml")
     assert code == 1 and said.count("\n") == 1 and "File exists" in said

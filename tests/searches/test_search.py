@@ -1,20 +1,23 @@
 """Searches through and through: their runs are a plain sweep's, and a killed one ends as it would have."""
 
+import contextlib
+
 import numpy as np
+import optuna
 import pytest
 
 from pausejax import kinds
 from pausejax.data.host import Sources
-from pausejax.engine import local
+from pausejax.execution import rounds
+from pausejax.execution.local import LocalExecutor
+from pausejax.execution.play import play_in_memory
+from pausejax.execution.program import GroupProgram
 from pausejax.results.folder import Folder
+from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm
-from pausejax.searches.find import search
-from pausejax.searches.goal import goal_of
-from pausejax.searches.halving import Halving, Shown
-from pausejax.searches.lanes import Lanes
-from pausejax.searches.options import Options
-from pausejax.searches.programs import _cut
-from pausejax.searches.table import summary
+from pausejax.searches.options import SearchOptions
+from pausejax.searches.result import summary
+from pausejax.searches.search import search
 from pausejax.study.plan import plan_of
 from pausejax.study.spec import SpecError
 
@@ -26,6 +29,7 @@ BANDIT = {
     "reward": {"generalization_weight": {"log_uniform": [1, 1000]}, "privacy_weight": [1.0, 5.0, 25.0]},
     "policy": [{"name": "pause"}],
 }
+TWO = {**BANDIT, "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}]}
 TRAINING = {
     "rounds": 30,
     "eval_every": 5,
@@ -35,108 +39,77 @@ TRAINING = {
     "training": {"model": "linear", "learning_rate": {"log_uniform": [0.001, 1.0]}, "max_steps": 2},
     "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}],
 }
-REGRET = Options(budget=6000, metrics=("cumulative_pseudo_regret",), most=12, reduction=3.0)
+REGRET = SearchOptions(trials=24, metrics=("cumulative_pseudo_regret",), most=12)
 
 
-def found(document, options, folder=None, check=None):
-    study = kinds.parse(document, searched=True)
-
-    class Asked:
-        def check(self):
-            if check:
-                check()
-
-    return search(study, options, Sources(), folder, stopping=Asked())
+def play(document, options, folder=None, on_step=None, **limits):
+    study, store = kinds.parse(document, searched=True), FolderStore(folder) if folder else MemoryStore()
+    executor = LocalExecutor(Sources(), lanes=options.most, **limits)
+    with contextlib.closing(executor):
+        return search(study, options, executor, store, progress=lambda _: on_step and on_step())
 
 
 @pytest.fixture(scope="module")
 def regret():
-    return found(BANDIT, REGRET)
+    return play(BANDIT, REGRET)
 
 
+@pytest.mark.parametrize("at_latency", [None, 12.5])
 @pytest.mark.slow
-def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(regret):
+def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(at_latency):
     """Whoever its neighbours were, and whichever round they were in."""
-    plain = local.run(plan_of(regret.study, regret.plan.runs), Sources())
-    played = {one.number: one.rounds for one in regret.ended}
-    rounds = np.repeat([played[number] for number in sorted(played)], 2)
-    assert len(set(rounds)) > 1, "nobody was stopped"
+    played = play(BANDIT, REGRET._replace(at_latency=at_latency))
+    plain = play_in_memory(plan_of(played.study, played.plan.runs), LocalExecutor(Sources()))
+    if at_latency:
+        assert len({trial.rounds for trial in played.trials}) > 1, "all came to the time at once"
     for name, variable in plain.data_vars.items():
-        if variable.dims[:2] == ("run", "round"):
-            for run, last in enumerate(rounds):
-                np.testing.assert_array_equal(
-                    regret.result[name].values[run, :last], variable.values[run, :last], err_msg=name
-                )
-                beyond = regret.result[name].values[run, last:]
-                assert np.isnan(beyond).all() if beyond.dtype.kind == "f" else (beyond == -1).all()
+        np.testing.assert_array_equal(played.result[name].values, variable.values, err_msg=name)
 
 
 @pytest.mark.slow
 def test_a_run_of_a_search_that_learns_is_that_of_a_plain_sweep():
-    found_ = found(TRAINING, Options(budget=1500, most=8, reduction=3.0))
-    plain = local.run(plan_of(found_.study, found_.plan.runs), Sources())
-    played = {one.number: one.rounds for one in found_.ended}
-    rounds = np.repeat([played[number] for number in sorted(played)], 2)
-    assert {run.policy for run in found_.plan.runs} == {"pause", "sa_pause"}
-    for run, last in enumerate(rounds):
-        np.testing.assert_array_equal(
-            found_.result["selected"].values[run, :last], plain["selected"].values[run, :last]
-        )
-        np.testing.assert_allclose(
-            found_.result["train_loss"].values[run, :last], plain["train_loss"].values[run, :last], rtol=1e-4
-        )
-        evaluated = plain["eval_round"].values <= last
-        np.testing.assert_allclose(
-            found_.result["test_accuracy"].values[run, evaluated],
-            plain["test_accuracy"].values[run, evaluated],
-            atol=0.01,
-        )
+    played = play(TRAINING, SearchOptions(trials=12, most=8))
+    plain = play_in_memory(plan_of(played.study, played.plan.runs), LocalExecutor(Sources()))
+    assert {run.policy for run in played.plan.runs} == {"pause", "sa_pause"}
+    np.testing.assert_array_equal(played.result["selected"], plain["selected"])
+    np.testing.assert_allclose(played.result["train_loss"], plain["train_loss"], rtol=1e-4)
+    np.testing.assert_allclose(played.result["test_accuracy"], plain["test_accuracy"], atol=0.01)
 
 
 def test_figures_are_those_of_the_runs(regret):
-    """What decided is what the result says, at each rung."""
-    total = regret.result["pseudo_regret"].values.astype(np.float64)
-    for one in regret.ended:
-        rows = slice(2 * one.number, 2 * one.number + 2)
-        for rung, shown in one.history:
-            last = int(regret.goal.rungs[rung])
-            np.testing.assert_allclose(-shown.values[0], total[rows, :last].sum(axis=1).mean(), rtol=1e-5)
+    """What decided is what the result says."""
+    total = regret.result["pseudo_regret"].values.astype(np.float64).sum(axis=1).reshape(-1, 2)
+    shown = [-trial.score.values[0] for trial in regret.trials]
+    np.testing.assert_allclose(shown, total.mean(axis=1), rtol=1e-5)
 
 
-def test_the_budget_is_kept_and_the_lanes_are_busy(regret):
-    assert regret.spent <= REGRET.budget
-    assert regret.spent == sum(2 * one.rounds for one in regret.ended)
-    assert regret.spent > 0.9 * REGRET.budget
-    assert regret.spent / regret.lane_rounds > 0.85
-    assert any(one.why == "finished" for one in regret.ended)
+def test_as_many_settings_are_tried_as_are_asked_for(regret):
+    assert len({trial.setting.key for trial in regret.trials}) == len(regret.trials) == REGRET.trials
+    assert [trial.rounds for trial in regret.trials] == [2 * 75] * 24
 
 
-TWO = {**BANDIT, "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}]}
+def test_the_best_is_the_best_of_all(regret):
+    assert regret.ranked(1)[0].score == max(trial.score for trial in regret.trials)
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_a_search_ends_when_there_is_nothing_else_to_try():
+    document = {**BANDIT, "reward": {"privacy_weight": [1.0, 5.0, 25.0]}}
+    assert len(play(document, REGRET._replace(sampler="random")).trials) == 3
+
+
 @pytest.mark.slow
-def test_the_lanes_follow_what_the_sampler_asks_for(sampler):
-    """Two programs, whichever the sampler prefers."""
-    played = found(TWO, REGRET._replace(budget=40_000, most=64, sampler=sampler))
-    assert {one.setting.policy for one in played.ended} == {"pause", "sa_pause"}
-    assert played.spent / played.lane_rounds > 0.88
-    assert 0.95 * 40_000 < played.spent <= 40_000
-    assert played.spent == sum(2 * one.rounds for one in played.ended)
+def test_each_program_is_compiled_for_one_width(monkeypatch):
+    """Of two programs the sampler may ask for one more often."""
+    widths, lower = [], GroupProgram.lower
 
+    def watch(self, width):
+        widths.append((self.group.algorithm, width))
+        return lower(self, width)
 
-def test_lanes_are_cut_for_programs_that_share_them():
-    assert _cut(128, 2, 1, shared=False) == (1, 128)
-    assert _cut(128, 2, 1, shared=True) == (8, 16)
-    assert _cut(128, 2, 3, shared=False) == (8, 16)
-    assert _cut(128, 2, 16, shared=False) == (32, 4)
-    assert _cut(8, 2, 2, shared=False) == (2, 4)
-    assert _cut(1, 1, 5, shared=True) == (1, 1)
-
-
-def test_the_best_is_the_best_of_those_that_came_to_the_end(regret):
-    ends = [one for one in regret.ended if one.why == "finished"]
-    assert regret.best(1)[0].history[-1][1] == max(one.history[-1][1] for one in ends)
+    monkeypatch.setattr(GroupProgram, "lower", watch)
+    played = play(TWO, REGRET._replace(trials=100, most=64))
+    assert {trial.setting.policy for trial in played.trials} == {"pause", "sa_pause"}
+    assert sorted(widths) == [("pause", 6), ("sa_pause", 6)] and len(played.trials) == 100
 
 
 class Kill(Exception):
@@ -147,25 +120,21 @@ class Kill(Exception):
     ("document", "options"),
     [
         (BANDIT, REGRET),
+        pytest.param(BANDIT, REGRET._replace(at_latency=12.5, sampler="random"), marks=pytest.mark.slow),
         pytest.param(
-            BANDIT,
-            REGRET._replace(at_latency=4.0, sampler="random", first_rung=1.0),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {**BANDIT, "policy": [{"name": "pause"}, {"name": "sa_pause", "annealing_steps": 20}]},
-            REGRET._replace(budget=12_000, most=64, constraints=("max_leakage<=60",)),
+            TWO,
+            REGRET._replace(trials=80, most=64, constraints=("max_leakage<=60",)),
             marks=pytest.mark.slow,
         ),
         pytest.param(
             TRAINING,
-            Options(budget=900, most=8, reduction=3.0, constraints=("max_leakage<=60",)),
+            SearchOptions(trials=12, most=8, constraints=("max_leakage<=60",)),
             marks=pytest.mark.slow,
         ),
     ],
 )
 def test_a_killed_search_makes_the_same_choices(document, options, tmp_path):
-    whole = found(document, options, Folder(tmp_path / "whole"))
+    whole = play(document, options, Folder(tmp_path / "whole"))
     rng, farthest, steps, kills = np.random.default_rng(0), 0, 0, 0
 
     def killed():
@@ -180,7 +149,7 @@ def test_a_killed_search_makes_the_same_choices(document, options, tmp_path):
     for _ in range(60):
         steps = 0
         try:
-            again = found(document, options, Folder(tmp_path / "again"), check=killed)
+            again = play(document, options, Folder(tmp_path / "again"), on_step=killed)
             break
         except Kill:
             pass
@@ -193,14 +162,14 @@ def test_a_killed_search_makes_the_same_choices(document, options, tmp_path):
 @pytest.mark.slow
 def test_as_many_kills_as_are_asked_for_change_nothing(tmp_path, request):
     """`--kills 20`: each in another step."""
-    options, kills = REGRET._replace(budget=24_000, most=8), request.config.getoption("--kills")
+    options, kills = REGRET._replace(trials=80, most=8), request.config.getoption("--kills")
     steps = 0
 
     def count():
         nonlocal steps
         steps += 1
 
-    whole = found(BANDIT, options, Folder(tmp_path / "whole"), check=count)
+    whole = play(BANDIT, options, Folder(tmp_path / "whole"), on_step=count)
     assert steps > kills, "too few steps for so many kills"
     ends = np.sort(np.random.default_rng(1).choice(np.arange(1, steps), kills, replace=False))
     for end in ends:
@@ -213,52 +182,55 @@ def test_as_many_kills_as_are_asked_for_change_nothing(tmp_path, request):
                 raise Kill
 
         with pytest.raises(Kill):
-            found(BANDIT, options, Folder(tmp_path / "again"), check=killed)
-    again = found(BANDIT, options, Folder(tmp_path / "again"))
+            play(BANDIT, options, Folder(tmp_path / "again"), on_step=killed)
+    again = play(BANDIT, options, Folder(tmp_path / "again"))
     assert_the_same(whole, again, tmp_path)
+
+
+def assert_same_trials(one, other):
+    for a, b in zip(one.trials, other.trials, strict=True):
+        assert (a.number, a.setting, a.score, a.rounds) == (b.number, b.setting, b.score, b.rounds)
+        np.testing.assert_array_equal(a.figures, b.figures)
 
 
 def assert_the_same(whole, again, folder):
     """Two searches chose, saw and left the same, byte for byte: in `whole` and in `again`."""
-    for one, other in zip(whole.ended, again.ended, strict=True):
-        assert one[:3] == other[:3] and one[4:] == other[4:], one.number
-        np.testing.assert_array_equal(one.figures, other.figures)
+    assert_same_trials(whole, again)
     a, b = ((folder / name / "results.zarr") for name in ("whole", "again"))
     files = sorted(path.relative_to(a) for path in a.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(b) for path in b.rglob("*") if path.is_file())
     for file in files:
         assert (a / file).read_bytes() == (b / file).read_bytes(), file
+    ours, others = (trials_of_optuna(folder / name) for name in ("whole", "again"))
+    assert [(t.params, t.values, t.state) for t in ours] == [(t.params, t.values, t.state) for t in others]
+
+
+def trials_of_optuna(folder):
+    """What another program reads of the study of Optuna."""
+    backend = optuna.storages.journal.JournalFileBackend(str(folder / "optuna.log"))
+    storage = optuna.storages.JournalStorage(backend)
+    return optuna.load_study(study_name="search", storage=storage).trials
+
+
+def test_the_study_of_optuna_says_what_the_search_has_seen(tmp_path):
+    options = REGRET._replace(trials=6, metrics=("cumulative_pseudo_regret", "cumulative_reward"))
+    played = play(TWO, options._replace(constraints=("max_leakage<=20",)), Folder(tmp_path))
+    trials = {trial.number: trial for trial in trials_of_optuna(tmp_path)}
+    assert len(trials) == 6
+    for trial in played.trials:
+        copied = trials[trial.number]
+        np.testing.assert_array_equal(copied.values, trial.figures.mean(axis=0)[:2])
+        assert copied.params["policy"] == trial.setting.policy
+        assert float(copied.params["privacy_weight"]) == trial.setting.values["privacy_weight"]
+        alpha = copied.params["generalization_weight"]
+        assert alpha == pytest.approx(trial.setting.values["generalization_weight"], rel=1e-5)
+        assert copied.system_attrs["constraints"] == pytest.approx([trial.score.violation])
 
 
 def test_a_time_that_the_rounds_do_not_reach_is_said():
-    played = found(BANDIT, REGRET._replace(budget=1200, at_latency=500.0))
+    played = play(BANDIT, REGRET._replace(trials=6, at_latency=500.0))
     assert summary(played).endswith("had played their 75 rounds before 500 s")
-    assert all(one.short for one in played.ended if one.why == "finished")
-
-
-def test_a_budget_that_brings_nobody_to_a_rung_is_said():
-    with pytest.raises(SpecError, match="was spent before any setting came to 50 s"):
-        found(BANDIT, REGRET._replace(budget=60, at_latency=50.0, reduction=1.0))
-
-
-def test_damage_to_the_journal_costs_only_time(tmp_path):
-    whole = found(BANDIT, REGRET, Folder(tmp_path))
-    (tmp_path / "journal" / "000002.json").write_text("{")
-    again = found(BANDIT, REGRET, Folder(tmp_path))
-    assert [one[:3] for one in again.ended] == [one[:3] for one in whole.ended]
-
-
-@pytest.mark.slow
-def test_a_grid_plays_every_setting_once():
-    document = {
-        **BANDIT,
-        "reward": {"generalization_weight": [1.0, 10.0], "privacy_weight": [1.0, 5.0]},
-        "policy": [{"name": "pause"}, {"name": "random"}],
-    }
-    played = found(document, REGRET._replace(sampler="grid", reduction=1.0, budget=10**6))
-    assert all(one.why == "finished" for one in played.ended)
-    settings = [one.setting.key for one in played.ended]
-    assert len(settings) == len(set(settings)) == 8
+    assert all(trial.short for trial in played.trials)
 
 
 def test_lists_that_are_zipped_go_together():
@@ -267,92 +239,75 @@ def test_lists_that_are_zipped_go_together():
         "zip": [["alpha", "gamma"]],
         "reward": {"generalization_weight": [1.0, 10.0, 100.0], "privacy_weight": [2.0, 20.0, 200.0]},
     }
-    played = found(document, REGRET._replace(budget=2000, sampler="random"))
-    for one in played.ended:
-        values = one.setting.values
-        assert values["privacy_weight"] == 2 * values["generalization_weight"]
+    played = play(document, REGRET._replace(sampler="random"))
+    assert len(played.trials) == 3
+    for trial in played.trials:
+        assert trial.setting.values["privacy_weight"] == 2 * trial.setting.values["generalization_weight"]
 
 
 def test_several_objectives_leave_a_front():
-    played = found(
-        BANDIT, REGRET._replace(metrics=("cumulative_pseudo_regret", "max_leakage"), sampler="nsga2")
-    )
-    best = played.best(50)
-    values = np.array([one.history[-1][1].values for one in best])
+    metrics = ("cumulative_pseudo_regret", "max_leakage")
+    played = play(BANDIT, REGRET._replace(metrics=metrics, sampler="nsga2"))
+    values = np.array([trial.score.values for trial in played.ranked(50)])
     front = [not any((other >= own).all() and (other > own).any() for other in values) for own in values]
     assert front == sorted(front, reverse=True), "somebody who is beaten comes before somebody who is not"
 
 
 def test_constraints_are_kept_by_the_best():
-    played = found(BANDIT, REGRET._replace(constraints=("mean_latency>=0.2",)))
-    best = played.best(1)[0]
+    played = play(BANDIT, REGRET._replace(constraints=("mean_latency>=0.2",)))
+    best = played.ranked(1)[0]
     latency = played.result["elapsed"].values[2 * best.number : 2 * best.number + 2, -1] / 75
-    kept = [one for one in played.ended if one.why == "finished" and one.history[-1][1].violation == 0]
+    kept = [trial for trial in played.trials if trial.score.violation == 0]
     assert latency.mean() >= 0.2 or not kept
-    assert ("none that came so far keeps" in summary(played)) == (not kept)
-
-
-def test_a_bound_that_binds_at_the_end_does_not_stop_who_will_keep_it():
-    """What grows from round to round breaks no bound early, and whoever spends most looks best there."""
-    goal = goal_of(
-        kinds.parse(BANDIT, searched=True),
-        ("cumulative_reward",),
-        None,
-        ("max_leakage<=40",),
-        horizon=75,
-        by_latency=False,
-        reduction=3.0,
-        first=25.0,
-        step=25,
-    )
-    greedy, thrifty, poor = (
-        [[reward, leakage]] for reward, leakage in ((9.0, 30.0), (8.0, 12.0), (7.0, 13.0))
-    )
-    early = [goal.shown(np.array(figures), 0) for figures in (greedy, thrifty, poor)]
-    assert [shown.violation for shown in early] == [0, 0, 0]
-    assert Halving(2, 2.0).go_on(0, early) == [True, True, False]
-    assert goal.shown(np.array([[9.0, 50.0]]), 1) == Shown((9.0,), 0.25)
+    assert ("no setting keeps" in summary(played)) == (not kept)
 
 
 def test_constraints_that_nobody_keeps_are_said():
-    played = found(BANDIT, REGRET._replace(constraints=("max_leakage<=0.001",), budget=1200))
-    assert summary(played).endswith("none that came so far keeps the constraints")
+    played = play(BANDIT, REGRET._replace(constraints=("max_leakage<=0.001",), trials=6))
+    assert summary(played).endswith("no setting keeps the constraints")
 
 
 def test_other_searches_and_studies_keep_their_folders(tmp_path):
-    found(BANDIT, REGRET._replace(budget=600), Folder(tmp_path / "a"))
-    with pytest.raises(SpecError, match=r"another search; it differs in budget \(600, now 700\)"):
-        found(BANDIT, REGRET._replace(budget=700), Folder(tmp_path / "a"))
+    play(BANDIT, REGRET._replace(trials=3), Folder(tmp_path / "a"))
+    with pytest.raises(SpecError, match=r"another search; it differs in trials \(3, now 4\)"):
+        play(BANDIT, REGRET._replace(trials=4), Folder(tmp_path / "a"))
     with pytest.raises(SpecError, match="another search; it differs in the spec"):
-        found({**BANDIT, "seeds": 1}, REGRET._replace(budget=600), Folder(tmp_path / "a"))
+        play({**BANDIT, "seeds": 1}, REGRET._replace(trials=3), Folder(tmp_path / "a"))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "spec.toml").write_text("")
     with pytest.raises(SpecError, match="a study that is no search"):
-        found(BANDIT, REGRET, Folder(tmp_path / "b"))
+        play(BANDIT, REGRET, Folder(tmp_path / "b"))
 
 
 def test_a_search_at_its_end_is_not_played_again_unless_its_result_is_damaged(tmp_path, monkeypatch):
-    whole = found(BANDIT, REGRET._replace(budget=1200), Folder(tmp_path))
+    asked = REGRET._replace(trials=6)
+    whole = play(BANDIT, asked, Folder(tmp_path))
     with monkeypatch.context() as patched:
-        patched.setattr(Lanes, "advance", None)
-        again = found(BANDIT, REGRET._replace(budget=1200), Folder(tmp_path))
-    assert [one[:3] for one in again.ended] == [one[:3] for one in whole.ended]
+        patched.setattr(rounds, "play", None)
+        again = play(BANDIT, asked, Folder(tmp_path))
+    assert_same_trials(whole, again)
     chunk = next(path for path in (tmp_path / "results.zarr" / "reward" / "c").rglob("*") if path.is_file())
     before = chunk.read_bytes()
     chunk.write_bytes(before[:-1])
-    found(BANDIT, REGRET._replace(budget=1200), Folder(tmp_path))
+    play(BANDIT, asked, Folder(tmp_path))
     assert chunk.read_bytes() == before
 
 
 @pytest.mark.slow
-def test_defaults_that_do_not_fit_are_no_contenders():
+def test_defaults_that_do_not_fit_are_no_finalists():
     """Of as few clients as this searches, the default cohort of five could not be chosen."""
     document = {
         **BANDIT,
         "network": {"num_clients": 4, "clients_per_round": [2, 3]},
         "reward": {"generalization_weight": 10.0},
     }
-    played = found(document, REGRET._replace(budget=1000, metrics=("mean_latency",)))
+    played = play(document, REGRET._replace(trials=2, metrics=("mean_latency",)))
     labels = [policy.label for policy in confirm.confirmation(played, 2).policies]
     assert labels[0] == "best" and "default" not in labels
-    assert "default" in confirm.contenders(played)
+    assert "default" in confirm.finalists(played)
+
+
+def test_a_metric_whose_scale_the_search_chooses_is_said(regret):
+    assert "cumulative_pseudo_regret means something else for each α, γ" in summary(regret)
+    latency = play(BANDIT, REGRET._replace(trials=2, metrics=("mean_latency",)))
+    assert "means something else" not in summary(latency)

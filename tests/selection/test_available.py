@@ -96,7 +96,7 @@ def test_an_annealed_walk_is_that_of_the_network_of_the_available_clients(neighb
 
 
 @given(hnp.arrays(bool, 6), st.sampled_from([1, 3, 6]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_nobody_is_chosen_who_is_not_available(available, m):
     ucb, g, p = (np.random.default_rng(0).random(6).astype(np.float32) for _ in range(3))
     chosen = [

@@ -51,10 +51,7 @@ def test_overrides_replace_values_under_any_spelling():
     ("document", "expected"),
     [
         ({"roundz": 5}, "study.toml: roundz: unknown key; did you mean 'rounds'?"),
-        (
-            {"training": {"learning_rat": 1}},
-            "training.learning_rat: unknown key; did you mean 'learning_rate'",
-        ),
+        ({"training": {"learning_rat": 1}}, "learning_rat: unknown key; did you mean 'learning_rate'"),
         ({"training": {"alpha": 1}}, "training.alpha: unknown key; it belongs in [reward]"),
         ({"rounds": 0}, "rounds = 0: must be an integer >= 1"),
         ({"rounds": [10, 20]}, "rounds = [10, 20]: must be an integer >= 1 and <= 16777216, not an axis"),
@@ -66,10 +63,7 @@ def test_overrides_replace_values_under_any_spelling():
         ({"eval_every": 0}, "eval_every = 0: must be an integer >= 1"),
         ({"reward": {"beta": 1.0}}, "reward.beta = 1.0: must be a finite number > 1"),
         ({"reward": {"beta": 1.000000001}}, "reward.beta = 1.000000001: must be a finite number > 1"),
-        (
-            {"training": {"learning_rate": 1e60}},
-            "training.learning_rate = 1e+60: must be a finite number > 0",
-        ),
+        ({"training": {"learning_rate": 1e60}}, "learning_rate = 1e+60: must be a finite number > 0"),
         ({"privacy": {"eps_bar": 1e-60}}, "privacy.eps_bar = 1e-60: must be a finite number > 0"),
         ({"training": {"batch_size": 10**400}}, "must be an integer >= 1"),
         ({"rounds": 2**40}, "rounds = 1099511627776: must be an integer >= 1"),
@@ -93,6 +87,7 @@ def test_overrides_replace_values_under_any_spelling():
         ({"policy": [{"name": "pauze"}]}, "did you mean 'pause'?"),
         ({"policy": [{"label": "x"}]}, "policy.name = None: must be one of"),
         ({"policy": [{"name": "pause"}] * 2}, 'policy.label = "pause": is used twice'),
+        ({"policy": [{"name": "pause", "label": "_own"}]}, 'policy.label = "_own": must not begin with _'),
         ({"policy": [{"name": "random", "selector": "exact"}]}, "the policy random does not read it"),
         ({"policy": [{"name": "pause", "alfa": 3}]}, "policy.alfa: unknown key"),
     ],
@@ -146,10 +141,7 @@ NEEDS = "a range needs a table [sampling] with n, the number of points"
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (
-            {"log_unifrom": [1, 2]},
-            "a range is given as {uniform = [low, high]} or {log_uniform = [low, high]}",
-        ),
+        ({"log_unifrom": [1, 2]}, "{uniform = [low, high]} or {log_uniform = [low, high]}"),
         ({}, "reward.alpha = {}: a range is given as"),
         ({"uniform": [1, 2], "log_uniform": [1, 2]}, "a range is given as"),
         ({"int_uniform": [1, 2]}, "reward.alpha = {int_uniform = [1, 2]}: a range is given as {uniform"),
@@ -280,10 +272,6 @@ def test_each_mistake_in_a_zip_is_one_clear_line(document, expected):
     found = problems({**MINIMAL, "reward": lists, **document})
     assert len(found) == 1
     assert expected in found[0]
-
-
-def test_a_round_may_select_everyone():
-    assert parse({**MINIMAL, "network": {"K": 5, "m": 5}}).axes["clients_per_round"] == (5,)
 
 
 def test_only_zipped_lists_may_repeat_a_value():

@@ -59,7 +59,7 @@ def simulation_of(
     """A case as its kind of study simulates it, for some devices."""
     plan = make_plan(parse(cases.document(case, runs, changes)))
     (group,) = plan.groups
-    return plan.study.kind.simulation(plan, group, SOURCES, on)
+    return plan.study.kind.simulation(plan.study, group, SOURCES, on)
 
 
 def compile_case(
@@ -127,7 +127,7 @@ def trips_of(simulation: Any) -> dict[str, float]:
         return {}
     steps = simulation_static(simulation).get("annealing_steps", 0)
     found = {
-        r"jit\(play\)/(shard_map/)?while$": float(program.rounds_per_call),
+        r"jit\(play\)/(shard_map/)?rounds/while$": float(program.rounds_per_call),
         # Nearly always the best threshold is the only one that may be, and is evaluated before the loop.
         r"_best_set\)": 0.0,
         r"_anneal\)": math.ceil(steps / 16 / _VALID_SHARE),

@@ -1,6 +1,5 @@
 """What was found, as lines and as the tables of `docs/gpu.md`."""
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,8 +9,6 @@ from gpu_model.cases import CASES
 from gpu_model.targets import TARGETS
 
 BEGIN, END = "<!-- tables of scripts/bench/gpu_plan.py -->", "<!-- end of tables -->"
-BEFORE, END_BEFORE = "<!-- before and after, by the same -->", "<!-- end of before and after -->"
-KEPT = "docs/results/gpu_before.json"
 _HEAD = (
     "case",
     "runs",
@@ -96,53 +93,15 @@ def tables(everything: list[dict[str, Any]], page: str) -> str:
     return "\n\n".join(parts)
 
 
-def before_and_after(page: str, before: list[dict[str, Any]]) -> str:
-    """What each case of the H100's table launches, waits for, moves and takes, and what it once did."""
-    old = {(row["case"], row["runs"]): row for row in before}
-    head = ("case", "runs", "launches", "syncs", "MB moved", "round, µs", "times as fast")
-    lines = [_line(head), "|" + " --- |" * len(head)]
-    place = {name: _HEAD.index(name) for name in ("launches (in graphs)", "syncs", "MB moved", "round, µs")}
-    for (case, runs), cells in _rows(page, f"### {TARGETS['h100'].name}").items():
-        launches, syncs, moved, took = (cells[at] for at in place.values())
-        launches = launches.split(" ")[0]
-        was = old.get((case, runs))
-        if was is None or "launches" not in was:
-            why = "not counted" if was is None else was["reason"]
-            lines.append(_line((case, cells[1], f"{why} → {launches}", syncs, moved, took, "")))
-            continue
-        us = was["seconds"][1] * 1e6
-        ratio = us / float(took.replace(",", ""))
-        lines.append(
-            _line(
-                (
-                    case,
-                    cells[1],
-                    f"{was['launches']:,.0f} → {launches}",
-                    f"{was['syncs']:.0f} → {syncs}",
-                    f"{was['bytes'] / 1e6:,.1f} → {moved}",
-                    f"{us:,.0f} → {took}",
-                    f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}",
-                )
-            )
-        )
-    return "\n".join(lines)
-
-
 def write(page: Path, everything: list[dict[str, Any]]) -> None:
-    """Puts the tables between the marks of a page: what was found, and what there was before.
+    """Puts the tables of what was found between the marks of a page.
 
     Raises:
       ValueError: the page has no such marks.
     """
     text = page.read_text()
-    text = _between(text, BEGIN, END, tables(everything, text))
-    before = json.loads((Path(__file__).resolve().parents[3] / KEPT).read_text())
-    page.write_text(_between(text, BEFORE, END_BEFORE, before_and_after(text, before)))
-
-
-def _between(text: str, begin: str, end: str, inside: str) -> str:
-    before, rest = text.split(begin)
-    return f"{before}{begin}\n\n{inside}\n\n{end}{rest.split(end)[1]}"
+    before, rest = text.split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n\n{tables(everything, text)}\n\n{END}{rest.split(END)[1]}")
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -1,0 +1,152 @@
+"""Checks a result from elsewhere: its attributes, its coordinates and its variables."""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pausejax.analysis import schema
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_CHARACTERS = 2**28
+"""Of all values of one coordinate, each as long as the longest."""
+
+
+def check(result: "xr.Dataset") -> None:
+    """Sees to it that a result from elsewhere is laid out like one and says of itself what one may.
+
+    Raises:
+      ValueError: it is not; names the attribute, coordinate or variable.
+    """
+    for name in schema.NAMES:
+        if name in result.attrs:
+            schema.read(result, name)
+    _check_arrays(result)
+    _check_runs(result)
+    _check_rounds(result)
+    metrics = schema.read(result, "metrics")
+    for name, metric in metrics.items():
+        _check_source(result, name, metric["variable"], metric["reduce"])
+    objectives = schema.read(result, "objectives")
+    if "objectives" in result.attrs and not (len(objectives) == 3 and metrics.keys() >= set(objectives)):
+        raise ValueError("result: attribute objectives: must be three of its metrics")
+    ranking = schema.read(result, "ranking") if "ranking" in result.attrs else None
+    if ranking and not (
+        ranking in metrics and {ranking, metrics[ranking]["variable"]} & set(result.variables)
+    ):
+        raise ValueError(f"result: attribute ranking: {ranking}: is no metric that it has the data for")
+
+
+def _check_source(result: "xr.Dataset", metric: str, variable: str, reduce: str) -> None:
+    """Sees to it that a metric is one figure per run already, or can be made of its variable."""
+    if metric in result and result[metric].dims == ("run",) and result[metric].dtype.kind in "biuf":
+        return
+    if metric not in result and variable not in result:
+        return
+    array = result[variable if variable in result else metric]
+    dims = ("run",) if reduce == "itself" else ("run", *array.dims[1:2])
+    if variable not in result or array.dims != dims or len(dims) != 1 + (reduce != "itself"):
+        raise ValueError(f"result: metric {metric}: no figure per run is the {reduce} of {_laid_out(array)}")
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"result: metric {metric}: {_laid_out(array)}; must have numbers")
+
+
+def check_layout(
+    result: "xr.Dataset",
+    layout: Mapping[str, tuple[str, ...]],
+    kinds: Mapping[str, str],
+    needed: Collection[str],
+) -> None:
+    """Sees to it that what a result has of some variables and labels is what one knows by these names.
+
+    Args:
+      result: a result.
+      layout: variable -> its dimensions.
+      kinds: label of a run -> the kinds of NumPy's types that it may have.
+      needed: of both, what must be there.
+
+    Raises:
+      ValueError: one is absent or something else.
+    """
+    for name in sorted({*layout, *kinds, *needed}):
+        if name not in result:
+            if name in needed:
+                raise ValueError(f"result: lacks {name}, which its pictures need")
+            continue
+        wanted = layout.get(name, ("run",))
+        if result[name].dims != wanted or result[name].dtype.kind not in kinds.get(name, "biufU"):
+            raise ValueError(f"result: {_laid_out(result[name])}; must be over {', '.join(wanted)}")
+
+
+def _check_arrays(result: "xr.Dataset") -> None:
+    for name, array in result.variables.items():
+        if wrong := schema.name_problem(name):
+            raise ValueError(f"result: a variable's name {wrong}")
+        dims = [dim for dim in array.dims if schema.name_problem(dim)]
+        if dims or len(set(array.dims)) < len(array.dims):
+            raise ValueError(
+                f"result: {name}: its dimensions must be different names, not {schema.brief(array.dims)}"
+            )
+        numbers = array.dtype.kind in "biuf"
+        if name in result.data_vars and not (numbers and array.dims[:1] == ("run",)):
+            raise ValueError(f"result: {_laid_out(result[name])}; a variable has numbers for each run")
+        if name in result.coords and not (numbers or _is_words(array)):
+            raise ValueError(f"result: {_laid_out(result[name])}; a coordinate has numbers or words")
+        for key in ("units", "long_name", "symbol"):
+            if key in array.attrs and (wrong := schema.text_problem(array.attrs[key])):
+                raise ValueError(f"result: {name}: {key}: {wrong}")
+
+
+def _check_runs(result: "xr.Dataset") -> None:
+    labels = {"policy": "UT", "algorithm": "UT", "identity": "UT", "seed": "iu"}
+    for name in dict.fromkeys((*labels, *schema.read(result, "axes"), *schema.read(result, "parameters"))):
+        if name not in result.coords:
+            if name in labels:
+                raise ValueError(f"result: lacks the coordinate {name}")
+            continue
+        column = result[name]
+        if column.dims != ("run",) or column.dtype.kind not in labels.get(name, "biufUT"):
+            raise ValueError(f"result: {_laid_out(column)}; must have a label for each run")
+    if not result.sizes["run"]:
+        raise ValueError("result: holds no runs")
+    for name, column in result.coords.items():
+        if _is_words(column.variable):
+            _check_words(str(name), column.values)
+
+
+def _check_words(name: str, values: np.ndarray) -> None:
+    longest, different = 0, set()
+    for value in values.ravel().tolist():
+        longest = max(longest, len(value))
+        different.add(value)
+        if longest * values.size > _CHARACTERS:
+            raise ValueError(f"result: {name}: has more than {_CHARACTERS} characters")
+    for value in different:
+        if wrong := schema.line_problem(value):
+            raise ValueError(f"result: {name}: a label {wrong}")
+
+
+def _check_rounds(result: "xr.Dataset") -> None:
+    known: set[int] = set()
+    for dim, name in (("round", "round"), ("eval", "eval_round")):
+        if dim not in result.sizes:
+            continue
+        if name not in result.coords or result[name].dims != (dim,) or result[name].dtype.kind not in "iu":
+            raise ValueError(f"result: {name}: must be a whole number for each {dim}")
+        rounds = result[name].values
+        if (rounds < 1).any() or (np.diff(rounds) <= 0).any():
+            raise ValueError(f"result: {name}: must ascend from 1")
+        if dim == "round":
+            known = set(rounds.tolist())
+        elif not known.issuperset(rounds.tolist()):
+            raise ValueError("result: eval_round: must be rounds of the result")
+
+
+def _is_words(array: Any) -> bool:
+    return array.dtype.kind == "U" or isinstance(array.dtype, np.dtypes.StringDType)
+
+
+def _laid_out(array: "xr.DataArray") -> str:
+    return f"{array.name}: is {array.dtype} over {', '.join(map(str, array.dims)) or 'nothing'}"

@@ -1,0 +1,175 @@
+"""The table of a study: per setting the mean of each metric with its interval, as numbers and as texts."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pausejax.analysis import schema
+from pausejax.analysis.means import mean_ci
+from pausejax.analysis.metrics import metrics_of
+from pausejax.analysis.per_run import finals
+from pausejax.analysis.quantities import Metric, format_number
+from pausejax.analysis.settings import column_of, group, runs_table
+
+MAX_ROWS = 40
+"""A study with more settings than this shows the best ones."""
+_SHOWN = 20
+
+
+class SummaryText(NamedTuple):
+    """The table of a study in words, as the terminal, a notebook and the page show it."""
+
+    title: str
+    headings: tuple[str, ...]
+    """Of several lines."""
+    rows: list[tuple[str, ...]]
+    """The first cell is the setting's label."""
+    notes: list[str]
+
+
+def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: float = 0.95) -> pd.DataFrame:
+    """The table of a study as numbers: a row for each setting and metric.
+
+    Args:
+      result: a result.
+      metrics: names out of `metrics_of(result)`; by default those of the study's table, and first the one
+        that ranks settings.
+      level: coverage of the intervals, Student's t.
+
+    Returns:
+      Columns `setting` (its label), `policy`, the axes (missing where the policy lacks one), `metric`,
+      `units`, `mean`, `low` and `high` (NaN with one seed), `seeds` (that the mean is over), `runs`,
+      `left_out` (runs without a value, such as diverged ones) and `infinite` (runs with an infinite one).
+
+    Raises:
+      ValueError: an unknown metric, or a level out of range.
+    """
+    known = metrics_of(result)
+    if metrics is None:
+        metrics = [schema.read(result, "ranking"), *(name for name in known if known[name].heading)]
+    metrics = list(dict.fromkeys(metrics))
+    whole = finals(result, metrics).load()
+    table = runs_table(whole).drop(columns="seed")
+    owner, first = group(table, list(table.columns))
+    settings = table.iloc[first].reset_index(drop=True)
+    parts = []
+    for name in metrics:
+        means = mean_ci(whole, name, level=level)
+        infinite = np.bincount(owner, np.isinf(whole[name].values), len(first))
+        columns = {
+            "metric": name,
+            "units": known[name].units,
+            **{key: means[key].values for key in ("mean", "low", "high")},
+            "seeds": means["count"].values,
+            "runs": means["runs"].values,
+            "left_out": means["left_out"].values,
+            "infinite": infinite.astype(int),
+        }
+        parts.append(settings.assign(**columns).assign(setting=means["label"].values))
+    frame = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
+    return frame[["setting", *(name for name in frame.columns if name != "setting")]]
+
+
+def summary_text(result: xr.Dataset) -> SummaryText:
+    """The table of a study as texts: one row per policy and axis value, mean ± 95 % interval over seeds.
+
+    Of more than `MAX_ROWS` settings the best are shown, and the best of each policy in any case.
+    """
+    known, ranking = metrics_of(result), schema.read(result, "ranking")
+    frame = summary(result)
+    by_metric = {str(name): part.reset_index(drop=True) for name, part in frame.groupby("metric", sort=False)}
+    headed = {name: metric for name, metric in known.items() if metric.heading}
+    places: Sequence[int] = range(len(by_metric[ranking]))
+    notes = []
+    if len(places) > MAX_ROWS:
+        places, note = _best(by_metric[ranking], known[ranking], _scales(result, known[ranking]))
+        notes.append(note)
+    for name, metric in headed.items():
+        shown = by_metric[name].iloc[list(places)]
+        finite = shown["infinite"] < shown["runs"] - shown["left_out"]
+        if metric.if_negative and (finite & (shown["mean"] < 0)).any():
+            notes.append(f"{metric.heading.replace(chr(10), ' ')} may be negative: {metric.if_negative}")
+    columns = [list(by_metric[ranking]["setting"].iloc[list(places)])]
+    for name, metric in headed.items():
+        rows = by_metric[name].iloc[list(places)].to_dict("records")
+        columns.append([cell(row, metric) for row in rows])
+    seeds = len(np.unique(result["seed"].values))
+    return SummaryText(
+        f"mean ± 95 % interval over {seeds} {'seed' if seeds == 1 else 'seeds'}",
+        ("policy", *(metric.heading for metric in headed.values())),
+        list(zip(*columns, strict=True)),
+        notes,
+    )
+
+
+def cell(row: dict[str, Any], metric: Metric) -> str:
+    """One mean of a summary with the half-width of its interval, as the metric is written.
+
+    What a diverged model learned does not count, and the cell says how many runs are left.
+    """
+    counted = row["runs"] - row["left_out"]
+    if not counted:
+        return "–"
+    left = f" ({counted}/{row['runs']})" if metric.learned and row["left_out"] else ""
+    if row["infinite"] == counted:
+        return f"∞{left}"
+    mean, half_width = metric.scale * row["mean"], metric.scale * (row["high"] - row["mean"])
+    around = "" if np.isnan(half_width) else f" ± {format_number(half_width, metric.shown)}"
+    return f"{format_number(mean, metric.shown)}{around}{left}"
+
+
+def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
+    """One line per run whose model ceased to be finite; of more than `most` their number."""
+    if "diverged_round" not in result:
+        return []
+    rounds = result["diverged_round"].values
+    diverged = np.flatnonzero(rounds)
+    lines = [
+        f"diverged in round {int(rounds[i])}: {result['policy'].values[i]}, "
+        f"seed {int(result['seed'].values[i])}, run {result['identity'].values[i]}"
+        for i in diverged[:most]
+    ]
+    if len(diverged) > most:
+        more = len(diverged) - most
+        lines.append(f"… and {more} more: pausejax export DIR lists them by diverged_round")
+    return lines
+
+
+def _scales(result: xr.Dataset, metric: Metric) -> list[tuple[str, ...]]:
+    """What of each setting the metric's scale depends on: only settings that agree in it are ranked."""
+    table = runs_table(result).drop(columns="seed")
+    _, first = group(table, list(table.columns))
+    columns = [column_of(result, name).iloc[first] for name in metric.scaled_by if name in result.coords]
+    return (
+        [tuple(map(str, values)) for values in zip(*columns, strict=True)] if columns else [()] * len(first)
+    )
+
+
+def _best(rows: pd.DataFrame, metric: Metric, scales: Sequence[tuple[str, ...]]) -> tuple[list[int], str]:
+    """The places of the best rows and the best of each policy, the best first, and a note that says so.
+
+    The more of its runs have no value, the later a setting comes: what is left of them may be the lucky ones.
+    Where the metric compares some rows alone (errors on one data set), these are the best of each such group.
+    """
+    lost = (rows["left_out"] / rows["runs"]).to_numpy()
+    mean = rows["mean"].fillna(0).to_numpy()
+    order = np.lexsort((-mean if metric.maximize else mean, lost))
+    groups: dict[tuple[str, ...], list[int]] = {scale: [] for scale in scales}
+    for place in order:
+        groups[scales[place]].append(int(place))
+    policies, kept = rows["policy"].to_list(), []
+    shown = max(_SHOWN // len(groups), 1)
+    for ranked in groups.values():
+        first_of = {policies[place]: place for place in reversed(ranked)}
+        kept += [
+            place for rank, place in enumerate(ranked) if rank < shown or first_of[policies[place]] == place
+        ]
+    each = " within each group that can be compared" if len(groups) > 1 else ""
+    last = ", those with runs that diverged or have no value last" if lost.any() else ""
+    return kept, (
+        f"the best {len(kept)} of {len(rows)} settings by {metric.meaning}{each}{last}; "
+        "for all of them: pausejax.summary, or pausejax export DIR"
+    )

@@ -1,0 +1,80 @@
+"""Cuts a plan into batches of runs that are played together."""
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pausejax.study.runs import Group, Run
+from pausejax.study.study import Plan
+
+
+class Batch(NamedTuple):
+    """Runs of one group that are played together."""
+
+    group: Group
+    runs: tuple[Run, ...]
+    width: int
+    """The most runs that any batch of the group has."""
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Of its runs, in order."""
+        return tuple(run.identity for run in self.runs)
+
+
+def groups_left(plan: Plan, settled: Collection[str]) -> list[Group]:
+    """Returns the groups with at least one run whose identity is not among the settled ones."""
+    known = frozenset(settled)
+    return [group for group in plan.groups if not known.issuperset(run.identity for run in group.runs)]
+
+
+def batches(plan: Plan, settled: Collection[str], most: Mapping[str, int], at_least: int = 1) -> list[Batch]:
+    """Cuts every group into batches of nearly one size.
+
+    The cut depends on nothing that changes while processes work on the study, so all of them agree on it.
+
+    Args:
+      plan: the whole plan.
+      settled: identities of runs whose results were there before anybody began; they are left out.
+      most: the most runs of a batch, by the keys of all groups that have runs left.
+      at_least: so many batches or more, as long as there are as many runs; the largest are cut first.
+    """
+    known = set(settled)
+    left = [tuple(run for run in group.runs if run.identity not in known) for group in plan.groups]
+    counts = [
+        -(-len(runs) // most[group.key]) if runs else 0 for group, runs in zip(plan.groups, left, strict=True)
+    ]
+    while sum(counts) < min(at_least, sum(map(len, left))):
+        largest = max(range(len(counts)), key=lambda g: len(left[g]) / counts[g] if counts[g] else 0)
+        counts[largest] += 1
+    cut = []
+    for group, runs, count in zip(plan.groups, left, counts, strict=True):
+        if runs:
+            ends = [len(runs) * part // count for part in range(count + 1)]
+            width = -(-len(runs) // count)
+            cut += [Batch(group, runs[a:b], width) for a, b in itertools.pairwise(ends)]
+    return cut
+
+
+def share(work: Sequence[Batch], index: int, count: int) -> list[Batch]:
+    """Returns the batches of process `index` of `count`, 1-based."""
+    return list(work[index - 1 :: count])
+
+
+def unfinished(work: Sequence[Batch], finished: Collection[str]) -> list[Batch]:
+    """Returns the batches without finished runs, which identities name; empty batches are left out."""
+    known = set(finished)
+    left = []
+    for batch in work:
+        if runs := tuple(run for run in batch.runs if run.identity not in known):
+            left.append(batch._replace(runs=runs))
+    return left
+
+
+def split(batch: Batch, width: int) -> list[Batch]:
+    """Cuts a batch into consecutive ones of at most so many runs.
+
+    A study that goes on after it was killed gets the very batches that it had left, and so the very numbers.
+    """
+    runs = batch.runs
+    return [batch._replace(runs=runs[first : first + width]) for first in range(0, len(runs), width)]

@@ -1,0 +1,199 @@
+"""Shows on stderr how far a study is: a bar on a terminal or in a notebook, lines in a file."""
+
+import contextlib
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from pausejax.execution.events import LOGGER
+from pausejax.execution.progress import Clock, Message, Meter, duration
+
+Form = Literal["text", "json", "bar"]
+
+SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_FRAMES = 1.0
+
+
+class Display(Protocol):
+    """Shows messages."""
+
+    def line(self, message: Message) -> None:
+        """Shows something that has happened."""
+        ...
+
+    def status(self, message: Message) -> None:
+        """Shows how far it is; called every second."""
+        ...
+
+
+class Lines:
+    """Writes line by line, with the time since the start.
+
+    Args:
+      as_json: one JSON object a line, with "event" and "seconds" since the start, in place of sentences.
+      clock: tells the time.
+      write: takes a line; by default to stderr at once.
+    """
+
+    def __init__(
+        self, *, as_json: bool, clock: Clock = time.monotonic, write: Callable[[str], None] | None = None
+    ) -> None:
+        self._as_json, self._clock, self._write = as_json, clock, write or _to_stderr
+        self._begun = self._last = clock()
+        self._lock = threading.Lock()
+
+    def line(self, message: Message) -> None:
+        """Writes a line."""
+        seconds = self._clock() - self._begun
+        if self._as_json:
+            line = json.dumps({"event": message.event, "seconds": round(seconds, 3), **message.fields})
+        else:
+            line = f"[{duration(seconds)}] {message.sentence}"
+        # A log that can't be written, on a full disk or to a reader that has gone, ends no study.
+        with self._lock, contextlib.suppress(OSError):
+            self._write(line)
+
+    def status(self, message: Message) -> None:
+        """Writes a line if the last such line is old enough."""
+        if (now := self._clock()) - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            self.line(message)
+
+
+class Bar:
+    """Draws a bar on a terminal, with the status beside it.
+
+    Args:
+      bar: of rich's, running.
+    """
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar, self._task = bar, bar.add_task("", total=1.0)
+
+    def line(self, message: Message) -> None:
+        """Draws the last status, and prints warnings above the bar; all other lines are left out."""
+        if message.is_warning:
+            self._bar.console.print(message.sentence, markup=False, highlight=False, soft_wrap=True)
+        elif message.event == "end":
+            self.status(message)
+
+    def status(self, message: Message) -> None:
+        """Draws the bar anew."""
+        part = message.fields.get("part") or 0.0
+        self._bar.update(self._task, completed=float(part), description=message.sentence)
+
+
+class Cell:
+    """Draws a bar in the output of a notebook's cell; rich's own needs widgets there.
+
+    Args:
+      clock: tells the time.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        from IPython.display import HTML, display
+
+        self._html, self._clock, self._begun = HTML, clock, clock()
+        self._handle = display(HTML("<div></div>"), display_id=True)
+
+    def line(self, message: Message) -> None:
+        """Draws the last status, and prints warnings; all other lines are left out."""
+        if message.is_warning:
+            _to_stderr(message.sentence)
+        elif message.event == "end":
+            self._draw(message, message.sentence)
+
+    def status(self, message: Message) -> None:
+        """Draws the bar anew, with the time since the start."""
+        self._draw(message, f"{duration(self._clock() - self._begun)}: {message.sentence}")
+
+    def _draw(self, message: Message, sentence: str) -> None:
+        part = float(message.fields.get("part") or 0.0)
+        bar = f'<progress value="{part:.3f}" max="1" style="width:20em"></progress>'
+        self._handle.update(self._html(f"<div>{bar} {sentence}</div>"))
+
+
+class _Listener(logging.Handler):
+    """Passes events of the executor to a meter, which counts them, and to a display."""
+
+    def __init__(self, meter: Meter, display: Display) -> None:
+        super().__init__(logging.INFO)
+        self._meter, self._display = meter, display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        event = getattr(record, "event", record.levelname.lower())
+        fields = getattr(record, "fields", {})
+        if self._meter.hear(event, fields):
+            is_warning = record.levelno >= logging.WARNING
+            self._display.line(Message(event, record.getMessage(), fields, is_warning))
+
+
+def default_form() -> Form:
+    """Returns "bar" where stderr is a terminal or a notebook, else "text"."""
+    console = Console(stderr=True)
+    return "bar" if console.is_terminal or console.is_jupyter else "text"
+
+
+@contextlib.contextmanager
+def showing(meter: Meter, form: Form | None) -> Iterator[None]:
+    """Shows progress on stderr while the context lasts; with the form None shows nothing."""
+    with _display(form) as display:
+        if display is None:
+            yield
+        else:
+            with _listening(meter, display):
+                yield
+
+
+@contextlib.contextmanager
+def _display(form: Form | None) -> Iterator[Display | None]:
+    console = Console(stderr=True)
+    if form is None:
+        yield None
+    elif form != "bar":
+        yield Lines(as_json=form == "json")
+    elif console.is_jupyter:
+        yield Cell()
+    else:
+        with Progress(BarColumn(), TextColumn("{task.description}"), console=console) as bar:
+            yield Bar(bar)
+
+
+@contextlib.contextmanager
+def _listening(meter: Meter, display: Display) -> Iterator[None]:
+    """Lets a display hear the executor and the clock, and shows the end."""
+    over = threading.Event()
+
+    def tick() -> None:
+        # A thread of its own: while programs are compiled, nothing advances for minutes.
+        while not over.wait(_SECONDS_BETWEEN_FRAMES):
+            display.status(meter.status())
+
+    clock = threading.Thread(target=tick, name="pausejax-progress", daemon=True)
+    listener, level = _Listener(meter, display), LOGGER.level
+    display.line(meter.start())
+    display.status(meter.status())
+    LOGGER.addHandler(listener)
+    LOGGER.setLevel(logging.INFO)
+    clock.start()
+    completed = False
+    try:
+        yield
+        completed = True
+    finally:
+        over.set()
+        clock.join()
+        LOGGER.removeHandler(listener)
+        LOGGER.setLevel(level)
+        display.line(meter.end(completed))
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,166 @@
+"""What a plan will cost: runs, batches, memory off shapes or off the compiled programs, rough times.
+
+Times come from the traced programs: what they do, at the rates of such devices (`measured.json`).
+"""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+from rich import box
+from rich.console import Group as Lines
+from rich.table import Table
+from rich.text import Text
+
+from pausejax import measured
+from pausejax.data.host import Sources
+from pausejax.devices import runs_mesh
+from pausejax.execution.batches import batches
+from pausejax.execution.local import LocalExecutor
+from pausejax.execution.memory import fitting, program_memory
+from pausejax.execution.work import Work, work_of
+from pausejax.measured import Rates
+from pausejax.study.runs import policies_of
+from pausejax.study.simulation import DeviceBytes
+from pausejax.study.study import Plan
+
+
+class Cost(NamedTuple):
+    """The predicted cost of one group."""
+
+    label: str
+    runs: int
+    rounds: int
+    batches: int
+    lanes: int
+    """Runs side by side in a batch."""
+    resident: DeviceBytes
+    """What lies on each device."""
+    fitting: int
+    """Runs that have room on each device beside it, at most."""
+    memory: int
+    """Bytes on all devices: from shapes, arguments and states without temporaries; compiled, all of it."""
+    seconds: float
+    """To play all rounds."""
+    compile_seconds: float
+    """Estimated from the program's size, or measured."""
+
+
+def plan_table(
+    plan: Plan,
+    sources: Sources,
+    *,
+    compiles: bool = False,
+    device_memory: int | None = None,
+    data_placement: str | None = None,
+) -> Lines:
+    """The costs of all groups, and what lies on a device, as tables; runs nothing.
+
+    Args:
+      plan: the study.
+      sources: where data come from.
+      compiles: read memory and compile time off the compiled programs, and not off shapes.
+      device_memory: bytes that a program may use on each device; measured if not given.
+      data_placement: as for `LocalExecutor`.
+
+    Raises:
+      SpecError: a group can't be built, or not even one run of it fits a device.
+    """
+    executor = LocalExecutor(sources, device_memory=device_memory, data_placement=data_placement)
+    costs = group_costs(plan, executor, compiles=compiles)
+    table = Table(box=box.SIMPLE_HEAD)
+    of_memory = "memory, MB" if compiles else "memory, MB\n(at least)"
+    headings = ["program", "runs", "rounds", "batches", "runs a\nbatch", of_memory]
+    headings += ["compile, s" if compiles else "compile, s\n(rough)", "play, s\n(rough)"]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "program" else "right")
+    for cost in costs:
+        row = [str(cost.runs), str(cost.rounds), str(cost.batches), str(cost.lanes)]
+        row += [f"{cost.memory / 1e6:.0f}"]
+        table.add_row(Text(cost.label), *row, f"{cost.compile_seconds:.0f}", f"{cost.seconds:.0f}")
+    compiling = sum(cost.compile_seconds for cost in costs)
+    total = compiling + sum(cost.seconds for cost in costs)
+    most = max(cost.memory for cost in costs) / 1e6
+    return Lines(
+        f"{len(plan.runs)} runs in {len(plan.groups)} groups, one compilation each; "
+        f"axes: {', '.join(plan.axes) or 'none'}; seeds: {len(plan.study.seeds)}",
+        table,
+        f"about {total:.0f} s, of which {compiling:.0f} s for compiling what is not in the cache; "
+        f"{'' if compiles else 'at least '}{most:.0f} MB at a time "
+        f"on {jax.device_count()} {jax.default_backend()} device(s)"
+        + ("" if compiles else "; --compile asks the compiler for the memory"),
+        *_resident_table(costs, executor.device_memory),
+    )
+
+
+def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
+    """What lies on a device, once for all runs and for each of them."""
+    shared = dict.fromkeys(name for cost in costs for name, size in cost.resident.shared.items() if size)
+    each = dict.fromkeys(name for cost in costs for name, size in cost.resident.each.items() if size)
+    table = Table(box=box.SIMPLE_HEAD)
+    headings = ["program", *(f"{name},\nMB" for name in shared), *(f"{name} of\na run, kB" for name in each)]
+    for heading in [*headings, "runs that\nfit"]:
+        table.add_column(heading, justify="left" if heading == "program" else "right")
+    for cost in costs:
+        row = [f"{cost.resident.shared.get(name, 0) / 1e6:,.1f}" for name in shared]
+        row += [f"{cost.resident.each.get(name, 0) / 1e3:,.1f}" for name in each]
+        table.add_row(Text(cost.label), *row, f"{cost.fitting:,}")
+    told = (
+        f"On each device, which has room for {limit / 1e9:,.4g} GB; every device holds all of the data but "
+        "what is said to be a share, and a program needs more than this while it runs:"
+    )
+    return told, table
+
+
+def group_costs(plan: Plan, executor: LocalExecutor, *, compiles: bool) -> list[Cost]:
+    """The predicted cost of every group; as `plan_table`."""
+    rates = measured.rates(jax.default_backend())
+    layouts = executor.layouts(plan)
+    work = batches(plan, (), {key: layout.runs for key, layout in layouts.items()})
+    costs = []
+    for group in plan.groups:
+        own = [batch for batch in work if batch.group is group]
+        program = executor.program(plan.study, group)
+        simulation = program.simulation
+        resident = simulation.device_bytes()
+        fits = fitting(resident, executor.device_memory)
+        width = min(own[0].width, fits * runs_mesh(own[0].width).size)
+        rows = simulation.padded(width)
+        memory = runs_mesh(rows).size * sum(resident.shared.values()) + rows * sum(resident.each.values())
+        took = 0.0
+        if compiles:
+            executor.prepare(plan.study, own)
+            begun = time.perf_counter()
+            compiled = program.compiled()
+            took = time.perf_counter() - begun
+            width, rows = compiled.width, simulation.padded(compiled.width)
+            memory = runs_mesh(rows).size * program_memory(compiled.call)
+        count = sum(-(-len(batch.runs) // width) for batch in own)
+        call = work_of(simulation.trace(rows).jaxpr.jaxpr, simulation.turns())
+        costs.append(
+            Cost(
+                f"{group.algorithm} ({policies_of(group.runs)})",
+                len(group.runs),
+                simulation.rounds,
+                count,
+                width,
+                resident,
+                fits,
+                memory,
+                count * simulation.rounds / simulation.rounds_per_call * call_seconds(call, rates),
+                took or call.equations * rates.equation,
+            )
+        )
+        program.release()
+    return costs
+
+
+def call_seconds(call: Work, rates: Rates) -> float:
+    """Estimates what one call of a program takes."""
+    return (
+        call.operations * rates.operation
+        + call.numbers * rates.number
+        + call.products * rates.product
+        + call.convolutions * rates.convolution
+    )

@@ -1,0 +1,231 @@
+"""Plays batches on this process's devices."""
+
+import itertools
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pausejax.data.host import Sources
+from pausejax.devices import forget, local_devices, make_room
+from pausejax.execution import events, memory, rounds
+from pausejax.execution.batches import Batch, groups_left, split
+from pausejax.execution.program import GroupProgram
+from pausejax.execution.rounds import Advance, Progress
+from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.study.runs import Group, policies_of
+from pausejax.study.simulation import Layout
+from pausejax.study.study import Plan, Study
+
+if TYPE_CHECKING:
+    from pausejax.results.stores import Store
+
+COMPILED_AHEAD = 16
+"""Groups whose programs are compiled before it is their turn; so many at once when a study begins."""
+_MOST = 48
+"""Compiled programs that are held; of more, those whose turn is over go."""
+
+
+class LocalExecutor:
+    """Holds the program of each group, and compiles it shortly before its turn.
+
+    Args:
+      sources: where data come from.
+      lanes: the most runs side by side; None: as the layouts say.
+      device_memory: bytes that a program may use on each device; None: what there is.
+      data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded where that alone fits.
+
+    Raises:
+      SpecError: the placement is none.
+    """
+
+    workers = 1
+    """Processes that play batches."""
+
+    @property
+    def devices(self) -> str:
+        """Where batches are played, in words."""
+        return local_devices()
+
+    def __init__(
+        self,
+        sources: Sources,
+        *,
+        lanes: int | None = None,
+        device_memory: int | None = None,
+        data_placement: str | None = None,
+    ) -> None:
+        memory.check_data_placement(data_placement)
+        self.sources, self.lanes = sources, lanes
+        self.device_memory = device_memory or memory.device_memory()
+        """Bytes that a program may use on each device."""
+        self._data_placement = data_placement
+        self._study: Study | None = None
+        self._programs: dict[str, GroupProgram] = {}
+        # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
+        self._threads = ThreadPoolExecutor(os.cpu_count())
+
+    def layouts(
+        self, plan: Plan, store: "Store | None" = None, settled: Collection[str] = ()
+    ) -> dict[str, Layout]:
+        """As `play.Executor.layouts`; without a store the table alone decides."""
+        groups = groups_left(plan, settled)
+        names = {group.key: layout_name(group) for group in groups}
+        before = store.layouts() if store else {}
+        own = {}
+        for group in groups:
+            layout = self.program(plan.study, group, before.get(names[group.key])).layout
+            own[group.key] = layout._replace(runs=self.lanes or layout.runs)
+        if store is None:
+            return own
+        fixed = store.fix_layouts({names[key]: layout for key, layout in own.items()})
+        for group in groups:
+            self.program(plan.study, group, fixed[names[group.key]])
+        return {key: fixed[name] for key, name in names.items()}
+
+    def program(self, study: Study, group: Group, layout: Layout | None = None) -> GroupProgram:
+        """Returns a group's program, made once for a layout.
+
+        Raises:
+          SpecError: it can't be built, or not even one run of it fits.
+        """
+        if study is not self._study:
+            make_room(study.kind.programs)
+            self._study, self._programs = study, {}
+        program = self._programs.get(group.key)
+        if program is None or (layout and layout._replace(runs=0) != program.layout._replace(runs=0)):
+            program = GroupProgram(
+                study,
+                group,
+                self.sources,
+                layout,
+                device_memory=self.device_memory,
+                data_placement=self._data_placement,
+            )
+            self._programs[group.key] = program
+        return program
+
+    def prepare(
+        self, study: Study, work: Sequence[Batch], fits: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """Traces the programs of some batches, so that what can't be built is refused now.
+
+        Args:
+          study: the whole.
+          work: the batches.
+          fits: how many runs fit side by side, as `Store.fits` says.
+
+        Raises:
+          SpecError: a group can't be built, or a part of it refuses the rest.
+        """
+        for batch in {batch.group.key: batch for batch in work}.values():
+            fitted = fits.get(_width_name(batch), batch.width)
+            program = self.program(study, batch.group)
+            program.trace(min(batch.width, fitted, self.lanes or batch.width, program.layout.runs))
+        self._compile_ahead(study, work)
+
+    def play(
+        self,
+        plan: Plan,
+        work: Sequence[Batch],
+        store: "Store",
+        progress: Progress,
+        stopping: StopSignal = NO_STOP,
+    ) -> Iterator[Batch]:
+        """Plays some batches, as `play.Executor.play`; a stop keeps runs in flight."""
+        fits = dict(store.fits())
+        self.prepare(plan.study, work, fits)
+        try:
+            with store.playing():
+                for place, batch in enumerate(work):
+                    if place and work[place - 1].group is not batch.group:
+                        self._compile_ahead(plan.study, work[place:])
+                    yield from self._play(plan.study, batch, store, fits, progress, stopping)
+                    if not any(later.group is batch.group for later in work[place + 1 :]):
+                        self.program(plan.study, batch.group).release()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the threads that compile."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def finish(self, plan: Plan, store: "Store") -> int:
+        """As `play.Executor.finish`."""
+        return store.finish(plan)
+
+    def _play(
+        self,
+        study: Study,
+        batch: Batch,
+        store: "Store",
+        fits: dict[str, int],
+        progress: Progress,
+        stopping: StopSignal,
+    ) -> Iterator[Batch]:
+        """Plays a batch, in pieces if it does not fit as a whole."""
+        program, left = self.program(study, batch.group), batch
+        # A study that leaves the rounds to its streams counts each of its runs as one round.
+        advance = Advance(progress, 1 if study.rounds else 1 / program.simulation.rounds)
+        while left.runs:
+            width = program.compiled(stopping).width
+            _keep_width(store, fits, batch, width)
+            piece = split(left, width)[0]
+            checkpoint = store.checkpoint(piece.runs)
+            try:
+                arrays = rounds.play(program, piece.runs, advance, checkpoint, stopping)
+            except BaseException as error:
+                is_narrowed = memory.is_out_of_memory(error) and width > 1
+                if checkpoint:
+                    # Narrower batches have checkpoints of their own.
+                    checkpoint.remove() if is_narrowed else checkpoint.close()
+                if not memory.is_out_of_memory(error):
+                    raise
+                if not is_narrowed:
+                    first, _, _ = str(error).strip().partition("\n")
+                    raise OSError(
+                        f"policy {policies_of(piece.runs)}: out of memory with one run at a time ({first})"
+                    ) from error
+                advance.repeat()
+                program.halve(self._threads)
+                continue
+            advance.keep()
+            store.write(piece.runs, arrays, checkpoint)
+            events.finished(policies_of(piece.runs), len(piece.runs))
+            yield piece
+            left = left._replace(runs=left.runs[len(piece.runs) :])
+
+    def _compile_ahead(self, study: Study, work: Sequence[Batch]) -> None:
+        """Has the programs of the next groups compiled, and where there are many lets go of the others."""
+        ahead = dict(itertools.islice({batch.group.key: batch for batch in work}.items(), COMPILED_AHEAD))
+        compiled = {key: program for key, program in self._programs.items() if program.is_compiled}
+        if len(compiled) >= _MOST or memory.near_mapping_limit():
+            for key, program in compiled.items():
+                if key not in ahead:
+                    program.drop()
+            forget(study.kind.programs)
+        for batch in ahead.values():
+            self.program(study, batch.group).compile(self._threads)
+
+
+def layout_name(group: Group) -> str:
+    """Names a group on devices such as the local ones: others may have another layout."""
+    return f"{local_devices()}: {group.key}"
+
+
+def _width_name(batch: Batch) -> str:
+    return f"{layout_name(batch.group)}, {batch.width} runs at most"
+
+
+def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) -> None:
+    """Keeps how many runs fit side by side, and says so if they are fewer than before."""
+    name = _width_name(batch)
+    before = fits.get(name)
+    if before is not None and before <= width:
+        return
+    if before is not None:
+        events.narrowed(policies_of(batch.runs), before, width)
+    store.keep_fit(name, width)
+    fits[name] = width

@@ -1,0 +1,153 @@
+"""How many runs fit side by side: read off compiled programs, against what the devices have."""
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+
+from pausejax.study.simulation import DeviceBytes, Simulation
+from pausejax.study.spec import SpecError
+
+# The allocator's fragments, the arrays of the host loop, and what other libraries keep on the device.
+_MARGIN = 0.85
+
+DATA_PLACEMENTS = ("replicated", "sharded")
+"""Whether each device holds all training inputs, or an equal share of them."""
+
+S = TypeVar("S", bound=Simulation)
+
+
+def device_memory() -> int:
+    """Bytes that programs may use on each local device."""
+    device = jax.local_devices()[0]
+    statistics = device.memory_stats() or {}
+    if "bytes_limit" in statistics:
+        return int(_MARGIN * statistics["bytes_limit"])
+    # Devices without memory of their own share the host's, as far as this process may use it.
+    return int(_MARGIN * _host_memory() / len(jax.local_devices()))
+
+
+def _host_memory() -> int:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        path = Path(file)
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            total = min(total, int(text))
+    return total
+
+
+def program_memory(compiled: jax.stages.Compiled) -> int:
+    """Bytes that a program needs on each device: arguments (the data among them), outputs, temporaries."""
+    used: Any = compiled.memory_analysis()
+    return (
+        used.argument_size_in_bytes
+        + used.output_size_in_bytes
+        + used.temp_size_in_bytes
+        - used.alias_size_in_bytes  # donated arguments are their own outputs
+    )
+
+
+def near_mapping_limit() -> bool:
+    """Whether this process has a quarter of the memory mappings that Linux allows it: 65,530 by default.
+
+    XLA takes some for every kernel of a program on a CPU, and beyond the last one the process is gone.
+    """
+    try:
+        allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+        return Path("/proc/self/maps").read_bytes().count(b"\n") > allowed / 4
+    except (OSError, ValueError):
+        return False
+
+
+def fitting(resident: DeviceBytes, limit: int) -> int:
+    """How many runs have room on a device beside what all share, whatever else their program needs."""
+    free = limit - sum(resident.shared.values())
+    return max(free // max(sum(resident.each.values()), 1), 0)
+
+
+def check_data_placement(wanted: str | None) -> None:
+    """Sees to it that it is one, or None: what there is room for.
+
+    Raises:
+      SpecError: it is not.
+    """
+    if wanted not in (None, *DATA_PLACEMENTS):
+        raise SpecError([f"data_placement = {wanted!r}: must be one of {', '.join(DATA_PLACEMENTS)}"])
+
+
+def place_data(simulation: S, limit: int, wanted: str | None) -> S:
+    """A group with its training inputs where they are wanted.
+
+    Where nothing is wanted they are on every device, unless only shares of them leave room for a run.
+    """
+    if wanted == "replicated":
+        return simulation
+    sharded = simulation.sharded()
+    if wanted == "sharded":
+        return sharded
+    if sharded is simulation or fitting(simulation.device_bytes(), limit):
+        return simulation
+    return sharded if fitting(sharded.device_bytes(), limit) else simulation
+
+
+def why_sharded(wanted: str | None, *, before: bool) -> str:
+    """Says why a group's training inputs are sharded.
+
+    Args:
+      wanted: the placement that was asked for.
+      before: whether they were when the study began.
+    """
+    if wanted:
+        return "as asked"
+    return "as the study began" if before else "no device has room for all of them and a run"
+
+
+def check(policy: str, simulation: Simulation, limit: int) -> None:
+    """Refuses what cannot be played on a device, not even one run at a time.
+
+    Raises:
+      SpecError: one line with the numbers.
+    """
+    resident = simulation.device_bytes()
+    if fitting(resident, limit):
+        return
+
+    def told(part: Mapping[str, int]) -> str:
+        listed = ", ".join(f"{name} {size / 1e9:,.4g}" for name, size in part.items() if size)
+        return f"{sum(part.values()) / 1e9:,.4g} GB ({listed})"
+
+    shared, each = told(resident.shared), told(resident.each)
+    instead, other = "", simulation.sharded()
+    if other.data_shares > simulation.data_shares:
+        instead = (
+            f"; with data_placement = sharded it would hold {told(other.device_bytes().shared)} for all runs"
+        )
+    raise SpecError(
+        [
+            f"policy {policy}: does not fit: every device holds {shared} for all runs and {each} for each of "
+            f"its runs, and has room for {limit / 1e9:,.4g} GB{instead}"
+        ]
+    )
+
+
+def num_chunks(needed: int, fewer: int, ratio: float, limit: int) -> int:
+    """Into how many parts a batch must be cut, by a straight line through two measured sizes.
+
+    Args:
+      needed: bytes per device of the whole batch's program.
+      fewer: bytes of the program for a smaller one.
+      ratio: runs of the smaller one over those of the whole, below 1.
+      limit: bytes that may be used.
+    """
+    slope = max((needed - fewer) / (1 - ratio), 1.0)
+    constant = needed - slope
+    fitting = max((limit - constant) / slope, 1e-6)
+    return max(math.ceil(1 / fitting), 2)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the device ran out of memory, at compiling or at running."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

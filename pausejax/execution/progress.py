@@ -1,0 +1,209 @@
+"""Measures how far a study is, and describes it; `displays` shows the description."""
+
+import collections
+import datetime
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from pausejax.execution.local import COMPILED_AHEAD
+from pausejax.study.study import Plan
+
+Clock = Callable[[], float]
+"""Returns seconds that never go back."""
+
+_SECONDS_OF_SPEED = 300.0
+"""Time over which a speed is measured: a segment may take longer than the time between two lines."""
+_LEAST_SECONDS_OF_SPEED = 10.0
+"""Time over which a first speed is measured, at least."""
+
+
+class Message(NamedTuple):
+    """What is shown, as a sentence for people and as fields for machines."""
+
+    event: str
+    sentence: str
+    fields: Mapping[str, str | float | bool | None]
+    is_warning: bool = False
+
+
+class Meter(Protocol):
+    """Measures how far a study or a search is, and describes it."""
+
+    def start(self) -> Message:
+        """Says what begins."""
+        ...
+
+    def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
+        """Counts an event of the executor's, from any thread; returns False if it gets no line of its own."""
+        ...
+
+    def status(self) -> Message:
+        """Says how far it is; the field "part" is a fraction of the whole, or None."""
+        ...
+
+    def end(self, completed: bool) -> Message:
+        """Says what was finished, and whether that was everything."""
+        ...
+
+
+class Speed:
+    """The speed of the last minutes.
+
+    Args:
+      clock: tells the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._marks = collections.deque([(clock(), 0.0)])
+
+    def restart(self, count: float) -> None:
+        """Forgets earlier counts, such as those of rounds that were played beside the compiler."""
+        self._marks = collections.deque([(self._clock(), count)])
+
+    def measure(self, count: float) -> float | None:
+        """Returns counts per second, given the count so far; None while it is too early to tell."""
+        now = self._clock()
+        self._marks.append((now, count))
+        while now - self._marks[0][0] > _SECONDS_OF_SPEED and len(self._marks) > 2:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        return (count - before) / (now - since) if now - since >= _LEAST_SECONDS_OF_SPEED else None
+
+
+class StudyMeter:
+    """Counts the rounds and runs of a study; it is called with how many rounds × runs have been advanced.
+
+    Args:
+      plan: the whole study.
+      devices: what plays it, in words.
+      clock: tells the time.
+    """
+
+    def __init__(self, plan: Plan, devices: str, clock: Clock = time.monotonic) -> None:
+        self._plan, self._devices, self._clock = plan, devices, clock
+        self._begun, self._speed = clock(), Speed(clock)
+        self._lock = threading.Lock()
+        self._rounds, self._runs = plan.study.rounds, len(plan.runs)
+        """Rounds of a run (0 where its stream decides), and how many runs this process plays."""
+        self._finished, self._played, self._restored = 0, 0.0, 0.0
+        """Finished runs; rounds × runs played; of these, what checkpoints held, which took no time here."""
+        self._compiled, self._programs = 0, len(plan.groups)
+        self._skipped = 0
+        """Runs that were there already, or are other processes' work."""
+
+    def start(self) -> Message:
+        """Says what begins."""
+        runs, groups = _count(self._runs, "run"), _count(self._programs, "group")
+        each = f", {_count(self._rounds, 'round')} each" if self._rounds else ""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return Message(
+            "start",
+            f"{now} {runs} in {groups}{each}, on {self._devices}",
+            {
+                "time": now,
+                "study": self._plan.study.name,
+                "runs": self._runs,
+                "groups": self._programs,
+                "rounds": self._rounds or None,
+                "devices": self._devices,
+            },
+        )
+
+    def __call__(self, rounds_times_runs: float) -> None:
+        """Counts what has been advanced."""
+        with self._lock:
+            self._played += rounds_times_runs
+
+    def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
+        """Counts an event of the executor's."""
+        with self._lock:
+            if event == "found":
+                self._runs, self._programs = int(fields["left"]), int(fields["programs"])
+                self._skipped = int(fields["runs"])
+            elif event == "batch":
+                self._finished += int(fields["runs"])
+            elif event == "resumed":
+                rounds = fields["runs"] * fields["round"]
+                self._restored += rounds if self._rounds else rounds / fields["rounds"]
+            elif event == "compiled":
+                self._compiled += 1
+                if self._compiled <= min(self._programs, COMPILED_AHEAD):
+                    # Rounds that were played beside the compiler were slower than the rest will be.
+                    self._speed.restart(self._played_here)
+        return True
+
+    def status(self) -> Message:
+        """Says how many runs are finished, which part of all rounds is played, how fast, and what is left."""
+        with self._lock:
+            here, whole = self._played_here, self._runs * max(self._rounds, 1)
+            if not here:
+                self._speed.restart(0.0)  # until now programs were compiled
+            speed = self._speed.measure(here)
+            part = min(self._played / whole, 1.0) if whole else None
+            left = max(whole - self._played, 0) / speed if whole and speed else None
+            words = [f"{self._finished} of {_count(self._runs, 'run')} finished"]
+            words += [f"{part:.0%}"] if part is not None else []
+            words += [self._preparing()] if not here else []
+            words += [self._in_words(speed)] if here and speed is not None else []
+            words += [f"{duration(left)} left"] if left is not None else []
+            fields = {
+                "finished": self._finished,
+                "runs": self._runs,
+                "part": part and round(part, 4),
+                "rounds_per_second": self._rounded(speed),
+                "seconds_left": left and round(left, 1),
+            }
+        return Message("progress", ", ".join(words), fields)
+
+    def end(self, completed: bool) -> Message:
+        """Says whether everything was played that was this process's to play."""
+        took = self._clock() - self._begun
+        speed = self._played_here / took if took else 0.0
+        finished = f"{self._finished} of {_count(self._runs, 'run')} finished, {self._in_words(speed)}"
+        if self._skipped and not self._runs:
+            finished = f"no run was left of {_count(self._skipped, 'run')}"
+        whole = self._runs * max(self._rounds, 1)
+        return Message(
+            "end",
+            f"{ended(completed, took)}: {finished}",
+            {
+                "completed": completed,
+                "finished": self._finished,
+                "runs": self._runs,
+                "part": 1.0 if completed else round(min(self._played / whole, 1.0), 4) if whole else None,
+                "rounds_per_second": self._rounded(speed),
+            },
+        )
+
+    @property
+    def _played_here(self) -> float:
+        """Rounds × runs that this process has played."""
+        return max(self._played - self._restored, 0.0)
+
+    def _preparing(self) -> str:
+        if self._compiled < self._programs:
+            return f"compiling, {self._compiled} of {_count(self._programs, 'program')} ready"
+        return "playing the first rounds"
+
+    def _in_words(self, speed: float) -> str:
+        return f"{speed:,.0f} rounds/s" if self._rounds else f"{speed:,.2g} runs/s"
+
+    def _rounded(self, speed: float | None) -> float | None:
+        return round(speed, 1) if self._rounds and speed is not None else None
+
+
+def duration(seconds: float) -> str:
+    """Returns hours, minutes and seconds."""
+    return str(datetime.timedelta(seconds=round(seconds)))
+
+
+def ended(completed: bool, seconds: float) -> str:
+    """Returns "done" or "stopped", and after how long."""
+    return f"{'done' if completed else 'stopped'} after {duration(seconds)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

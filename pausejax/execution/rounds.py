@@ -1,0 +1,164 @@
+"""Plays all rounds of a batch, segment by segment, with checkpoints; it narrows as runs stop."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pausejax.devices import SHARED, SPLIT, put, runs_mesh
+from pausejax.execution import events
+from pausejax.execution.program import GroupProgram
+from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.study.runs import Run
+from pausejax.study.simulation import Arrays, Segment
+
+if TYPE_CHECKING:
+    from pausejax.results.checkpoint import Checkpoint
+
+
+class Progress(Protocol):
+    """Called after each segment with how many rounds × runs it has advanced; of runs alone without rounds."""
+
+    def __call__(self, rounds_times_runs: float) -> None: ...
+
+
+class Advance:
+    """Progress of batches one after the other; it tells of no round twice that is played again.
+
+    Args:
+      progress: called with what has been advanced.
+      scale: of what it is called with.
+    """
+
+    def __init__(self, progress: Progress, scale: float = 1) -> None:
+        self._progress, self._scale = progress, scale
+        self._of_batch = self._again = 0.0
+
+    def __call__(self, rounds_times_runs: float) -> None:
+        """Counts what a batch has advanced."""
+        repeated = min(rounds_times_runs, self._again)
+        self._again -= repeated
+        self._of_batch += rounds_times_runs
+        self._progress((rounds_times_runs - repeated) * self._scale)
+
+    def keep(self) -> None:
+        """Ends a batch."""
+        self._of_batch = 0.0
+
+    def repeat(self) -> None:
+        """Ends a batch whose runs are all played again."""
+        self._again += self._of_batch
+        self._of_batch = 0.0
+
+
+def play(
+    program: GroupProgram,
+    runs: Sequence[Run],
+    progress: Progress,
+    checkpoint: "Checkpoint | None" = None,
+    stopping: StopSignal = NO_STOP,
+) -> Arrays:
+    """Plays some runs from their start, or from their last checkpoint.
+
+    Args:
+      program: of their group.
+      runs: at most as many as the program's width; they are filled up to it with copies of the last one.
+      progress: called after each segment with the rounds × runs that it has advanced.
+      checkpoint: where the runs are kept while they are in flight.
+      stopping: whether the study is asked to stop; the runs are then kept as they are.
+
+    Raises:
+      StopRequested: it was.
+
+    Returns:
+      What the runs leave; leading axis the runs.
+    """
+    simulation, count = program.simulation, len(runs)
+    rounds, padded = simulation.rounds, simulation.padded
+    whole = padded(program.compiled(stopping).width)
+    segments: list[Segment] = []
+    # Positions of the runs that are played: of all, until most have stopped. A checkpoint knows no others.
+    positions = np.minimum(np.arange(whole), count - 1)
+
+    def played() -> list[Run]:
+        return [runs[position] for position in positions]
+
+    if resumed := checkpoint.restore(simulation.state_shapes) if checkpoint else None:
+        state, segments = resumed
+        stored = segments[-1].positions
+        # There may be more devices than then, or data that are sharded now: a lone run had one device.
+        positions = np.pad(stored, (0, padded(len(stored)) - len(stored)), mode="edge")
+        state = take(state, places_of(positions, stored))
+        events.resumed(count, segments[-1].last_round, rounds)
+        progress(segments[-1].last_round * count)
+    else:
+        state = simulation.start(played())
+
+    def ready() -> tuple[jax.stages.Compiled, tuple[Any, ...]]:
+        return program.call(len(positions), stopping), simulation.arguments(played())
+
+    call, arguments = ready()
+    first = segments[-1].last_round + 1 if segments else 1
+    in_flight: tuple[int, Any] | None = None
+
+    def fetch() -> None:
+        nonlocal in_flight
+        if in_flight:
+            segments.append(simulation.to_host(in_flight[0], positions, in_flight[1]))
+            progress((segments[-1].last_round + 1 - in_flight[0]) * count)
+        in_flight = None
+
+    while first <= rounds:
+        if simulation.stop_at_latency:
+            # Without the segment before this one: it may still be in flight, and whether it is must not
+            # change what is played.
+            seen = [segment for segment in segments if segment.last_round < first - 1]
+            left = np.flatnonzero(simulation.running(seen, np.arange(count)))
+            if not len(left):
+                break
+            if width := _narrower(whole, len(positions), len(left), padded):
+                fetch()
+                narrowed = np.pad(left, (0, width - len(left)), mode="edge")
+                state = take(state, places_of(narrowed, positions))
+                positions = narrowed
+                call, arguments = ready()
+        state, record = call(*arguments, state, *_rounds(len(positions), first, rounds))
+        # The records of the segment before come over while the devices are busy with this one.
+        fetch()
+        in_flight, first = (first, record), first + simulation.rounds_per_call
+        if first <= rounds and (stopping() or (checkpoint and checkpoint.due())):
+            fetch()
+            if checkpoint:
+                checkpoint.save(state, segments)
+            stopping.check()
+    fetch()
+    progress((rounds - segments[-1].last_round) * count)
+    return simulation.finish(segments, runs)
+
+
+def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) -> int | None:
+    """The padded width for `left` rows: the batch's over a power of two; None while over half are left."""
+    if 2 * left > played:
+        return None
+    width = whole
+    while left <= -(-width // 2) and width > 1:
+        width = -(-width // 2)
+    return padded(width) if padded(width) < played else None
+
+
+def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Where some of the played rows lie; of a row that is there again as padding, its first place."""
+    order = np.argsort(rows, kind="stable")
+    return order[np.searchsorted(rows, wanted, sorter=order)]
+
+
+def take(state: Any, places: Sequence[int] | np.ndarray) -> Any:
+    """The state of some of the rows that were played."""
+    return put(jax.tree.map(lambda leaf: leaf[np.asarray(places)], state), runs_mesh(len(places)), SPLIT)
+
+
+def _rounds(rows: int, first: int, last: int) -> tuple[jax.Array, jax.Array]:
+    mesh = runs_mesh(rows)
+    return put(jnp.int32(first), mesh, SHARED), put(jnp.int32(last), mesh, SHARED)

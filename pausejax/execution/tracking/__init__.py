@@ -1,0 +1,65 @@
+"""Reports finished runs to an experiment tracker, while a study is under way.
+
+A study calls a tracker's `start` once, then `runs_finished` for each part of the result after it has been
+written, then `finish`; `pausejax run` calls `attach` when the pages are drawn.
+"""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from pausejax.execution.tracking.mlflow import MlflowTracker
+from pausejax.execution.tracking.tensorboard import TensorBoardTracker
+from pausejax.execution.tracking.tracker import Tracker
+from pausejax.execution.tracking.wandb import WandbTracker
+from pausejax.results.folder import Folder
+
+__all__ = [
+    "TRACKERS",
+    "MlflowTracker",
+    "TensorBoardTracker",
+    "Tracker",
+    "WandbTracker",
+    "attach_files",
+    "make",
+]
+
+
+TRACKERS: dict[str, Callable[..., Tracker]] = {
+    "mlflow": MlflowTracker,
+    "tensorboard": TensorBoardTracker,
+    "wandb": WandbTracker,
+}
+"""Name -> constructor, which takes `unnamed`; `make` knows what is in here."""
+
+
+def make(name: str, unnamed: str = "pausejax") -> Tracker:
+    """Returns the tracker of a name.
+
+    Args:
+      name: of `TRACKERS`.
+      unnamed: what a study without a name is called.
+
+    Raises:
+      ValueError: no such tracker, or its extra is not installed.
+    """
+    if name not in TRACKERS:
+        raise ValueError(f"tracker = {name!r}: must be one of {', '.join(TRACKERS)}")
+    return TRACKERS[name](unnamed=unnamed)
+
+
+def attach_files(tracker: Tracker, directory: str) -> None:
+    """Gives a tracker the spec, the page and the pictures of a study; what lies under a URL stays there.
+
+    A tracker that takes no files is warned of: the study has come to its end all the same.
+    """
+    folder = Folder(directory)
+    if not folder.is_local:
+        return
+    patterns = ("spec.toml", "report.html", "*.png")
+    files = sorted(path for pattern in patterns for path in Path(folder.path()).glob(pattern))
+    try:
+        tracker.attach(files)
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        warnings.warn(f"the tracker did not take the files of the study: {reason}", stacklevel=2)

@@ -1,0 +1,114 @@
+"""Runs in MLflow."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from pausejax.execution.tracking.runs import TrackedRun, key_of, library, tracked_runs
+from pausejax.execution.tracking.tracker import Tracker
+
+# Entries that MLflow takes in one request, with room for the parameters, and runs that it tells at once.
+_BATCH, _PAGE = 800, 1000
+_KIND = "pausejax.kind"
+"""The tag of the run that holds the files of a study."""
+
+
+class MlflowTracker(Tracker):
+    """One MLflow run for each run, in an experiment named after the study.
+
+    Steps are rounds. A run is known by its label and its identity: one that the experiment holds is not
+    repeated, so a resumed study adds only its new runs. Numbers that are not finite are left out: MLflow
+    can't hold them all. Files of the study, its page among them, are artifacts of one more run, "study".
+    """
+
+    def __init__(self, uri: str | None = None, *, unnamed: str = "pausejax") -> None:
+        """Loads MLflow.
+
+        Args:
+          uri: of the store; by default what MLflow itself takes, `MLFLOW_TRACKING_URI` first.
+          unnamed: what a study without a name is called.
+
+        Raises:
+          ValueError: the extra `pausejax[mlflow]` is not installed.
+        """
+        self._mlflow = library("mlflow", "mlflow")
+        # MLflow keeps runs in SQLite where nothing else is said, and says little if it can't.
+        library("mlflow", "sqlalchemy")
+        self._uri, self._unnamed = uri, unnamed
+        self._experiment = ""
+        self._known: set[str] = set()
+
+    def start(self, study: Mapping[str, str]) -> None:
+        name = study.get("name") or self._unnamed
+        try:
+            self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
+            found = self._client.get_experiment_by_name(name)
+            self._experiment = found.experiment_id if found else self._client.create_experiment(name)
+            self._known = self._finished()
+        except self._mlflow.MlflowException as error:
+            where = self._uri or self._mlflow.get_tracking_uri()
+            raise ValueError(f"tracker mlflow: {where}: {_reason(error)}") from error
+
+    def runs_finished(self, result: xr.Dataset) -> None:
+        for run in tracked_runs(result, self._known):
+            self._log(run, result.attrs)
+            self._known.add(run.key)
+
+    def finish(self) -> None:
+        """Does nothing: each run is closed as soon as it is logged."""
+
+    def attach(self, files: Sequence[Path]) -> None:
+        wanted = f"tags.`{_KIND}` = 'study'"
+        runs = self._client.search_runs([self._experiment], wanted, max_results=1)
+        if not runs:
+            tags = {_KIND: "study"}
+            runs = [self._client.create_run(self._experiment, tags=tags, run_name="study")]
+        run_id = runs[0].info.run_id
+        for file in files:
+            self._client.log_artifact(run_id, str(file))
+        self._client.set_terminated(run_id, "FINISHED")
+
+    def _finished(self) -> set[str]:
+        found: set[str] = set()
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self._experiment], "attributes.status = 'FINISHED'", max_results=_PAGE, page_token=token
+            )
+            tagged = (run.data.tags for run in page)
+            found |= {
+                key_of(tags.get("pausejax.policy", ""), tags.get("pausejax.identity", "")) for tags in tagged
+            }
+            if not page.token or page.token == token:  # the same page again: a server that knows no pages
+                return found
+            token = page.token
+
+    def _log(self, run: TrackedRun, study: Mapping[str, Any]) -> None:
+        entities = self._mlflow.entities
+        tags = {
+            "pausejax.identity": run.identity,
+            "pausejax.policy": run.policy,
+            "pausejax.algorithm": run.algorithm,
+            "pausejax.study": str(study.get("name", "")),
+            "pausejax.versions": str(study.get("versions", "")),
+        }
+        begun = self._client.create_run(self._experiment, tags=tags, run_name=run.title)
+        params = [entities.Param(name, str(value)) for name, value in run.parameters.items()]
+        now, run_id = begun.info.start_time, begun.info.run_id
+        metrics = [entities.Metric(name, value, now, step) for name, value, step in run.points]
+        self._client.log_batch(run_id, metrics=metrics[:_BATCH], params=params)
+        for first in range(_BATCH, len(metrics), _BATCH):
+            self._client.log_batch(run_id, metrics=metrics[first : first + _BATCH])
+        self._client.set_terminated(run_id, "FINISHED")
+
+
+def _reason(error: Exception) -> str:
+    first = str(error).strip().splitlines()[0]
+    if "MLFLOW_ALLOW_FILE_STORE" not in str(error):
+        return first
+    return (
+        "this MLflow keeps no runs in plain folders; set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or "
+        "MLFLOW_ALLOW_FILE_STORE=true to have it all the same"
+    )

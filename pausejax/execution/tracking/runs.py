@@ -1,0 +1,147 @@
+"""What every tracker logs of a run: its parameters, its curves, and its metrics at the end."""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis import finals, metrics_of
+from pausejax.analysis.mean_curves import has_curve
+from pausejax.analysis.metrics import RUNNING
+from pausejax.analysis.quantities import objectives_in, parameters_in
+from pausejax.analysis.settings import axes_of, has, label, symbols
+
+VARYING = "varying"
+"""The attribute of a study that names the parameters whose values differ between its runs, as JSON."""
+_POINTS = 100
+"""The most points of a curve in a study without evaluated rounds."""
+
+
+class Point(NamedTuple):
+    """A metric of a run after one of its rounds."""
+
+    name: str
+    value: float
+    round: int
+
+
+class TrackedRun(NamedTuple):
+    """A run as trackers log it."""
+
+    identity: str
+    policy: str
+    algorithm: str
+    seed: int
+    title: str
+    """Policy, swept parameters, seed: unique within a study."""
+    parameters: Mapping[str, Any]
+    """Policy, seed, swept parameters, and then all others that the policy reads."""
+    points: tuple[Point, ...]
+    """Finite numbers: curves of all metrics that have one, the others at the last round; objectives first.
+
+    What a model learned that diverged is left out."""
+
+    @property
+    def key(self) -> str:
+        """What a tracker knows the run by: two labels with the same settings share their identities."""
+        return key_of(self.policy, self.identity)
+
+    def leading(self, study: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the parameters that differ between runs of the study."""
+        names = ("policy", "seed", *json.loads(study.get(VARYING, "[]")))
+        return {name: self.parameters[name] for name in names if name in self.parameters}
+
+
+def key_of(policy: str, identity: str) -> str:
+    """Names a run by its label and its identity, in 16 letters."""
+    return hashlib.sha256(f"{policy} {identity}".encode()).hexdigest()[:16]
+
+
+def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[TrackedRun]:
+    """Yields the runs of a result that a tracker does not know.
+
+    Args:
+      result: of some runs, as a study hands it to its tracker.
+      known: their keys.
+    """
+    figures = finals(result).load()
+    curves, places = _curves(result), _places(result)
+    learned = {name: metric.learned for name, metric in metrics_of(result).items()}
+    objectives = [name for name in objectives_in(result) if name in figures]
+    swept, written = axes_of(result), symbols(result)
+    names = dict.fromkeys([*swept, *parameters_in(result)])
+    reads = {name: has(result, name) for name in names if name in result.coords}
+    for place in range(figures.sizes["run"]):
+        run = figures.isel(run=place)
+        policy, identity = str(run["policy"].values), str(run["identity"].values)
+        if key_of(policy, identity) in known:
+            continue
+        diverged = int(run.get("diverged_round", 0)) > 0
+        seed, last = int(run["seed"]), int(run.get("rounds_played", 0))
+        values = {name: run[name].values.item() for name in reads if reads[name][place]}
+        setting = {"policy": policy, **{name: values[name] for name in swept if name in values}}
+        points = []
+        for name in dict.fromkeys([*objectives, *map(str, run.data_vars)]):
+            if learned[name] and diverged:
+                continue  # its last value would pass for what the run came to
+            if name in curves:
+                own = {*places[places < last].tolist(), *range(last)[-1:]}
+                points += [Point(name, float(curves[name][place, at]), at + 1) for at in sorted(own)]
+            else:
+                points.append(Point(name, float(run[name]), last))
+        yield TrackedRun(
+            identity,
+            policy,
+            str(run["algorithm"].values),
+            seed,
+            f"{label(setting, written)}, seed {seed}",
+            {"policy": policy, "seed": seed, **values, **_of_study(result)},
+            tuple(point for point in points if np.isfinite(point.value)),
+        )
+
+
+def _of_study(result: xr.Dataset) -> dict[str, Any]:
+    rounds = {"rounds": result.sizes["round"]} if result.sizes.get("round") else {}
+    return {"mode": str(result.attrs.get("mode", "")), **rounds}
+
+
+def _curves(result: xr.Dataset) -> dict[str, np.ndarray]:
+    """Returns each metric that has a value in many rounds, [runs, rounds]; NaN where none was evaluated."""
+    curves = {}
+    for name, metric in metrics_of(result).items():
+        if not has_curve(result, metric.variable, metric.reduce):
+            continue
+        variable = result[metric.variable]
+        values = RUNNING[metric.reduce](variable.values)
+        if variable.dims[1:] == ("round",):
+            curves[name] = values
+        else:
+            rounds = result["eval_round"].values
+            curves[name] = np.full((len(values), rounds[-1] if len(rounds) else 0), np.nan)
+            curves[name][:, rounds - 1] = values
+    return curves
+
+
+def _places(result: xr.Dataset) -> np.ndarray:
+    """Returns the rounds at which curves have points, from 0: those that are evaluated, or spaced ones."""
+    if "eval_round" in result:
+        return np.asarray(result["eval_round"].values) - 1
+    rounds = result.sizes.get("round", 0)
+    return np.unique(np.linspace(0, rounds - 1, min(_POINTS, rounds)).round().astype(int))
+
+
+def library(tracker: str, name: str) -> ModuleType:
+    """Imports the library of a tracker.
+
+    Raises:
+      ValueError: it is not installed; the message says how to install it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"tracker {tracker}: is not installed; pip install 'pausejax[{tracker}]'") from error

@@ -1,0 +1,90 @@
+"""Runs as TensorBoard's event files."""
+
+import itertools
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import xarray as xr
+
+from pausejax.execution.tracking.runs import TrackedRun, library, tracked_runs
+from pausejax.execution.tracking.tracker import Tracker
+
+_KEY = "pausejax-run"
+_LONGEST_NAME = 200
+"""Bytes of a folder's name: file systems take 255, and a number may follow."""
+
+
+class TensorBoardTracker(Tracker):
+    """One folder of event files for each run: `runs/STUDY/SETTING, seed N`.
+
+    `TENSORBOARD_DIR` names another folder than `runs`. A run whose folder is there is not repeated, which a
+    file in it named after the run's key tells; a folder is there whole or not at all. TensorBoard's table of
+    hyper-parameters has those that differ between runs.
+    """
+
+    def __init__(self, directory: str | Path | None = None, *, unnamed: str = "pausejax") -> None:
+        """Loads TensorBoard's writer.
+
+        Args:
+          directory: the folder of all studies.
+          unnamed: what a study without a name is called.
+
+        Raises:
+          ValueError: the extra `pausejax[tensorboard]` is not installed.
+        """
+        self._tensorboard = library("tensorboard", "tensorboardX")
+        self._root = Path(directory or os.environ.get("TENSORBOARD_DIR", "runs"))
+        self._folder, self._unnamed = self._root, unnamed
+        self._study: Mapping[str, str] = {}
+
+    def start(self, study: Mapping[str, str]) -> None:
+        self._study = study
+        self._folder = self._root / _as_file(study.get("name") or self._unnamed)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"tracker tensorboard: {self._folder}: {error.strerror}") from error
+
+    def runs_finished(self, result: xr.Dataset) -> None:
+        # A folder with a dot before its name was begun by a process that was killed.
+        kept = (path for path in self._folder.glob(f"*/{_KEY}.*") if not path.parent.name.startswith("."))
+        known = {path.suffix[1:] for path in kept}
+        for run in tracked_runs(result, known):
+            self._log(run)
+
+    def finish(self) -> None:
+        """Does nothing: each run's files are closed as soon as they are written."""
+
+    def attach(self, files: Sequence[Path]) -> None:
+        """Does nothing: TensorBoard shows no files."""
+
+    def _log(self, run: TrackedRun) -> None:
+        partial = self._folder / f".{uuid.uuid4().hex}"
+        try:
+            with self._tensorboard.SummaryWriter(str(partial)) as writer:
+                for name, value, step in run.points:
+                    writer.add_scalar(name, value, step)
+                last = {name: value for name, value, _ in run.points}
+                for part in self._tensorboard.summary.hparams(run.leading(self._study), last):
+                    writer.file_writer.add_summary(part)
+            (partial / f"{_KEY}.{run.key}").touch()
+            os.replace(partial, self._free(_as_file(run.title)))
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _free(self, name: str) -> Path:
+        """Returns a folder that is not there yet: two studies of one name may have runs of one title."""
+        numbers = itertools.count(2)
+        folder = self._folder / name
+        while folder.exists():
+            folder = self._folder / f"{name} ({next(numbers)})"
+        return folder
+
+
+def _as_file(name: str) -> str:
+    text = re.sub(r"[^\w ,.=()+-]+", "_", name).encode()[:_LONGEST_NAME].decode(errors="ignore")
+    return text.strip(". ") or "study"

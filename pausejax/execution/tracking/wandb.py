@@ -1,0 +1,106 @@
+"""Runs in Weights & Biases."""
+
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from pausejax.execution.tracking.runs import TrackedRun, key_of, library, tracked_runs
+from pausejax.execution.tracking.tracker import Tracker
+
+_LONGEST_NAME = 128
+
+
+class WandbTracker(Tracker):
+    """One W&B run for each run, in a project named after the study unless `WANDB_PROJECT` is set.
+
+    A run's id is a digest of its label and its identity, so that telling of it again, as a study does that
+    goes on after a kill, adds nothing: W&B takes no step twice, and offline a run that lies in the folder is
+    left out. Where runs go is W&B's own affair: `WANDB_MODE=offline` keeps them in `WANDB_DIR` until
+    `wandb sync`, `WANDB_ENTITY` and the rest hold as ever.
+    """
+
+    def __init__(self, *, unnamed: str = "pausejax") -> None:
+        """Loads W&B.
+
+        Args:
+          unnamed: what a study without a name is called.
+
+        Raises:
+          ValueError: the extra `pausejax[wandb]` is not installed.
+        """
+        self._wandb = library("wandb", "wandb")
+        self._project, self._unnamed = "", unnamed
+        self._known: set[str] = set()
+
+    def start(self, study: Mapping[str, str]) -> None:
+        name = os.environ.get("WANDB_PROJECT") or study.get("name") or self._unnamed
+        self._project = re.sub(r"[/\\#?%:]+", "-", name)[:_LONGEST_NAME]
+        self._offline = os.environ.get("WANDB_MODE", "online") != "online"
+        if self._offline:
+            folder = Path(os.environ.get("WANDB_DIR", "."))
+            kept = itertools.chain(folder.glob("wandb/offline-run-*"), folder.glob(".wandb/offline-run-*"))
+            self._known = {path.name.rpartition("-")[2] for path in kept}
+            return
+        try:
+            there = self._wandb.login()
+        except self._wandb.Error as error:
+            raise ValueError(f"tracker wandb: {str(error).splitlines()[0]}; {_CURE}") from error
+        if not there:
+            raise ValueError(f"tracker wandb: no account; {_CURE}")
+
+    def runs_finished(self, result: xr.Dataset) -> None:
+        for run in tracked_runs(result, self._known):
+            try:
+                self._log(run, result)
+            except self._wandb.Error as error:
+                raise ValueError(f"tracker wandb: {str(error).splitlines()[0]}") from error
+            self._known.add(run.key)
+
+    def finish(self) -> None:
+        """Ends W&B's own process, which sends what is still to be sent."""
+        self._wandb.teardown()
+
+    def attach(self, files: Sequence[Path]) -> None:
+        begun = self._begin(
+            id=key_of("study", self._project),
+            name="study",
+            job_type="study",
+            resume=None if self._offline else "allow",
+        )
+        artifact = self._wandb.Artifact("study", type="study")
+        for file in files:
+            artifact.add_file(str(file))
+        begun.log_artifact(artifact)
+        begun.finish()
+        self._wandb.teardown()
+
+    def _begin(self, **more: Any) -> Any:
+        quiet = {"silent": True, "console": "off", "x_disable_stats": True, "disable_git": True}
+        return self._wandb.init(
+            project=self._project,
+            reinit="finish_previous",
+            settings=self._wandb.Settings(**quiet),
+            **more,
+        )
+
+    def _log(self, run: TrackedRun, result: xr.Dataset) -> None:
+        begun = self._begin(
+            id=run.key,
+            name=run.title,
+            group=run.policy,
+            config={**run.parameters, "algorithm": run.algorithm, "identity": run.identity},
+            notes=str(result.attrs.get("versions", "")),
+            resume=None if self._offline else "allow",
+        )
+        points = sorted(run.points, key=lambda point: point.round)
+        for step, together in itertools.groupby(points, key=lambda point: point.round):
+            begun.log({point.name: point.value for point in together}, step=step)
+        begun.finish()
+
+
+_CURE = "set WANDB_API_KEY or give `wandb login`, or set WANDB_MODE=offline to keep runs in a folder"

@@ -1,0 +1,222 @@
+"""How a result is laid out: its coordinates, and how finished runs become one data set."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import tomli_w
+import xarray as xr
+
+from pausejax.analysis.quantities import Variable, described
+from pausejax.analysis.settings import UNREAD
+from pausejax.parts import File
+from pausejax.results import provenance
+from pausejax.study.runs import Run
+from pausejax.study.simulation import Arrays
+from pausejax.study.study import FORMAT, Plan, Study
+
+_MEANINGS = {
+    "policy": "policy, by its label",
+    "algorithm": "policy, by its registered name",
+    "seed": "seed",
+    "identity": "hash of all that the numbers of the run depend on",
+    UNREAD: "parameters that the run does not read",
+    "round": "round, from 1",
+    "eval_round": "round after which the model was evaluated",
+    "client": "client, from 0",
+}
+
+
+def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int, ...]]]) -> dict[str, int]:
+    """The length of every dimension but `run`: the longest that any runs need.
+
+    Args:
+      table: the variables of the study.
+      shapes: the shape of every array that some runs left, by variable.
+    """
+    found: dict[str, int] = {}
+    for arrays in shapes:
+        for name, shape in arrays.items():
+            for dim, length in zip(table[name].dims, shape[1:], strict=True):
+                found[dim] = max(found.get(dim, 0), length)
+    return found
+
+
+def blank(
+    table: Mapping[str, Variable], names: Iterable[str], runs: int, lengths: Mapping[str, int]
+) -> Arrays:
+    """Arrays of `runs` runs that hold fill values only."""
+    wanted = set(names)
+    return {
+        name: np.full((runs, *(lengths[dim] for dim in variable.dims)), variable.fill, variable.dtype)
+        for name, variable in table.items()
+        if name in wanted
+    }
+
+
+def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows: np.ndarray) -> None:
+    """Copies some runs into larger arrays; shorter trailing axes leave the fill values behind them."""
+    for name, array in part.items():
+        corner = tuple(slice(0, length) for length in array.shape[1:])
+        at: tuple[Any, ...] = (places, *corner)
+        whole[name][at] = array[rows]
+
+
+def coordinates(plan: Plan) -> dict[str, np.ndarray]:
+    """Coordinates of `run`: policy, seed, identity, every parameter by its full name, and who lacks which.
+
+    A run that does not read a parameter has a filling in its place, which means nothing.
+    """
+    runs = plan.runs
+    found: dict[str, np.ndarray] = {
+        "policy": np.array([run.policy for run in runs]),
+        "algorithm": np.array([run.algorithm for run in runs]),
+        "seed": np.array([run.seed for run in runs], np.int64),
+        "identity": np.array(plan.identities),
+    }
+    fillings = {float: np.nan, int: -1, bool: False, str: "", File: ""}
+    read = set().union(*(run.values for run in runs))
+    names = [name for name in plan.study.words.parameters if name in read]
+    for name in names:
+        filling = fillings[plan.study.words.parameters[name].kind]
+        found[name] = np.array([run.values.get(name, filling) for run in runs])
+    # The seeds of a setting share one mapping of values.
+    unread = {id(run.values): " ".join(name for name in names if name not in run.values) for run in runs}
+    found[UNREAD] = np.array([unread[id(run.values)] for run in runs])
+    return found
+
+
+def varying(plan: Plan) -> list[str]:
+    """Names the parameters whose values differ between runs, or that only some runs read."""
+    settings = list({id(run.values): run.values for run in plan.runs}.values())
+    names = [name for name in plan.study.words.parameters if any(name in values for values in settings)]
+    return [name for name in names if len({values.get(name) for values in settings}) > 1]
+
+
+def outline(plan: Plan) -> xr.Dataset:
+    """What the result of a plan will look like, without a number in it: what may be asked of it is known.
+
+    JAX is not started: how it is set up for a study comes later.
+    """
+    empty = {
+        name: (("run", *variable.dims), np.full((len(plan.runs), *(0 for _ in variable.dims)), variable.fill))
+        for name, variable in plan.study.outputs.variables.items()
+    }
+    columns = {name: ("run", column) for name, column in coordinates(plan).items()}
+    return xr.Dataset({n: v for n, v in empty.items() if n not in columns}, columns, about(plan))
+
+
+def label(
+    plan: Plan, columns: Mapping[str, np.ndarray], rows: slice | list[int], arrays: Arrays
+) -> xr.Dataset:
+    """The labelled data set of some runs.
+
+    Args:
+      plan: the whole plan.
+      columns: from `coordinates`.
+      rows: the runs' places in the plan.
+      arrays: leading axis the runs.
+    """
+    study = plan.study
+    table = study.outputs.variables
+    found, kept = study.kind.coordinates(study, arrays)
+    coords: dict[str, Any] = {name: ("run", column[rows]) for name, column in columns.items()}
+    for name, coordinate in found.items():
+        # What only the simulation knows takes the place of what the spec left open.
+        if name not in study.words.parameters or name in coords:
+            coords[name] = coordinate
+    meanings = _MEANINGS | {name: one.help for name, one in study.words.parameters.items()}
+    for name in coords.keys() & meanings.keys():
+        dims, values, *_ = coords[name] if isinstance(coords[name], tuple) else (name, coords[name])
+        parameter = study.words.parameters.get(name)
+        symbol = {"symbol": parameter.symbol} if parameter and parameter.symbol else {}
+        coords[name] = (dims, values, {"long_name": meanings[name], **symbol})
+    labelled = {}
+    for name, array in kept.items():
+        attributes = {"units": table[name].units, "long_name": table[name].meaning}
+        labelled[name] = (("run", *table[name].dims), array, attributes)
+    # Who saves a result later can see whether it is whole.
+    told = {**attributes_of(plan), "variables": json.dumps(sorted(labelled))}
+    return xr.Dataset(labelled, coords, told)
+
+
+def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Dataset:
+    """The whole result from the runs of all batches, each with their places in the plan."""
+    table = plan.study.outputs.variables
+    lengths = sizes(table, ({name: array.shape for name, array in part.items()} for _, part in parts))
+    whole = blank(table, {name for _, part in parts for name in part}, len(plan.runs), lengths)
+    for places, part in parts:
+        put(whole, np.asarray(places), part, np.arange(len(places)))
+    return label(plan, coordinates(plan), slice(None), whole)
+
+
+def spec_text(plan: Plan) -> str:
+    """The exact spec, overrides applied, as TOML."""
+    return tomli_w.dumps(dict(plan.study.document))
+
+
+def attributes_of(plan: Plan) -> dict[str, Any]:
+    """What a reader needs to know where the numbers come from; starts JAX."""
+    return {**about(plan), "backend": jax.default_backend()}
+
+
+def about(plan: Plan) -> dict[str, Any]:
+    """The same without the devices."""
+    study = plan.study
+    parameters = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
+    return {
+        "name": study.name,
+        "kind": study.kind.name,
+        "mode": study.mode,
+        "format": FORMAT,
+        "spec": spec_text(plan),
+        "versions": json.dumps(provenance.versions()),
+        "axes": json.dumps(plan.axes),
+        "used_files": json.dumps(used_files(study)),
+        **described(
+            study.outputs.metrics,
+            study.outputs.objectives,
+            study.outputs.best_by,
+            parameters,
+            study.outputs.compare_within,
+        ),
+    }
+
+
+def used_files(study: Study) -> dict[str, str]:
+    """The digest of every file from outside that the runs depend on, by the name that the spec gives."""
+    sources = {name: hashlib.sha256(content).hexdigest() for name, content in copies(study).items()}
+    return {**sources, **study.files}
+
+
+def copies(study: Study) -> dict[str, bytes]:
+    """The files with parts that a study uses, by name."""
+    found: dict[str, bytes] = {}
+    for number, source in enumerate(study.parts.sources, 1):
+        for name, content in source.files.items():
+            # Files of different folders may be namesakes.
+            alone = found.get(name, content) == content
+            found[name if alone else f"{number}/{name}"] = content
+    return found
+
+
+class RunTable(NamedTuple):
+    """The coordinates of a plan's runs, and where each of them stands."""
+
+    plan: Plan
+    columns: dict[str, np.ndarray]
+    place_of: dict[tuple[str, str], int]
+
+    @classmethod
+    def of(cls, plan: Plan) -> "RunTable":
+        places = {(run.policy, run.identity): place for place, run in enumerate(plan.runs)}
+        return cls(plan, coordinates(plan), places)
+
+    def places(self, runs: Sequence[Run]) -> list[int]:
+        return [self.place_of[run.policy, run.identity] for run in runs]
+
+    def label(self, runs: Sequence[Run], arrays: Arrays) -> xr.Dataset:
+        return label(self.plan, self.columns, self.places(runs), arrays)

@@ -1,0 +1,145 @@
+"""A result as it was when it was opened: what is read later is of that result, or an error.
+
+A study that is extended puts another store in the place of the old one, with other runs at the places of a
+chunk. Values are read when they are asked for, so each file is compared with the manifest that was read at
+the opening.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import xarray as xr
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from pausejax.results import manifest
+from pausejax.results.folder import Folder
+from pausejax.results.manifest import Manifest
+
+_PAUSES = (0.2, 1.0, 5.0)
+"""Seconds between two questions whether a store is being replaced, where that takes time."""
+
+
+class Snapshot(Store):
+    """A store that reads the files of one manifest, and no others."""
+
+    def __init__(self, folder: Folder, name: str, sealed: Manifest) -> None:
+        super().__init__(read_only=True)
+        self._folder, self._name, self._sealed = folder, name, sealed
+
+    def read(self, key: str) -> bytes:
+        """A file's content.
+
+        Raises:
+          OSError: the store has been replaced or removed since it was opened.
+          ValueError: the file is damaged.
+        """
+        try:
+            content = self._folder.read(f"{self._name}/{key}")
+        except OSError:
+            content = None
+        if content is None or manifest.digest(content) != self._sealed.files[key]:
+            raise self._error(key)
+        return content
+
+    def _error(self, key: str) -> Exception:
+        """Why a file is not what it was."""
+        where = f"{self._folder}: {self._name}"
+        # Under a URL a store is replaced file by file.
+        for pause in (0.0, *(() if self._folder.is_local else _PAUSES)):
+            time.sleep(pause)
+            if not is_sealed(self._folder, self._name, self._sealed):
+                what = "has been extended or removed since it was opened; open it again"
+                return OSError(f"{where} {what}")
+        return ValueError(f"{where} is damaged ({key}); `pausejax run` with its spec makes it whole")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snapshot) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self._folder.path(self._name)!r})"
+
+    @property
+    def _identity(self) -> tuple[str, str]:
+        return self._folder.path(self._name), self._sealed.sha256
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        if key not in self._sealed.files:
+            return None
+        if byte_range is not None:  # only of sharded arrays, which results have none of
+            raise NotImplementedError("parts of files")
+        content = await asyncio.to_thread(self.read, key)
+        return (prototype or default_buffer_prototype()).buffer.from_bytes(content)
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
+
+    async def exists(self, key: str) -> bool:
+        return key in self._sealed.files
+
+    async def list(self) -> AsyncIterator[str]:
+        for key in self._sealed.files:
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        for key in self._sealed.files:
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        inside = f"{prefix.rstrip('/')}/" if prefix else ""
+        names = {key[len(inside) :].partition("/")[0] for key in self._sealed.files if key.startswith(inside)}
+        for name in sorted(names):
+            yield name
+
+    supports_writes = supports_deletes = supports_partial_writes = False
+    supports_listing = True
+
+    async def set(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+
+    async def delete(self, key: str) -> None:
+        self._check_writable()
+
+
+def is_sealed(folder: Folder, name: str, sealed: Manifest) -> bool:
+    """Whether a store still has the manifest that it had."""
+    try:
+        return manifest.read(folder, name).sha256 == sealed.sha256
+    except (OSError, ValueError):
+        return False
+
+
+def opened(folder: Folder, name: str, sealed: Manifest, **options: Any) -> xr.Dataset:
+    """Opens a store of which a manifest has been read; values are read, and compared with it, when asked for.
+
+    Args:
+      folder: of the study.
+      name: of the store in it.
+      sealed: its manifest.
+      **options: for `xarray.open_zarr`.
+    """
+    return xr.open_zarr(Snapshot(folder, name, sealed), consolidated=True, zarr_format=3, **options)
+
+
+def described(folder: Folder, name: str, sealed: Manifest, **options: Any) -> xr.Dataset:
+    """Opens a store as `opened` does, once what describes its values has been seen to be sound.
+
+    Raises:
+      KeyError, TypeError, ValueError: it is not; nothing has been decoded.
+      OSError: a file of it can't be read.
+    """
+    broken = manifest.damaged(folder, name, sealed, sealed.described)
+    if broken:
+        raise ValueError(f"{broken[0]} and {len(broken) - 1} other files" if broken[1:] else broken[0])
+    manifest.check_chunks(folder, name, sealed)
+    return opened(folder, name, sealed, **options)

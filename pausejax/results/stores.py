@@ -1,0 +1,289 @@
+"""Where finished runs go: a study's folder, or memory."""
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis.made import said
+from pausejax.results import labels, layouts, parts, provenance, store
+from pausejax.results.blocks import Source
+from pausejax.results.checkpoint import Checkpoint
+from pausejax.results.folder import Folder
+from pausejax.study.runs import Run
+from pausejax.study.simulation import Arrays, Layout
+from pausejax.study.study import Plan
+
+
+class Contents(Protocol):
+    """What a store holds of a study."""
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """Of every finished run."""
+
+    @property
+    def settled(self) -> frozenset[str]:
+        """Of the runs of the result: they were finished before anybody began."""
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """Files that did not pass; their runs are not finished."""
+
+
+class Store(Protocol):
+    """Keeps finished runs, and those in flight."""
+
+    @property
+    def damaged(self) -> list[str]:
+        """Names of checkpoints that could not be trusted."""
+
+    def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
+        """Checks before any compute that the store may be used, and says what it holds.
+
+        Args:
+          plan: of the study.
+          grows: whether the store may hold other runs of the study, and gets some: a search does not know
+            its runs before.
+
+        Raises:
+          SpecError: it holds runs of another spec.
+          OSError: it can't be written to.
+        """
+        ...
+
+    def provenance(self, plan: Plan) -> Mapping[str, Any]:
+        """Returns the attributes that the result will carry."""
+        ...
+
+    def layouts(self) -> dict[str, Layout]:
+        """Returns the layouts that were fixed, by name."""
+        ...
+
+    def fix_layouts(self, new: Mapping[str, Layout]) -> dict[str, Layout]:
+        """Adds layouts whose names are new; returns what holds for all of these names."""
+        ...
+
+    def fits(self) -> dict[str, int]:
+        """Returns how many runs fit side by side, by name."""
+        ...
+
+    def keep_fit(self, name: str, width: int) -> None:
+        """Adds how many runs fit side by side, unless fewer are known to."""
+        ...
+
+    def playing(self) -> contextlib.AbstractContextManager[None]:
+        """Tells other processes that this one has batches in flight."""
+        ...
+
+    def checkpoint(self, runs: Sequence[Run]) -> Checkpoint | None:
+        """Returns where some runs are kept while they are in flight; None: nowhere."""
+        ...
+
+    def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
+        """Keeps finished runs, whole or not at all, and removes their checkpoint."""
+        ...
+
+    def note_written(self, runs: Sequence[Run]) -> None:
+        """Notes that some runs were written together, by whichever process."""
+        ...
+
+    def load(self, runs: Sequence[Run]) -> Arrays:
+        """Returns what some finished runs have left, in their order."""
+        ...
+
+    def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
+        """Returns the result of some finished runs alone, laid out as the whole."""
+        ...
+
+    def finish(self, plan: Plan) -> int:
+        """Puts the result together if every run is finished; returns how many are missing."""
+        ...
+
+    def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
+        """Returns those of some finished runs that are no longer there."""
+        ...
+
+
+class FolderStore:
+    """The folder of a study, on a disk or under a URL.
+
+    Args:
+      folder: of the study.
+      checkpoint_seconds: between two checkpoints of a batch.
+      command: what was typed to have the study played; the result keeps it.
+    """
+
+    def __init__(self, folder: Folder, *, checkpoint_seconds: float = 300.0, command: str = "") -> None:
+        self.folder, self.checkpoint_seconds, self.command = folder, checkpoint_seconds, command
+        self.damaged: list[str] = []
+        self._prepared: tuple[Plan, Contents] | None = None
+        self._table: labels.RunTable | None = None
+        self._sources: dict[str, tuple[Source, int]] = {}
+        self._latest: tuple[Source, Arrays] | None = None
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
+        """Looks once at what is there, however often it is called for a plan; as `store.prepare`."""
+        if self._prepared is None or self._prepared[0] is not plan:
+            held = store.prepare(self.folder, plan, grows=grows)
+            self._note(held.sources)
+            self._prepared = plan, held
+        return self._prepared[1]
+
+    def note_written(self, runs: Sequence[Run]) -> None:
+        self._note([parts.source([run.identity for run in runs], self.folder)])
+
+    def load(self, runs: Sequence[Run]) -> Arrays:
+        try:
+            return self._load(runs)
+        except (FileNotFoundError, KeyError):
+            # A process that was lost has written them, or one that ended has put them into the result.
+            assert self._prepared is not None
+            self._note(store.examine(self.folder, self._prepared[0]).sources)
+            return self._load(runs)
+
+    def _load(self, runs: Sequence[Run]) -> Arrays:
+        found = [self._sources[run.identity] for run in runs]
+        rows = [{name: array[row] for name, array in self._arrays(source).items()} for source, row in found]
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+    def _note(self, sources: Sequence[Source]) -> None:
+        for source in sources:
+            self._sources |= {name: (source, row) for row, name in enumerate(source.identities)}
+
+    def _arrays(self, source: Source) -> Arrays:
+        """What the runs of a source have left; that of the latest source is held."""
+        if self._latest is None or self._latest[0] is not source:
+            self._latest = source, source.load()
+        return self._latest[1]
+
+    def provenance(self, plan: Plan) -> Mapping[str, Any]:
+        return labels.attributes_of(plan)
+
+    def layouts(self) -> dict[str, Layout]:
+        return layouts.read(self.folder)
+
+    def fix_layouts(self, new: Mapping[str, Layout]) -> dict[str, Layout]:
+        return layouts.fix(self.folder, new)
+
+    def fits(self) -> dict[str, int]:
+        return layouts.fits(self.folder)
+
+    def keep_fit(self, name: str, width: int) -> None:
+        layouts.keep_fit(self.folder, name, width)
+
+    def playing(self) -> contextlib.AbstractContextManager[None]:
+        return parts.playing(self.folder)
+
+    def checkpoint(self, runs: Sequence[Run]) -> Checkpoint:
+        return Checkpoint(self.folder, [run.identity for run in runs], self.checkpoint_seconds)
+
+    def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
+        record = provenance.record(self.command)
+        parts.write_part(self.folder, [run.identity for run in runs], arrays, record)
+        if checkpoint:
+            if checkpoint.damaged:
+                self.damaged.append(checkpoint.place)
+            checkpoint.remove()
+
+    def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
+        if self._table is None or self._table.plan is not plan:
+            self._table = labels.RunTable.of(plan)
+        name = parts.part_name([run.identity for run in runs])
+        with contextlib.suppress(FileNotFoundError):
+            return self._table.label(runs, parts.read_part(self.folder, name))
+        # The result is put together; another process may have extended it, so places are others.
+        result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
+        named = zip(result["policy"].values, result["identity"].values, strict=True)
+        return result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
+
+    def finish(self, plan: Plan) -> int:
+        return store.consolidate(self.folder, plan)
+
+    def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
+        return store.lost(self.folder, plan, identities)
+
+
+class _Empty(NamedTuple):
+    """The contents of a store that begins."""
+
+    identities: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()
+    damaged: tuple[str, ...] = ()
+
+
+class MemoryStore:
+    """Keeps the runs of one study in this process."""
+
+    def __init__(self) -> None:
+        self.damaged: list[str] = []
+        self._parts: list[tuple[Sequence[Run], Arrays]] = []
+        self._place_of: dict[tuple[str, str], tuple[int, int]] = {}
+        """Of each run: its part, and its row there."""
+        self._layouts: dict[str, Layout] = {}
+        self._fits: dict[str, int] = {}
+        self._table: labels.RunTable | None = None
+
+    def __str__(self) -> str:
+        return "memory"
+
+    def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
+        return _Empty()
+
+    def provenance(self, plan: Plan) -> Mapping[str, Any]:
+        return labels.attributes_of(plan)
+
+    def layouts(self) -> dict[str, Layout]:
+        return self._layouts
+
+    def fix_layouts(self, new: Mapping[str, Layout]) -> dict[str, Layout]:
+        self._layouts = {**new, **self._layouts}
+        return self._layouts
+
+    def fits(self) -> dict[str, int]:
+        return self._fits
+
+    def keep_fit(self, name: str, width: int) -> None:
+        self._fits[name] = min(width, self._fits.get(name, width))
+
+    @contextlib.contextmanager
+    def playing(self) -> Iterator[None]:
+        yield
+
+    def checkpoint(self, runs: Sequence[Run]) -> None:
+        return None
+
+    def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
+        part = len(self._parts)
+        self._parts.append((runs, arrays))
+        self._place_of |= {(run.policy, run.identity): (part, row) for row, run in enumerate(runs)}
+
+    def note_written(self, runs: Sequence[Run]) -> None:
+        """The process that writes is this one."""
+
+    def load(self, runs: Sequence[Run]) -> Arrays:
+        places = [self._place_of[run.policy, run.identity] for run in runs]
+        names = self._parts[places[0][0]][1]
+        return {name: np.stack([self._parts[part][1][name][row] for part, row in places]) for name in names}
+
+    def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
+        if self._table is None or self._table.plan is not plan:
+            self._table = labels.RunTable.of(plan)
+        return self._table.label(runs, self.load(runs))
+
+    def finish(self, plan: Plan) -> int:
+        return sum((run.policy, run.identity) not in self._place_of for run in plan.runs)
+
+    def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
+        return frozenset()
+
+    def result(self, plan: Plan) -> xr.Dataset:
+        """Returns the labelled result of a plan whose runs are all there, in its order."""
+        table = labels.RunTable.of(plan)
+        placed = [(table.places(runs), arrays) for runs, arrays in self._parts]
+        return said(labels.merge(plan, placed), [provenance.record()])

@@ -1,0 +1,234 @@
+"""The result of a search and its table: every setting that was tried, and the best on fresh seeds."""
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pausejax.analysis.quantities import format_number
+from pausejax.searches.goal import Goal, order
+from pausejax.searches.space import Setting, Space
+from pausejax.searches.trials import Row, Trial
+from pausejax.study.axes import Range
+from pausejax.study.study import Plan, Study
+
+if TYPE_CHECKING:
+    from pausejax.searches.report import Record
+
+CAPTION = "On its own seeds a search picks the best of many, which flatters it; it has not seen these."
+
+
+class Finalist(NamedTuple):
+    """One setting on fresh seeds."""
+
+    label: str
+    setting: Setting
+    figures: np.ndarray
+    """float64 [seeds, figures]."""
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    """Of the 95 % interval, [figures]."""
+    lead: np.ndarray
+    lead_low: np.ndarray
+    lead_high: np.ndarray
+    """The first setting's figures minus this one's, paired by seed, [figures]; NaN for the first itself."""
+
+
+class SearchResult(NamedTuple):
+    """What a search has come to; its text is the table of the best on fresh seeds."""
+
+    study: Study
+    """As it was searched: up to the horizon."""
+    space: Space
+    goal: Goal
+    trials: tuple[Trial, ...]
+    """Every setting that was tried, by number."""
+    plan: Plan
+    """Every run that was played, trial by trial."""
+    result: xr.Dataset | None
+    """All runs, if nothing was written to a folder."""
+    damaged: tuple[str, ...] = ()
+    """What was damaged in the folder and is made anew, in a line each."""
+    finalists: tuple[Finalist, ...] = ()
+    """The best first, the second (or the rest of the front), and the defaults, on fresh seeds."""
+    confirmation: xr.Dataset | None = None
+    """The result of these, as `simulate` returns it; policies are "best", "second", "default"."""
+
+    def ranked(self, count: int) -> list[Trial]:
+        """Returns so many of the best; of several objectives, the front first."""
+        return [self.trials[place] for place in order([trial.score for trial in self.trials])[:count]]
+
+    @property
+    def open_parameters(self) -> tuple[str, ...]:
+        """The parameters that the search chose."""
+        names = {name for dims in self.space.dimensions.values() for d in dims for name in d.names}
+        return tuple(name for name in self.study.words.parameters if name in names)
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The best setting: its policy's label, and every parameter that was chosen."""
+        setting = self.finalists[0].setting if self.finalists else self.ranked(1)[0].setting
+        values = {name: setting.values[name] for name in self.open_parameters if name in setting.values}
+        return {"policy": setting.policy, **values}
+
+    @property
+    def rows(self) -> list[Row]:
+        """Every trial as plain data, by number."""
+        rows, several = [], len(self.study.policies) > 1
+        for trial in self.trials:
+            setting = trial.setting
+            values = {"policy": setting.policy} if several else {}
+            values |= {name: setting.values[name] for name in self.open_parameters if name in setting.values}
+            means = zip(self.goal.figures, trial.figures.mean(axis=0).tolist(), strict=True)
+            figures = {name: mean if np.isfinite(mean) else None for name, mean in means}
+            broken = trial.score.violation > 0
+            rows.append(Row(trial.number, setting.policy, values, trial.rounds, figures, broken))
+        return rows
+
+    def draw(self) -> dict[str, Any]:
+        """Returns the pictures of the search, by name."""
+        from pausejax.searches.report import draw  # matplotlib is loaded for whoever draws
+
+        return draw(record_of(self))
+
+    def __repr__(self) -> str:
+        return self._printed().export_text()
+
+    def _repr_html_(self) -> str:
+        """Returns what a notebook's cell shows: the table, in its colours."""
+        return self._printed().export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+    def _printed(self) -> Console:
+        # A console that knows it is in a notebook shows its text there, in place of keeping it.
+        options: dict[str, Any] = {"force_terminal": False, "force_jupyter": False}
+        console = Console(file=io.StringIO(), width=120, record=True, **options)
+        if self.finalists:
+            console.print(table(self))
+        console.print(summary(self), markup=False, highlight=False)
+        return console
+
+
+def record_of(result: SearchResult) -> "Record":
+    """Makes the record of a search that has ended, with its best on fresh seeds."""
+    from pausejax.searches.report import Dimension, Metric, Record
+
+    study, goal = result.study, result.goal
+    known, parameters = study.outputs.metrics, study.words.parameters
+    laws: dict[str, bool] = {}
+    for dims in result.space.dimensions.values():
+        for dim in dims:
+            log = isinstance(dim.values, Range) and dim.values.law == "log_uniform"
+            laws |= {name: laws.get(name, False) or log for name in dim.names}
+    dimensions = [Dimension("policy", "", log=False)] * (len(study.policies) > 1)
+    dimensions += [Dimension(name, parameters[name].symbol, log) for name, log in laws.items()]
+    metrics = [
+        Metric(name, known[name].label or name.replace("_", " "), known[name].scale, known[name].shown, up)
+        for name, up in zip(goal.metrics, goal.maximize, strict=True)
+    ]
+    title, headings, rows = table_text(result)
+    return Record(
+        study.name,
+        _asked(result),
+        summary(result),
+        tuple(metrics),
+        tuple(dimensions),
+        tuple(result.rows),
+        headings,
+        rows,
+        f"{title}. {CAPTION}",
+    )
+
+
+def _asked(result: SearchResult) -> str:
+    goal = result.goal
+    pairs = zip(goal.metrics, goal.maximize, strict=True)
+    ways = " and ".join(f"{'most' if up else 'least'} {name}" for name, up in pairs)
+    bounds = " and ".join(f"{one.metric} {one.relation} {one.bound:g}" for one in goal.constraints)
+    return f"{ways} at {goal.where}" + f", with {bounds}" * bool(bounds)
+
+
+def table(result: SearchResult) -> Table:
+    """Returns the finalists on fresh seeds, with intervals and paired differences."""
+    title, headings, rows = table_text(result)
+    printed = Table(
+        title=title, title_justify="left", caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD
+    )
+    printed.add_column(headings[0], overflow="fold")
+    for heading in headings[1:]:
+        printed.add_column(heading, justify="right")
+    for row in rows:
+        printed.add_row(*map(Text, row))
+    return printed
+
+
+def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Returns the same in words: its title, its headings and its rows."""
+    known, first = result.study.outputs.metrics, result.finalists[0].figures
+    headings, rows = ["setting"], []
+    for name in result.goal.figures:
+        headings += [name, "lead"]
+    for one in result.finalists:
+        cells = [f"{one.label}: {_in_words(one.setting, result)}"]
+        for place, name in enumerate(result.goal.figures):
+            scale, form = known[name].scale, known[name].shown
+            figures = one.figures[:, place]
+            lost = np.isnan(figures), np.isnan(figures - first[:, place])
+            cells.append(_interval(one.mean, one.low, one.high, place, scale, form, lost[0]))
+            cells.append(_interval(one.lead, one.lead_low, one.lead_high, place, scale, form, lost[1]))
+        rows.append(tuple(cells))
+    where = f"on {len(first)} fresh seeds, at {result.goal.where}"
+    return f"{where}: mean [95 % interval], and the first's lead by pairs", tuple(headings), tuple(rows)
+
+
+def _in_words(setting: Setting, result: SearchResult) -> str:
+    """A setting by what the search chose of it."""
+    parameters, values = result.study.words.parameters, setting.values
+    names: Sequence[str] = [name for name in result.open_parameters if name in values]
+    return ", ".join([setting.policy, *(f"{parameters[n].symbol or n}={values[n]}" for n in names)])
+
+
+def summary(result: SearchResult) -> str:
+    """Says in one line what was played, and which constraints nobody has kept."""
+    rounds = sum(trial.rounds for trial in result.trials)
+    words = [f"{len(result.trials)} settings", f"{rounds:,} rounds × runs"]
+    words += [
+        f"{metric} means something else for each {names}: settings with unlike values are not comparable"
+        for metric, names in _rescaled(result).items()
+    ]
+    best = result.ranked(1)[0].score
+    words += ["no setting keeps the constraints"] if best.violation > 0 else []
+    words += ["no setting has a value of every metric"] if np.isnan(best.values).any() else []
+    if early := sum(trial.short for trial in result.trials):
+        words.append(
+            f"{early} had played their {result.study.rounds} rounds before {result.goal.horizon:g} s"
+        )
+    return "; ".join(words)
+
+
+def _rescaled(result: SearchResult) -> dict[str, str]:
+    """Names, by metric, what the search chose and what shapes the metric's own scale."""
+    known, parameters = result.study.outputs.metrics, result.study.words.parameters
+    chosen = result.open_parameters
+    found = {}
+    for metric in result.goal.metrics:
+        if own := [name for name in known[metric].scaled_by if name in chosen]:
+            found[metric] = ", ".join(parameters[name].symbol or name for name in own)
+    return found
+
+
+def _interval(mean: Any, low: Any, high: Any, place: int, scale: float, form: str, lost: np.ndarray) -> str:
+    """A mean with its interval, if there is one, and how many of how many seeds are left if some diverged."""
+    if np.isnan(mean[place]):
+        return "–"
+    text = format_number(scale * mean[place], form)
+    if np.isfinite(low[place] + high[place]):
+        ends = (format_number(scale * end[place], form) for end in (low, high))
+        text += f" [{', '.join(ends)}]"
+    return text + (f" ({(~lost).sum()}/{lost.size})" if lost.any() else "")

@@ -1,0 +1,98 @@
+"""`search.json`: what a search was asked for. Whoever begins it writes the file; others must ask the same.
+
+The runs of a search are kept as those of any study, by their identities. So a search that goes on asks its
+sampler for the same settings, and finds their runs finished.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pausejax.execution import events
+from pausejax.results import store
+from pausejax.results.folder import Folder
+from pausejax.results.sealed import read_sealed, write_sealed
+from pausejax.study.spec import SpecError
+
+NAME = "search.json"
+
+
+def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns what the search of a folder goes by; None if nobody has begun one.
+
+    Args:
+      folder: of the search.
+      wanted: what is asked for now: "spec", "options" and "versions"; the file may hold more.
+
+    Raises:
+      SpecError: the folder holds something else.
+      OSError: it can't be made or read.
+    """
+    folder.make()
+    names = folder.names("")
+    if NAME not in names:
+        # A process may have been killed between the two files.
+        if {store.SPEC, store.RESULT} & set(names) and not _is_of(folder, wanted["spec"]):
+            raise SpecError([f"--out {folder}: holds a study that is no search; choose another folder"])
+        return None
+    try:
+        held: dict[str, Any] = dict(read_sealed(folder, NAME))
+    except (OSError, TypeError, ValueError) as error:
+        if not _is_of(folder, wanted["spec"]):
+            what = "is damaged; give the very command that began the search, or choose another folder"
+            raise SpecError([f"--out {folder}: {NAME} {what}"]) from error
+        return None
+    asked = json.loads(json.dumps(dict(wanted)))
+    if problem := _other_versions(held.get("versions", {}), asked.pop("versions")):
+        raise SpecError([f"--out {folder}: {problem}"])
+    changed = [line for key in asked for line in _changes(key, held.get(key), asked[key])]
+    if changed:
+        what = f"holds another search; it differs in {', '.join(changed)}; choose another folder"
+        raise SpecError([f"--out {folder}: {what}"])
+    return held
+
+
+def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes what a search goes by, unless another process was faster; returns what holds.
+
+    Raises:
+      OSError: no space left, or the like.
+    """
+    with folder.lock(store.LOCK):
+        try:
+            return dict(read_sealed(folder, NAME))
+        except FileNotFoundError:
+            pass
+        except (OSError, TypeError, ValueError):
+            folder.remove(NAME)
+            events.say("damaged", f"{NAME}: is damaged; it is written again", file=NAME)
+        write_sealed(folder, NAME, dict(content))
+    return dict(content)
+
+
+def _is_of(folder: Folder, spec: str) -> bool:
+    """Whether the folder's runs are of a spec; without its text nobody knows."""
+    return folder.exists(store.SPEC) and folder.read(store.SPEC) == spec.encode()
+
+
+def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
+    """Says what is wrong with going on under the versions that are here; "": nothing."""
+    for name, version in here.items():
+        if held.get(name) != version:
+            library = {"optuna": "Optuna"}.get(name, name)
+            if name not in held:
+                began = f"{library}'s version was not put down"
+                return f"was begun by another release: {began}, and here is {version}; choose another folder"
+            began = f"was begun with {library} {held[name]}, and here is {version}"
+            return (
+                f"{began}, which may suggest other settings; install {held[name]}, or choose another folder"
+            )
+    return ""
+
+
+def _changes(key: str, held: Any, asked: Any) -> list[str]:
+    """In which fields two values differ, and how."""
+    if isinstance(held, dict) and isinstance(asked, dict):
+        names = [name for name in {**held, **asked} if held.get(name) != asked.get(name)]
+        return [f"{name} ({held.get(name)}, now {asked.get(name)})" for name in names]
+    return [] if held == asked else [f"the {key}"]

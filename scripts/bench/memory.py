@@ -1,0 +1,44 @@
+"""What calls of `simulate` leave in a process's memory: its resident size after each few of them.
+
+    python scripts/bench/memory.py [--calls 200] [--mode bandit] [--policy random] [--same]
+
+Every call has another number of clients, and with it programs of its own; with --same all have one.
+Linux only.
+"""
+
+import argparse
+import gc
+import os
+from pathlib import Path
+
+import pausejax
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--mode", default="bandit")
+    parser.add_argument("--policy", default="random")
+    parser.add_argument("--same", action="store_true", help="the same study in every call")
+    options = parser.parse_args()
+    print("calls  resident, MB  mappings  objects")
+    for call in range(1, options.calls + 1):
+        network = {"num_clients": 8 if options.same else 7 + call, "clients_per_round": 3}
+        pausejax.simulate(options.policy, mode=options.mode, rounds=20, **network)
+        if call % 5 == 0 or call == 1:
+            figures = f"{resident() / 1e6:12.0f}  {mappings():8}  {len(gc.get_objects()):7}"
+            print(f"{call:5}  {figures}", flush=True)
+
+
+def resident() -> int:
+    """Bytes of this process that lie in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def mappings() -> int:
+    """Memory mappings of this process, of which XLA takes some for every kernel."""
+    return Path("/proc/self/maps").read_text().count("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Whether a run has a parameter is a fact of its own: -1, "", False and the like are values as any others."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import pausejax
+from pausejax import analysis, kinds
+from pausejax.analysis.quantities import Metric
+from pausejax.analysis.settings import has
+from pausejax.execution.tracking.runs import tracked_runs
+from pausejax.page import tables
+from pausejax.report.grid import arrange
+from pausejax.report.heatmaps import table
+from pausejax.report.levels import levels_of, measure_of
+from pausejax.report.statistics import lines
+from pausejax.results import export, labels
+from pausejax.study.plan import make_plan
+
+POLICY = """
+import jax.numpy as jnp
+import pausejax
+from pausejax.policies import cohort, memoryless
+
+@pausejax.policy
+def own(*, clients_per_round: int, total: float = 1.0, steps: int = 0, word: str = "a", flag: bool = True):
+    def select(key, state, view):
+        return cohort(jnp.arange(clients_per_round, dtype=jnp.int32), state.data_share)
+    return memoryless(select)
+"""
+AXES = {"total": [1.0, 3.0, -1.0], "steps": [2, -1], "word": ["a", ""], "flag": [True, False]}
+METRIC = "elapsed"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Every combination of the axes of `own` and one of `random`, which has none of them; two seeds each.
+
+    The simulated time of a run is its place.
+    """
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "own.py").write_text(POLICY)
+    spec = {
+        "mode": "bandit",
+        "rounds": 2,
+        "seeds": 2,
+        "use": ["own.py"],
+        "policy": [{"name": "own", **AXES}, {"name": "random"}],
+    }
+    plan = make_plan(kinds.parse(spec, folder=folder))
+    known = plan.study.outputs.variables
+    names = known.keys()
+    runs = len(plan.runs)
+    arrays = labels.blank(known, names, runs, {"round": 2, "client": 10, "slot": 3})
+    arrays["elapsed"][:] = np.arange(runs)[:, None]
+    return labels.merge(plan, [(range(runs), arrays)])
+
+
+def kept(result):
+    """How many runs of each policy."""
+    names, counts = np.unique(result["policy"].values, return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in AXES for value in AXES[name]])
+def test_runs_are_selected_by_any_value_and_rivals_without_the_parameter_stay(whole, name, value):
+    share = 48 // len(AXES[name])
+    assert kept(analysis.select(whole, {name: value})) == {"own": share, "random": 2}
+    chosen = analysis.select(whole, {name: value}, policy="own")
+    assert kept(chosen) == {"own": share} and set(chosen[name].values.tolist()) == {value}
+
+
+def test_every_value_is_listed_and_none_that_is_not(whole):
+    with pytest.raises(ValueError, match=r"total = 7: no run has it; did you mean 3\? known: -1, 1, 3$"):
+        analysis.select(whole, total=7.0)
+    with pytest.raises(ValueError, match="flag = False: no run with policy = 'random' has it; these runs"):
+        analysis.select(whole, policy="random", flag=False)
+
+
+def test_what_a_run_has_survives_what_is_done_with_a_result(whole, tmp_path):
+    figures = analysis.finals(whole)
+    parts = [figures.isel(run=slice(0, 7)), figures.isel(run=slice(7, None))]
+    pausejax.save(whole, tmp_path / "saved")
+    some = [
+        whole,
+        figures,
+        whole[["elapsed"]],
+        xr.concat(parts, "run"),
+        pausejax.open(tmp_path / "saved"),
+        whole.isel(run=slice(None, None, -1)).sortby("policy"),
+    ]
+    for result in some:
+        own = result["policy"].values == "own"
+        for name in AXES:
+            np.testing.assert_array_equal(has(result, name), own)
+    assert not has(whole.isel(run=-1), "total") and has(whole.isel(run=0), "total")
+
+
+def test_settings_are_told_apart_and_named_by_all_that_they_have(whole):
+    labels = [line.label for line in lines(whole)]
+    assert len(labels) == len(set(labels)) == 25 and labels[-1] == "random"
+    assert "own, total = -1, steps = -1, word = , flag = False" in labels
+    found = analysis.mean_ci(whole, METRIC)
+    assert found["label"].values.tolist() == labels
+    np.testing.assert_allclose(found["mean"].values, np.arange(25) * 2 + 0.5)
+    np.testing.assert_array_equal(has(found, "steps"), found["policy"].values == "own")
+    # Averaged over policies, -1 and the lack of it are still two things.
+    found = analysis.mean_ci(whole, METRIC, over=("seed", "policy", "total", "word", "flag"))
+    assert found["steps"].values[has(found, "steps")].tolist() == [2, -1]
+    assert found["label"].values.tolist() == ["steps = 2", "steps = -1", "all runs"]
+
+
+def test_the_worst_value_may_win_and_be_compared(whole):
+    low = analysis.select(whole, total=-1.0)
+    found = analysis.verdict(analysis.select(low, policy="own"), METRIC)
+    assert found.settings == 8 and found.best["label"].item().startswith("own, total = -1, steps = 2")
+    assert found.difference["mean"].item() == -2
+    gap = analysis.paired_difference(
+        whole, {"policy": "own", "total": -1.0}, {"policy": "own", "total": 1.0}, METRIC
+    )
+    assert gap.sizes["setting"] == 8 and set(gap["mean"].values.tolist()) == {32.0}
+    assert analysis.paired_difference(whole, "own", "random", METRIC).sizes["setting"] == 24
+
+
+def test_tables_of_other_tools_have_nothing_where_there_is_nothing(whole, tmp_path):
+    runs = analysis.to_dataframe(whole)
+    own = runs["policy"] == "own"
+    for name, values in AXES.items():
+        assert runs[name][own].unique().tolist() == values and runs[name][~own].isna().all()
+    assert "unread_parameters" not in runs
+    export.export(whole, tmp_path / "runs.parquet")
+    again = pd.read_parquet(tmp_path / "runs.parquet")
+    assert again["steps"][own].tolist() == runs["steps"][own].tolist() and again["word"][~own].isna().all()
+
+
+def test_pictures_have_a_line_a_cell_and_a_panel_for_every_value(whole):
+    grid = arrange(whole, ["total", "steps"])
+    titles = {panel.title: [line.label for line in panel.lines] for panel in grid.panels}
+    names = [f"total = {value}" for value in (-1, 1, 3)]
+    assert titles == {"own, steps = -1": names, "own, steps = 2": names, "random": ["random"]}
+    levels = levels_of(analysis.finals(whole, [METRIC]))
+    cells = table(levels, measure_of(METRIC, Metric(METRIC, "last", False, "s", "")), "steps", "total")
+    expected = [[43.5, 11.5, 27.5], [35.5, 3.5, 19.5]]
+    np.testing.assert_allclose(cells, expected)
+
+
+def test_the_page_and_trackers_say_what_a_run_has(whole):
+    axes = dict(tables.facts(whole.assign_attrs(made="[]")))["axes"]
+    assert axes == ["total: -1, 1, 3", "steps: -1, 2", "word: , a", "flag: False, True"]
+    told = list(tracked_runs(whole))
+    assert {"total": -1.0, "steps": -1, "word": "", "flag": False}.items() <= told[-3].parameters.items()
+    assert not set(AXES) & set(told[-1].parameters)

@@ -1,0 +1,76 @@
+"""An error is one line; --traceback and PAUSEJAX_TRACEBACK show where it comes from, on a worker too."""
+
+import pickle
+
+import pytest
+
+from pausejax.cluster.worker import or_mistake
+from pausejax.commands import main
+from pausejax.study.document import SpecError
+
+LINE = "is no valid TOML"
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    (tmp_path / "spec.toml").write_text("rounds = [")
+    return str(tmp_path / "spec.toml")
+
+
+def errors_of(capsys, *arguments):
+    assert main.main(arguments) == main.BAD_SPEC
+    return capsys.readouterr().err
+
+
+def test_one_line_stays_the_default(damaged, capsys, monkeypatch):
+    for value in ("", "0"):
+        monkeypatch.setenv("PAUSEJAX_TRACEBACK", value)
+        assert errors_of(capsys, "plan", damaged).count("\n") == 1
+
+
+def test_the_whole_chain_comes_before_the_line(damaged, capsys, monkeypatch):
+    monkeypatch.delenv("PAUSEJAX_TRACEBACK", raising=False)
+    line = errors_of(capsys, "plan", damaged)
+    chain = errors_of(capsys, "plan", damaged, "--traceback")
+    assert "TOMLDecodeError" in chain and "direct cause" in chain and chain.endswith(line)
+    monkeypatch.setenv("PAUSEJAX_TRACEBACK", "1")
+    assert "TOMLDecodeError" in errors_of(capsys, "plan", damaged)
+
+
+def test_other_errors_show_theirs_too(tmp_path, capsys):
+    (tmp_path / "results.zarr").write_text("")
+    assert main.main(["report", str(tmp_path), "--traceback"]) == main.FAILED
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback") and shown.splitlines()[-1].startswith("pausejax: ")
+
+
+def test_names_of_others_stay_printable(damaged, capsys, monkeypatch):
+    def fail(_):
+        raise ValueError("\x1b[2J")
+
+    monkeypatch.setattr("pausejax.study.document.read", fail)
+    assert main.main(["plan", damaged, "--traceback"]) == main.FAILED
+    shown = capsys.readouterr().err
+    assert "\x1b" not in shown and "\\x1b[2J" in shown
+
+
+def test_every_command_has_the_option(capsys):
+    for command in ("run", "plan", "search", "report", "best", "export", "data", "parts"):
+        with pytest.raises(SystemExit):
+            main.main([command, "--help"])
+        assert "--traceback" in capsys.readouterr().out, command
+
+
+@pytest.mark.parametrize("error", [SpecError(["one", "two"]), ValueError("one"), OSError("one")])
+def test_a_worker_sends_the_traceback_along(error):
+    def work():
+        try:
+            {}["the cause"]
+        except KeyError as cause:
+            raise error from cause
+
+    arrived = pickle.loads(pickle.dumps(or_mistake(work)))
+    assert type(arrived) is type(error) and str(arrived) == str(error)
+    assert getattr(arrived, "problems", None) == getattr(error, "problems", None)
+    (note,) = arrived.__notes__
+    assert "KeyError: 'the cause'" in note and "direct cause" in note and "in work" in note

@@ -1,0 +1,64 @@
+"""What settings are judged by: fronts against their definition, and constraints."""
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pausejax.searches.goal import Constraint, Goal, Score, fronts, order
+
+VALUE = st.one_of(st.sampled_from([0.0, 0.5, 1.0, math.nan]), st.floats(-1e6, 1e6))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(VALUE, st.sampled_from([0.0, 0.0, 0.25, math.nan])), min_size=1, max_size=9))
+def test_the_order_is_by_violation_then_value_and_ties_go_to_the_earlier(pairs):
+    def key(place):
+        value, violation = pairs[place]
+        worth = -math.inf if math.isnan(value) else value
+        return math.inf if math.isnan(violation) else violation, -worth, place
+
+    expected = sorted(range(len(pairs)), key=key)
+    assert order([Score((value,), violation) for value, violation in pairs]).tolist() == expected
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
+def test_fronts_are_what_nobody_left_beats(points):
+    values = np.array(points, float)
+    front, alone = fronts(values)
+    left, level = set(range(len(points))), 0
+    while left:
+        free = {
+            place
+            for place in left
+            if not any(
+                all(a >= b for a, b in zip(points[other], points[place], strict=True))
+                and points[other] != points[place]
+                for other in left
+            )
+        }
+        assert free == set(np.flatnonzero(front == level).tolist())
+        left -= free
+        level += 1
+    assert (alone >= 0).all()
+    # In every front the ends of each objective are as alone as can be.
+    for number in range(level):
+        own = np.flatnonzero(front == number)
+        for column in range(3):
+            assert np.isinf(alone[own[np.argmax(values[own, column], axis=0)]]) or own.size > 2
+
+
+def test_crowding_by_hand():
+    _, alone = fronts(np.array([[0.0, 4.0], [1.0, 3.0], [3.0, 1.0], [4.0, 0.0]]))
+    assert np.isinf(alone[[0, 3]]).all()
+    np.testing.assert_allclose(alone[1:3], [3 / 4 + 3 / 4, 3 / 4 + 3 / 4])
+
+
+def test_a_score_is_of_means_turned_so_that_more_is_better():
+    bound = Constraint("max_leakage", "<=", 40.0)
+    goal = Goal(("regret", "reward"), (False, True), (bound,), 75, by_latency=False)
+    figures = np.array([[1.0, 5.0, 40.0], [3.0, 7.0, 60.0]])
+    assert goal.score(figures) == Score((-2.0, 6.0), 0.25)
+    assert math.isinf(goal.score(np.where(figures == 60, np.nan, figures)).violation)

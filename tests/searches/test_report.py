@@ -1,0 +1,85 @@
+"""What is read off a search: its table, its record on disk, and its pictures."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from pausejax.results.folder import Folder
+from pausejax.searches import report
+from pausejax.searches.report import FILE, Dimension, Metric, Record
+from pausejax.searches.result import _interval
+from pausejax.searches.trials import Row
+
+WHOLE, ONE_LEFT = np.zeros(3, bool), np.array([True, True, False])
+
+
+@pytest.mark.parametrize(
+    ("mean", "reach", "lost", "said"),
+    [
+        (0.5, 0.1, WHOLE, "50.0 [40.0, 60.0]"),
+        (0.5, np.nan, ONE_LEFT, "50.0 (1/3)"),
+        (0.5, 0.1, ~ONE_LEFT, "50.0 [40.0, 60.0] (2/3)"),
+        (0.5, np.nan, WHOLE[:1], "50.0"),
+        (np.nan, np.nan, ONE_LEFT | True, "–"),
+    ],
+)
+def test_survivors_are_counted_and_one_seed_has_no_interval(mean, reach, lost, said):
+    ends = [np.array([value]) for value in (mean, mean - reach, mean + reach)]
+    assert _interval(*ends, 0, 100.0, ".1f", lost) == said
+
+
+def record(values, figures, broken=()):
+    """A search over alpha and a word, of settings and what they came to, [trials, metrics]."""
+    trials = tuple(
+        Row(number, "pause", {"alpha": alpha, "word": word}, 50, dict(enumerate_names(row)), number in broken)
+        for number, ((alpha, word), row) in enumerate(zip(values, figures, strict=True))
+    )
+    metrics = tuple(Metric(name, name, 1.0, ".3g", True) for name, _ in enumerate_names(figures[0]))
+    dimensions = (Dimension("alpha", "α", True), Dimension("word", "", False))
+    return Record("a search", "most m0", "all", metrics, dimensions, trials, ("setting",), (), "on seeds")
+
+
+def enumerate_names(row):
+    return [(f"m{place}", value) for place, value in enumerate(row)]
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    folder = Folder(tmp_path)
+    assert Record.read(folder) is None
+    whole = record([(1.0, "a"), (2.0, "b")], [(0.5, 1.0), (0.25, None)])
+    whole.write(folder)
+    assert Record.read(folder) == whole
+    for damage in ("", "[]", "{}", '{"trials": 3}'):
+        (tmp_path / FILE).write_text(damage)
+        with pytest.raises(ValueError, match="is damaged"):
+            Record.read(folder)
+
+
+def test_no_altered_record_is_believed(tmp_path):
+    """A digit may be another digit: the values of a setting, or what it came to."""
+    whole, folder = record([(1.0, "a")], [(0.5,)]), Folder(tmp_path)
+    whole.write(folder)
+    text = (tmp_path / FILE).read_bytes()
+    for place in range(len(text)):
+        (tmp_path / FILE).write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
+        with contextlib.suppress(ValueError):  # a flipped space between two words changes nothing
+            assert Record.read(folder) == whole
+
+
+def test_the_front_is_of_settings_that_keep_the_constraints_and_have_every_value():
+    rows = [(float(place + 1), "a") for place in range(7)]
+    figures = [(1.0, 5.0), (2.0, 4.0), (3.0, 3.0), (2.0, 2.0), (0.0, 0.0), (None, 1.0), (9.0, 9.0)]
+    drawn = report.draw(record(rows, figures, broken={6}))
+    assert set(drawn) == {"search_history", "search_slices", "search_front"}
+    assert sorted(drawn["search_front"].axes[0].lines[1].get_ydata()) == [1.0, 2.0, 3.0]
+
+
+def test_the_best_so_far_is_of_settings_that_count():
+    drawn = report.draw(record([(1.0, "a")] * 4, [(2.0,), (9.0,), (None,), (3.0,)], broken={1}))
+    (best,) = [line for line in drawn["search_history"].axes[0].lines if line.get_label() == "best so far"]
+    assert best.get_ydata().tolist() == [2.0, 3.0]
+
+
+def test_settings_without_a_value_are_drawn_as_nothing():
+    assert set(report.draw(record([(1.0, "a")], [(None,)]))) == {"search_history", "search_slices"}
