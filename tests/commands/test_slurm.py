@@ -146,6 +146,21 @@ def test_a_task_that_cannot_be_requeued_says_what_to_do(environment, tmp_path):
     assert "out of time, and not requeued; the same sbatch line goes on where it was" in errors
 
 
+def test_a_warning_in_the_moment_in_which_the_study_starts_ends_it_too(environment, tmp_path):
+    stand_in(tmp_path, LONG)
+    (tmp_path / "early").write_text("""early() {
+  [[ -n ${!:-} && -z ${warned:-} ]] || return 0
+  warned=yes
+  until [[ -e $OUT.plays ]]; do sleep 0.02; done
+  kill -USR1 $$
+}
+[[ $0 != *study.sbatch ]] || trap early DEBUG
+""")
+    code, errors = end(task(environment, 1, 1, BASH_ENV=str(tmp_path / "early")))
+    assert code == 143 and errors == ""
+    assert (tmp_path / "scontrol").read_text() == "requeue 7_1\n"
+
+
 def test_a_task_whose_time_is_always_up_at_once_is_not_requeued_for_ever(environment, tmp_path):
     code, errors = out_of_time(environment, tmp_path, SLURM_RESTART_COUNT="5")
     assert code == 143 and "ask for --time=15 or more" in errors
