@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from pausejax.analysis.quantities import metrics_in
 from pausejax.analysis.selecting import some, written
-from pausejax.analysis.settings import has, symbols
+from pausejax.analysis.settings import column_of, group, has, symbols
 
 
 def refuse_unlike(
@@ -42,10 +43,9 @@ def unlike(
     found: dict[str, list[Any]] = {}
     known = metrics_in(result).get(metric)
     there = np.ones(result.sizes["run"], bool) if values is None else ~np.isnan(values)
-    owner = np.zeros(len(there), int)
-    for group in groups:
-        values_of_group, levels = np.unique(result[group].values, return_inverse=True)
-        _, owner = np.unique(owner * len(values_of_group) + levels, return_inverse=True)
+    owner, _ = group(pd.DataFrame({name: column_of(result, name) for name in groups}), groups)
+    if not groups:
+        owner = np.zeros(len(there), int)
     for name in known.scaled_by if known else ():
         if name not in result.coords:
             continue

@@ -26,6 +26,13 @@ REDUCTIONS = (
     *("imbalance", "mean_gap", "exact_share", "itself"),
 )
 """What may make one figure of a run's values: the names of `metrics.REDUCTIONS`."""
+COLUMNS = frozenset(
+    (
+        *("setting", "label", "metric", "units", "x", "maximize"),
+        *("mean", "low", "high", "count", "runs", "left_out", "diverged", "infinite"),
+    )
+)
+"""What tables of results call their columns, beside policy, seed and the axes: no axis may be called so."""
 _FORMAT = re.compile(r"\.\d[efg]")
 
 

@@ -22,7 +22,13 @@ def axes_of(result: xr.Dataset) -> tuple[str, ...]:
 
 
 def runs_table(result: xr.Dataset) -> pd.DataFrame:
-    """Policy, seed and the axis values of each run, one row each; missing where a run lacks the axis."""
+    """Policy, seed and the axis values of each run, one row each; missing where a run lacks the axis.
+
+    Raises:
+      ValueError: an axis has the name of a table's own column.
+    """
+    if taken := sorted(schema.COLUMNS.intersection(axes_of(result))):
+        raise ValueError(f"result: axis {taken[0]}: tables have a column of this name; rename the parameter")
     return pd.DataFrame({name: column_of(result, name) for name in ("policy", "seed", *axes_of(result))})
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, TypeAlias
 
+from pausejax.analysis.schema import COLUMNS
 from pausejax.parts import CATEGORIES, Parameter, Part, PartError, Parts
 
 Say: TypeAlias = Callable[[str, Any, str], None]
@@ -15,9 +16,10 @@ RESERVED = frozenset(
         *("use", "quantities", "seeds", "zip", "sampling", "policy", "name", "label"),
         *("run", "round", "eval", "slot", "client", "eval_round", "algorithm", "seed", "identity"),
         "unread_parameters",
+        *COLUMNS,
     )
 )
-"""What specs and results mean by themselves: keys that are no parameters, dimensions and coordinates."""
+"""What specs, results and their tables mean by themselves: keys, dimensions, coordinates and columns."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Whether a run has a parameter is a fact of its own: -1, "", False and the like are values as any others."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ import xarray as xr
 
 import pausejax
 from pausejax import analysis, kinds
+from pausejax.analysis import schema
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import has
 from pausejax.execution.tracking.runs import tracked_runs
@@ -121,6 +124,30 @@ def test_the_worst_value_may_win_and_be_compared(whole):
     )
     assert gap.sizes["setting"] == 8 and set(gap["mean"].values.tolist()) == {32.0}
     assert analysis.paired_difference(whole, "own", "random", METRIC).sizes["setting"] == 24
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_the_best_of_each_value_has_a_place_for_those_without_it(whole, name):
+    """Fillings (-1, "", False) are values of others here, and are no reason to be compared with them."""
+    found = analysis.best(whole, METRIC, per=name, maximize=False)
+    winners = found["mean"].values[has(found, name)], found["policy"].values[~has(found, name)]
+    frame = analysis.to_dataframe(whole)
+    own = frame[frame["policy"] == "own"].groupby([*AXES, "policy"], as_index=False)[METRIC].mean()
+    expected = own.groupby(name)[METRIC].min()
+    assert (
+        dict(zip(found[name].values[has(found, name)].tolist(), winners[0], strict=True))
+        == expected.to_dict()
+    )
+    assert winners[1].tolist() == ["random"]
+
+
+@pytest.mark.parametrize("name", sorted(schema.COLUMNS))
+def test_no_axis_is_called_as_a_column_of_tables(whole, name):
+    axes = json.dumps([*AXES, name])
+    other = whole.assign_attrs(axes=axes).assign_coords({name: ("run", np.arange(whole.sizes["run"]))})
+    for asked in (analysis.summary, lambda result: analysis.curves(result, METRIC)):
+        with pytest.raises(ValueError, match=f"axis {name}: tables have a column of this name"):
+            asked(other)
 
 
 def test_tables_of_other_tools_have_nothing_where_there_is_nothing(whole, tmp_path):

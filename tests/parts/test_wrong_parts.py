@@ -95,7 +95,7 @@ def test_policies_before_compute(tmp_path, capsys, code, message):
     [
         *(
             (name, "means something else in every study")
-            for name in ("policy", "seed", "zip", "reward", "use")
+            for name in ("policy", "seed", "zip", "reward", "use", "mean", "x")
         ),
         ("regret", "is a variable of every result"),
         ("test_accuracy", "is a variable of every result"),
@@ -108,10 +108,10 @@ def test_a_parameter_may_take_no_name_of_spec_or_result(tmp_path, capsys, name, 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [("symbol='γ'", "x: the symbol γ is taken"), ("section='policy'", "x: 'policy' can't be a section")],
+    [("symbol='γ'", "y: the symbol γ is taken"), ("section='policy'", "y: 'policy' can't be a section")],
 )
 def test_symbols_and_sections_that_are_taken(tmp_path, capsys, options, message):
-    code = f"@pausejax.policy\ndef mine(*, x: float = pausejax.Parameter(0.5, {options})): ..."
+    code = f"@pausejax.policy\ndef mine(*, y: float = pausejax.Parameter(0.5, {options})): ..."
     refused(tmp_path, capsys, message, code)
 
 
