@@ -78,12 +78,12 @@ def has_curve(result: xr.Dataset, variable: str, reduce: str) -> bool:
 
 def smooth(values: np.ndarray, window: int) -> np.ndarray:
     """Computes the trailing mean over the last axis; the first points average what there is."""
-    if window <= 1:
+    if window <= 1 or not values.shape[-1]:
         return values
-    total = np.cumsum(values, axis=-1, dtype=np.float64)
-    ahead = total.copy()
-    ahead[..., window:] -= total[..., :-window]
-    return ahead / np.minimum(np.arange(1, values.shape[-1] + 1), window)
+    # Window by window: a difference of running sums would carry one infinite value on to the end.
+    before = np.zeros((*values.shape[:-1], window - 1))
+    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([before, values], axis=-1), window, -1)
+    return windows.sum(axis=-1) / np.minimum(np.arange(1, values.shape[-1] + 1), window)
 
 
 def resample(times: np.ndarray, values: np.ndarray, points: int = 200) -> tuple[np.ndarray, np.ndarray]:

@@ -23,6 +23,9 @@ def test_smoothing_averages_the_last_points_that_there_are():
     np.testing.assert_allclose(curves.smooth(values, 2), [[1, 2, 4, 6]])
     np.testing.assert_allclose(curves.smooth(values, 10), [[1, 2, 3, 4]])
     np.testing.assert_array_equal(curves.smooth(values, 1), values)
+    endless = np.array([[1.0, np.inf, 3.0, 4.0, 6.0], [1.0, np.nan, 3.0, 4.0, 6.0]])
+    expected = [[1, np.inf, np.inf, 3.5, 5], [1, np.nan, np.nan, 3.5, 5]]
+    np.testing.assert_allclose(curves.smooth(endless, 2), expected)
     gap = np.array([[0.1, np.nan, 0.3]])
     np.testing.assert_array_equal(curves.smooth(gap, 1), gap)
 
