@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pausejax.cluster import pool as workers
+from pausejax.cluster import connection
 from pausejax.cluster.pool import Lost, Member, Pool
 from pausejax.cluster.worker import Assignment, Job, Said
 from pausejax.data.host import Sources
@@ -38,7 +38,7 @@ class Cluster(NamedTuple):
     cpus_per_worker: int | None = None
     """None: all cores of a node; beside a GPU one."""
     to_the_end: bool = False
-    """Whether the connection stays until the process ends; see `pool.connected`."""
+    """Whether the connection stays until the process ends; see `connection.connected`."""
 
 
 @dataclasses.dataclass
@@ -114,7 +114,7 @@ class RayExecutor:
             self._pool.close()
         # Ray starts processes by forking, which JAX does not like once it has begun: so Ray comes first.
         cluster = self._cluster
-        self._open.enter_context(workers.connected(cluster.address, to_the_end=cluster.to_the_end))
+        self._open.enter_context(connection.connected(cluster.address, to_the_end=cluster.to_the_end))
         for group in left:
             # Whether there is room for runs, the workers say.
             GroupProgram(plan.study, group, self._sources, device_memory=sys.maxsize).lower(1)
@@ -215,6 +215,8 @@ class _Shift:
         """Has some tasks done, each as often as it takes; yields each with its answer."""
         pool, asked = self._pool, time.monotonic()
         while waiting or pool.working():
+            if self._stopping.number is not None:
+                pool.stop(self._stopping.number)
             self._stopping.check()
             for member in pool.idle()[: len(waiting)]:
                 self._hand_over(member, waiting)

@@ -1,22 +1,19 @@
 """The workers of a Ray cluster as their driver sees them: one in every slot, a new one where one has died."""
 
-import atexit
 import collections
-import contextlib
-import os
-import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pausejax.cluster.connection import installed
 from pausejax.cluster.worker import News, Slot, Worker
 
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_WITHOUT_A_NODE = 300.0
 # A worker that does not come up is tried again where it was, then again later, and so on.
 _RETRY_SECONDS = (0.0, 5.0, 20.0, 60.0)
-_CONNECT_SECONDS = 10.0
+# Batch systems warn two minutes before they kill.
+_SECONDS_TO_KEEP = 60.0
 
 
 class Lost(NamedTuple):
@@ -60,80 +57,6 @@ def find_slots(nodes: Sequence[Mapping[str, Any]], cpus: int | None, *, gpus: bo
         count = min(count, cards) if gpus else count
         found += [Slot(node["NodeID"], number, count, each, int(gpus)) for number in range(count)]
     return found
-
-
-def installed() -> ModuleType:
-    """The module `ray`.
-
-    Raises:
-      ValueError: it is not installed.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError("--executor ray: needs Ray: pip install 'pausejax[ray]'") from error
-    return ray
-
-
-@contextlib.contextmanager
-def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None]:
-    """A connection to a Ray cluster, or to a Ray of one's own on this machine; one that is there is kept.
-
-    A driver that holds objects is asked about them by every node, and answers in a thread that Ray's
-    `shutdown` does not wait for. Where cores are scarce, the thread now and then meets what is gone already:
-    a segmentation fault, the work done.
-
-    Args:
-      to_the_end: the connection is left as it is, for a process that ends next and in the same way
-        (`commands.main`). A cluster sees that its driver is gone; a Ray of one's own ends with it, but for
-        two idle agents that notice it a minute later.
-
-    Raises:
-      ValueError: the address is none.
-      ConnectionError: there is no cluster at the address.
-    """
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
-    more: dict[str, Any] = {}
-    if address == "local":
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Otherwise its services listen on every interface, and they run what they are sent. Ray keeps to the
-        # loopback where it forms no clusters; whether it does it looks up when it is imported.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        more["include_dashboard"] = False
-    ray = installed()
-    if ray.is_initialized():
-        yield
-        return
-    _knock(address)
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="error", **more)
-    except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
-        raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from error
-    if to_the_end:
-        atexit.unregister(ray.shutdown)
-        yield
-        return
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Ray itself tries for minutes to reach what is not there, and then ends the process."""
-    if address in ("auto", "local"):
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f'--ray-address {address}: must be HOST:PORT, "auto" or "local"')
-    if host in ("localhost", "127.0.0.1", "::1"):
-        host = installed().util.get_node_ip_address()  # what Ray makes of these names
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-    except OSError as error:
-        raise ConnectionError(
-            f"--ray-address {address}: no Ray cluster can be reached there: {error}"
-        ) from error
 
 
 class Pool:
@@ -227,6 +150,19 @@ class Pool:
                     found.append((member, news))
         return found
 
+    def stop(self, number: int) -> None:
+        """Has the working ones keep what is in flight, and waits for them; for a minute at most.
+
+        Args:
+          number: of the signal that asked for it.
+        """
+        for member in self.working():
+            member.actor.stop.remote(number)
+        deadline = time.monotonic() + _SECONDS_TO_KEEP
+        while self.working() and time.monotonic() < deadline:
+            for member, _ in self.wait(1.0):
+                member.task = None
+
     def _get(self, reference: Any) -> Any:
         try:
             return self._ray.get(reference)
@@ -277,7 +213,3 @@ def _reason(error: Exception) -> str:
     telling = [line for line in lines if line.startswith("The actor is dead because")]
     line = (telling or lines[-1:] or [type(error).__name__])[0]
     return line if len(line) <= 300 else line[:297] + "..."
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

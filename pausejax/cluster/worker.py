@@ -18,6 +18,7 @@ from pausejax.execution.batches import Batch, unfinished
 from pausejax.execution.events import LOGGER
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.runtime import set_up_jax
+from pausejax.execution.stopping import StopRequested, StopSignal
 from pausejax.results import store
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore
@@ -147,7 +148,7 @@ class Worker:
     """Plays batches one after the other; each group's program is compiled once in its life.
 
     Mistakes of the user's and what the disk refuses come back as values: they end the study, whereas an
-    exception counts against the worker. `news` is asked for while `play` runs in another thread.
+    exception counts against the worker. `news` and `stop` are called while `play` runs in another thread.
     """
 
     def __init__(self, plan: Plan, held: Mapping[Hashable, Any], job: Job, slot: Slot) -> None:
@@ -159,6 +160,7 @@ class Worker:
         """Whether it knows the layouts of its own plan."""
         self._far: tuple[Assignment | None, float] = None, 0.0
         self._ear = Ear.of(slot)
+        self._stopping = StopSignal()
 
     def begin(self) -> Exception | None:
         """Sets JAX up, and makes sure that the folder is the driver's."""
@@ -202,16 +204,20 @@ class Worker:
         done = len(runs) - sum(len(rest.runs) for rest in left)
         self._far = assignment, done * max(plan.study.rounds, 1)
         places = dict(zip(map(id, runs), assignment.positions, strict=True))
-        written = [
-            tuple(places[id(run)] for run in piece.runs)
-            for piece in executor.play(plan, left, self._store, self._advance)
-        ]
+        written = []
+        with contextlib.suppress(StopRequested):  # what is in flight has been kept
+            for piece in executor.play(plan, left, self._store, self._advance, self._stopping):
+                written.append(tuple(places[id(run)] for run in piece.runs))
         damaged, self._store.damaged = tuple(self._store.damaged), []
         return Report(tuple(written), self._ear.heard(), damaged)
 
     def news(self) -> News:
         """How far it is, and what its executor has said meanwhile."""
         return News(*self._far, self._ear.heard())
+
+    def stop(self, number: int) -> None:
+        """Has it keep what is in flight and stop playing, as a signal of this number asks a process to do."""
+        self._stopping.note(number, None)
 
     def finish(self, sent: RunsOfPlan | None = None) -> int | Exception:
         """Puts the result together, labelled with what it was played on; how many runs are missing."""

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Ending:
-    """Ends a process that is still connected to Ray as it is; `cluster.pool.connected` says why."""
+    """Ends a process that is still connected to Ray as it is; `cluster.connection.connected` says why."""
 
     code = FAILED
 

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import pausejax
+from pausejax.cluster import connection
 from pausejax.cluster import driver as on_ray
 from pausejax.cluster import pool as ray_pool
 from pausejax.cluster.pool import Lost, find_slots
@@ -174,7 +175,7 @@ def one_hand(monkeypatch, deaths):
 
     monkeypatch.setattr(on_ray, "Pool", pool)
     monkeypatch.setattr(on_ray, "_SECONDS_BETWEEN_QUESTIONS", 0.0)
-    monkeypatch.setattr(ray_pool, "connected", lambda _, to_the_end: contextlib.nullcontext())
+    monkeypatch.setattr(connection, "connected", lambda _, to_the_end: contextlib.nullcontext())
     return hands
 
 
@@ -400,7 +401,7 @@ def command(folder, *more):
     ],
 )
 def test_wrong_arguments_are_refused_in_one_line(more, code, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(ray_pool, "installed", lambda: types.SimpleNamespace(is_initialized=lambda: False))
+    monkeypatch.setattr(connection, "installed", lambda: types.SimpleNamespace(is_initialized=lambda: False))
     assert cli.main(command(tmp_path, *more)) == code
     errors = capsys.readouterr().err
     assert message in errors and errors.count("\n") == 1
@@ -409,7 +410,7 @@ def test_wrong_arguments_are_refused_in_one_line(more, code, message, tmp_path, 
 def test_an_address_where_nothing_is_is_refused_in_one_line(tmp_path, capsys, monkeypatch):
     util = types.SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")
     ray = types.SimpleNamespace(is_initialized=lambda: False, util=util)
-    monkeypatch.setattr(ray_pool, "installed", lambda: ray)
+    monkeypatch.setattr(connection, "installed", lambda: ray)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"localhost:{free.getsockname()[1]}"
@@ -442,7 +443,7 @@ def test_only_a_process_of_the_commands_own_stays_connected(own_process, action,
         asked.append((address, to_the_end))
         raise ConnectionError("nobody is there")
 
-    monkeypatch.setattr(ray_pool, "connected", connected)
+    monkeypatch.setattr(connection, "connected", connected)
     arguments = ["--out", str(tmp_path / "out"), "--executor", "ray", "--ray-address", "a:1", "--quiet"]
     if action == "search":
         arguments += ["--trials", "7", "--set", "reward.privacy_weight={uniform=[1, 2]}"]

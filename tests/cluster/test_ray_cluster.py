@@ -335,13 +335,39 @@ def test_a_killed_driver_goes_on_with_the_same_command(cluster, spec, expected, 
     assert end(drive(cluster, spec, tmp_path / "out")) == (0, "")
 
 
-def test_an_interrupted_driver_stops_its_workers(cluster, spec, tmp_path):
-    driver = drive(cluster, spec, tmp_path / "out")
-    wait_for(lambda: list((tmp_path / "out" / "parts").glob("*.npz")))
-    driver.send_signal(signal.SIGINT)
-    code, errors = end(driver)
-    assert code == 130 and errors == "pausejax: SIGINT: stopped; the same command goes on where it was\n"
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_driver_that_is_asked_to_stop_has_its_workers_keep_what_is_in_flight(
+    cluster, tmp_path, number, code
+):
+    spec, out = tmp_path / "spec.toml", tmp_path / "out"
+    long = {"rounds = 1500": "rounds = 20000", "seeds = 6": "seeds = 2", "steps = 400": "steps = 200"}
+    text = SPEC.rsplit("[[policy]]", 1)[0]
+    for before, after in long.items():
+        text = text.replace(before, after)
+    spec.write_text(text)
+    subprocess.run(command(spec, tmp_path / "whole"), check=True, env=environment(), timeout=PATIENCE)
+
+    def kept():
+        """The last round of each batch's latest checkpoint."""
+        found = {}
+        for path in (out / "checkpoints").glob("*/state-*.npz"):
+            last = int(path.stem.removeprefix("state-"))
+            found[path.parent.name] = max(found.get(path.parent.name, 0), last)
+        return found
+
+    # One checkpoint is due while each worker plays its batch; the next one would be too late.
+    driver = drive(cluster, spec, out, "--checkpoint-every", "2")
+    wait_for(lambda: len(kept()) == 2)
+    before = kept()
+    driver.send_signal(getattr(signal, number))
+    found, errors = end(driver)
+    stopped = f"pausejax: {number}: stopped; the same command goes on where it was\n"
+    assert (found, errors) == (code, stopped)
+    after = kept()
+    assert after.keys() == before.keys() and all(after[name] > before[name] for name in before)
     wait_for(lambda: not cluster.workers(), 30)
+    assert end(drive(cluster, spec, out)) == (0, "")
+    check(pausejax.open(tmp_path / "whole").load(), pausejax.open(out).load())
 
 
 def test_a_folder_under_a_url(cluster, spec, expected, tmp_path):
@@ -446,7 +472,7 @@ def test_a_search_is_the_same_whichever_workers_and_drivers_die(cluster, tmp_pat
 
 LISTENERS = """
 import os
-from pausejax.cluster import pool
+from pausejax.cluster import connection
 
 def listening():
     found = set()
@@ -470,7 +496,7 @@ def mine():
             pass
     return found
 
-with pool.connected(None):
+with connection.connected(None):
     import ray
     assert ray.get(ray.remote(lambda: 1).remote()) == 1
     own = mine()
