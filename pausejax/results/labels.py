@@ -10,6 +10,7 @@ import numpy as np
 import tomli_w
 import xarray as xr
 
+from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.analysis.quantities import Variable, described
 from pausejax.analysis.settings import UNREAD
 from pausejax.parts import File
@@ -219,4 +220,4 @@ class RunTable(NamedTuple):
         return [self.place_of[run.policy, run.identity] for run in runs]
 
     def label(self, runs: Sequence[Run], arrays: Arrays) -> xr.Dataset:
-        return label(self.plan, self.columns, self.places(runs), arrays)
+        return with_eval_elapsed(label(self.plan, self.columns, self.places(runs), arrays))

@@ -14,7 +14,7 @@ RESERVED = frozenset(
     (
         *("use", "quantities", "seeds", "zip", "sampling", "policy", "name", "label"),
         *("run", "round", "eval", "slot", "client", "eval_round", "algorithm", "seed", "identity"),
-        "unread_parameters",
+        *("eval_elapsed", "unread_parameters"),
     )
 )
 """What specs and results mean by themselves: keys that are no parameters, dimensions and coordinates."""
