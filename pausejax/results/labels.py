@@ -133,8 +133,9 @@ def label(
     for name in coords.keys() & meanings.keys():
         dims, values, *_ = coords[name] if isinstance(coords[name], tuple) else (name, coords[name])
         parameter = study.words.parameters.get(name)
-        symbol = {"symbol": parameter.symbol} if parameter and parameter.symbol else {}
-        coords[name] = (dims, values, {"long_name": meanings[name], **symbol})
+        more = {"symbol": parameter.symbol, "units": parameter.units} if parameter else {}
+        said = {key: text for key, text in more.items() if text}
+        coords[name] = (dims, values, {"long_name": meanings[name], **said})
     labelled = {}
     for name, array in kept.items():
         attributes = {"units": table[name].units, "long_name": table[name].meaning}
