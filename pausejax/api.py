@@ -259,7 +259,7 @@ def open(directory: str | Path) -> xr.Dataset:
     Raises:
       FileNotFoundError: there is none.
     """
-    return store.read(directory)
+    return kinds.with_units(store.read(directory))
 
 
 def overview(result: xr.Dataset | str | Path) -> "Overview":

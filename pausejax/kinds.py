@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pausejax.analysis import schema, soundness
 from pausejax.clients.kind import KIND as CLIENTS
 from pausejax.ensemble.kind import KIND as ENSEMBLE
-from pausejax.parts import registered_parts
+from pausejax.parts import Parameter, registered_parts
 from pausejax.study import spec
 from pausejax.study.study import Kind, Study
 
@@ -115,6 +115,20 @@ def left_out(
     return [*_pictures_of(runs).unshown(runs), *lines]
 
 
+def with_units(result: "xr.Dataset") -> "xr.Dataset":
+    """Adds to the labels of parameters the units that the register knows and the result does not say.
+
+    What an older release has left says none. No value is read.
+    """
+    kind = next((kind for kind in KINDS if kind.name == result.attrs.get("kind")), None)
+    found = {}
+    for name, parameter in (_parameters_of(kind) if kind else {}).items():
+        if parameter.units and name in result.coords and "units" not in result.variables[name].attrs:
+            found[name] = result.variables[name].copy(deep=False)
+            found[name].attrs["units"] = parameter.units
+    return result.assign_coords(found)
+
+
 def _pictures_of(result: "xr.Dataset") -> ModuleType:
     """The pictures of the kind of study that a result is of; matplotlib is loaded with them.
 
@@ -132,10 +146,15 @@ def _pictures_of(result: "xr.Dataset") -> ModuleType:
     known = importlib.import_module(f"pausejax.{kind.name}.variables").VARIABLES
     pictures = importlib.import_module(f"pausejax.{kind.name}.pictures")
     layout = {name: ("run", *variable.dims) for name, variable in known.items()}
-    parameters = dict(kind.parameters)
-    for category in (*kind.categories, kind.policy_category):
-        for part in registered_parts().of(category).values():
-            parameters |= part.parameters
-    types = {name: _TYPES.get(parameter.kind, "U") for name, parameter in parameters.items()}
+    types = {name: _TYPES.get(one.kind, "U") for name, one in _parameters_of(kind).items()}
     soundness.check_layout(result, layout, types, pictures.DRAWN)
     return pictures
+
+
+def _parameters_of(kind: Kind) -> dict[str, Parameter]:
+    """The parameters of a kind and of every part that is registered, by name."""
+    found = dict(kind.parameters)
+    for category in (*kind.categories, kind.policy_category):
+        for part in registered_parts().of(category).values():
+            found |= part.parameters
+    return found

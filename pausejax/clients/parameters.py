@@ -21,7 +21,9 @@ STUDY: dict[str, Parameter] = table(
             "expected_regret": Parameter(
                 False, "record the regret against the largest expected reward; small networks only"
             ),
-            "stop_at_latency": Parameter(0.0, "end a run at this simulated time, seconds; 0: never", low=0),
+            "stop_at_latency": Parameter(
+                0.0, "end a run at this simulated time, seconds; 0: never", low=0, units="s"
+            ),
         }
     }
 )
@@ -32,10 +34,12 @@ def _positive(default: float, help: str, **more: str) -> Parameter:
 
 
 def _number(
-    default: float, help: str, *, low_open: bool = False, alias: str = "", symbol: str = ""
+    default: float, help: str, *, low_open: bool = False, alias: str = "", symbol: str = "", units: str = ""
 ) -> Parameter:
     aliases = (alias,) if alias else ()
-    return Parameter(default, help, low=0, low_open=low_open, traced=True, aliases=aliases, symbol=symbol)
+    return Parameter(
+        default, help, low=0, low_open=low_open, traced=True, aliases=aliases, symbol=symbol, units=units
+    )
 
 
 _TRAINING = LocalTraining
@@ -50,7 +54,7 @@ PARAMETERS: dict[str, Parameter] = table(
             5, "m, clients that a round selects", low=1, aliases=("m",), symbol="m"
         ),
         "latency": Parameter("two_speed", "the latency law"),
-        "min_latency": _positive(0.05, "τ_min in seconds", alias="tau_min", symbol="τ_min"),
+        "min_latency": _positive(0.05, "τ_min in seconds", alias="tau_min", symbol="τ_min", units="s"),
         "availability": Parameter("always", "who can be selected in a round"),
         "failure_probability": Parameter(
             0.0, "that a selected client fails in mid-round", low=0, high=1, traced=True, zero_is_static=True

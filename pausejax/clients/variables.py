@@ -55,6 +55,7 @@ _COORDINATES = (
     "slot",
     "client",
     "eval_round",
+    "eval_elapsed",
     "policy",
     "algorithm",
     "seed",

@@ -1,10 +1,13 @@
 """`pausejax plan`: what a study comes to."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pausejax.commands import executors
 from pausejax.commands import options as common
+
+if TYPE_CHECKING:
+    from pausejax.results.looking import LookedAt
 
 
 def add_to(commands: Any) -> None:
@@ -15,6 +18,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--compile", action="store_true", help="compile every program, and read its memory off it"
     )
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=common.folder,
+        help="the folder of `pausejax run --out`: say what is left of the study there; DIR stays as it is",
+    )
     parser.set_defaults(command=run)
 
 
@@ -22,13 +31,14 @@ def run(options: argparse.Namespace) -> None:
     """Prints the costs of a study's groups.
 
     Raises:
-      SpecError: the spec has mistakes, or a group can't be built.
+      SpecError: the spec has mistakes, a group can't be built, or the folder holds another study.
     """
     plan = common.load_plan(options)
     from pausejax.data.host import Sources
     from pausejax.execution.estimate import plan_table
     from pausejax.execution.runtime import set_up_jax
 
+    store = _store(options.out) if options.out else None
     set_up_jax()
     table = plan_table(
         plan,
@@ -36,5 +46,14 @@ def run(options: argparse.Namespace) -> None:
         compiles=options.compile,
         device_memory=options.memory,
         data_placement=options.data_placement,
+        store=store,
     )
     common.console().print(table)
+
+
+def _store(out: str) -> "LookedAt":
+    """What a folder holds; loads what reads results."""
+    from pausejax.results.folder import Folder
+    from pausejax.results.looking import LookedAt
+
+    return LookedAt(Folder(out))

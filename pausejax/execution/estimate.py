@@ -3,9 +3,10 @@
 Times come from the traced programs: what they do, at the rates of such devices (`measured.json`).
 """
 
+import dataclasses
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 from rich import box
@@ -16,14 +17,19 @@ from rich.text import Text
 from pausejax import measured
 from pausejax.data.host import Sources
 from pausejax.devices import runs_mesh
-from pausejax.execution.batches import batches
-from pausejax.execution.local import LocalExecutor
+from pausejax.execution.batches import Batch, batches
+from pausejax.execution.local import LocalExecutor, widths_before
 from pausejax.execution.memory import fitting, program_memory
+from pausejax.execution.program import GroupProgram
 from pausejax.execution.work import Work, work_of
 from pausejax.measured import Rates
-from pausejax.study.runs import policies_of
+from pausejax.study.runs import Run, policies_of
 from pausejax.study.simulation import DeviceBytes
 from pausejax.study.study import Plan
+
+if TYPE_CHECKING:
+    from pausejax.results.looking import LookedAt
+    from pausejax.results.stores import Contents
 
 
 class Cost(NamedTuple):
@@ -45,6 +51,10 @@ class Cost(NamedTuple):
     """To play all rounds."""
     compile_seconds: float
     """Estimated from the program's size, or measured."""
+    before: frozenset[int] = frozenset()
+    """For how many runs side by side the group's programs were compiled earlier, for the same folder."""
+    grown: bool = False
+    """Whether the earlier ones took arrays of other sizes, even where they are as wide."""
 
 
 def plan_table(
@@ -54,6 +64,7 @@ def plan_table(
     compiles: bool = False,
     device_memory: int | None = None,
     data_placement: str | None = None,
+    store: "LookedAt | None" = None,
 ) -> Lines:
     """The costs of all groups, and what lies on a device, as tables; runs nothing.
 
@@ -63,12 +74,21 @@ def plan_table(
       compiles: read memory and compile time off the compiled programs, and not off shapes.
       device_memory: bytes that a program may use on each device; measured if not given.
       data_placement: as for `LocalExecutor`.
+      store: what it holds is left out; nothing may be written to it.
 
     Raises:
-      SpecError: a group can't be built, or not even one run of it fits a device.
+      SpecError: a group can't be built, not even one run of it fits a device, or the store holds another
+        study.
     """
     executor = LocalExecutor(sources, device_memory=device_memory, data_placement=data_placement)
-    costs = group_costs(plan, executor, compiles=compiles)
+    costs = group_costs(plan, executor, compiles=compiles, store=store)
+    whole = (
+        f"{len(plan.runs)} runs in {len(plan.groups)} groups, one compilation each; "
+        f"axes: {', '.join(plan.axes) or 'none'}; seeds: {len(plan.study.seeds)}"
+    )
+    there = [_left(len(plan.runs), costs)] if store else []
+    if not costs:
+        return Lines(whole, *there)
     table = Table(box=box.SIMPLE_HEAD)
     of_memory = "memory, MB" if compiles else "memory, MB\n(at least)"
     headings = ["program", "runs", "rounds", "batches", "runs a\nbatch", of_memory]
@@ -83,8 +103,8 @@ def plan_table(
     total = compiling + sum(cost.seconds for cost in costs)
     most = max(cost.memory for cost in costs) / 1e6
     return Lines(
-        f"{len(plan.runs)} runs in {len(plan.groups)} groups, one compilation each; "
-        f"axes: {', '.join(plan.axes) or 'none'}; seeds: {len(plan.study.seeds)}",
+        whole,
+        *there,
         table,
         f"about {total:.0f} s, of which {compiling:.0f} s for compiling what is not in the cache; "
         f"{'' if compiles else 'at least '}{most:.0f} MB at a time "
@@ -92,6 +112,39 @@ def plan_table(
         + ("" if compiles else "; --compile asks the compiler for the memory"),
         *_resident_table(costs, executor.device_memory),
     )
+
+
+def _left(runs: int, costs: Sequence[Cost]) -> str:
+    """Says how many of so many runs are left, and which of the programs for them compile anew."""
+    left = sum(cost.runs for cost in costs)
+    if not left:
+        return f"all {runs:,} runs are there already: nothing is compiled, nothing is played"
+    if left == runs:
+        return f"none of the {runs:,} runs is there yet"
+    told = f"{runs - left:,} of {runs:,} runs are there already; the rest takes {_programs(len(costs))}"
+    wider = [cost for cost in costs if cost.before and cost.lanes not in cost.before]
+    grown = [cost for cost in costs if cost.grown and cost not in wider]
+    if not (wider or grown):
+        return told
+    reasons = []
+    if wider:
+        now = _span({cost.lanes for cost in wider})
+        before = _span({width for cost in wider for width in cost.before})
+        reasons.append(f"of another width, {now} side by side and not {before}")
+    if grown:
+        reasons.append("for what all runs share, which has grown")
+    seconds = sum(cost.compile_seconds for cost in (*wider, *grown))
+    anew = f"{len(wider) + len(grown)} compiled anew in about {seconds:.0f} s"
+    return f"{told}, {anew}: {'; '.join(reasons)}"
+
+
+def _programs(count: int) -> str:
+    return f"{count:,} program{'' if count == 1 else 's'}"
+
+
+def _span(widths: Collection[int]) -> str:
+    low, high = min(widths), max(widths)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
@@ -113,35 +166,44 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
     return told, table
 
 
-def group_costs(plan: Plan, executor: LocalExecutor, *, compiles: bool) -> list[Cost]:
-    """The predicted cost of every group; as `plan_table`."""
+def group_costs(
+    plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "LookedAt | None" = None
+) -> list[Cost]:
+    """The predicted cost of every group that has runs left; as `plan_table`."""
     rates = measured.rates(jax.default_backend())
-    layouts = executor.layouts(plan)
-    work = batches(plan, (), {key: layout.runs for key, layout in layouts.items()})
+    held = store.prepare(plan) if store else None
+    work, known = _work(plan, executor, store, held), store.fits() if store else {}
+    settled = held.settled if store and held and not store.has_begun(plan) else frozenset()
     costs = []
     for group in plan.groups:
-        own = [batch for batch in work if batch.group is group]
+        if not (own := [batch for batch in work if batch.group is group]):
+            continue
         program = executor.program(plan.study, group)
         simulation = program.simulation
         resident = simulation.device_bytes()
         fits = fitting(resident, executor.device_memory)
-        width = min(own[0].width, fits * runs_mesh(own[0].width).size)
+        width = executor.width(plan.study, own[0], known)
+        width = min(width, fits * runs_mesh(width).size)
         rows = simulation.padded(width)
         memory = runs_mesh(rows).size * sum(resident.shared.values()) + rows * sum(resident.each.values())
         took = 0.0
         if compiles:
-            executor.prepare(plan.study, own)
+            executor.prepare(plan.study, own, known)
             begun = time.perf_counter()
             compiled = program.compiled()
             took = time.perf_counter() - begun
             width, rows = compiled.width, simulation.padded(compiled.width)
             memory = runs_mesh(rows).size * program_memory(compiled.call)
         count = sum(-(-len(batch.runs) // width) for batch in own)
-        call = work_of(simulation.trace(rows).jaxpr.jaxpr, simulation.turns())
+        traced = simulation.trace(rows).jaxpr
+        call = work_of(traced.jaxpr, simulation.turns())
+        before = widths_before(group, known)
+        earlier = tuple(run for run in group.runs if run.identity in settled)
+        grown = bool(earlier) and width in before and _inputs(plan, program, earlier, rows) != traced.in_avals
         costs.append(
             Cost(
                 f"{group.algorithm} ({policies_of(group.runs)})",
-                len(group.runs),
+                sum(len(batch.runs) for batch in own),
                 simulation.rounds,
                 count,
                 width,
@@ -150,10 +212,37 @@ def group_costs(plan: Plan, executor: LocalExecutor, *, compiles: bool) -> list[
                 memory,
                 count * simulation.rounds / simulation.rounds_per_call * call_seconds(call, rates),
                 took or call.equations * rates.equation,
+                before,
+                grown,
             )
         )
         program.release()
     return costs
+
+
+def _work(
+    plan: Plan, executor: LocalExecutor, store: "LookedAt | None", held: "Contents | None"
+) -> list[Batch]:
+    """Returns the batches that would be played."""
+    if store is None or held is None:
+        most = {key: layout.runs for key, layout in executor.layouts(plan).items()}
+        return batches(plan, (), most)
+    from pausejax.execution.play import work_left  # it loads what reads results
+
+    return work_left(plan, executor, store, held)
+
+
+def _inputs(plan: Plan, program: GroupProgram, runs: tuple[Run, ...], rows: int) -> list[Any]:
+    """Returns what a program takes, shapes and types, where its group has some of its runs alone.
+
+    What all runs share, such as the data's shares by seed, may be smaller then.
+    """
+    part = dataclasses.replace(program.group, runs=runs)
+    memory = program.device_memory
+    made = GroupProgram(plan.study, part, program.sources, program.layout, device_memory=memory)
+    found: list[Any] = made.simulation.trace(rows).jaxpr.in_avals
+    made.release()
+    return found
 
 
 def call_seconds(call: Work, rates: Rates) -> float:

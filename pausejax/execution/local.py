@@ -120,10 +120,14 @@ class LocalExecutor:
           SpecError: a group can't be built, or a part of it refuses the rest.
         """
         for batch in {batch.group.key: batch for batch in work}.values():
-            fitted = fits.get(_width_name(batch), batch.width)
-            program = self.program(study, batch.group)
-            program.trace(min(batch.width, fitted, self.lanes or batch.width, program.layout.runs))
+            self.program(study, batch.group).trace(self.width(study, batch, fits))
         self._compile_ahead(study, work)
+
+    def width(self, study: Study, batch: Batch, fits: Mapping[str, int]) -> int:
+        """Returns for how many runs the program of a batch is compiled first; as `prepare`."""
+        fitted = fits.get(_width_name(batch), batch.width)
+        most = self.program(study, batch.group).layout.runs
+        return min(batch.width, fitted, self.lanes or batch.width, most)
 
     def play(
         self,
@@ -217,6 +221,12 @@ def layout_name(group: Group) -> str:
 
 def _width_name(batch: Batch) -> str:
     return f"{layout_name(batch.group)}, {batch.width} runs at most"
+
+
+def widths_before(group: Group, fits: Mapping[str, int]) -> frozenset[int]:
+    """Returns for how many runs a group's programs were compiled on such devices, as `Store.fits` says."""
+    start = f"{layout_name(group)}, "
+    return frozenset(width for name, width in fits.items() if name.startswith(start))
 
 
 def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) -> None:

@@ -15,7 +15,7 @@ from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.execution.tracking import Tracker
 from pausejax.execution.tracking.runs import VARYING
 from pausejax.results import labels
-from pausejax.results.stores import MemoryStore, Store
+from pausejax.results.stores import Contents, MemoryStore, Store
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Plan
@@ -133,13 +133,10 @@ def play(
       OSError: the store is full, or the like; finished batches are kept.
     """
     held = store.prepare(plan)
-    # First: a Ray cluster must be connected before anything starts JAX.
-    layouts = executor.layouts(plan, store, held.settled)
+    work = work_left(plan, executor, store, held, shard)
     if tracker:
         start_tracker(tracker, store, plan)
     try:
-        work = _work(plan, layouts, executor, store, shard, held.settled)
-        work = unfinished(work, held.identities)
         left = sum(len(batch.runs) for batch in work)
         if skipped := len(plan.runs) - left:
             events.found(skipped, left, len({batch.group.key for batch in work}))
@@ -162,6 +159,26 @@ def play(
             tracker.finish()
     finished_before = sum(run.identity in held.identities for run in plan.runs)
     return Outcome(finished_before, missing, (*held.damaged, *store.damaged))
+
+
+def work_left(
+    plan: Plan, executor: Executor, store: Store, held: Contents, shard: tuple[int, int] = (1, 1)
+) -> list[Batch]:
+    """Returns the batches that `play` would have the executor play.
+
+    Args:
+      plan: the whole study.
+      executor: where runs are played.
+      store: where the result goes; the layouts are fixed in it.
+      held: what the store holds.
+      shard: as for `play`.
+
+    Raises:
+      SpecError, OSError: as `Executor.layouts`.
+    """
+    # First: a Ray cluster must be connected before anything starts JAX.
+    layouts = executor.layouts(plan, store, held.settled)
+    return unfinished(_work(plan, layouts, executor, store, shard, held.settled), held.identities)
 
 
 def play_batches(

@@ -51,7 +51,7 @@ class GroupProgram:
         device_memory: int,
         data_placement: str | None = None,
     ) -> None:
-        self.group, self.device_memory = group, device_memory
+        self.group, self.sources, self.device_memory = group, sources, device_memory
         self._policies = policies_of(group.runs)
         self._asked, self._as_begun = data_placement, bool(layout and layout.sharded)
         simulation = study.kind.simulation(study, group, sources, layout=layout)

@@ -29,7 +29,7 @@ DEVIATION = 0.05
 
 
 def _seconds(help: str, *, low_open: bool = True) -> Parameter:
-    return Parameter(help=help, low=0, low_open=low_open)
+    return Parameter(help=help, low=0, low_open=low_open, units="s")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -58,6 +58,8 @@ class Parameter:
     """Short names, accepted in specs and repeated in results."""
     symbol: str = ""
     """How the papers and the pictures write it; accepted in specs."""
+    units: str = ""
+    """As a symbol, such as "s"; "" for pure numbers, counts and words. Results repeat it."""
 
     @property
     def kind(self) -> type:
@@ -111,8 +113,14 @@ class Parameter:
         return above and (value < self.high if self.high_open else value <= self.high)
 
     def agrees_with(self, other: "Parameter") -> bool:
-        """Whether two parts may share a parameter: the words of help may differ, nothing else."""
-        return dataclasses.replace(self, help="") == dataclasses.replace(other, help="")
+        """Whether two parts may share a parameter."""
+        return not self.differences(other)
+
+    def differences(self, other: "Parameter") -> list[str]:
+        """Names what keeps two parts from sharing a parameter: not its help, nor that one names no unit."""
+        names = [field.name for field in dataclasses.fields(self) if field.name != "help"]
+        unlike = [name for name in names if getattr(self, name) != getattr(other, name)]
+        return [name for name in unlike if name != "units" or (self.units and other.units)]
 
 
 def _is_finite(number: float) -> bool:

@@ -17,7 +17,8 @@ def fedcs(
     num_clients: int,
     clients_per_round: int,
     deadline: Annotated[
-        jax.Array | float, Parameter(help="FedCS: seconds that a round may last", low=0, low_open=True)
+        jax.Array | float,
+        Parameter(help="FedCS: seconds that a round may last", low=0, low_open=True, units="s"),
     ] = 1.0,
     num_candidates: NumCandidates = NUM_CANDIDATES,
 ) -> Policy:

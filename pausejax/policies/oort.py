@@ -40,7 +40,7 @@ def oort(
     min_exploration: Annotated[Number, Parameter(help="Oort: the least ε", low=0, high=1)] = 0.2,
     straggler_penalty: Annotated[Number, Parameter(help="Oort: exponent on T / τ of the slow", low=0)] = 2.0,
     pacer_step: Annotated[
-        Number, Parameter(help="Oort: Δ of the pacer, seconds", low=0, low_open=True)
+        Number, Parameter(help="Oort: Δ of the pacer, seconds", low=0, low_open=True, units="s")
     ] = 0.25,
     pacer_window: Annotated[int, Parameter(help="Oort: rounds in a window of the pacer", low=1)] = 20,
 ) -> Policy:

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import schema, soundness
+from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.results import manifest
 from pausejax.results.folder import Folder
 from pausejax.results.parts import part_names
@@ -94,7 +95,8 @@ def _opened(folder: Folder, name: str, sealed: manifest.Manifest) -> xr.Dataset:
         )
     soundness.check(result)
     words = [key for key in result.coords if isinstance(result[key].dtype, np.dtypes.StringDType)]
-    return result.assign_coords({key: _of_one_length(result[key]) for key in words})
+    result = result.assign_coords({key: _of_one_length(result[key]) for key in words})
+    return with_eval_elapsed(result)
 
 
 def _of_one_length(words: xr.DataArray) -> xr.Variable:

@@ -10,6 +10,7 @@ import numpy as np
 import tomli_w
 import xarray as xr
 
+from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.analysis.quantities import Variable, described
 from pausejax.analysis.settings import UNREAD
 from pausejax.parts import File
@@ -132,8 +133,9 @@ def label(
     for name in coords.keys() & meanings.keys():
         dims, values, *_ = coords[name] if isinstance(coords[name], tuple) else (name, coords[name])
         parameter = study.words.parameters.get(name)
-        symbol = {"symbol": parameter.symbol} if parameter and parameter.symbol else {}
-        coords[name] = (dims, values, {"long_name": meanings[name], **symbol})
+        more = {"symbol": parameter.symbol, "units": parameter.units} if parameter else {}
+        said = {key: text for key, text in more.items() if text}
+        coords[name] = (dims, values, {"long_name": meanings[name], **said})
     labelled = {}
     for name, array in kept.items():
         attributes = {"units": table[name].units, "long_name": table[name].meaning}
@@ -219,4 +221,4 @@ class RunTable(NamedTuple):
         return [self.place_of[run.policy, run.identity] for run in runs]
 
     def label(self, runs: Sequence[Run], arrays: Arrays) -> xr.Dataset:
-        return label(self.plan, self.columns, self.places(runs), arrays)
+        return with_eval_elapsed(label(self.plan, self.columns, self.places(runs), arrays))

@@ -7,6 +7,7 @@ from pathlib import Path
 import xarray as xr
 
 from pausejax.analysis import schema
+from pausejax.analysis.eval_times import EVAL_ELAPSED
 from pausejax.results import blocks, exchange, manifest, store
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import write_sealed
@@ -98,6 +99,6 @@ def _largest(result: xr.Dataset) -> int:
 
 def _parts(result: xr.Dataset, size: int) -> Iterator[xr.Dataset]:
     # How another store laid out its chunks does not matter in this one.
-    bare = result.drop_encoding()
+    bare = result.drop_encoding().drop_vars(EVAL_ELAPSED, errors="ignore")  # made anew at each opening
     for first in range(0, result.sizes["run"], size):
         yield bare.isel(run=slice(first, first + size)).load()

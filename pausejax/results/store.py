@@ -91,18 +91,25 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> FolderContent
       OSError: the folder can't be made or written to.
     """
     folder.make()
-    _check_format(folder)
-    with folder.lock(LOCK, shared=True):
-        found = examine(folder, plan)
-    text = labels.spec_text(plan)
+    found = look(folder, plan, grows=grows)
     files = labels.used_files(plan.study)
-    if not grows and not found.identities <= set(plan.identities):
-        raise SpecError(_differences(folder, text, files))
-    folder.write(SPEC, text.encode())
+    folder.write(SPEC, labels.spec_text(plan).encode())
     if files or folder.exists(FILES):
         write_sealed(folder, FILES, files)
     for name, content in labels.copies(plan.study).items():
         folder.write(f"{USED}/{name}", content)
+    return found
+
+
+def look(folder: Folder, plan: Plan, *, grows: bool = False) -> FolderContents:
+    """Says what a folder holds of a study and changes nothing there; as `prepare`."""
+    if held(folder) is None and not part_names(folder):  # it may be no folder that has a lock
+        return FolderContents((), (), (), False, True, ())
+    _check_format(folder)
+    with folder.lock(LOCK, shared=True):
+        found = examine(folder, plan)
+    if not grows and not found.identities <= set(plan.identities):
+        raise SpecError(_differences(folder, labels.spec_text(plan), labels.used_files(plan.study)))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.analysis.made import said
 from pausejax.results import labels, layouts, parts, provenance, store
 from pausejax.results.blocks import Source
@@ -286,4 +287,4 @@ class MemoryStore:
         """Returns the labelled result of a plan whose runs are all there, in its order."""
         table = labels.RunTable.of(plan)
         placed = [(table.places(runs), arrays) for runs, arrays in self._parts]
-        return said(labels.merge(plan, placed), [provenance.record()])
+        return said(with_eval_elapsed(labels.merge(plan, placed)), [provenance.record()])

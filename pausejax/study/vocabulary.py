@@ -15,7 +15,7 @@ RESERVED = frozenset(
     (
         *("use", "quantities", "seeds", "zip", "sampling", "policy", "name", "label"),
         *("run", "round", "eval", "slot", "client", "eval_round", "algorithm", "seed", "identity"),
-        "unread_parameters",
+        *("eval_elapsed", "unread_parameters"),
         *COLUMNS,
     )
 )
@@ -164,9 +164,8 @@ def _where(part: Part | None, otherwise: str) -> str:
 
 def _disagreement(part: Part, parameter: Parameter, other: Parameter, first: Part | None) -> str:
     fields = [
-        f"{field.name} {getattr(parameter, field.name)!r} against {getattr(other, field.name)!r}"
-        for field in dataclasses.fields(Parameter)
-        if field.name != "help" and getattr(parameter, field.name) != getattr(other, field.name)
+        f"{field} {getattr(parameter, field)!r} against {getattr(other, field)!r}"
+        for field in parameter.differences(other)
     ]
     return (
         f"{part.file}: {part.category} {part.name}: {parameter.name}: is a parameter of "

@@ -72,7 +72,8 @@ def tables(plan, monkeypatch, costs, **options):
         asked.append((given, limits))
         return SimpleNamespace(device_memory=8 * 10**9)
 
-    def group_costs(_, executor, *, compiles):
+    def group_costs(_, executor, *, compiles, store):
+        assert store is None
         assert compiles == options.get("compiles", False) and executor.device_memory == 8 * 10**9
         return costs
 
@@ -147,7 +148,8 @@ def test_batches_and_memory_are_those_of_the_units_that_will_be_played(plan, mon
         device_memory=1105,
         program=lambda study, group: program,
         layouts=lambda plan: {first.key: Layout(30), second.key: Layout(100)},
-        prepare=lambda study, work: done.append([len(batch.runs) for batch in work]),
+        width=lambda study, batch, fits: batch.width,
+        prepare=lambda study, work, fits: done.append([len(batch.runs) for batch in work]),
     )
     monkeypatch.setattr(
         estimate, "work_of", lambda width, turns: Work(1000 + width, 1, 2, 3, turns["rounds"])

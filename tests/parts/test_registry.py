@@ -147,6 +147,10 @@ def test_sharing_a_name_means_agreeing_in_all_but_the_help():
     assert one.agrees_with(dataclasses.replace(one, help="two"))
     for change in ({"default": 0.6}, {"low": 0.1}, {"section": "data"}, {"symbol": "x"}, {"traced": True}):
         assert not one.agrees_with(dataclasses.replace(one, **change))
+    # A part that shares a parameter need not repeat its unit, but may not give it another.
+    timed = dataclasses.replace(one, units="s")
+    assert one.agrees_with(timed) and timed.agrees_with(one)
+    assert timed.differences(dataclasses.replace(one, units="h")) == ["units"]
 
 
 @given(

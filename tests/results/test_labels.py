@@ -1,7 +1,10 @@
 """The coordinates of a result: what a run has no value of is marked, in the kind that the parameter is."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+import xarray as xr
 
 import pausejax
 from pausejax import kinds
@@ -40,3 +43,62 @@ def test_a_result_of_another_format_is_read_by_nobody(tmp_path):
         store.prepare(Folder(tmp_path), plan)
     with pytest.raises(ValueError, match="is of format 2, this release writes 3; nothing was saved"):
         pausejax.save(older, tmp_path / "other")
+
+
+TIMES = {"min_latency", "fast_latency", "slow_latency", "slow_range", "deadline"}
+
+
+def finished(folder, plan):
+    """A study whose runs have left fill values."""
+    known = plan.study.outputs.variables
+    arrays = labels.blank(known, ("elapsed", "counts"), len(plan.runs), {"round": 2, "client": 3})
+    store.write_part(folder, plan.identities, arrays)
+    assert store.consolidate(folder, plan) == 0
+    return labels.merge(plan, [(range(len(plan.runs)), arrays)])
+
+
+def units_in(result):
+    return {name: c.attrs["units"] for name, c in result.coords.items() if "units" in c.attrs}
+
+
+def test_parameters_have_their_units(tmp_path):
+    plan = make({"name": "random"}, {"name": "fedcs"})
+    merged = finished(Folder(tmp_path), plan)
+    plain = xr.open_zarr(tmp_path / store.RESULT)  # xarray makes time spans of numbers in "seconds"
+    for result in (merged, pausejax.open(tmp_path), plain):
+        assert units_in(result) == dict.fromkeys(TIMES, "s")
+        assert result["min_latency"].dtype.kind == "f"
+
+
+def test_a_result_that_says_no_units_gets_them_from_the_register(tmp_path):
+    plan = make({"name": "random"}, {"name": "fedcs"})
+    words = plan.study.words
+    bare = {name: dataclasses.replace(p, units="") for name, p in words.parameters.items()}
+    study = dataclasses.replace(plan.study, words=dataclasses.replace(words, parameters=bare))
+    older = (
+        plan._replace(study=study) if hasattr(plan, "_replace") else dataclasses.replace(plan, study=study)
+    )
+    finished(Folder(tmp_path), older)
+    assert not units_in(store.read(tmp_path))
+    opened = pausejax.open(tmp_path)
+    assert units_in(opened) == dict.fromkeys(TIMES, "s")
+    assert not opened.variables["min_latency"]._in_memory
+    own = opened.assign_coords(wait=("run", np.ones(opened.sizes["run"])))  # of a part that is not here
+    assert "units" not in kinds.with_units(own)["wait"].attrs
+    said = opened.assign_coords(deadline=opened["deadline"].assign_attrs(units="h"))
+    assert kinds.with_units(said)["deadline"].attrs["units"] == "h"
+
+
+def test_the_unit_of_a_part_of_ones_own_stays_with_the_result(tmp_path):
+    part = tmp_path / "waiting.py"
+    part.write_text(
+        "import pausejax\n\n\n@pausejax.latency\n"
+        "def waiting(*, num_clients, min_latency, wait=pausejax.Parameter(1.0, 'w', low=0, units='ms')):\n"
+        "    raise NotImplementedError\n"
+    )
+    document = {"mode": "bandit", "rounds": 2, "use": [str(part)], "policy": [{"name": "random"}]}
+    plan = make_plan(kinds.parse({**document, "network": {"latency": "waiting"}}))
+    folder = Folder(tmp_path / "out")
+    folder.make()
+    finished(folder, plan)
+    assert units_in(pausejax.open(tmp_path / "out")) == {"min_latency": "s", "wait": "ms"}
