@@ -105,6 +105,11 @@ def summary_text(result: xr.Dataset) -> SummaryText:
     )
 
 
+def on_one_line(heading: str) -> str:
+    """Joins the lines of a heading; a word that is broken at its hyphen is whole again."""
+    return " ".join(heading.split()).replace("- ", "-")
+
+
 def cell(row: dict[str, Any], metric: Metric) -> str:
     """One mean of a summary with the half-width of its interval, as the metric is written.
 

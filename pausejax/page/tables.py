@@ -22,7 +22,7 @@ from pausejax.analysis.settings import (
     symbols,
     values_of,
 )
-from pausejax.analysis.summaries import summary_text
+from pausejax.analysis.summaries import on_one_line, summary_text
 from pausejax.report.statistics import lines
 
 MOST_RUNS = 1000
@@ -46,12 +46,7 @@ def summary(result: xr.Dataset) -> Table:
     """The table that the commands print."""
     text = summary_text(result)
     caption = "; ".join([text.title, *text.notes])
-    return Table("summary", tuple(map(_on_one_line, text.headings)), text.rows, caption)
-
-
-def _on_one_line(heading: str) -> str:
-    """A heading of several lines; a word that is broken at its hyphen is whole again."""
-    return " ".join(heading.split()).replace("- ", "-")
+    return Table("summary", tuple(map(on_one_line, text.headings)), text.rows, caption)
 
 
 def differences(result: xr.Dataset) -> tuple[Table | None, list[str]]:
@@ -89,7 +84,7 @@ def differences(result: xr.Dataset) -> tuple[Table | None, list[str]]:
         caption += ", 95 %"
     if many:
         caption += f"; {', '.join(symbols(whole).get(name, name) for name in axes_of(whole))} averaged first"
-    headings = ("policy", *(_on_one_line(metric.heading) for metric in metrics.values()))
+    headings = ("policy", *(on_one_line(metric.heading) for metric in metrics.values()))
     rows, marks = [], []
     for name, side in rivals:
         cells = [_compared(whole, name, side, minus, *metric, over, level) for metric in metrics.items()]

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pausejax.analysis import metrics_of, schema
 from pausejax.analysis.quantities import Metric
-from pausejax.analysis.summaries import SummaryText, diverged_runs, summary_text
+from pausejax.analysis.summaries import SummaryText, diverged_runs, on_one_line, summary_text
 from pausejax.report.curves import Curve, draw_series, figure
 from pausejax.report.figure import Figure, image
 from pausejax.report.grid import Grid, Panel
@@ -79,7 +79,7 @@ class Overview:
         return "\n".join(line.rstrip() for line in written.getvalue().splitlines()).rstrip()
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{_escaped(heading)}</th>" for heading in self.summary.headings)
+        head = "".join(f"<th>{_escaped(on_one_line(heading))}</th>" for heading in self.summary.headings)
         body = "".join(
             f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in self.summary.rows
         )

@@ -122,6 +122,7 @@ def test_a_picture_has_the_first_eight_rows_and_says_so(rows, drawn):
     shown = found._repr_html_()
     assert ("<p>drawn: the first 8 of these 9 rows</p>" in shown) == (rows > drawn)
     assert shown.count("<tr>") == rows + 1 and "<td>p1</td>" in shown and "&lt;study&gt;" in shown
+    assert found.summary.headings[1] == "summed\nregret" and "<th>summed regret</th>" in shown
     assert shown.count("<img ") == 1 and 'alt="summed regret"' in shown
 
 
