@@ -97,13 +97,21 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
     return np.where(present, summed / np.maximum(np.cumsum(present, axis=1), 1), np.nan)
 
 
+def _running_total(values: np.ndarray) -> np.ndarray:
+    """The sum of what is there so far, up to the last value that is there."""
+    present = ~np.isnan(values)
+    summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
+    follows = np.logical_or.accumulate(present[:, ::-1], axis=1)[:, ::-1]
+    return np.where(follows, summed, np.nan)
+
+
 def _running_share(gap: np.ndarray) -> np.ndarray:
     return _running_mean(np.where(np.isfinite(gap), gap <= _EXACT, np.nan))
 
 
 RUNNING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "last": lambda values: values,
-    "total": lambda values: np.cumsum(values, axis=1, dtype=np.float64),
+    "total": _running_total,
     "mean": _running_mean,
     "mean_latency": lambda elapsed: elapsed / np.arange(1, elapsed.shape[1] + 1),
     "mean_gap": lambda gap: _running_mean(np.where(np.isfinite(gap), gap, np.nan)),

@@ -7,7 +7,7 @@ import xarray as xr
 
 from pausejax.analysis import schema
 from pausejax.analysis.choice import best
-from pausejax.analysis.means import paired_difference
+from pausejax.analysis.means import mean_ci, paired_difference
 from pausejax.analysis.per_run import with_divergence
 from pausejax.analysis.settings import axes_of, group, has, runs_table
 
@@ -45,7 +45,7 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
     codes, first = group(table, list(table.columns))
     winner = best(whole, metric, level=level)
     others = whole.isel(run=np.flatnonzero(codes != codes[_runs_of(whole, winner)[0]]))
-    if not np.isfinite(others[metric].values).any():
+    if not others.sizes["run"] or not np.isfinite(mean_ci(others, metric)["mean"].values).any():
         return Verdict(metric, winner, None, None, len(first))
     second = best(others, metric, level=level)
     try:

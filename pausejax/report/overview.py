@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pausejax.analysis import metrics_of, schema
+from pausejax.analysis.metrics import RUNNING
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.summaries import SummaryText, diverged_runs, on_one_line, summary_text
 from pausejax.report.curves import Curve, draw_series, figure
@@ -136,9 +137,7 @@ def _samples(runs: xr.Dataset, shown: Shown) -> Samples:
     """The curves of what is shown, up to where every run has them."""
     metric = shown.metric
     runs = without_diverged(runs) if metric.learned else runs
-    values = runs[metric.variable].values * metric.scale
-    if metric.reduce == "total":
-        values = np.cumsum(values, axis=1, dtype=np.float64)
+    values = RUNNING[metric.reduce](runs[metric.variable].values) * metric.scale
     rounds = runs["eval_round" if shown.dim == "eval" else "round"].values
     there = np.isfinite(values).all(axis=0)
     return Samples(rounds[there], values[:, there], runs["seed"].values)

@@ -213,12 +213,15 @@ def summary(result: SearchResult) -> str:
 
 
 def _rescaled(result: SearchResult) -> dict[str, str]:
-    """Names, by metric, what the search chose and what shapes the metric's own scale."""
+    """Names, by metric, what differs between the runs and shapes the metric's own scale."""
     known, parameters = result.study.outputs.metrics, result.study.words.parameters
-    chosen = result.open_parameters
     found = {}
     for metric in result.goal.metrics:
-        if own := [name for name in known[metric].scaled_by if name in chosen]:
+        seen = {
+            name: {run.values[name] for run in result.plan.runs if name in run.values}
+            for name in known[metric].scaled_by
+        }
+        if own := [name for name, values in seen.items() if len(values) > 1]:
             found[metric] = ", ".join(parameters[name].symbol or name for name in own)
     return found
 

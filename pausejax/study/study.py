@@ -105,7 +105,18 @@ class Study:
         Raises:
           PartError: a quantity has the name of another variable, or a task can't be built.
         """
-        return self.kind.outputs(self)
+        outputs = self.kind.outputs(self)
+        # Another file is another data set.
+        sources = tuple(name for name, readers in self.words.readers.items() if "dataset" in readers)
+        metrics = {
+            name: metric._replace(scaled_by=(*metric.scaled_by, *sources))
+            if "dataset" in metric.scaled_by
+            else metric
+            for name, metric in outputs.metrics.items()
+        }
+        within = outputs.compare_within
+        within = (*within, *sources) if "dataset" in within else within
+        return outputs._replace(metrics=metrics, compare_within=within)
 
     @functools.cached_property
     def factors(self) -> dict[str, tuple[Factor, ...]]:

@@ -90,8 +90,10 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
             if learned[name] and diverged:
                 continue  # its last value would pass for what the run came to
             if name in curves:
-                own = {*places[places < last].tolist(), *range(last)[-1:]}
-                points += [Point(name, float(curves[name][place, at]), at + 1) for at in sorted(own)]
+                curve = curves[name][place, :last]
+                # The last value need not be of the last round: nobody may have arrived in that one.
+                own = {*places[places < len(curve)].tolist(), *np.flatnonzero(~np.isnan(curve))[-1:].tolist()}
+                points += [Point(name, float(curve[at]), at + 1) for at in sorted(own)]
             else:
                 points.append(Point(name, float(run[name]), last))
         yield TrackedRun(

@@ -1,0 +1,106 @@
+"""What must not be compared in silence, and sums that miss a round."""
+
+import numpy as np
+import pytest
+
+import pausejax
+from pausejax import analysis
+from pausejax.analysis.metrics import REDUCTIONS, RUNNING
+from pausejax.analysis.settings import axes_of
+from pausejax.execution.tracking.runs import tracked_runs
+from pausejax.report.grid import arrange
+from pausejax.searches.result import summary
+
+from .made_up import AXES, POLICIES, build
+
+SMALL = {
+    "rounds": 3,
+    "seeds": 2,
+    "num_clients": 4,
+    "clients_per_round": 2,
+    "model": "linear",
+    "private": False,
+}
+
+
+@pytest.fixture(scope="module")
+def two_files(tmp_path_factory):
+    """A study of two files with data."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    paths = []
+    for name, spread in (("easy", 3.0), ("hard", 0.1)):
+        centers = spread * rng.normal(size=(2, 3))
+        labels = np.tile([0, 1], 60)
+        inputs = (centers[labels] + rng.normal(size=(120, 3))).astype(np.float32)
+        paths.append(str(folder / f"{name}.npz"))
+        split = {"x_train": inputs[:90], "y_train": labels[:90], "x_test": inputs[90:], "y_test": labels[90:]}
+        np.savez(paths[-1], **split)
+    return pausejax.simulate("pause", dataset="npz", data_file=paths, **SMALL), paths
+
+
+def test_files_with_data_are_data_sets(two_files):
+    result, paths = two_files
+    for ask in (analysis.best, lambda result, _: analysis.pareto(result), analysis.verdict):
+        with pytest.raises(ValueError, match="means something else for each data_file"):
+            ask(result, "test_accuracy")
+    assert analysis.best(result, "test_accuracy", per="data_file").sizes["setting"] == 2
+    assert analysis.best(result, "elapsed").sizes == {}
+    assert [panel.title for panel in arrange(result).panels] == paths
+
+
+def test_a_search_says_what_its_policies_fix_unlike():
+    policies = [{"name": "pause", "label": f"g{gamma}", "gamma": float(gamma)} for gamma in (1, 25)]
+    more = {"seeds": 1, "rounds": 10, "mode": "bandit", "num_clients": 6, "clients_per_round": 2}
+    asked = {"trials": 2, "fresh_seeds": 2, "metric": "cumulative_pseudo_regret"}
+    assert "cumulative_pseudo_regret means something else for each γ" in summary(
+        pausejax.search(policies, **asked, **more)
+    )
+    assert "something else" not in summary(
+        pausejax.search(policies, **{**asked, "metric": "elapsed"}, **more)
+    )
+
+
+def test_a_sum_goes_on_after_a_round_without_a_value():
+    values = np.array([[1, np.nan, 2, 4, np.nan], [np.nan, 3, 5, np.nan, np.nan], [np.nan] * 5])
+    expected = [[1, 1, 3, 7, np.nan], [0, 3, 8, np.nan, np.nan], [np.nan] * 5]
+    np.testing.assert_array_equal(RUNNING["total"](values), expected)
+
+
+@pytest.mark.parametrize("name", ["last", "total", "mean"])
+def test_a_curve_ends_at_the_figure(name):
+    rng = np.random.default_rng(1)
+    values = np.where(rng.random((50, 9)) < 0.4, np.nan, rng.normal(size=(50, 9)))
+    running, figures = RUNNING[name](values), REDUCTIONS[name](values)
+    for curve, figure in zip(running, figures, strict=True):
+        there = curve[~np.isnan(curve)]
+        np.testing.assert_allclose(there[-1] if len(there) else np.nan, figure)
+
+
+def test_the_last_value_of_a_tracker_is_the_figure():
+    """Also where the last rounds of a run have none."""
+    result, _, last = build(POLICIES, 4, AXES)
+    leakage = result["max_leakage"].values.copy()
+    for run, end in enumerate(last):
+        leakage[run, end - 1 - run % 3 : end] = np.nan
+    result["max_leakage"] = (("run", "round"), leakage)
+    figures = analysis.finals(result)["max_leakage"].values
+    assert np.isfinite(figures).all()
+    told = {run.identity: run for run in tracked_runs(result)}
+    for identity, figure in zip(result["identity"].values, figures, strict=True):
+        points = [point for point in told[identity].points if point.name == "max_leakage"]
+        assert points[-1].value == pytest.approx(figure, abs=1e-6)
+        assert [point.round for point in points] == sorted({point.round for point in points})
+
+
+def test_the_best_is_told_where_all_others_are_infinite():
+    result, *_ = build(POLICIES, 4, AXES, "bandit")
+    figures = analysis.finals(result).load()
+    mine = (figures["policy"] == figures["policy"].values[0]).values
+    for axis in axes_of(figures):
+        mine &= (figures[axis].values == figures[axis].values[0]) | ~analysis.has(figures, axis)
+    # One seed of each other setting, so that each has finite runs and an infinite mean.
+    broken = ~mine & (figures["seed"] == 0).values
+    figures["max_leakage"] = ("run", np.where(broken, np.inf, figures["max_leakage"].values))
+    found = analysis.verdict(figures, "max_leakage")
+    assert found.runner_up is None and found.difference is None
+    assert found.best["label"] == analysis.best(figures, "max_leakage")["label"]
