@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from pausejax.analysis.comparing import refuse_unlike
@@ -13,7 +12,7 @@ from pausejax.analysis.metrics import direction
 from pausejax.analysis.per_run import with_divergence
 from pausejax.analysis.quantities import objectives_in
 from pausejax.analysis.selecting import select
-from pausejax.analysis.settings import column_of, full_names, group
+from pausejax.analysis.settings import full_names, group_by
 
 _BLOCK = 256
 
@@ -62,9 +61,7 @@ def best(
     score = np.where(np.isnan(means["mean"].values), -np.inf, sign * means["mean"].values)
     if not np.isfinite(means["mean"].values).any():
         raise ValueError(f"metric {metric!r}: no setting has a value")
-    # A policy that lacks a parameter is a group of its own, whatever fills its place.
-    table = pd.DataFrame({name: column_of(means, name) for name in groups}, index=range(len(score)))
-    codes, first = group(table, groups)
+    codes, first = group_by(means, groups)
     order = np.lexsort((np.arange(len(score)), -score, share_left_out(means)))
     winners = np.full(len(first), -1)
     # From the worst to the best, so that the best is what remains.

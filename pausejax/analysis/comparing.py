@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from pausejax.analysis.quantities import metrics_in
 from pausejax.analysis.selecting import some, written
-from pausejax.analysis.settings import column_of, group, has, symbols
+from pausejax.analysis.settings import group_by, has, symbols
 
 
 def refuse_unlike(
@@ -43,9 +42,7 @@ def unlike(
     found: dict[str, list[Any]] = {}
     known = metrics_in(result).get(metric)
     there = np.ones(result.sizes["run"], bool) if values is None else ~np.isnan(values)
-    owner, _ = group(pd.DataFrame({name: column_of(result, name) for name in groups}), groups)
-    if not groups:
-        owner = np.zeros(len(there), int)
+    owner, _ = group_by(result, groups)
     for name in known.scaled_by if known else ():
         if name not in result.coords:
             continue

@@ -168,6 +168,19 @@ def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndar
     return codes, np.unique(codes, return_index=True)[1]
 
 
+def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Groups the runs of a result, or its settings, that agree on some coordinates.
+
+    Those that have no value of a coordinate agree with each other, whatever fills its place.
+
+    Returns:
+      As `group`.
+    """
+    size = result.sizes["run" if "run" in result.sizes else "setting"]
+    table = pd.DataFrame({name: column_of(result, name) for name in names}, index=range(size))
+    return group(table, names)
+
+
 def coordinates(table: pd.DataFrame, result: xr.Dataset) -> dict[str, tuple[str, np.ndarray]]:
     """Coordinates of the dimension `setting`: the keys, a label, and the keys that the setting lacks."""
     written = symbols(result)

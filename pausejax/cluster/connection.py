@@ -3,14 +3,12 @@
 import atexit
 import contextlib
 import os
-import signal
 import socket
-import threading
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from pausejax.execution.stopping import SIGNALS
+from pausejax.execution.stopping import handlers_kept
 
 _CONNECT_SECONDS = 10.0
 
@@ -59,7 +57,8 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
         return
     _knock(address)
     try:
-        with _signals_kept():
+        # Ray has SIGTERM end the driver at once, with exit code 1, whatever is in flight.
+        with handlers_kept():
             ray.init(address=address, log_to_driver=False, logging_level="error", **more)
     except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
         raise ConnectionError(f"Ray at {address}: {_first_line(error)}") from error
@@ -88,24 +87,6 @@ def _knock(address: str) -> None:
         raise ConnectionError(
             f"--ray-address {address}: no Ray cluster can be reached there: {error}"
         ) from error
-
-
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Puts the handlers of the signals that ask for a stop back after Ray has replaced them.
-
-    `ray.init` has SIGTERM end the driver at once, with exit code 1, whatever is in flight.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if callable(handler):
-                signal.signal(number, handler)
 
 
 def _first_line(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
@@ -58,18 +58,29 @@ NO_STOP = StopSignal()
 
 
 @contextlib.contextmanager
-def stop_on_signals() -> Iterator[StopSignal]:
-    """Notes the signals that ask a process to stop, in its main thread; elsewhere nothing is noted."""
-    stopping = StopSignal()
+def handlers_kept() -> Iterator[bool]:
+    """Puts the handlers of the signals that ask for a stop back at the end, in the main thread alone.
+
+    Yields:
+      Whether it does: elsewhere handlers can't be set.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield stopping
+        yield False
         return
-    before: dict[int, Callable[..., object] | int | None] = {
-        number: signal.signal(number, stopping.note) for number in SIGNALS
-    }
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        yield stopping
+        yield True
     finally:
         for number, handler in before.items():
             if handler is not None:  # one that was not set from Python can't be put back
                 signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[StopSignal]:
+    """Notes the signals that ask a process to stop, in its main thread; elsewhere nothing is noted."""
+    stopping = StopSignal()
+    with handlers_kept() as in_main_thread:
+        for number in SIGNALS if in_main_thread else ():
+            signal.signal(number, stopping.note)
+        yield stopping
