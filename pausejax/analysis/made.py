@@ -22,7 +22,7 @@ class Record(TypedDict):
 
 
 def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
-    """A result that carries some records, whatever their order; what is no record is left out."""
+    """Returns the result with the records in its attributes, sorted; leaves out what is no record."""
     records = [one for one in records if not schema.problem(ATTRIBUTE, [one])]
     if not records:
         return result

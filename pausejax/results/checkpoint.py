@@ -25,9 +25,10 @@ from pausejax.study.simulation import Arrays, Segment
 
 
 class Checkpoint:
-    """The checkpoint of one batch; of several processes that play it, the holder of the lease writes it.
+    """Keeps the checkpoint of one batch.
 
-    Under a URL there are no locks, and all of them write: runs with the same identity have the same records.
+    Where several processes play the batch, the holder of the lease writes. Under a URL there are no locks, so
+    every process writes; all of them write the same records.
 
     Args:
       folder: of the study.

@@ -188,13 +188,12 @@ class Folder:
             self.remove(name)
 
     def move(self, old: str, new: str, seal: str = "") -> None:
-        """Renames a folder; at once on a disk, file by file under a URL.
+        """Renames a folder: in one step on a disk, file by file under a URL.
 
         Args:
           old: the name.
-          new: the new name; nothing is there.
-          seal: the file in the folder that declares it whole; under a URL it is the last to come and the
-            first to go.
+          new: the new name, which nothing may have yet.
+          seal: the file that marks the folder as complete. Under a URL it is copied last and removed first.
         """
         if self.is_local:
             os.rename(self._inside(old), self._inside(new))

@@ -140,7 +140,7 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
     try:
         before = dict(read_sealed(folder, FILES))
     except (OSError, TypeError, ValueError):
-        before = {}  # the spec is compared all the same
+        before = {}  # a damaged list of files is ignored; the specs are compared below
     changed = [name for name, digest in before.items() if files.get(name, digest) != digest]
     if changed:
         return [

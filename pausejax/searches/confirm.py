@@ -17,7 +17,7 @@ DEFAULT = "default"
 
 
 def finalists(result: SearchResult) -> dict[str, Setting]:
-    """Returns the best setting and the second, or the first of the front; and that of the defaults."""
+    """Returns what is played on fresh seeds: the best two settings, or six of the front, and the defaults."""
     several = len(result.goal.metrics) > 1
     best = result.ranked(6 if several else 2)
     labels = [f"front {place + 1}" for place in range(len(best))] if several else ["best", "second"]

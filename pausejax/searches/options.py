@@ -75,10 +75,10 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
 
 
 def check(options: SearchOptions) -> None:
-    """Checks every option by itself.
+    """Checks each option on its own.
 
     Raises:
-      SpecError: with a line for each that is not.
+      SpecError: one line for each option that is wrong.
     """
     if problems := list(_problems(options)):
         raise SpecError(problems)

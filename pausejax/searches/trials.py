@@ -19,7 +19,7 @@ class Trial(NamedTuple):
     rounds: int
     """That its runs have played, summed over them."""
     short: bool
-    """Whether its rounds ended before the simulated time at which it is compared."""
+    """Whether some of its runs played all their rounds before the simulated time of the comparison."""
 
 
 class Row(NamedTuple):
