@@ -106,8 +106,8 @@ class Study:
           PartError: a quantity has the name of another variable, or a task can't be built.
         """
         outputs = self.kind.outputs(self)
-        # Another file is another data set.
-        sources = tuple(name for name, readers in self.words.readers.items() if "dataset" in readers)
+        # Another file is another data set. Sorted, because the order of sets differs between processes.
+        sources = tuple(sorted(name for name, by in self.words.readers.items() if "dataset" in by))
         metrics = {
             name: metric._replace(scaled_by=(*metric.scaled_by, *sources))
             if "dataset" in metric.scaled_by

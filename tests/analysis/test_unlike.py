@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import analysis
+from pausejax import analysis, kinds
 from pausejax.analysis.metrics import REDUCTIONS, RUNNING
 from pausejax.analysis.settings import axes_of
 from pausejax.execution.tracking.runs import tracked_runs
@@ -46,6 +46,14 @@ def test_files_with_data_are_data_sets(two_files):
     assert analysis.best(result, "test_accuracy", per="data_file").sizes["setting"] == 2
     assert analysis.best(result, "elapsed").sizes == {}
     assert [panel.title for panel in arrange(result).panels] == paths
+
+
+def test_what_data_sets_read_has_one_order_in_every_process():
+    outputs = kinds.parse({"policy": [{"name": "pause"}]}).outputs
+    sources = ("data_file", "tfds_name", "tfds_version")
+    assert outputs.compare_within[-3:] == sources
+    assert outputs.metrics["test_accuracy"].scaled_by[-3:] == sources
+    assert not set(sources) & set(outputs.metrics["elapsed"].scaled_by)
 
 
 def test_a_search_says_what_its_policies_fix_unlike():
