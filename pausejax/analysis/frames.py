@@ -13,6 +13,9 @@ from pausejax.analysis.settings import axes_of, column_of
 
 _IDENTITY = ("identity", "policy", "algorithm", "seed")
 
+_COMMANDS = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet compute a cell of CSV, or run what it says."""
+
 
 def to_dataframe(
     result: xr.Dataset, *, curves: bool = False, variables: Sequence[str] | None = None
@@ -122,3 +125,24 @@ def _per_element(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame,
         marks = result[dim].values if dim in result.coords else np.arange(result.sizes[dim])
         frame[dim] = np.tile(marks[places], len(labels))[recorded]
     return frame.assign(**{name: column[recorded] for name, column in values.items()})
+
+
+def harmless(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns a table in which no word is a formula to a spreadsheet: such words begin with an apostrophe."""
+    changed = {}
+    for name, column in frame.items():
+        if column.dtype.kind == "O":
+            words = {word: f"'{word}" for word in column.dropna().unique() if _is_command(word)}
+            if words:
+                changed[str(name)] = column.map(lambda word, words=words: words.get(word, word))
+    return frame.assign(**changed)
+
+
+def _is_command(word: str) -> bool:
+    if not word.startswith(_COMMANDS):
+        return False
+    try:
+        float(word)
+    except ValueError:
+        return True
+    return False

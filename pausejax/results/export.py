@@ -9,12 +9,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import xarray as xr
 
-from pausejax.analysis.frames import curve_frames, runs_frame
+from pausejax.analysis.frames import curve_frames, harmless, runs_frame
 from pausejax.atomic import replacing
 
 FORMATS = ("parquet", "csv")
-_COMMANDS = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet compute a cell of CSV, or run what it says."""
 
 
 def export(
@@ -51,30 +49,9 @@ def export(
         curve_frames(result, variables) if curves or variables is not None else iter([runs_frame(result)])
     )
     if format == "csv":
-        frames = map(_harmless, frames)
+        frames = map(harmless, frames)
     with replacing(path) as partial:
         return _write(frames, partial, format)
-
-
-def _harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same with every word as a spreadsheet shows it."""
-    changed = {}
-    for name, column in frame.items():
-        if column.dtype.kind == "O":
-            words = {word: f"'{word}" for word in column.dropna().unique() if _is_command(word)}
-            if words:
-                changed[str(name)] = column.map(lambda word, words=words: words.get(word, word))
-    return frame.assign(**changed)
-
-
-def _is_command(word: str) -> bool:
-    if not word.startswith(_COMMANDS):
-        return False
-    try:
-        float(word)
-    except ValueError:
-        return True
-    return False
 
 
 def _write(frames: Iterator[pd.DataFrame], path: Path, format: str) -> int:

@@ -1,0 +1,1 @@
+"""Charts of a result as plain data, and what draws them."""
