@@ -1,7 +1,8 @@
 """Client selection for federated learning under latency, privacy and generalization pressure.
 
-The face of the library: `simulate`, `open`, `select`, `summary`, `overview` and `save`, the decorators that
-register parts of one's own, and the modules that stand alone. Everything is loaded on first use.
+The face of the library: `simulate`, `search`, `open`, `select`, `summary`, `charts` and `save`, the
+decorators that register parts of one's own, and the modules that stand alone. Everything is loaded on first
+use.
 """
 
 import importlib
@@ -12,7 +13,8 @@ from pausejax.version import __version__
 
 if TYPE_CHECKING:
     from pausejax.analysis import select, summary
-    from pausejax.api import open, overview, save, search, simulate
+    from pausejax.api import open, save, search, simulate
+    from pausejax.kinds import charts
     from pausejax.parts import (
         File,
         Parameter,
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "pausejax.analysis": ("select", "summary"),
-    "pausejax.api": ("open", "overview", "save", "search", "simulate"),
+    "pausejax.api": ("open", "save", "search", "simulate"),
+    "pausejax.kinds": ("charts",),
     "pausejax.study.spec": ("SpecError",),
     "pausejax.parts": (
         "File",
@@ -60,7 +63,7 @@ _MODULES = (
     "policies",
     "privacy",
     "regret",
-    "report",
+    "plotting",
     "selection",
 )
 
@@ -70,11 +73,11 @@ __all__ = [
     "SpecError",
     "__version__",
     "availability",
+    "charts",
     "dataset",
     "latency",
     "model",
     "open",
-    "overview",
     "partition",
     "policy",
     "quantity",

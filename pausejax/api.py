@@ -5,7 +5,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -33,9 +33,6 @@ from pausejax.searches.result import SearchResult
 from pausejax.study.document import SpecError, asks_for_traceback
 from pausejax.study.plan import make_plan
 from pausejax.study.study import words_of
-
-if TYPE_CHECKING:
-    from pausejax.report.overview import Overview
 
 
 def simulate(
@@ -260,17 +257,6 @@ def open(directory: str | Path) -> xr.Dataset:
       FileNotFoundError: there is none.
     """
     return kinds.with_units(store.read(directory))
-
-
-def overview(result: xr.Dataset | str | Path) -> "Overview":
-    """A result at a glance: printed, or as a notebook's cell, a table of means with intervals and curves.
-
-    Args:
-      result: from `simulate`, `open` or `select`, or a folder that `pausejax run` wrote.
-    """
-    from pausejax.report.overview import Overview  # matplotlib is loaded for whoever looks
-
-    return Overview(open(result) if isinstance(result, str | Path) else result)
 
 
 def save(result: xr.Dataset, directory: str | Path) -> None:

@@ -16,7 +16,8 @@ from pausejax.study.study import Kind, Study
 if TYPE_CHECKING:
     import xarray as xr
 
-    from pausejax.report.figure import Pictures
+    from pausejax.plotting.chart import Chart, Charts
+    from pausejax.plotting.data import Sweep
 
 KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """A spec without a `mode` is of the first."""
@@ -24,7 +25,7 @@ KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 _TYPES = {float: "fiu", int: "iuf", bool: "b"}
 """The kinds of NumPy's types that a parameter's values may have in a result; words for all others."""
 
-# A result of so many bytes is read once for all its pictures; of a larger one each reads what it needs.
+# A result of so many bytes is read once for all its charts; of a larger one each reads what it needs.
 _LOADED = 1 << 29
 
 
@@ -63,56 +64,70 @@ def parse(document: Mapping[str, Any], **options: Any) -> Study:
     return spec.parse(document, KINDS, **options)
 
 
-def draw(
+def charts(
     result: "xr.Dataset",
     *,
     measures: Sequence[str] = (),
     where: Mapping[str, Any] | None = None,
     by: Sequence[str] = (),
     smoothing: int = 1,
-) -> "Pictures":
-    """All pictures that a result has the data for, as figures by file name; a notebook displays them.
+) -> "Charts":
+    """Returns all charts that a result has the data for, by name; a notebook shows them.
 
     Args:
-      result: as `pausejax run` writes it.
-      measures: metrics, or variables with a value for each round or evaluation: draw these, as curves, heat
-        maps, main effects and (from two on: upwards, across, in colour) their front. By default the pictures
+      result: as `pausejax.open` or `simulate` returns it.
+      measures: metrics, or variables with a value for each round or evaluation: show these, as curves, heat
+        maps, main effects and (from two on: upwards, across, in colour) their front. By default the charts
         of the study's kind.
-      where: the runs to draw, as in `pausejax.analysis.select`: `{"gamma": 5, "policy": "pause"}`.
+      where: the runs to show, as in `pausejax.select`: `{"gamma": 5, "policy": "pause"}`.
       by: the axis whose values are lines, then those of columns and rows of panels, by name, alias or symbol.
       smoothing: window of the trailing mean over evaluations, in evaluations.
 
     Raises:
-      ValueError: an unknown name, a value that no run has, or more panels than a picture has room for.
+      ValueError: an unknown name, a value that no run has, or more panels than a chart has room for.
     """
-    from pausejax.report import asked, grid, many  # matplotlib is loaded for whoever draws
-    from pausejax.report.figure import Pictures
+    from pausejax.plotting import curves, grid, request, sweeps
+    from pausejax.plotting.chart import Charts
 
-    runs, wanted = asked.chosen(result, measures, where, by)
+    runs, wanted = request.resolve(result, measures, where, by)
     if runs.nbytes <= _LOADED:
         runs = runs.load()
-    panels = grid.arrange(runs, by)
-    if wanted:
-        return Pictures(many.of_measures(runs, wanted, panels, smoothing))
-    drawn = {} if panels is None else _pictures_of(runs).draw(runs, panels, smoothing=smoothing)
-    return Pictures(drawn | (many.draw(runs) if grid.is_many(runs) else {}))
+    cells = grid.arrange(runs, by)
+    found: list[Chart] = []
+    if not wanted:
+        found = [] if cells is None else _charts_of(runs).charts(runs, cells, smoothing=smoothing)
+        more = sweeps.sweep_charts(runs) if grid.is_many(runs) else {}
+        return Charts({chart.name: chart for chart in found} | more)
+    for metric in wanted:
+        if cells is not None and curves.has_curve(runs, metric):
+            clocks = curves.clocks_of(runs)
+            found += [curves.curves(cells, metric, against, smoothing=smoothing) for against in clocks]
+    return Charts({chart.name: chart for chart in found} | sweeps.charts_of(runs, wanted))
 
 
-def left_out(
+def omitted(
     result: "xr.Dataset",
     *,
     measures: Sequence[str] = (),
     where: Mapping[str, Any] | None = None,
     by: Sequence[str] = (),
 ) -> list[str]:
-    """What `draw` with the same arguments leaves out, why, and how to ask for it: one line each."""
-    from pausejax.report import asked, grid, unshown
+    """Lists what `charts` with the same arguments omits, why, and how to ask for it: one line each."""
+    from pausejax.plotting import grid, request
 
-    lines = unshown.left_out(result, measures=measures, where=where, by=by)
-    runs, wanted = asked.chosen(result, measures, where, by)
-    if wanted or grid.arrange(runs, by) is None:  # none of the kind's own pictures are drawn
+    lines = request.omitted(result, measures=measures, where=where, by=by)
+    runs, wanted = request.resolve(result, measures, where, by)
+    cells = grid.arrange(runs, by)
+    if wanted or cells is None:  # none of the kind's own charts are there
         return lines
-    return [*_pictures_of(runs).unshown(runs), *lines]
+    return [*_charts_of(runs).omitted(runs, cells), *lines]
+
+
+def sweep_table(result: "xr.Dataset") -> "Sweep | None":
+    """Returns every setting of a large sweep with its parameters and metrics; None for a small study."""
+    from pausejax.plotting import grid, sweeps
+
+    return sweeps.sweep_table(result) if grid.is_many(result) else None
 
 
 def with_units(result: "xr.Dataset") -> "xr.Dataset":
@@ -129,8 +144,8 @@ def with_units(result: "xr.Dataset") -> "xr.Dataset":
     return result.assign_coords(found)
 
 
-def _pictures_of(result: "xr.Dataset") -> ModuleType:
-    """The pictures of the kind of study that a result is of; matplotlib is loaded with them.
+def _charts_of(result: "xr.Dataset") -> ModuleType:
+    """The module with the charts of the kind of study that a result is of.
 
     Raises:
       ValueError: no kind leaves such a result.
@@ -144,11 +159,11 @@ def _pictures_of(result: "xr.Dataset") -> ModuleType:
     if len(schema.read(result, "objectives")) != 3:
         raise ValueError("result: attribute objectives: must be three of its metrics")
     known = importlib.import_module(f"pausejax.{kind.name}.variables").VARIABLES
-    pictures = importlib.import_module(f"pausejax.{kind.name}.pictures")
+    charts: ModuleType = importlib.import_module(f"pausejax.{kind.name}.charts")
     layout = {name: ("run", *variable.dims) for name, variable in known.items()}
     types = {name: _TYPES.get(one.kind, "U") for name, one in _parameters_of(kind).items()}
-    soundness.check_layout(result, layout, types, pictures.DRAWN)
-    return pictures
+    soundness.check_layout(result, layout, types, charts.DRAWN)
+    return charts
 
 
 def _parameters_of(kind: Kind) -> dict[str, Parameter]:

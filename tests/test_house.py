@@ -27,7 +27,7 @@ FLOORS = (
     ("clients", "ensemble"),
     ("study",),
     ("page",),
-    ("report",),
+    ("plotting",),
     ("analysis",),
     ("policies",),
     ("federated",),
@@ -121,7 +121,7 @@ def test_rooms_and_files_stay_small():
     assert of_room[largest] <= 0.15 * sum(lines.values()), largest
 
 
-@pytest.mark.parametrize("module", ["analysis", "parts", "report"])
+@pytest.mark.parametrize("module", ["analysis", "parts", "plotting"])
 def test_reading_results_loads_no_training(module):
     found = loaded(f"import pausejax.{module}")
     assert not {"flax", "optax", "orbax", "ray"} & found and f"pausejax.{module}" in found

@@ -73,6 +73,11 @@ def itself(values: np.ndarray) -> np.ndarray:
     return values
 
 
+def each(values: np.ndarray) -> np.ndarray:
+    """The mean over the recorded rounds of a figure whose curve is the figure itself, float64 [runs]."""
+    return mean(values)
+
+
 REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     function.__name__: function
     for function in (
@@ -80,6 +85,7 @@ REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         rounds_played,
         total,
         mean,
+        each,
         mean_latency,
         imbalance,
         mean_gap,
@@ -113,6 +119,7 @@ RUNNING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "last": lambda values: values,
     "total": _running_total,
     "mean": _running_mean,
+    "each": lambda values: values,
     "mean_latency": lambda elapsed: elapsed / np.arange(1, elapsed.shape[1] + 1),
     "mean_gap": lambda gap: _running_mean(np.where(np.isfinite(gap), gap, np.nan)),
     "exact_share": _running_share,

@@ -52,6 +52,22 @@ class Metric(NamedTuple):
     """Parameters that change what it measures: across their values it can't be compared."""
     if_negative: str = ""
     """Why it may be below zero where a reader would not expect it; the table says so where it is."""
+    name: str = ""
+    """In the table of metrics that it was read from."""
+
+    @property
+    def axis_label(self) -> str:
+        """What charts write along its axis."""
+        unit = "" if self.units == "1" else f" ({self.units})"
+        return self.label or f"{self.meaning}{unit}"
+
+
+def as_json(metrics: Mapping[str, Metric]) -> str:
+    """Writes a table of metrics as a result carries it."""
+    table = {name: metric._asdict() for name, metric in metrics.items()}
+    for fields in table.values():
+        del fields["name"]
+    return json.dumps(table)
 
 
 def format_number(value: float, form: str) -> str:
@@ -84,7 +100,7 @@ def described(
       apart: the parameters whose values are never mixed in one front or joined by one line.
     """
     return {
-        "metrics": json.dumps({name: metric._asdict() for name, metric in metrics.items()}),
+        "metrics": as_json(metrics),
         "objectives": json.dumps(objectives),
         "ranking": ranking,
         "parameters": json.dumps(parameters),
@@ -95,7 +111,9 @@ def described(
 def metrics_in(result: "xr.Dataset") -> dict[str, Metric]:
     """The table of metrics that a result carries."""
     found = {name: Metric(**fields) for name, fields in schema.read(result, "metrics").items()}
-    return {name: metric._replace(scaled_by=tuple(metric.scaled_by)) for name, metric in found.items()}
+    return {
+        name: metric._replace(name=name, scaled_by=tuple(metric.scaled_by)) for name, metric in found.items()
+    }
 
 
 def objectives_in(result: "xr.Dataset") -> tuple[str, ...]:

@@ -23,7 +23,7 @@ Check = Callable[[Any], str]
 _WORDS, _TEXT, _MANY = 10_000, 2**24, 1_000
 REDUCTIONS = (
     *("last", "rounds_played", "total", "mean", "mean_latency"),
-    *("imbalance", "mean_gap", "exact_share", "itself"),
+    *("each", "imbalance", "mean_gap", "exact_share", "itself"),
 )
 """What may make one figure of a run's values: the names of `metrics.REDUCTIONS`."""
 COLUMNS = frozenset(

@@ -5,7 +5,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from pausejax.report.style import file_names
+from pausejax.plotting.data import file_names
 from pausejax.results.folder import Folder
 
 # Requests that their names tell apart: no value has an underscore or a sign that names of files lack.

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pausejax.atomic import replacing
 from pausejax.commands import options as common
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.clients.build import dataset_of, part_of, partition_of
     from pausejax.data import pictures
     from pausejax.data.host import Sources
-    from pausejax.report import save
     from pausejax.study.document import SpecError
 
     study, values = _checked(options)
@@ -55,7 +55,11 @@ def run(options: argparse.Namespace) -> None:
         f"{name}_samples": pictures.sample_sheet(dataset),
         f"{name}_{values['partition']}": pictures.partition_picture(shares, labels, f"{name}: {how}"),
     }
-    save(figures, directory)
+    for picture, figure in figures.items():
+        for suffix in ("png", "pdf"):
+            with replacing(directory / f"{picture}.{suffix}") as partial:
+                undated = {"CreationDate": None} if suffix == "pdf" else None
+                figure.savefig(partial, format=suffix, dpi=300, metadata=undated)
     if options.quiet:
         return
     height, width, channels = dataset.input_shape

@@ -4,18 +4,18 @@ import argparse
 import math
 import os
 import re
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from pausejax.plotting import FORMATS
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
-    from matplotlib.figure import Figure
 
+    from pausejax.plotting.chart import Chart
     from pausejax.study.study import Plan
 
 
@@ -59,30 +59,23 @@ def quiet() -> argparse.ArgumentParser:
     return parser
 
 
-def drawing() -> argparse.ArgumentParser:
-    """--smooth, --measure, --where, --by."""
+def charts() -> argparse.ArgumentParser:
+    """--measure, --where, --by, --smooth; --format, --width, --height, --chart, --baseline."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument(
-        "--smooth",
-        type=count,
-        default=1,
-        metavar="N",
-        help="draw accuracy as the mean of the last N evaluations (default 1: as measured)",
-    )
     parser.add_argument(
         "--measure",
         nargs="+",
         action="extend",
         default=[],
         metavar="NAME",
-        help="draw these measures or variables: curves, heat maps and, from two on, their front",
+        help="show these metrics or variables: curves, heat maps and, from two on, their front",
     )
     parser.add_argument(
         "--where",
         type=conditions,
         default={},
         metavar="KEY=VALUE,…",
-        help="draw these runs alone, e.g. gamma=5,policy=pause; a key given twice has both values",
+        help="show these runs alone, e.g. gamma=5,policy=pause; a key given twice has both values",
     )
     parser.add_argument(
         "--by",
@@ -90,6 +83,29 @@ def drawing() -> argparse.ArgumentParser:
         default=(),
         metavar="LINE,PANEL,…",
         help="the axis whose values are lines, then those that are columns and rows of panels",
+    )
+    parser.add_argument(
+        "--smooth",
+        type=count,
+        default=1,
+        metavar="N",
+        help="show accuracy as the mean of the last N evaluations (default 1: as measured)",
+    )
+    parser.add_argument(
+        "--format",
+        nargs="+",
+        choices=FORMATS,
+        help=f"also write charts as files: {', '.join(FORMATS)} (json is Vega-Lite)",
+    )
+    parser.add_argument(
+        "--chart", nargs="+", default=[], metavar="NAME", help="write these charts alone as files"
+    )
+    parser.add_argument(
+        "--width", type=inches, metavar="INCHES", help="of pictures; a column of a paper has 3.5"
+    )
+    parser.add_argument("--height", type=inches, metavar="INCHES", help="of pictures")
+    parser.add_argument(
+        "--baseline", metavar="NAME", help="the policy that differences are taken from (default: the first)"
     )
     return parser
 
@@ -133,13 +149,12 @@ def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
     Raises:
       SpecError: an unknown measure, axis or value.
     """
-    from pausejax.report import asked
-    from pausejax.study.document import SpecError
+    from pausejax.plotting import request
 
     try:
-        asked.chosen(result, **_asked(options))
+        request.resolve(result, **_asked(options))
     except ValueError as mistake:
-        raise SpecError([f"--{mistake}"]) from mistake
+        raise _option(mistake) from mistake
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
@@ -172,6 +187,11 @@ def seconds(text: str) -> float:
     return _number(text, "no time: seconds from 0 to 1e9", 0.0)
 
 
+def inches(text: str) -> float:
+    """A length on paper."""
+    return _number(text, "no length: inches from 0.5 to 100", 0.5, 100.0)
+
+
 def gigabytes(text: str) -> int:
     """An amount of memory, in bytes."""
     return int(1e9 * _number(text, "no amount of memory: gigabytes from 0.001 to 1e9", 0.001))
@@ -186,12 +206,12 @@ def folder(text: str) -> str:
     return text
 
 
-def _number(text: str, problem: str, least: float) -> float:
+def _number(text: str, problem: str, least: float, most: float = 1e9) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not (math.isfinite(number) and least <= number <= 1e9):
+    if not (math.isfinite(number) and least <= number <= most):
         raise argparse.ArgumentTypeError(f"{text!r} is {problem}")
     return number
 
@@ -201,8 +221,17 @@ def result(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", type=folder, help="a folder that `pausejax run` wrote")
 
 
-def draw(directory: str, options: argparse.Namespace) -> None:
-    """Draws the result in a folder, writes its page, and says what there is."""
+def write_report(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> None:
+    """Writes the page of the result in a folder, and charts as files, and says what there is.
+
+    Args:
+      directory: of the result.
+      options: of `charts`.
+      formats: of the files, where the options name none.
+
+    Raises:
+      SpecError: an option is not what the result has.
+    """
     from pausejax import kinds, page
     from pausejax.analysis import select
     from pausejax.commands import asking
@@ -210,36 +239,34 @@ def draw(directory: str, options: argparse.Namespace) -> None:
 
     result = store.read(directory)
     check_asked(result, options)
-    if not any(_asked(options).values()) and draw_search(directory, quiet=options.quiet):
+    if not any(_asked(options).values()) and report_search(directory, options, formats):
         return
     asked = _asked(options)
-    figures = kinds.draw(result, smoothing=options.smooth, **asked)
-    left_out = kinds.left_out(result, **asked)
+    charts = kinds.charts(result, smoothing=options.smooth, **asked)
+    omitted = kinds.omitted(result, **asked)
     if any(asked.values()):
         shown = asking.in_words(options)
-        whole = f"`pausejax report {directory}` draws the whole study"
-        left_out.insert(0, f"this page shows what was asked for: {shown}; {whole}")
-        # The page and the pictures of the whole study stay as they are.
+        whole = f"`pausejax report {directory}` shows the whole study"
+        omitted.insert(0, f"this page shows what was asked for: {shown}; {whole}")
+        # The page and the charts of the whole study stay as they are.
         directory = asking.within(directory, shown)
         result = select(result, options.where)
-    names = leave(directory, figures, page.build(result, figures, notes=left_out))
-    if options.quiet:
-        return
-    out = console()
-    out.print(f"pictures in {directory} (PNG and PDF): {names or 'none'}", markup=False)
-    for line in left_out:
-        out.print(line, markup=False)
-    out.print(f"all of it on one page: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+    sweep = kinds.sweep_table(result)
+    try:
+        text = page.build(result, charts, notes=omitted, sweep=sweep, baseline=options.baseline)
+    except ValueError as mistake:
+        raise _option(mistake) from mistake
+    _leave(directory, charts, text, options, formats, omitted)
 
 
-def draw_search(directory: str, *, quiet: bool) -> bool:
-    """Draws the search in a folder and writes its page; whether there is one.
+def report_search(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> bool:
+    """Writes the page of the search in a folder, and charts as files; returns whether there is one.
 
     Raises:
-      ValueError: it is damaged.
+      SpecError: an option is not what the search has.
+      ValueError: the search is damaged.
       OSError: no space left, or the like.
     """
-    from pausejax import page
     from pausejax.results import store
     from pausejax.results.folder import Folder
     from pausejax.searches import report
@@ -247,13 +274,10 @@ def draw_search(directory: str, *, quiet: bool) -> bool:
     record = report.Record.read(Folder(directory))
     if record is None:
         return False
-    figures = report.draw(record)
+    charts = report.charts(record)
     best = store.read(confirmation(directory))
-    names = leave(directory, figures, report.build(record, store.read(directory), best, figures))
-    if not quiet:
-        out = console()
-        out.print(f"pictures in {directory} (PNG and PDF): {names}", markup=False)
-        out.print(f"all of it on one page: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+    text = report.build(record, store.read(directory), best, charts)
+    _leave(directory, charts, text, options, formats)
     return True
 
 
@@ -262,23 +286,43 @@ def confirmation(directory: str) -> str:
     return f"{directory.rstrip('/')}/confirmation"
 
 
-def leave(directory: str, figures: "Mapping[str, Figure]", text: str | None = None) -> str:
-    """Puts pictures and the text of a page into a folder, or under a URL; returns the pictures' names.
-
-    Raises:
-      OSError: no space left, or the like.
-    """
+def _leave(
+    directory: str,
+    charts: "Mapping[str, Chart]",
+    text: str,
+    options: argparse.Namespace,
+    formats: "Sequence[str]",
+    omitted: "Sequence[str]" = (),
+) -> None:
+    """Puts a page and charts into a folder, or under a URL, and says so."""
     from pausejax import page
-    from pausejax.report import save
+    from pausejax.plotting.data import check_name
     from pausejax.results.folder import Folder
+    from pausejax.study.document import SpecError
 
-    folder = Folder(directory)
-    if folder.is_local:
-        save(figures, Path(folder.path()))
-    else:
-        with tempfile.TemporaryDirectory() as beside:
-            for path in save(figures, Path(beside)):
-                folder.write(path.name, path.read_bytes())
-    if text is not None:
-        folder.write(page.NAME, text.encode())
-    return ", ".join(sorted(figures))
+    named = getattr(options, "chart", [])
+    if unknown := [name for name in named if name not in charts]:
+        raise SpecError([f"--chart {unknown[0]}: is not here; there are: {', '.join(charts) or 'none'}"])
+    formats = getattr(options, "format", None) or (("pdf",) if named else formats)
+    folder, size = Folder(directory), (getattr(options, "width", None), getattr(options, "height", None))
+    files = []
+    for name in named or charts if formats else ():
+        for format in formats:
+            files.append(f"{check_name(name)}.{format}")
+            folder.write(files[-1], charts[name].encode(format, *size))
+    folder.write(page.NAME, text.encode())
+    if options.quiet:
+        return
+    out = console()
+    if files:
+        out.print(f"in {directory}: {', '.join(files)}", markup=False)
+    for line in omitted:
+        out.print(line, markup=False)
+    out.print(f"all of it on one page: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+
+
+def _option(mistake: ValueError) -> Exception:
+    """A mistake in an option, as a user reads it."""
+    from pausejax.study.document import SpecError
+
+    return SpecError([f"--{mistake}"])

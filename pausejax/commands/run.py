@@ -1,4 +1,4 @@
-"""`pausejax run`: simulates a study into a folder, prints its table and draws it."""
+"""`pausejax run`: simulates a study into a folder, prints its table, and writes its page and charts."""
 
 import argparse
 import time
@@ -20,16 +20,20 @@ def add_to(commands: Any) -> None:
         parents=[
             common.spec(),
             common.quiet(),
-            common.drawing(),
+            common.charts(),
             executors.devices(),
             executors.arguments(),
         ],
-        help="simulate a study and draw it",
+        help="simulate a study, and write its page and charts",
     )
     parser.add_argument(
-        "--out", metavar="DIR", required=True, type=common.folder, help="where the result and the pictures go"
+        "--out",
+        metavar="DIR",
+        required=True,
+        type=common.folder,
+        help="where the result, its page and its charts go",
     )
-    parser.add_argument("--no-report", action="store_true", help="draw nothing")
+    parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
     parser.add_argument(
         "--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow, tensorboard or wandb"
     )
@@ -101,14 +105,14 @@ def run(options: argparse.Namespace) -> None:
     if not options.quiet:
         _say(outcome, len(plan.runs), folder.path(RESULT), options.out, took)
     if not outcome.missing and not options.no_report:
-        common.draw(options.out, options)
+        common.write_report(options.out, options, ("png",))
     if tracker and not outcome.missing:
         tracking.attach_files(tracker, options.out)
 
 
 def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) -> None:
     from pausejax.analysis import diverged_runs
-    from pausejax.report import summary_table
+    from pausejax.commands.tables import summary_table
     from pausejax.results import store
 
     console = common.console()

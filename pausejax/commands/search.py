@@ -57,7 +57,7 @@ def add_to(commands: Any) -> None:
         metavar="N",
         help="seeds on which the best, the second and the defaults are compared in the end (default 20)",
     )
-    parser.add_argument("--no-report", action="store_true", help="draw nothing")
+    parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
     parser.add_argument(
         "--tracker", metavar="NAME", help="report runs that have ended: mlflow, tensorboard or wandb"
     )
@@ -150,18 +150,19 @@ def _finish(result: Any, options: argparse.Namespace) -> None:
         console.print(table(result))
         console.print(summary(result), markup=False)
     if not options.no_report:
-        common.draw_search(options.out, quiet=options.quiet)
-        _draw_confirmation(options)
+        common.report_search(options.out, options, ("png",))
+        _report_confirmation(options)
 
 
-def _draw_confirmation(options: argparse.Namespace) -> None:
+def _report_confirmation(options: argparse.Namespace) -> None:
     from pausejax import kinds, page
     from pausejax.results import store
+    from pausejax.results.folder import Folder
 
     where = common.confirmation(options.out)
     result = store.read(where)
-    figures = kinds.draw(result)
-    common.leave(where, figures, page.build(result, figures, notes=kinds.left_out(result)))
+    text = page.build(result, kinds.charts(result), notes=kinds.omitted(result))
+    Folder(where).write(page.NAME, text.encode())
 
 
 def _number(text: str) -> float:

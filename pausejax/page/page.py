@@ -2,56 +2,63 @@
 
 import base64
 import hashlib
-import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from typing import Any
 
 import xarray as xr
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from pausejax.analysis import diverged_runs, schema
-from pausejax.page import pictures, tables
+from pausejax.page import figures, tables
+from pausejax.plotting import encodings, vega
+from pausejax.plotting.data import ChartData, Sweep
 from pausejax.version import __version__
 
 NAME = "report.html"
 _FOLDER = files("pausejax.page")
 _MOST_DIVERGED = 50
+# In the order in which they need each other.
+_SCRIPTS = ("vendor/vega.min.js", "vendor/vega-lite.min.js", "vendor/vega-embed.min.js", "page.js")
 
 
 def build(
     result: xr.Dataset,
-    figures: Mapping[str, Figure],
+    charts: Mapping[str, ChartData],
     *,
     notes: Sequence[str] = (),
     summary: tables.Table | None = None,
     compared: xr.Dataset | None = None,
     folded: Sequence[tables.Table] = (),
+    sweep: Sweep | None = None,
+    baseline: str | None = None,
 ) -> str:
-    """The page of a result; the same text for the same result and figures.
+    """Builds the page of a result; the same text for the same result and charts.
 
     Args:
       result: as `pausejax run` writes it.
-      figures: of `pausejax.kinds.draw`, by file name; drawn for the page and not to be changed by anybody
-        else meanwhile: their artists get names.
+      charts: by file name.
       notes: what was left out, and how to ask for it; one line each.
       summary: in place of the result's own.
       compared: the result whose policies are compared, in place of this one.
       folded: tables that stand beside the runs, folded up.
+      sweep: every setting of a large study, for a reader to explore.
+      baseline: the policy, or the setting, that others are compared with, in place of the first one.
 
     Returns:
       HTML with everything in it: no picture, script, style or font is fetched from anywhere.
+
+    Raises:
+      ValueError: there is no policy with the name of `baseline`.
     """
-    drawn, too_large = pictures.make(figures)
-    differences, not_compared = tables.differences(result if compared is None else compared)
-    scales, page, style = map(_read, ("scales.js", "page.js", "page.css"))
-    script = scales + page
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    every = Counter(label for picture in drawn for label in picture.labels)
-    # A fit or a front is of one picture alone, and no line of the study.
-    labels = [label for label, count in every.items() if count > 1 or len(drawn) == 1]
+    differences, not_compared = tables.differences(result if compared is None else compared, baseline)
+    shown, panels, buttons = figures.figures(charts)
+    explorer = len(panels)
+    config: dict[str, Any] = {**encodings.CONFIG, "aria": False}
+    if sweep is not None:
+        panels.append({key: part for key, part in vega.explorer(sweep).items() if key != "config"})
+    scripts = [_read(name) for name in _SCRIPTS]
     environment = Environment(
         loader=FunctionLoader(_read),
         autoescape=True,
@@ -68,15 +75,18 @@ def build(
         folded=folded,
         differences=differences,
         diverged=diverged_runs(result, _MOST_DIVERGED),
-        notes=[*notes, *too_large, *not_compared],
+        notes=[*notes, *not_compared],
         runs=tables.runs(result),
         run_count=result.sizes["run"],
-        pictures=[picture._replace(markup=Markup(picture.markup)) for picture in drawn],
-        data=Markup(_data({"labels": labels, "pictures": {p.place: p.data for p in drawn if p.data}})),
-        labels=labels,
-        script=Markup(script),
-        style=Markup(style),
-        digest=digest,
+        figures=shown,
+        buttons=buttons,
+        sweep=sweep,
+        explorer=explorer,
+        settings=figures.settings(sweep) if sweep is not None else None,
+        data=Markup(_data({"config": config, "panels": panels})),
+        scripts=[Markup(script) for script in scripts],
+        style=Markup(_read("page.css")),
+        digests=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
         version=__version__,
     )
 
@@ -86,6 +96,6 @@ def _read(name: str) -> str:
 
 
 def _data(document: object) -> str:
-    """JSON that ends no script element, whatever is in it."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    """Returns JSON that ends no script element, whatever is in it."""
+    text = vega.as_json(document)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,4 +1,4 @@
-"""What stands in a page beside its pictures: the table of the study, differences, runs, how it was made."""
+"""What stands in a page beside its charts: the table of the study, differences, runs, how it was made."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from pausejax.analysis.settings import (
     values_of,
 )
 from pausejax.analysis.summaries import on_one_line, summary_text
-from pausejax.report.statistics import lines
+from pausejax.plotting.grid import lines
 
 MOST_RUNS = 1000
 """That a page lists one by one."""
@@ -49,31 +49,41 @@ def summary(result: xr.Dataset) -> Table:
     return Table("summary", tuple(map(on_one_line, text.headings)), text.rows, caption)
 
 
-def differences(result: xr.Dataset) -> tuple[Table | None, list[str]]:
-    """Every policy minus the first one of the study, paired by seed; what is not there.
+def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table | None, list[str]]:
+    """Every policy minus one of them, paired by seed; what is not there.
 
     Of few settings each pair that agrees in the axes which two policies share has a row; of many, axes are
     averaged seed by seed. Of one policy, settings are compared with its first. The intervals of a column hold
     all together at 95 % (Bonferroni), so that of equal policies one column in 20 has a mark.
+
+    Args:
+      result: with two policies or settings at least.
+      baseline: the name of what is subtracted; by default the first one of the study.
+
+    Raises:
+      ValueError: there is no such policy, or setting.
     """
+    every = _sides(result)
+    if baseline is not None and baseline not in every:
+        raise ValueError(f"baseline = {baseline!r}: must be one of {', '.join(map(repr, every))}")
     seeds = len(np.unique(result["seed"].values))
     if seeds < 2:
         return None, ["paired differences: there is one seed, so there are no intervals"]
-    metrics = {name: metric for name, metric in metrics_of(result).items() if metric.heading}
-    whole = finals(result, list(metrics)).load()
-    every = _sides(whole)
     if len(every) < 2:
         return None, [
             "paired differences: there is one policy; pausejax.analysis.paired_difference pairs settings"
         ]
-    sides = dict(list(every.items())[:_MOST_SIDES])
+    metrics = {name: metric for name, metric in metrics_of(result).items() if metric.heading}
+    whole = finals(result, list(metrics)).load()
+    first = next(iter(every)) if baseline is None else baseline
+    sides = dict(list({first: every[first], **every}.items())[:_MOST_SIDES])
     left_out = []
     if len(every) > len(sides):
-        first = f"of the first {len(sides)} of {len(every)}"
-        left_out.append(f"paired differences: {first}; of all with pausejax.analysis.paired_difference")
+        kept = f"of the first {len(sides)} of {len(every)}"
+        left_out.append(f"paired differences: {kept}; of all with pausejax.analysis.paired_difference")
     many = _count(whole) > _FEW
     over = ["seed", *axes_of(whole)] if many else ["seed"]
-    (baseline, minus), *rivals = sides.items()
+    (_, minus), *rivals = sides.items()
     pairs = (_pairs(whole, side, minus, next(iter(metrics), ""), over) for _, side in rivals)
     count = sum(found.sizes["setting"] for found in pairs if found is not None)
     level = 1 - 0.05 / max(count, 1)
@@ -92,7 +102,7 @@ def differences(result: xr.Dataset) -> tuple[Table | None, list[str]]:
             row = [column.get(setting, ("–", "")) for column in cells]
             rows.append((setting, *(text for text, _ in row)))
             marks.append(tuple(mark for _, mark in row))
-    return (Table(baseline, headings, rows, caption, marks) if rows else None), left_out
+    return (Table(first, headings, rows, caption, marks) if rows else None), left_out
 
 
 def _pairs(

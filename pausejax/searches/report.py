@@ -1,19 +1,18 @@
 """History, slices, front, and the page of a search: from its record, also years later."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
 
 from pausejax import page
 from pausejax.analysis import schema
 from pausejax.analysis.choice import non_dominated
 from pausejax.analysis.quantities import format_number
 from pausejax.page.tables import MOST_RUNS, Table
-from pausejax.report.figure import Figure, Pictures
-from pausejax.report.style import PALETTE, new_figure, styled_context, tidy, wrapped
+from pausejax.plotting.chart import Chart, Charts
+from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
 from pausejax.searches.trials import Row
@@ -117,94 +116,111 @@ class Record(NamedTuple):
             raise ValueError(f"{folder}: {FILE} is damaged ({error}); {again}") from error
 
 
-def draw(record: Record) -> Pictures:
-    """Draws all pictures that a search has the data for, by file name."""
-    with styled_context():
-        figures = {"search_history": _history(record)}
-        if record.dimensions:
-            figures["search_slices"] = _slices(record)
-        if len(record.metrics) > 1 and record.valid:
-            figures["search_front"] = _front(record)
-    return Pictures(figures)
-
-
-def _grid(panels: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels."""
-    columns = min(panels, columns)
-    rows = -(-panels // columns)
-    figure = new_figure(width * max(columns, 1.5), height * rows)
-    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for axes in grid[panels:]:
-        axes.remove()
-    return figure, grid[:panels]
+def charts(record: Record) -> Charts:
+    """Returns all charts that a search has the data for."""
+    found = [_history(record)]
+    if record.dimensions:
+        found.append(_slices(record))
+    if len(record.metrics) > 1 and record.valid:
+        found.append(_front(record))
+    return Charts({chart.name: chart for chart in found})
 
 
 def _scaled(record: Record, trials: Sequence[Row], place: int) -> np.ndarray:
     return record.metrics[place].scale * record.values(trials)[:, place]
 
 
-def _history(record: Record) -> Figure:
+def _names(record: Record, trials: Sequence[Row]) -> tuple[str, ...]:
+    """What each setting is, to be shown where a reader points at it."""
+    symbols = {dimension.name: dimension.symbol or dimension.words for dimension in record.dimensions}
+    return tuple(
+        f"{one.number}: "
+        + ", ".join([one.policy, *(f"{symbols.get(k, k)} = {_text(v)}" for k, v in one.values.items())])
+        for one in trials
+    )
+
+
+def _points(
+    record: Record, label: str, trials: Sequence[Row], x: np.ndarray, y: np.ndarray, **more: Any
+) -> Series:
+    return Series(
+        label, np.asarray(x, np.float64), y, names=_names(record, trials), **{"mark": "point", **more}
+    )
+
+
+def _history(record: Record) -> Chart:
     """What each setting came to, and the best so far, by number."""
-    figure, grid = _grid(len(record.metrics), 2, 3.4, 2.7)
-    for place, axes in enumerate(grid):
-        for breaks, mark, label in ((False, "o", "settings"), (True, "x", "break a constraint")):
+    panels = []
+    for place, metric in enumerate(record.metrics):
+        drawn = []
+        for breaks, mark, label in ((False, "point", "settings"), (True, "cross", "break a constraint")):
             group = [one for one in record.trials if one.broken == breaks]
             if group:
-                numbers, values = [one.number for one in group], _scaled(record, group, place)
-                axes.plot(numbers, values, mark, color=PALETTE[breaks], markersize=3, alpha=0.6, label=label)
+                numbers = np.array([one.number for one in group])
+                values = _scaled(record, group, place)
+                drawn.append(_points(record, label, group, numbers, values, mark=mark, style=int(breaks)))
         if len(record.metrics) == 1 and record.valid:
-            so_far = np.maximum if record.metrics[0].maximize else np.minimum
+            so_far = np.maximum if metric.maximize else np.minimum
             best = so_far.accumulate(_scaled(record, record.valid, 0))
-            numbers = [one.number for one in record.valid]
-            axes.step(numbers, best, where="post", color="black", linewidth=1.2, label="best so far")
-        axes.set(xlabel="setting", ylabel=wrapped(record.metrics[place].label, 40))
-        tidy(axes)
-    grid[0].legend(frameon=False, fontsize=6)
-    return figure
+            numbers = np.array([float(one.number) for one in record.valid])
+            drawn.append(Series("best so far", numbers, best, mark="step", style=6))
+        panels.append(Panel(Axis("setting, by number"), Axis(metric.label), tuple(drawn)))
+    caption = "Every setting that was tried, mean over its seeds, in the order in which they were proposed."
+    return Chart("search_history", caption, tuple(panels), min(len(panels), 2))
 
 
-def _slices(record: Record) -> Figure:
+def _slices(record: Record) -> Chart:
     """What settings came to against each parameter that was chosen."""
-    figure, grid = _grid(len(record.dimensions), 3, 2.4, 2.5)
-    for place, (axes, dimension) in enumerate(zip(grid, record.dimensions, strict=True)):
+    panels = []
+    for dimension in record.dimensions:
         group = [one for one in record.trials if dimension.name in one.values]
-        numbers = [one.number for one in group]
         along = [one.values[dimension.name] for one in group]
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in along):
-            along = [str(value) for value in along]
-        axes.scatter(along, _scaled(record, group, 0), c=numbers, s=7, cmap="viridis", alpha=0.8)
-        if dimension.log:
-            axes.set_xscale("log")
-        axes.set_xlabel(f"{dimension.words} {dimension.symbol}".rstrip())
-        axes.set_ylabel(wrapped(record.metrics[0].label, 28) if place % 3 == 0 else "")
-        tidy(axes)
-    figure.suptitle("bright: tried later", fontsize=7)
-    return figure
+        label = f"{dimension.words} {dimension.symbol}".rstrip()
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in along):
+            x, places = Axis(label, "log" if dimension.log else "linear"), np.array(along, np.float64)
+        else:
+            names = sorted(set(map(str, along)))
+            x, places = Axis(label, names=tuple(names)), np.array([names.index(str(one)) for one in along])
+        numbers = np.array([float(one.number) for one in group])
+        values = _scaled(record, group, 0)
+        drawn = _points(record, "settings", group, places, values, color=numbers)
+        panels.append(Panel(x, Axis(record.metrics[0].label), (drawn,)))
+    caption = "Every setting against each parameter that was chosen; the colour is its number."
+    color = Axis("setting, by number")
+    return Chart("search_slices", caption, tuple(panels), min(len(panels), 3), color)
 
 
-def _front(record: Record) -> Figure:
+def _front(record: Record) -> Chart:
     """The first two objectives of all settings that keep the constraints, and the front of all objectives."""
+    ways = [metric.maximize for metric in record.metrics]
     front = non_dominated(record.points(record.valid), [True] * len(record.metrics))
-    figure, (axes,) = _grid(1, 1, 2.4, 2.7)
-    x, y = (_scaled(record, record.valid, place) for place in (1, 0))
-    axes.plot(x[~front], y[~front], "o", markersize=2, color="0.6", label="beaten")
-    along = np.flatnonzero(front)[np.argsort(x[front], kind="stable")]
-    line = "o-" if len(record.metrics) == 2 else "o"
-    axes.plot(x[along], y[along], line, markersize=3, linewidth=0.8, color=PALETTE[0], label="front")
-    axes.legend(frameon=False, fontsize=6)
-    axes.set(xlabel=wrapped(record.metrics[1].label, 50), ylabel=wrapped(record.metrics[0].label, 40))
-    tidy(axes)
-    return figure
+    across, up = (_scaled(record, record.valid, place) for place in (1, 0))
+    order = np.flatnonzero(front)[np.argsort(across[front], kind="stable")]
+    order = order[::-1] if ways[1] else order
+    front_settings = [one for one, on in zip(record.valid, front, strict=True) if on]
+    beaten_settings = [one for one, on in zip(record.valid, front, strict=True) if not on]
+    drawn = [
+        _points(record, "beaten", beaten_settings, across[~front], up[~front], style=-1),
+        _points(record, "front", front_settings, across[front], up[front]),
+    ]
+    if len(record.metrics) == 2:
+        # Steps: no setting has reached the points between.
+        drawn.append(Series("border of the front", across[order], up[order], mark="step", style=-1))
+    caption = (
+        "Every setting that keeps the constraints; no other one beats those on the front in all metrics."
+    )
+    panel = Panel(Axis(record.metrics[1].label), Axis(record.metrics[0].label), tuple(drawn))
+    return Chart("search_front", caption, (panel,))
 
 
-def build(record: Record, result: xr.Dataset, confirmation: xr.Dataset, figures: Pictures) -> str:
-    """Builds the page; the same text for the same search and figures.
+def build(record: Record, result: xr.Dataset, confirmation: xr.Dataset, drawn: Charts) -> str:
+    """Builds the page; the same text for the same search.
 
     Args:
       record: of the search.
       result: every run that it played.
       confirmation: the best, the second and the defaults on fresh seeds.
-      figures: of `draw`.
+      drawn: of `charts`.
     """
     caption = f"sought: {record.asked}. Played: {record.summary}. Here: {record.title}"
     best = Table("the best", record.headings, record.finalists, caption)
@@ -212,7 +228,7 @@ def build(record: Record, result: xr.Dataset, confirmation: xr.Dataset, figures:
     if len(record.trials) > MOST_RUNS:
         notes.append(f"settings: the first {MOST_RUNS} of {len(record.trials)}; trials.json has them all")
     settings = [_settings(record)]
-    return page.build(result, figures, notes=notes, summary=best, compared=confirmation, folded=settings)
+    return page.build(result, drawn, notes=notes, summary=best, compared=confirmation, folded=settings)
 
 
 def _settings(record: Record) -> Table:

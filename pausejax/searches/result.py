@@ -19,6 +19,7 @@ from pausejax.study.axes import Range
 from pausejax.study.study import Plan, Study
 
 if TYPE_CHECKING:
+    from pausejax.plotting.chart import Charts
     from pausejax.searches.report import Record
 
 CAPTION = "On its own seeds a search picks the best of many, which flatters it; it has not seen these."
@@ -92,11 +93,11 @@ class SearchResult(NamedTuple):
             rows.append(Row(trial.number, setting.policy, values, trial.rounds, figures, broken))
         return rows
 
-    def draw(self) -> dict[str, Any]:
-        """Returns the pictures of the search, by name."""
-        from pausejax.searches.report import draw  # matplotlib is loaded for whoever draws
+    def charts(self) -> "Charts":
+        """Returns the charts of the search, by name."""
+        from pausejax.searches.report import charts  # with what draws them
 
-        return draw(record_of(self))
+        return charts(record_of(self))
 
     def __repr__(self) -> str:
         return self._printed().export_text()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pausejax.analysis import schema
+from pausejax.analysis.quantities import as_json
 from pausejax.parts import File, PartError
 from pausejax.parts.extensions import UseError, digest_of_file, load
 from pausejax.spelling import nearest
@@ -124,7 +125,7 @@ def parse(
 
 def _unreadable(source: str, study: Study) -> list[str]:
     """What the result would say of itself and nobody could read: words of users' parts, for one."""
-    metrics = {name: metric._asdict() for name, metric in study.outputs.metrics.items()}
+    metrics = json.loads(as_json(study.outputs.metrics))
     spellings = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     said = {"metrics": metrics, "parameters": spellings}
     found = [(name, schema.problem(name, json.loads(json.dumps(value)))) for name, value in said.items()]

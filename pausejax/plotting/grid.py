@@ -1,4 +1,4 @@
-"""Which runs go into which panel and line: pictures of few settings, and small multiples of many."""
+"""Assigns runs to panels and lines: a line for each of few settings, small multiples of many."""
 
 import itertools
 import json
@@ -16,13 +16,13 @@ from pausejax.analysis.settings import (
     group,
     has,
     label,
+    labels,
     records,
     runs_table,
     symbols,
     values_of,
 )
-from pausejax.report.levels import levels_of, name_of, shown, shown_each
-from pausejax.report.statistics import Line, lines
+from pausejax.plotting.levels import format_level, format_levels, levels_of, name_of
 
 # More lines than this, and nobody can tell them apart.
 MAX_LINES = 16
@@ -33,24 +33,45 @@ _IN_A_ROW = 4
 _SHOWN_AXES = 3
 
 
-class Panel(NamedTuple):
-    """The lines of one pair of axes."""
+class Line(NamedTuple):
+    """Runs that differ in their seed alone, or that one line averages."""
+
+    label: str
+    policy: str
+    runs: xr.Dataset
+    style: int = 0
+    """Place in the palette, the same in all panels and charts."""
+
+
+class Cell(NamedTuple):
+    """The lines of one panel."""
 
     title: str
     lines: tuple[Line, ...]
 
 
 class Grid(NamedTuple):
-    """Small multiples, row by row; one panel is an ordinary picture."""
+    """Panels, row by row."""
 
-    panels: tuple[Panel, ...]
+    panels: tuple[Cell, ...]
     columns: int
     averaged: tuple[str, ...] = ()
     """Axes that lines are averaged over."""
 
 
+def lines(result: xr.Dataset) -> list[Line]:
+    """Splits a result by policy and swept parameters, in the order in which they first appear."""
+    table = runs_table(result).drop(columns="seed")
+    codes, first = group(table, list(table.columns))
+    order = np.argsort(codes, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(codes, minlength=len(first)))[:-1])
+    settings = records(table.iloc[first])
+    named = zip(labels(settings, symbols(result)), settings, members, strict=True)
+    return [Line(label, setting["policy"], result.isel(run=positions)) for label, setting, positions in named]
+
+
 def is_many(result: xr.Dataset) -> bool:
-    """Whether a result has more settings (of one data set) than a picture has room for lines."""
+    """Returns whether a result has more settings (of one data set) than a panel has room for lines."""
     table = runs_table(result).drop(columns="seed")
     separate = [name for name in apart_in(result) if name in table]
     whole = table.iloc[group(table, list(table.columns))[1]]
@@ -58,7 +79,7 @@ def is_many(result: xr.Dataset) -> bool:
 
 
 def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
-    """The panels and lines of a result; None where there are too many settings and nobody says which.
+    """Assigns a result's runs; None where there are too many settings and nobody says which to show.
 
     Data sets have panels of their own. Of few settings each is a line. Of many, a grid over at most three
     axes is made: lines are the policies, or else the axis with the most values; the rest are panels.
@@ -71,6 +92,21 @@ def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
     Raises:
       ValueError: `by` names what is no axis, or makes too many lines or panels.
     """
+    found = _arranged(result, by)
+    return None if found is None else _styled(found)
+
+
+def _styled(grid: Grid) -> Grid:
+    """Every line with its place in the palette."""
+    labels = list(dict.fromkeys(line.label for cell in grid.panels for line in cell.lines))
+    cells = (
+        cell._replace(lines=tuple(line._replace(style=labels.index(line.label)) for line in cell.lines))
+        for cell in grid.panels
+    )
+    return grid._replace(panels=tuple(cells))
+
+
+def _arranged(result: xr.Dataset, by: Sequence[str]) -> Grid | None:
     apart = [name for name in apart_in(result) if name in axes_of(result)]
     if by:
         return _by_axes(result, _checked(result, by, apart), apart)
@@ -90,13 +126,13 @@ def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
 
 
 def factors(result: xr.Dataset) -> list[str]:
-    """What varies: policies, where there are several, and the axes with two values or more."""
+    """Lists what varies: policies, where there are several, and the axes with two values or more."""
     several = len(np.unique(result["policy"].values)) > 1
     return [*(["policy"] if several else []), *levels_of(result).axes]
 
 
 def for_lines(result: xr.Dataset) -> list[str]:
-    """What varies, and may be a panel's lines."""
+    """Lists what varies and may be a panel's lines."""
     return [name for name, size in _sizes(result).items() if size <= MAX_LINES]
 
 
@@ -125,12 +161,12 @@ def _by_setting(result: xr.Dataset, apart: Sequence[str]) -> Grid:
     panels = []
     axes = [name for name in schema.read(result, "axes") if name not in apart]
     for title, runs in split(result, apart):
-        panels.append(Panel(title, tuple(lines(runs.assign_attrs(axes=json.dumps(axes))))))
+        panels.append(Cell(title, tuple(lines(runs.assign_attrs(axes=json.dumps(axes))))))
     return Grid(tuple(panels), min(len(panels), _IN_A_ROW))
 
 
 def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Dataset]]:
-    """The runs for each combination of some coordinates' values, and what to call them."""
+    """Splits the runs by some coordinates' values; each part has a title."""
     if not names:
         return [("", result)]
     table = runs_table(result)[list(names)]
@@ -148,7 +184,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     levels = {name: _values(runs, name) for name in (line, *rest)}
     if len(levels[line]) > MAX_LINES:
         raise ValueError(f"by: {line}: {len(levels[line])} lines; at most {MAX_LINES}: choose some, where")
-    panels: dict[bytes, Panel] = {}
+    panels: dict[bytes, Cell] = {}
     for values in itertools.product(*(levels[name] for name in rest)):
         kept = np.ones(runs.sizes["run"], bool)
         for name, value in zip(rest, values, strict=True):
@@ -159,7 +195,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
         }
         drawn = _lines(runs, kept, line, levels[line])
         if drawn:
-            panels.setdefault(kept.tobytes(), Panel(_title(runs, own), drawn))
+            panels.setdefault(kept.tobytes(), Cell(_title(runs, own), drawn))
     if len(panels) > MAX_PANELS:
         raise ValueError(f"by: {len(panels)} panels; at most {MAX_PANELS}: choose some, where")
     complete = len(rest) == 2 and len(panels) == np.prod([len(levels[name]) for name in rest])
@@ -179,7 +215,7 @@ def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any]) -> 
     column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)
     found = []
-    for value, level in zip(values, shown_each(values), strict=True):
+    for value, level in zip(values, format_levels(values), strict=True):
         mine = np.flatnonzero(kept & present & (column == value))
         if mine.size:
             name = str(value) if line == "policy" else f"{written.get(line, line)} = {level}"
@@ -193,7 +229,7 @@ def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any]) -> 
 def _title(runs: xr.Dataset, own: dict[str, Any]) -> str:
     """What the runs of a panel have in common."""
     plain = [str(own[name]) for name in own if name == "policy" or name in apart_in(runs)]
-    swept = {n: shown(v) for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
+    swept = {n: format_level(v) for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
     return ", ".join([*plain, *([label(swept, symbols(runs))] if swept else [])])
 
 
@@ -204,5 +240,5 @@ def _values(runs: xr.Dataset, name: str) -> list[Any]:
 
 
 def words_for(names: Sequence[str], result: xr.Dataset) -> str:
-    """Axes as pictures write them, in one line."""
+    """Writes axes as charts do, in one line."""
     return ", ".join(name_of(name, result) for name in names)

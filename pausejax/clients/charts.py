@@ -1,0 +1,155 @@
+"""Lists the charts of client selection: leakage, regrets, accuracy, participation."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis import metrics_of
+from pausejax.analysis.mean_curves import smooth
+from pausejax.analysis.quantities import Metric, objectives_in
+from pausejax.analysis.selecting import some
+from pausejax.analysis.settings import values_of
+from pausejax.clients.variables import METRICS, PROTECTED
+from pausejax.plotting.chart import Chart
+from pausejax.plotting.curves import (
+    AXES,
+    Samples,
+    caption,
+    clocks_of,
+    curves,
+    mean_series,
+    samples,
+)
+from pausejax.plotting.data import Axis, Panel
+from pausejax.plotting.grid import Grid, Line
+
+_GAP_ROUNDS = 20
+"""Over which the gap to the exact maximum is averaged."""
+
+DRAWN = frozenset(
+    (
+        *("elapsed", "max_leakage", "regret", "pseudo_regret", "selected", "counts"),
+        *("privacy_budget", "num_clients", "clients_per_round"),
+    )
+)
+"""Variables and labels of runs without which these charts can't be made."""
+
+
+def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
+    """Returns all charts that a result has the data for.
+
+    Args:
+      result: as `pausejax run` writes it.
+      grid: who is in which panel and line.
+      smoothing: window of the trailing mean over evaluations, in evaluations.
+    """
+    known = metrics_of(result)
+    found = []
+    measured = known.get(objectives_in(result)[0])
+    if measured and measured.variable in result and result[measured.variable].dims[1:] == ("eval",):
+        found += [curves(grid, measured, against, smoothing=smoothing) for against in clocks_of(result)]
+    leakage = known["max_leakage"]
+    y = Axis(leakage.axis_label, zero=True)
+    found += [curves(grid, leakage, against, y=y, levels=_budget) for against in clocks_of(result)]
+    selecting = _of_lines(grid, _selects_m)
+    if selecting.panels:
+        found.append(_regret(selecting, known["cumulative_pseudo_regret"], Axis("round", "log"), linear=0.1))
+        # Realized rewards differ from round to round, so that this regret goes up and down around 0.
+        found.append(_regret(selecting, known["cumulative_regret"], None, linear=10))
+        if "expected_regret" in result:
+            found.append(_regret(selecting, known["cumulative_expected_regret"], None, linear=0.1))
+    if "selection_gap" in result:
+        found.append(_selection_gap(grid))
+    for name, metric in known.items():
+        # A study's own quantities; what is built in has charts of its own.
+        if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
+            found.append(curves(grid, metric._replace(reduce="each")))
+    if len(grid.panels) == 1 and selecting.panels:
+        found.append(_participation(selecting))
+    return found
+
+
+def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
+    """Says which lines are not in some of these charts, and why."""
+    lines = {line.label: line for cell in grid.panels for line in cell.lines}
+    clear = [label for label, line in lines.items() if np.isinf(line.runs["max_leakage"].values).any()]
+    large = [label for label, line in lines.items() if not _selects_m(line.runs)]
+    found = []
+    if clear:
+        found.append(f"not in the charts of leakage from where nothing bounds it: {some(clear)}")
+    if large:
+        found.append(
+            "not in the charts of regret and of participation, since rounds have more than "
+            f"clients_per_round clients: {some(large)}"
+        )
+    return found
+
+
+def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
+    """The lines of a grid that are kept, without the panels that they leave empty."""
+    cells = [
+        cell._replace(lines=tuple(line for line in cell.lines if kept(line.runs))) for cell in grid.panels
+    ]
+    panels = tuple(cell for cell in cells if cell.lines)
+    return grid._replace(panels=panels, columns=max(min(grid.columns, len(panels)), 1))
+
+
+def _budget(lines: Sequence[Line]) -> tuple[tuple[str, float], ...]:
+    """The privacy budget that all private lines of a panel share, where a line comes near it."""
+    private = [line.runs for line in lines if not np.isinf(line.runs["max_leakage"].values).any()]
+    budgets = np.unique([runs["privacy_budget"].values.max() for runs in private])
+    if len(budgets) != 1 or max(np.nanmax(runs["max_leakage"].values) for runs in private) < budgets[0] / 2:
+        return ()
+    clips = values_of(private[0], "clip") if "clip" in private[0].coords else ["vector"]
+    protected = PROTECTED[clips[0]] if len(clips) == 1 else ""
+    return ((f"budget ε̄ = {budgets[0]:g} {protected}".strip(), float(budgets[0])),)
+
+
+def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Chart:
+    """A cumulative regret in decades above 0 and below; up to `linear` it is drawn evenly."""
+    drawn = curves(grid, metric, x=x)
+    means = [one.y for panel in drawn.panels for one in panel.series]
+    # An interval may reach below 0, though no regret of these does.
+    zero = not any((mean < 0).any() for mean in means)
+    return curves(grid, metric, x=x, y=Axis(metric.axis_label, "symlog", zero=zero, linear=linear))
+
+
+def _selection_gap(grid: Grid) -> Chart:
+    """What each cohort loses in (14) against the exact maximum, a trailing mean."""
+    metric = Metric("selection_gap", "each", False, "1", "gap to the maximum of (14)", name="selection_gap")
+    panels = []
+    for cell in grid.panels:
+        drawn = []
+        for line in cell.lines:
+            found = samples(line.runs, metric)
+            explored = np.isfinite(found.values).all(axis=0)
+            values = smooth(found.values[:, explored], _GAP_ROUNDS)
+            gap = Samples(found.x[explored], values, found.seeds)
+            drawn.append(mean_series(line.label, gap, line.style))
+        y = Axis(metric.meaning, zero=True)
+        panels.append(Panel(AXES["round"], y, tuple(drawn), title=cell.title))
+    what = f"Gap of each cohort to the exact maximum of (14), trailing mean of {_GAP_ROUNDS} rounds"
+    runs = [line.runs for cell in grid.panels for line in cell.lines]
+    return Chart("selection_gap_vs_round", caption(what, runs, grid), tuple(panels), grid.columns)
+
+
+def _participation(grid: Grid) -> Chart:
+    """How often each client took part, a panel for each line."""
+    panels = []
+    for line in (line for cell in grid.panels for line in cell.lines):
+        counts = line.runs["counts"].values
+        clients = np.flatnonzero((counts >= 0).all(axis=0))
+        found = Samples(clients, counts[:, clients], line.runs["seed"].values)
+        series = mean_series(line.label, found, line.style, mark="point")
+        levels = (("equal share", float(counts[:, clients].mean())),) if clients.size else ()
+        x, y = Axis("client, fastest to slowest"), Axis("rounds taken part in", zero=True)
+        panels.append(Panel(x, y, (series,), levels=levels, title=line.label))
+    runs = [line.runs for cell in grid.panels for line in cell.lines]
+    what = "Rounds that each client took part in"
+    return Chart("participation", caption(what, runs, grid), tuple(panels), min(len(panels), 4))
+
+
+def _selects_m(runs: xr.Dataset) -> bool:
+    sizes = (runs["selected"].values >= 0).sum(axis=2)
+    return bool((sizes <= runs["clients_per_round"].values[:, None]).all())

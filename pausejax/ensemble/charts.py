@@ -1,0 +1,76 @@
+"""Lists the charts of studies with mode "ensemble", with a panel for each data set."""
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis import metrics_of
+from pausejax.plotting.chart import Chart
+from pausejax.plotting.curves import Samples, caption, curves, mean_series, samples
+from pausejax.plotting.data import Axis, Panel, Series
+from pausejax.plotting.grid import Grid, Line
+
+_LINEAR = 1e-3
+"""Regrets nearer to 0 than this are drawn evenly."""
+
+DRAWN = frozenset(("mse", "regret", "regret_bound", "sent_counts", "rounds_played", "dataset"))
+"""Variables and labels of runs without which these charts can't be made."""
+
+
+def charts(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> list[Chart]:
+    """Returns all charts; there is nothing to smooth."""
+    grid, known = _played(grid), metrics_of(result)
+    x = Axis("round", zero=True)
+    error = curves(grid, known["mse"], x=x, y=Axis("MSE (10⁻³)", "log"))
+    return [error, _regret(grid, result), _models_sent(grid)]
+
+
+def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
+    """Returns nothing: all lines are in all charts."""
+    return []
+
+
+def _played(grid: Grid) -> Grid:
+    """Every panel up to the last round that it knows: streams differ in length."""
+
+    def cut(line: Line) -> Line:
+        runs = line.runs.load()
+        return line._replace(runs=runs.sel(round=runs["round"] <= int(runs["rounds_played"].max())))
+
+    return grid._replace(
+        panels=tuple(cell._replace(lines=tuple(map(cut, cell.lines))) for cell in grid.panels)
+    )
+
+
+def _regret(grid: Grid, result: xr.Dataset) -> Chart:
+    """Cumulative regret, EFL-FG (10), in decades above 0 and below, with the bounds EFL-FG (11)."""
+    known = metrics_of(result)
+    x, y = Axis("round", "log"), Axis("cumulative regret", "symlog", linear=_LINEAR)
+    drawn = curves(grid, known["regret"], x=x, y=y)
+    panels = []
+    for cell, panel in zip(grid.panels, drawn.panels, strict=True):
+        bounds = []
+        for line in cell.lines:
+            bound = mean_series("", samples(line.runs, known["regret_bound"]), -1)
+            if bound.y.size and np.isfinite(bound.y).all():
+                bounds.append(Series(f"bound (11) of {line.label}", bound.x, bound.y, style=-1))
+        panels.append(Panel(x, y, (*panel.series, *bounds), title=panel.title, note=panel.note))
+    text = f"{drawn.caption} Dotted: the bound EFL-FG (11)."
+    return Chart(drawn.name, text, tuple(panels), drawn.columns)
+
+
+def _models_sent(grid: Grid) -> Chart:
+    """Share of the rounds in which each model was sent."""
+    panels = []
+    for cell in grid.panels:
+        names = tuple(map(str, cell.lines[0].runs["model"].values))
+        drawn = []
+        for line in cell.lines:
+            share = 100 * line.runs["sent_counts"].values / line.runs["rounds_played"].values[:, None]
+            found = Samples(np.arange(len(names)), share, line.runs["seed"].values)
+            drawn.append(mean_series(line.label, found, line.style, mark="point"))
+        y = Axis("rounds sent (%)", zero=True)
+        panels.append(Panel(Axis("model", names=names), y, tuple(drawn), title=cell.title))
+    runs = [line.runs for cell in grid.panels for line in cell.lines]
+    return Chart(
+        "models_sent", caption("Share of the rounds in which each model was sent", runs, grid), tuple(panels)
+    )

@@ -1,0 +1,209 @@
+"""Computes mean curves with intervals, against rounds or simulated time."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis import mean_curves
+from pausejax.analysis.intervals import interval
+from pausejax.analysis.mean_curves import resample, smooth
+from pausejax.analysis.metrics import RUNNING
+from pausejax.analysis.quantities import Metric
+from pausejax.analysis.selecting import some
+from pausejax.plotting.chart import Chart
+from pausejax.plotting.data import Axis, Panel, Series
+from pausejax.plotting.grid import Grid, Line, words_for
+from pausejax.plotting.levels import spans_decades
+
+Against = Literal["round", "time"]
+AXES: dict[Against, Axis] = {
+    "round": Axis("round", zero=True),
+    "time": Axis("simulated time (s)", zero=True),
+}
+"""What curves are drawn against."""
+_TIMES = 300
+"""Common times of the runs of a line."""
+
+
+class Samples(NamedTuple):
+    """Curves of single runs on common places."""
+
+    x: np.ndarray
+    """Rounds, or s; [n]."""
+    values: np.ndarray
+    """[runs, n], as charts show them."""
+    seeds: np.ndarray
+    """Int [runs]."""
+
+
+def curves(
+    grid: Grid,
+    metric: Metric,
+    against: Against = "round",
+    *,
+    smoothing: int = 1,
+    x: Axis | None = None,
+    y: Axis | None = None,
+    levels: Callable[[Sequence[Line]], tuple[tuple[str, float], ...]] | None = None,
+) -> Chart:
+    """Draws the mean of a metric over seeds for each line, with Student's t intervals.
+
+    Args:
+      grid: who is in which panel and line.
+      metric: with a curve, see `has_curve`.
+      against: "round", or "time" for simulated time.
+      smoothing: window of the trailing mean over evaluations, in evaluations.
+      x: in place of the axis of `against`.
+      y: in place of an axis with a scale that fits the values.
+      levels: makes a panel's reference lines of its lines.
+    """
+    parts = []
+    for cell in grid.panels:
+        found = [(line, samples(line.runs, metric, against, smoothing)) for line in cell.lines]
+        drawn = tuple(mean_series(line.label, one, line.style) for line, one in found)
+        note = _missing([(line.label, one.values) for line, one in found])
+        parts.append((cell, drawn, note))
+    y = y or Axis(metric.axis_label, *_scale(metric, [one for _, drawn, _ in parts for one in drawn]))
+    panels = tuple(
+        Panel(
+            x or AXES[against],
+            y,
+            drawn,
+            levels=levels(cell.lines) if levels else (),
+            title=cell.title,
+            note=note,
+        )
+        for cell, drawn, note in parts
+    )
+    runs = [line.runs for cell in grid.panels for line in cell.lines]
+    name = f"{metric.name}_vs_{against}"
+    what = metric.meaning.removeprefix("final ")
+    text = caption(f"{what}, against {AXES[against].label}", runs, grid, learned=metric.learned)
+    return Chart(name, text, panels, grid.columns)
+
+
+def samples(runs: xr.Dataset, metric: Metric, against: Against = "round", smoothing: int = 1) -> Samples:
+    """Returns a metric of some runs after every round or evaluation.
+
+    Args:
+      runs: of a result; nothing but the metric's variable and the clock is read of them.
+      metric: with a curve.
+      against: "round", or "time": at each of some common times a run has the value of its last round by then.
+      smoothing: window of the trailing mean over evaluations; what is recorded every round is left as it is.
+    """
+    runs = without_diverged(runs) if metric.learned else runs
+    array = runs[metric.variable]
+    values = metric.scale * RUNNING[metric.reduce](array.values)
+    evaluated = array.dims[1] == "eval"
+    if evaluated:
+        values = smooth(values, smoothing)
+    rounds = runs["eval_round" if evaluated else "round"].values
+    seeds = runs["seed"].values if "seed" in runs.coords else np.arange(runs.sizes["run"])
+    if against == "round":
+        return Samples(rounds, values, seeds)
+    times = runs["elapsed"].values[:, np.searchsorted(runs["round"].values, rounds)]
+    there = (np.isfinite(times) & ~np.isnan(values)).any(axis=1)
+    return Samples(*resample(times[there], values[there], _TIMES), seeds[there])
+
+
+def mean_series(label: str, found: Samples, style: int, *, mark: Literal["line", "point"] = "line") -> Series:
+    """Returns the mean over seeds with its 95 % interval; runs of one seed are averaged first."""
+    values = per_seed(np.asarray(found.values, np.float64), found.seeds)
+    if not values.size:
+        return Series(label, np.zeros(0), np.zeros(0), mark=mark, style=style)
+    with np.errstate(invalid="ignore"):  # infinite values
+        mean = values.mean(axis=0)
+        low, high = interval(values.T)[1:3]
+    there = np.isfinite(mean)
+    mean, low, high = (np.where(there, one, np.nan) for one in (mean, low, high))
+    x, known = np.asarray(found.x, np.float64), np.isfinite(low).any()
+    return Series(label, x, mean, low if known else None, high if known else None, mark, style)
+
+
+def per_seed(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Averages the runs of each seed, [seeds, ...]."""
+    distinct, owner = np.unique(seeds, return_inverse=True)
+    if len(distinct) == len(seeds):
+        return values
+    summed = np.zeros((len(distinct), *values.shape[1:]))
+    np.add.at(summed, owner, values)
+    return summed / np.bincount(owner).reshape(-1, *(1,) * (values.ndim - 1))
+
+
+def caption(what: str, runs: Sequence[xr.Dataset], grid: Grid, *, learned: bool = False) -> str:
+    """Says in one sentence or two what is averaged over what, and who is missing."""
+    seeds = {seed for one in runs for seed in np.unique(one["seed"].values).tolist()}
+    text = f"{what[:1].upper()}{what[1:]}"
+    if len(seeds) > 1:
+        text += f": mean over {len(seeds)} seeds with 95 % t intervals"
+    else:
+        text += ": one seed, so no intervals"
+    if grid.averaged and runs:
+        text += f"; each seed is averaged over {words_for(grid.averaged, runs[0])} first"
+    if learned:
+        diverged = sum(
+            int((one["diverged_round"].values > 0).sum()) for one in runs if "diverged_round" in one
+        )
+        count = sum(one.sizes["run"] for one in runs)
+        if diverged:
+            text += f". {diverged} of {count} runs diverged and are left out"
+    return f"{text}."
+
+
+def has_curve(result: xr.Dataset, metric: Metric) -> bool:
+    """Returns whether a metric has a value after every round or evaluation."""
+    return mean_curves.has_curve(result, metric.variable, metric.reduce)
+
+
+def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
+    """Returns what a result's curves can be drawn against."""
+    return ("round", "time") if "elapsed" in result else ("round",)
+
+
+def without_diverged(runs: xr.Dataset) -> xr.Dataset:
+    """Removes diverged runs; where all have diverged, removes evaluations from the first divergence on."""
+    if "diverged_round" not in runs:
+        return runs
+    kept = runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
+    if kept.sizes["run"]:
+        return kept
+    broken = ~np.isfinite(runs["test_loss"].values).all(axis=0)
+    return runs.isel(eval=slice(0, int(np.argmax(broken)) if broken.any() else None))
+
+
+def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "log", "symlog"]]:
+    """A logarithmic scale for means whose last values lie decades apart; below 0 too, symmetrically."""
+    ends = [one.y[np.isfinite(one.y)][-1:] for one in drawn]
+    last = np.concatenate([*ends, np.zeros(0)])
+    if metric.share or not last.size:
+        return ("linear",)
+    lowest = min(np.nanmin(one.y) for one in drawn if np.isfinite(one.y).any())
+    if spans_decades(last):
+        return ("log",) if lowest > 0 else ("symlog",)
+    reach = np.abs(last[last != 0])
+    return (
+        ("symlog",) if reach.size and (last < 0).any() and reach.max() / reach.min() >= 100 else ("linear",)
+    )
+
+
+def _missing(lines: Sequence[tuple[str, np.ndarray]]) -> str:
+    """Says which lines are not there, or not everywhere, and why."""
+    endless, broken = [], []
+    for label, values in lines:
+        if infinite := int(np.isinf(values).any(axis=-1).sum()):
+            endless.append(f"{label} ({infinite} of {len(values)} runs)")
+        if gaps := _gaps(values):
+            broken.append(f"{label} ({gaps} of {values.shape[1]})")
+    notes = [f"infinite, and without a line from there on: {some(endless)}"] if endless else []
+    if broken:
+        notes.append(f"without a mean where some run has no value: {some(broken)}")
+    return "; ".join(notes)
+
+
+def _gaps(values: np.ndarray) -> int:
+    """At how many places a run has no value, though it has one later on; of curves [runs, n]."""
+    there = ~np.isnan(values)
+    later = np.flip(np.logical_or.accumulate(np.flip(there, axis=1), axis=1), axis=1)
+    return int((~there & later).any(axis=0).sum())

@@ -1,0 +1,107 @@
+"""Cuts swept parameters to a few levels, and writes these."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis import finals, mean_ci, metrics_of, settings
+from pausejax.analysis.quantities import Metric
+from pausejax.analysis.settings import axes_of, has, symbols
+
+MAX_LEVELS = 8
+MAX_AXES = 4
+"""That have heat maps: six pairs are what a page has room for."""
+# Values further apart than this factor are drawn on a logarithmic scale.
+_DECADE = 10
+
+
+class Levels(NamedTuple):
+    """Final metrics of one policy or several, each axis cut to a few levels."""
+
+    runs: xr.Dataset
+    """The finals; numeric axes with many values hold the median of the bin that the value is in."""
+    axes: tuple[str, ...]
+    """Axes with two levels or more."""
+
+
+def charted_metrics(result: xr.Dataset) -> list[Metric]:
+    """Returns the metrics that charts show unasked and a result has a finite value of."""
+    shown = {name: metric for name, metric in metrics_of(result).items() if metric.label}
+    found = finals(result, list(shown))
+    return [metric for name, metric in shown.items() if np.isfinite(found[name].values).any()]
+
+
+def levels_of(runs: xr.Dataset) -> Levels:
+    """Cuts the axes of some finals into levels; those that do not vary are left out."""
+    cut = {}
+    for name in axes_of(runs):
+        column, present = runs[name].values, has(runs, name)
+        if len(np.unique(column[present])) > 1:
+            cut[name] = _binned(column, present) if column.dtype.kind in "iuf" else column
+    binned = runs.assign_coords({name: ("run", column) for name, column in cut.items()})
+    return Levels(binned, tuple(cut))
+
+
+def _binned(column: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Values, or the rounded medians of their quantile bins where there are more than `MAX_LEVELS`."""
+    values = column[present]
+    if len(np.unique(values)) <= MAX_LEVELS:
+        return column
+    edges = np.quantile(np.unique(values), np.linspace(0, 1, MAX_LEVELS + 1)[1:-1])
+    bins = np.searchsorted(edges, values, side="right")
+    # No bin is empty: there are more different values than bins.
+    medians = np.array([np.median(values[bins == b]) for b in range(MAX_LEVELS)])
+    brief = np.array([float(f"{median:.2g}") for median in medians])
+    if len(np.unique(brief)) == MAX_LEVELS:
+        medians = brief
+    found = np.full(column.shape, np.nan)
+    found[present] = medians[bins]
+    return found
+
+
+def values_of(levels: Levels, axis: str) -> list:
+    """Returns the levels of an axis, ascending."""
+    return sorted(settings.values_of(levels.runs, axis))
+
+
+def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
+    """Averages the finite values of a metric over seeds for each policy and level of the kept axes, scaled.
+
+    Each seed is averaged over all other axes first; the intervals are over seeds.
+    """
+    over = [*(name for name in axes_of(levels.runs) if name not in kept), "seed"]
+    finite = levels.runs[metric.name].where(np.isfinite(levels.runs[metric.name]))
+    found = mean_ci(levels.runs.assign({metric.name: finite}), metric.name, over=over)
+    return found.assign({name: metric.scale * found[name] for name in ("mean", "low", "high")})
+
+
+def spans_decades(values: np.ndarray) -> bool:
+    """Returns whether values are all positive and far enough apart for a logarithmic scale."""
+    values = np.asarray(values, np.float64)
+    values = values[np.isfinite(values)]
+    return bool(values.size and values.min() > 0 and values.max() / values.min() >= _DECADE)
+
+
+def is_logarithmic(metric: Metric, values: np.ndarray) -> bool:
+    """Returns whether values of a metric are drawn on a logarithmic scale."""
+    return not metric.share and spans_decades(values)
+
+
+def name_of(axis: str, runs: xr.Dataset) -> str:
+    """Writes a parameter as charts do: by its symbol, or in words."""
+    return symbols(runs).get(axis, axis.replace("_", " "))
+
+
+def format_levels(values: Sequence[object]) -> list[str]:
+    """Writes levels as ticks or names of lines, with all digits where three leave two of them alike."""
+    return settings.told_apart([format_level(value) for value in values], [str(value) for value in values])
+
+
+def format_level(value: object) -> str:
+    """Writes a level briefly, with three digits at least."""
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:g}" if len(f"{value:g}") <= 5 else f"{value:.3g}"
+    return text.replace("e-0", "e-").replace("e+0", "e")

@@ -1,0 +1,247 @@
+"""Draws charts with matplotlib, on the caller's axes or as a figure for a paper."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, look, thinned
+
+COLUMN, PAGE = 3.5, 7.0
+"""Widths of one column of a two-column paper and of both, in inches."""
+_MARKERS = "osD^vP*X"
+_COLORS = "viridis"
+_MISSING = "0.85"
+_POINTS = 2000
+"""That a line keeps: more than a printer can tell apart."""
+_STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "pausejax",
+    "text.usetex": False,
+}
+_LETTERS = 15
+"""Of a label in an inch."""
+_INNER = 0.75
+"""What is left of a panel for its axes, about."""
+
+
+def draw(chart: ChartData, axes: Any) -> None:
+    """Draws a chart on axes: one, or an array with one for each panel.
+
+    Raises:
+      ValueError: there are more panels, or fewer, than axes.
+    """
+    places = np.ravel(np.asarray(axes, object))
+    if len(places) != len(chart.panels):
+        raise ValueError(f"axes: {chart.name} has {len(chart.panels)} panels, and not {len(places)}")
+    norm = _norm(chart)
+    for panel, own in zip(chart.panels, places, strict=True):
+        _draw(panel, own, norm)
+    _from_zero(chart.panels, places)
+
+
+def figure(chart: ChartData, width: float | None = None, height: float | None = None) -> Figure:
+    """Returns a figure of all panels, with one legend and one scale of colours; sizes in inches."""
+    columns = chart.columns
+    rows = -(-len(chart.panels) // columns)
+    width = width or (COLUMN if columns == 1 else PAGE)
+    across, up = width / columns, _panel_height(chart, width / columns)
+    with matplotlib.rc_context(_STYLE):
+        drawn = Figure(figsize=(width, height or 0.25 + rows * up), layout="constrained")
+        FigureCanvasAgg(drawn)
+        same_x = _shared([panel.x for panel in chart.panels], columns, "col")
+        same_y = _shared([panel.y for panel in chart.panels], columns, "row")
+        grid = drawn.subplots(rows, columns, squeeze=False, sharex=same_x, sharey=same_y)
+        places = list(grid.flat)
+        norm = _norm(chart)
+        for panel, own in zip(chart.panels, places, strict=False):
+            _draw(panel, own, norm, _INNER * across, _INNER * up)
+        _from_zero(chart.panels, places)
+        for place, own in enumerate(places):
+            if place >= len(chart.panels):
+                own.remove()
+            elif place + columns < len(chart.panels) and same_x:
+                own.set_xlabel("")
+            elif same_x:
+                own.tick_params(labelbottom=True)
+            if place % columns and same_y:
+                own.set_ylabel("")
+        if chart.color and norm:
+            inches = _INNER * (height or rows * up)
+            label = textwrap.fill(_plain(chart.color.label), int(_LETTERS * inches))
+            drawn.colorbar(
+                ScalarMappable(norm, _COLORS), ax=places[: len(chart.panels)], label=label, aspect=30
+            )
+        lines = _legend(drawn)
+        if height is None and lines:
+            drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
+        drawn.align_labels()
+    return drawn
+
+
+def _panel_height(chart: ChartData, width: float) -> float:
+    """Room for a panel with its labels, in inches."""
+    cells = [len(panel.cells) for panel in chart.panels if panel.cells is not None]
+    if cells:
+        return max(1.7, 0.2 * max(cells) + 0.8)
+    return min(max(0.72 * width, 1.35), 2.6)
+
+
+def _shared(axes: list[Axis], columns: int, lines: Literal["row", "col"]) -> bool | Literal["row", "col"]:
+    """Whether all panels share an axis, or those of each row or column do; names are never shared."""
+    if len(axes) < 2:
+        return False
+    if len(set(axes)) == 1:
+        return True
+    groups = [axes[row : row + columns] for row in range(0, len(axes), columns)]
+    if lines == "col":
+        groups = [axes[column::columns] for column in range(columns)]
+    return lines if all(len(set(group)) == 1 for group in groups) else False
+
+
+def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, up: float = 0) -> None:
+    """Draws one panel; its size in inches is for wrapping labels, 0 if the axes know it."""
+    if panel.cells is not None and norm is not None:
+        _cells(panel.cells, axes, norm)
+    for one in panel.series:
+        _series(one, axes, norm)
+    for text, value in panel.levels:
+        axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=_plain(text))
+    width, height = across or _inches(axes)[0], up or _inches(axes)[1]
+    for which, axis, inches in (("x", panel.x, width), ("y", panel.y, height)):
+        label = textwrap.fill(_plain(axis.label), max(int(_LETTERS * inches), 12))
+        getattr(axes, f"set_{which}label")(label)
+        _scale(axes, which, axis, inches, cells=panel.cells is not None)
+    if panel.title:
+        axes.set_title(textwrap.fill(_plain(panel.title), max(int(_LETTERS * width), 20)))
+    axes.spines[["top", "right"]].set_visible(False)
+    if panel.cells is None:
+        axes.grid(alpha=0.3, linewidth=0.5)
+    if panel.note:
+        note = textwrap.fill(_plain(panel.note), max(int(_LETTERS * width), 20))
+        look_of: Any = {"ha": "right", "va": "bottom", "fontsize": 7, "color": "0.3"}
+        axes.text(0.99, 0.01, note, transform=axes.transAxes, **look_of)
+
+
+def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
+    """The scale and the ticks of an axis."""
+    if axis.names:
+        names = [_plain(name) for name in axis.names]
+        crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
+        places = np.arange(len(names)) + (0.5 if cells else 0)
+        getattr(axes, f"set_{which}ticks")(places, names, rotation=90 if crowded else 0)
+        return
+    settings = {"linthresh": axis.linear} if axis.scale == "symlog" else {}
+    getattr(axes, f"set_{which}scale")(axis.scale, **settings)
+    low, high = sorted(getattr(axes, f"get_{which}lim")())
+    if axis.scale == "log" and 0 < 10 * low < high:
+        getattr(axes, f"{which}axis").set_minor_formatter(NullFormatter())
+
+
+def _from_zero(panels: Sequence[Panel], places: Iterable[Axes]) -> None:
+    """Lets axes begin at 0 when all panels are drawn: an end that is fixed stops shared axes from growing."""
+    for panel, axes in zip(panels, places, strict=False):
+        if panel.x.zero and panel.x.scale != "log":
+            axes.set_xlim(left=0)
+        if panel.y.zero and panel.y.scale != "log":
+            axes.set_ylim(bottom=0)
+
+
+def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
+    kind, label = look(one.style), _plain(one.label)
+    if not np.isfinite(one.x + one.y).any():
+        return
+    if one.mark in ("line", "step"):
+        kept = thinned(len(one.x), _POINTS)
+        step = "post" if one.mark == "step" else None
+        style: Any = {"color": kind.color, "linestyle": (0, kind.dash) if kind.dash else "-"}
+        drawstyle: Any = f"steps-{step}" if step else "default"
+        axes.plot(one.x[kept], one.y[kept], label=label, drawstyle=drawstyle, linewidth=kind.width, **style)
+        if one.low is not None and one.high is not None:
+            band: Any = {"color": kind.color, "alpha": 0.2, "linewidth": 0, "step": step}
+            axes.fill_between(one.x[kept], one.low[kept], one.high[kept], **band)
+        return
+    if one.low is not None and one.high is not None:
+        axes.vlines(one.x, one.low, one.high, color=kind.color, linewidth=0.7)
+    marker = "x" if one.mark == "cross" else _MARKERS[max(one.style, 0) % len(_MARKERS)]
+    points: Any = {"marker": marker, "s": 9, "color": kind.color, "linewidth": 0.6}
+    if one.mark == "ring":
+        points |= {"s": 22, "facecolor": "none", "edgecolor": "black", "zorder": 4}
+        del points["color"]
+    elif one.color is not None and norm is not None:
+        shades = matplotlib.colormaps[_COLORS](norm(np.ma.masked_invalid(one.color)))
+        shades[~np.isfinite(one.color)] = matplotlib.colors.to_rgba("0.6")
+        points["color"] = shades
+        axes.scatter(one.x, one.y, **points)
+        # In the legend the marker tells the policy; its colours stand for something else.
+        axes.scatter([], [], label=label, **points | {"color": "0.4"})
+        return
+    axes.scatter(one.x, one.y, label=label, **points)
+
+
+def _cells(cells: np.ndarray, axes: Axes, norm: Normalize) -> None:
+    axes.set_facecolor(_MISSING)
+    axes.pcolormesh(np.ma.masked_invalid(cells), cmap=_COLORS, norm=norm, edgecolors="w", linewidth=0.4)
+    for (row, column), value in np.ndenumerate(cells):
+        if np.isfinite(value):
+            red, green, blue, _ = matplotlib.colormaps[_COLORS](norm(value))
+            ink = "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "black"
+            look_of: Any = {"color": ink, "ha": "center", "va": "center", "fontsize": 7}
+            axes.text(column + 0.5, row + 0.5, f"{value:.3g}".replace("e+0", "e"), **look_of)
+
+
+def _norm(chart: ChartData) -> Normalize | None:
+    if chart.color is None:
+        return None
+    low, high = color_ends(chart)
+    return LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
+
+
+def _legend(drawn: Figure) -> int:
+    """Names every label once, above all panels; returns the number of its lines, 0 without a legend."""
+    handles: dict[str, Any] = {}
+    for axes in drawn.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if len(handles) < 2:
+        return 0
+    for columns in range(min(len(handles), 5), 0, -1):
+        legend = drawn.legend(
+            list(handles.values()),
+            list(handles),
+            loc="outside upper center",
+            ncols=columns,
+            frameon=False,
+            handlelength=2.4,
+            columnspacing=1.2,
+        )
+        if columns == 1 or legend.get_window_extent().width <= drawn.bbox.width:
+            return -(-len(handles) // columns)
+        legend.remove()
+    return 0
+
+
+def _inches(axes: Axes) -> tuple[float, float]:
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    box = axes.get_window_extent()
+    return box.width / figure.dpi, box.height / figure.dpi
+
+
+def _plain(text: str) -> str:
+    """A text letter by letter: none is a formula, whatever a policy or a unit is called."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,205 @@
+"""Resolves what a reader asks for by name, and lists what the charts of a result omit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis import finals, metrics_of
+from pausejax.analysis.comparing import unlike
+from pausejax.analysis.mean_curves import has_curve
+from pausejax.analysis.metrics import direction
+from pausejax.analysis.quantities import Metric, as_json, metrics_in, parameters_in
+from pausejax.analysis.selecting import select, some, written
+from pausejax.plotting.grid import arrange, factors, for_lines, is_many, words_for
+from pausejax.plotting.levels import MAX_AXES, charted_metrics, levels_of
+from pausejax.spelling import nearest
+
+_PER_ROUND = (("run", "round"), ("run", "eval"))
+
+
+def resolve(
+    result: xr.Dataset,
+    measures: Sequence[str] = (),
+    where: Mapping[str, Any] | None = None,
+    by: Sequence[str] = (),
+) -> tuple[xr.Dataset, list[Metric]]:
+    """Finds the runs and metrics that are asked for.
+
+    Args:
+      result: a result, or the outline of one.
+      measures: names of metrics or of variables with a value for each round or evaluation.
+      where: as in `analysis.select`.
+      by: as in `grid.arrange`.
+
+    Returns:
+      The runs, whose table of metrics has every measure in it, and the metrics.
+
+    Raises:
+      ValueError: one of the names is unknown, or there is no such run.
+    """
+    runs = select(result, where)
+    found = []
+    for name in dict.fromkeys(measures):
+        metric = _named(runs, name)
+        runs = runs.assign_attrs(metrics=as_json({**metrics_in(runs), metric.name: metric}))
+        found.append(metric)
+    if by:
+        arrange(runs, by)
+    return runs, found
+
+
+def _named(result: xr.Dataset, name: str) -> Metric:
+    """The metric that a name means."""
+    table = metrics_of(result)
+    if name in table:
+        return table[name]
+    if name not in result.data_vars:
+        known = [*table, *(str(v) for v in result.data_vars if result[v].dims in _PER_ROUND)]
+        listed = ", ".join(dict.fromkeys(known))
+        raise ValueError(f"measure: {name}: unknown here{nearest(name, known)}; known: {listed}")
+    # Of what is added up over the rounds, single rounds are mostly noise.
+    for metric in table.values():
+        if metric.variable == name and metric.reduce == "total":
+            return metric
+    array = result[name]
+    if array.dims not in _PER_ROUND:
+        made = [other for other, metric in table.items() if metric.variable == name]
+        hint = f"; its measures: {', '.join(made)}" if made else ""
+        raise ValueError(
+            f"measure: {name}: has dims {', '.join(map(str, array.dims))}, no value a round{hint}"
+        )
+    units, meaning = array.attrs.get("units", "1"), array.attrs.get("long_name", name.replace("_", " "))
+    return Metric(name, "each", None, units, meaning, name=name)
+
+
+def incomparable(runs: xr.Dataset, metric: Metric) -> str:
+    """Says why a metric is no amount of one thing over some runs; "" where it is."""
+    differing = unlike(runs, metric.name)
+    if not differing:
+        return ""
+    *others, last = differing
+    return f"means something else for each {', '.join(others)}{' and ' if others else ''}{last}"
+
+
+def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool], str]:
+    """Returns whether more is better for each metric, and why they make no front; "" where they do."""
+    for metric in metrics:
+        if why := incomparable(runs, metric):
+            return [], f"{metric.name} {why}"
+    try:
+        return [direction(runs, metric.name, None) for metric in metrics], ""
+    except ValueError:
+        neither = [metric.name for metric in metrics if metric.maximize is None]
+        return [], f"neither way of {', '.join(neither)} is better"
+
+
+def omitted(
+    result: xr.Dataset,
+    *,
+    measures: Sequence[str] = (),
+    where: Mapping[str, Any] | None = None,
+    by: Sequence[str] = (),
+) -> list[str]:
+    """Lists what the charts of a result omit, and the option that shows it, one line each.
+
+    Args:
+      result: as `pausejax run` writes it.
+      measures: as for `pausejax.charts`.
+      where: the same.
+      by: the same.
+    """
+    runs, wanted = resolve(result, measures, where, by)
+    lines = [*_curves(runs, by), *_without_a_number(runs, wanted or charted_metrics(runs))]
+    if not wanted:
+        return [*lines, *_unasked(runs)]
+    for metric in wanted:
+        if not np.isfinite(finals(runs, [metric.name])[metric.name].values).any():
+            lines.append(f"{metric.name}: no run has a finite value")
+        elif not has_curve(runs, metric.variable, metric.reduce):
+            lines.append(f"{metric.name}: is one figure for a run and has no curve")
+    if missing := _without_heat_maps(runs):
+        names = ", ".join(_short(runs, name) for name in missing)
+        lines.append(f"heat maps are of {MAX_AXES} axes at most, and not of {names}; fix others by --where")
+    if len(wanted) > 1 and (why := directions(runs, wanted[:3])[1]):
+        lines.append(f"no front: {why}{_fix(runs, wanted)}")
+    if len(wanted) > 3:
+        lines.append(f"the front weighs the first three measures, not {some(m.name for m in wanted[3:])}")
+    return lines
+
+
+def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
+    grid = arrange(runs, by)
+    if grid is None:
+        varying = [_short(runs, name) for name in factors(runs)]
+        fix = f"fix some: --where {_example(runs)}"
+        if axes := ",".join(_short(runs, name) for name in for_lines(runs)[:2]):
+            fix = f"name the axes of lines and panels, the others are averaged: --by {axes}, or {fix}"
+        return [f"no curves: too much varies for one grid of panels ({', '.join(varying)}); {fix}"]
+    if grid.averaged:
+        averaged = words_for(grid.averaged, runs)
+        return [f"curves are means over {averaged} too: fix them by --where, or add them to --by"]
+    return []
+
+
+def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
+    """Runs that some means do not take in."""
+    lines, count = [], runs.sizes["run"]
+    if "diverged_round" in runs and (broken := int((runs["diverged_round"].values > 0).sum())):
+        left = "what their models learned is in no mean, curve, heat map or main effect"
+        lines.append(f"{broken} of {count} runs diverged: {left}")
+    for name, values in finals(runs, [metric.name for metric in shown]).data_vars.items():
+        infinite = int(np.isinf(values.values).sum())
+        if 0 < infinite < count:
+            left = "heat maps and main effects are means over the others"
+            lines.append(f"{name}: infinite in {infinite} of {count} runs; {left}")
+    return lines
+
+
+def _without_heat_maps(runs: xr.Dataset) -> list[str]:
+    """The axes that are beyond those which a policy's heat maps have room for."""
+    found: dict[str, None] = {}
+    for policy in dict.fromkeys(runs["policy"].values.tolist()):
+        own = runs.isel(run=np.flatnonzero(runs["policy"].values == policy))
+        found |= dict.fromkeys(levels_of(own).axes[MAX_AXES:])
+    return list(found)
+
+
+def _unasked(runs: xr.Dataset) -> list[str]:
+    table = metrics_of(runs)
+    charted = charted_metrics(runs)
+    shown = {metric.name for metric in charted}
+    others = [name for name in table if name not in shown and table[name].reduce != "itself"]
+    lines = [f"more can be drawn by --measure NAME: {some(others, 20)}"] if others else []
+    if is_many(runs):
+        lines.append("heat maps of a measure are drawn by --measure NAME")
+        by_reason: dict[str, list[Metric]] = {}
+        for metric in charted:
+            if why := incomparable(runs, metric):
+                by_reason.setdefault(why, []).append(metric)
+        for why, alike in by_reason.items():
+            names = [metric.name for metric in alike]
+            each = "it" if len(names) == 1 else "each"
+            lines.append(
+                f"{', '.join(names)}: no main effects: {each} {why}{_fix(runs, alike)}; "
+                f"all the same: --measure {' '.join(names)}"
+            )
+    return lines
+
+
+def _fix(runs: xr.Dataset, wanted: Sequence[Metric]) -> str:
+    differing = {n: seen[0] for metric in wanted for n, seen in unlike(runs, metric.name).items()}
+    chosen = ",".join(f"{_short(runs, name)}={written(value)}" for name, value in differing.items())
+    return f"; choose one: --where {chosen}" if chosen else ""
+
+
+def _example(runs: xr.Dataset) -> str:
+    name = next(name for name in factors(runs) if name != "policy")
+    return f"{_short(runs, name)}={written(levels_of(runs).runs[name].values[0].item())}"
+
+
+def _short(runs: xr.Dataset, name: str) -> str:
+    """A parameter as one types it."""
+    aliases, _ = parameters_in(runs).get(name, ((), ""))
+    return aliases[0] if aliases else name

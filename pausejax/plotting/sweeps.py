@@ -1,0 +1,270 @@
+"""Builds the charts of large sweeps: main effects, heat maps, the Pareto chart, the table to choose from."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pausejax.analysis import finals, mean_ci, metrics_of, non_dominated
+from pausejax.analysis.choice import share_left_out
+from pausejax.analysis.quantities import Metric, apart_in, objectives_in
+from pausejax.analysis.settings import axes_of, has
+from pausejax.plotting.chart import Chart
+from pausejax.plotting.data import Axis, Panel, Scale, Series, Sweep, file_names
+from pausejax.plotting.grid import factors, split, words_for
+from pausejax.plotting.levels import (
+    MAX_AXES,
+    Levels,
+    averaged,
+    charted_metrics,
+    format_levels,
+    is_logarithmic,
+    levels_of,
+    name_of,
+    spans_decades,
+    values_of,
+)
+from pausejax.plotting.request import directions, incomparable
+
+
+def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
+    """Returns main effects and the Pareto chart of a large sweep; memory does not grow with the runs."""
+    metrics = charted_metrics(result)
+    whole = finals(result, [metric.name for metric in metrics]).load()
+    # A mean over unlike rewards says nothing: such metrics are drawn if they are asked for.
+    shown = [metric for metric in metrics if not incomparable(_by_data_set(whole)[0][1], metric)]
+    drawn = effects(whole, shown)
+    known = {metric.name: metric for metric in metrics}
+    if set(objectives_in(result)) <= set(known):
+        drawn |= fronts(whole, [known[name] for name in objectives_in(result)])
+    return drawn
+
+
+def charts_of(result: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
+    """Returns heat maps and main effects of some metrics, and their front."""
+    whole = finals(result, [metric.name for metric in metrics]).load()
+    drawn = effects(whole, metrics) | heat_maps(whole, metrics)
+    return drawn | (fronts(whole, metrics[:3]) if len(metrics) > 1 else {})
+
+
+def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
+    """Draws each metric against each axis, averaged over all others, for each data set."""
+    drawn = {}
+    for ending, runs in _by_data_set(whole):
+        levels = levels_of(runs)
+        own = [metric for metric in metrics if np.isfinite(runs[metric.name].values).any()]
+        if levels.axes and own:
+            panels = [_effect(levels, metric, axis) for metric in own for axis in levels.axes]
+            seeds = len(np.unique(runs["seed"].values))
+            bands = "; bands: 95 % t intervals over seeds" if seeds > 1 else ""
+            caption = f"Main effects: means over {seeds} seeds and all other parameters{bands}."
+            name = f"main_effects{ending}"
+            drawn[name] = Chart(name, caption, tuple(_rows_share(panels, len(levels.axes))), len(levels.axes))
+    return drawn
+
+
+def heat_maps(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
+    """Draws each metric over each pair of axes, for each policy and data set."""
+    drawn = {}
+    for ending, runs in _by_data_set(whole):
+        policies = list(dict.fromkeys(runs["policy"].values.tolist()))
+        names = [f"_{name}" for name in file_names(policies)] if len(policies) > 1 else [""]
+        for (policy, own), metric in itertools.product(zip(policies, names, strict=True), metrics):
+            of_policy = runs.isel(run=np.flatnonzero(runs["policy"].values == policy))
+            levels = levels_of(of_policy)
+            if len(levels.axes) > 1 and np.isfinite(of_policy[metric.name].values).any():
+                name = f"heatmap_{metric.name}{own}{ending}"
+                drawn[name] = _heat_map(name, levels, metric, policy)
+    return drawn
+
+
+def fronts(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
+    """Draws the trade-off of two or three metrics (upwards, across, in colour), for each data set."""
+    drawn: dict[str, Chart] = {}
+    for ending, runs in _by_data_set(whole):
+        if not directions(runs, metrics)[1]:
+            chart = _pareto(f"pareto{ending}", runs, metrics)
+            drawn |= {chart.name: chart} if chart else {}
+    return drawn
+
+
+def sweep_table(result: xr.Dataset) -> Sweep | None:
+    """Returns every setting with its parameters and metrics; None where data sets differ."""
+    shown = {name: metric for name, metric in metrics_of(result).items() if metric.label or metric.heading}
+    objectives = objectives_in(result)
+    if any(name in axes_of(result) for name in apart_in(result)) or not set(objectives) <= set(shown):
+        return None
+    whole = finals(result, list(shown)).load()
+    means = {name: mean_ci(whole, name) for name in shown}
+    if not any(np.isfinite(one["mean"].values).any() for one in means.values()):
+        return None
+    some = means[objectives[0]]
+    axes, columns = [], []
+    for name in factors(whole):
+        axis, column = _column(some, name, name_of(name, whole))
+        axes.append(axis)
+        columns.append(column)
+    parameters = len(columns)
+    for name, metric in shown.items():
+        column = metric.scale * means[name]["mean"].values
+        if np.isfinite(column).any():
+            axes.append(Axis(metric.axis_label, "log" if is_logarithmic(metric, column) else "linear"))
+            columns.append(np.where(np.isfinite(column), column, np.nan))
+    found = [name for name in shown if np.isfinite(means[name]["mean"].values).any()]
+    trusted, ways = _trusted(whole, [shown[name] for name in objectives], [means[n] for n in objectives])
+    up, across, color = (parameters + (found.index(name) if name in found else 0) for name in objectives)
+    front = non_dominated(trusted, ways) if ways else np.zeros(len(trusted), bool)
+    labels = tuple(map(str, some["label"].values))
+    return Sweep(labels, tuple(axes), np.stack(columns, axis=1), parameters, front, (across, up, color))
+
+
+def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
+    """The runs of each data set, and how the names of its files end."""
+    found = split(whole, [name for name in apart_in(whole) if name in axes_of(whole)])
+    if not found[0][0]:
+        return found
+    names = file_names([title for title, _ in found])
+    return [(f"_{name}", runs) for name, (_, runs) in zip(names, found, strict=True)]
+
+
+def _effect(levels: Levels, metric: Metric, axis: str) -> Panel:
+    """A line per policy that has the axis."""
+    found = averaged(levels, metric, ("policy", axis))
+    x, places = _column(found, axis, name_of(axis, levels.runs))
+    drawn = []
+    for style, policy in enumerate(dict.fromkeys(levels.runs["policy"].values.tolist())):
+        mine = np.flatnonzero((found["policy"].values == policy) & has(found, axis))
+        mine = mine[np.argsort(places[mine], kind="stable")]
+        if mine.size:
+            mean, low, high = (found[name].values[mine] for name in ("mean", "low", "high"))
+            known = np.isfinite(low).any()
+            ends = (low, high) if known else (None, None)
+            drawn.append(Series(str(policy), places[mine], mean, *ends, "line", style))
+    return Panel(x, Axis(metric.axis_label), tuple(drawn))
+
+
+def _rows_share(panels: Sequence[Panel], columns: int) -> Iterator[Panel]:
+    """The panels of each row with one scale upwards, logarithmic where their means lie decades apart."""
+    for start in range(0, len(panels), columns):
+        row = panels[start : start + columns]
+        means = np.concatenate([np.zeros(0), *(one.y for panel in row for one in panel.series)])
+        scale: Scale = "log" if spans_decades(means) else "linear"
+        for panel in row:
+            yield Panel(panel.x, Axis(panel.y.label, scale), panel.series)
+
+
+def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
+    """Means over seeds and all other axes for each pair of the first axes."""
+    axes = levels.axes[:MAX_AXES]
+    panels = []
+    for row, column in ((axes[j], axes[i]) for i, j in itertools.combinations(range(len(axes)), 2)):
+        rows, columns = values_of(levels, row), values_of(levels, column)
+        found = averaged(levels, metric, (row, column))
+        found = found.isel(setting=np.flatnonzero(has(found, row) & has(found, column)))
+        cells = np.full((len(rows), len(columns)), np.nan)
+        for i, j, value in zip(found[row].values, found[column].values, found["mean"].values, strict=True):
+            cells[rows.index(i), columns.index(j)] = value
+        x, y = (
+            Axis(name_of(axis, levels.runs), names=tuple(format_levels(values)))
+            for axis, values in ((column, columns), (row, rows))
+        )
+        panels.append(Panel(x, y, cells=cells))
+    every = np.concatenate([panel.cells.ravel() for panel in panels if panel.cells is not None])
+    color = Axis(metric.axis_label, "log" if is_logarithmic(metric, every) else "linear")
+    seeds = len(np.unique(levels.runs["seed"].values))
+    others = " and the other parameters" if len(levels.axes) > 2 else ""
+    over = f"{seeds} seeds" if seeds > 1 else "one seed"
+    caption = (
+        f"{policy}: {metric.meaning} by {words_for(axes, levels.runs)}, mean over {over}{others}. "
+        "Empty: there are no runs."
+    )
+    return Chart(name, caption, tuple(panels), min(3, len(panels)), color)
+
+
+def _pareto(name: str, whole: xr.Dataset, metrics: Sequence[Metric]) -> Chart | None:
+    """Seed means of two metrics, coloured by a third; None where no setting has both."""
+    means = [mean_ci(whole, metric.name) for metric in metrics]
+    trusted, ways = _trusted(whole, metrics, means)
+    values = np.stack(
+        [metric.scale * found["mean"].values for metric, found in zip(metrics, means, strict=True)]
+    )
+    up, across = values[:2]
+    there = np.isfinite(up + across)
+    if not there.any():
+        return None
+    weighed = ~np.isnan(trusted).all(axis=1)
+    front = non_dominated(trusted, ways) & there
+    of_two = non_dominated(trusted[:, :2], ways[:2]) & there
+    policy, labels = means[0]["policy"].values, np.array(means[0]["label"].values, object)
+    third = np.where(np.isfinite(values[2]), values[2], np.nan) if len(metrics) > 2 else None
+
+    def points(label: str, mine: np.ndarray, **more: Any) -> Series:
+        color = None if third is None or more.get("mark") in ("ring", "cross") else third[mine]
+        return Series(label, across[mine], up[mine], color=color, names=tuple(labels[mine]), **more)
+
+    drawn = [
+        points(str(one), there & weighed & (policy == one), mark="point", style=style)
+        for style, one in enumerate(dict.fromkeys(policy.tolist()))
+    ]
+    drawn.append(_steps(across[of_two], up[of_two], ways, third is not None))
+    noise = {}
+    if np.isfinite(means[0]["low"].values[front]).any():
+        noise = {key: metrics[0].scale * means[0][key].values[front] for key in ("low", "high")}
+    drawn.append(points(_front_label(front, there, third is not None), front, mark="ring", style=-1, **noise))
+    if (lost := there & ~weighed).any():
+        drawn.append(
+            points(f"with runs that diverged, on no front: {lost.sum()}", lost, mark="cross", style=6)
+        )
+    axes = [
+        Axis(m.axis_label, "log" if is_logarithmic(m, row[there]) else "linear")
+        for m, row in zip(metrics, values, strict=True)
+    ]
+    unbounded = third is not None and np.isnan(third[there]).any()
+    caption = (
+        "Every setting, mean over its seeds. Ringed: no other setting is as good in every metric and better "
+        f"in one{'; bars: 95 % intervals' if noise else ''}. Line: the front of the two axes."
+        f"{' Grey: the colour has no finite value.' if unbounded else ''}"
+    )
+    panel = Panel(axes[1], axes[0], tuple(drawn))
+    return Chart(name, caption, (panel,), color=axes[2] if third is not None else None)
+
+
+def _trusted(
+    whole: xr.Dataset, metrics: Sequence[Metric], means: Sequence[xr.Dataset]
+) -> tuple[np.ndarray, list[bool]]:
+    """Means [settings, metrics] with NaN for settings with a larger share of runs without a value."""
+    ways, _ = directions(whole, metrics)
+    lost = np.max([share_left_out(found) for found in means], axis=0)
+    values = np.stack([found["mean"].values for found in means], axis=1)
+    there = np.isfinite(values[:, :2]).all(axis=1)
+    weighed = lost == lost[there].min(initial=1)
+    return np.where(weighed[:, None], values, np.nan), ways
+
+
+def _steps(across: np.ndarray, up: np.ndarray, ways: Sequence[bool], several: bool) -> Series:
+    """The border of what the settings of a front reach, in steps: nobody reached the points between."""
+    # Held up to the next point, so points come in the order in which they get worse across.
+    order = np.lexsort((up, across))
+    order = order[::-1] if ways[1] else order
+    label = "front of the two axes" if several else "front"
+    return Series(label, across[order], up[order], mark="step", style=-1)
+
+
+def _front_label(front: np.ndarray, there: np.ndarray, several: bool) -> str:
+    return f"on the front{' of all three' if several else ''}: {front.sum()} of {there.sum()}"
+
+
+def _column(settings: xr.Dataset, name: str, label: str) -> tuple[Axis, np.ndarray]:
+    """A parameter of some settings as an axis with places."""
+    column, present = settings[name].values, has(settings, name)
+    if column.dtype.kind in "iuf":
+        places = np.where(present, column.astype(np.float64), np.nan)
+        return Axis(label, "log" if spans_decades(places) else "linear"), places
+    names = list(dict.fromkeys(column[present].tolist()))
+    names = names if name == "policy" else sorted(names)
+    places = np.array(
+        [float(names.index(one)) if there else np.nan for one, there in zip(column, present, strict=True)]
+    )
+    return Axis(label, names=tuple(map(str, names))), places
