@@ -22,6 +22,8 @@ _COLORS = "viridis"
 _MISSING = "0.85"
 _POINTS = 2000
 """That a line keeps: more than a printer can tell apart."""
+_FEW = 12
+"""Points of a line that are marked: nothing was measured between them."""
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -98,7 +100,7 @@ def _panel_height(chart: ChartData, width: float) -> float:
     cells = [len(panel.cells) for panel in chart.panels if panel.cells is not None]
     if cells:
         return max(1.7, 0.2 * max(cells) + 0.8)
-    return min(max(0.72 * width, 1.35), 2.6)
+    return min(max(0.72 * width, 1.35), 2.6 if chart.columns == 1 else 1.7)
 
 
 def _shared(axes: list[Axis], columns: int, lines: Literal["row", "col"]) -> bool | Literal["row", "col"]:
@@ -170,6 +172,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         step = "post" if one.mark == "step" else None
         style: Any = {"color": kind.color, "linestyle": (0, kind.dash) if kind.dash else "-"}
         drawstyle: Any = f"steps-{step}" if step else "default"
+        style |= {"marker": "o" if len(one.x) <= _FEW else "", "markersize": 2}
         axes.plot(one.x[kept], one.y[kept], label=label, drawstyle=drawstyle, linewidth=kind.width, **style)
         if one.low is not None and one.high is not None:
             band: Any = {"color": kind.color, "alpha": 0.2, "linewidth": 0, "step": step}
