@@ -8,18 +8,25 @@ Differences are taken seed by seed (the runs of a seed meet the same network), w
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from curves_at import accuracy_at, marked, plus_minus
 
 import pausejax
 from pausejax.network.law import expected_reward
 from pausejax.network.laws import two_speed
-from pausejax.report.statistics import Line, accuracy_at, band, lines
+from pausejax.plotting.chart import Axis, Chart, Panel
+from pausejax.plotting.curves import Samples, mean_series
+from pausejax.plotting.grid import Line, lines
 from pausejax.selection import best_rate
 
 INDICES = ("variance", "range", "thompson")
@@ -52,54 +59,30 @@ def rows(result: xr.Dataset, times: Sequence[float], of: str) -> list[tuple[str,
                 continue
             told = f"{accuracy[:, at].mean():.1f} / {leakage[:, at].mean():.1f}"
             if label != of:
-                gain = band(accuracy[:, at] - own_accuracy[:, at])
-                less = band(leakage[:, at] - own_leakage[:, at])
-                told += (
-                    f" ({gain.mean:+.1f} ± {gain.half_width:.1f}, {less.mean:+.1f} ± {less.half_width:.1f})"
-                )
+                gain = plus_minus(accuracy[:, at] - own_accuracy[:, at], "+.1f")
+                less = plus_minus(leakage[:, at] - own_leakage[:, at], "+.1f")
+                told += f" ({gain}, {less})"
             cells.append(f"{told} [{rounds[:, at].mean():.0f}]")
         table.append((label, cells))
     return table
 
 
 def draw(directories: Sequence[str], times: Sequence[float], path: str) -> None:
-    """Accuracy against leakage at each time: a panel for each study, a line for each policy."""
-    from pausejax.report.figure import Figure
-    from pausejax.report.style import PALETTE, look, styled_context
-
-    with styled_context():
-        figure = Figure(figsize=(7.0, 3.0), layout="constrained")
-        panels = figure.subplots(1, len(directories), squeeze=False)[0]
-        names: dict[str, int] = {}
-        for panel, directory in zip(panels, directories, strict=True):
-            result = pausejax.open(directory)
-            for line in lines(result):
-                accuracy, leakage, _ = figures(line, times)
-                own = look(names.setdefault(line.label, len(names)))
-                style = {"color": own.colour, "marker": own.marker, "linewidth": 0.9, "capsize": 1.5}
-                errors = (band(leakage).half_width, band(accuracy).half_width)
-                panel.errorbar(
-                    leakage.mean(axis=0),
-                    accuracy.mean(axis=0),
-                    errors[1],
-                    errors[0],
-                    markersize=3.5,
-                    elinewidth=0.6,
-                    linestyle=own.dash,
-                    markerfacecolor="white" if names[line.label] >= len(PALETTE) else own.colour,
-                    label=line.label,
-                    **style,
-                )
-            panel.set_title(str(result.attrs.get("name", directory)).removeprefix("beyond PAUSE: "))
-            panel.set_xlabel("maximum leakage")
-        panels[0].set_ylabel("test accuracy (%)")
-        handles = {
-            label: handle
-            for panel in panels
-            for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
-        }
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
-        figure.savefig(path, dpi=150)
+    """Draws accuracy against leakage at each time: a panel for each study, a line for each policy."""
+    panels, styles = [], {}
+    for directory in directories:
+        result = pausejax.open(directory)
+        name = str(result.attrs.get("name", directory)).removeprefix("beyond PAUSE: ")
+        series = []
+        for line in lines(result):
+            accuracy, leakage, _ = figures(line, times)
+            found = Samples(leakage.mean(axis=0), accuracy, np.arange(len(accuracy)))
+            style = styles.setdefault(line.label, len(styles))
+            series += marked(mean_series(line.label, found, style))
+        y = Axis(f"test accuracy on {name} (%)")
+        panels.append(Panel(Axis("maximum leakage"), y, tuple(series)))
+    caption = "Accuracy against leakage at equal simulated times: means over seeds with 95 % t intervals."
+    Chart("beyond_pause", caption, tuple(panels), columns=len(panels)).save(path)
 
 
 @partial(jax.jit, static_argnames=("price", "decay"))
@@ -152,8 +135,7 @@ def regret(rounds: int, seeds: int, price: float) -> list[tuple[str, list[str]]]
         law = two_speed(num_clients=30, min_latency=0.05)
         losses = value_regret(result["selected"].values, expected_reward(law, 0.05), price, 0.04)
         totals = np.cumsum(np.asarray(losses), axis=1, dtype=np.float64)
-        cells = [f"{band(totals[:, n - 1]).mean:.0f} ± {band(totals[:, n - 1]).half_width:.0f}" for n in ends]
-        table.append((index, cells))
+        table.append((index, [plus_minus(totals[:, n - 1], ".0f", ".0f") for n in ends]))
     table.append(("bound for range", [f"{x:.0f}" for x in bound(30, 5, np.array(ends))]))
     return table
 

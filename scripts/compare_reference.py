@@ -10,26 +10,24 @@ between policies are taken seed by seed (the runs of a seed meet the same networ
 """
 
 import argparse
+import dataclasses
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from matplotlib.axes import Axes
+from curves_at import accuracy_at, plus_minus
 from scipy import stats
 
 import pausejax
-from pausejax.analysis.mean_curves import resample, smooth
-from pausejax.report.curves import Curve, draw_series, figure
-from pausejax.report.grid import Grid, Panel
-from pausejax.report.series import Samples, summarized
-from pausejax.report.statistics import (
-    Line,
-    accuracy_at,
-    band,
-    evaluation_times,
-    lines,
-)
+from pausejax.analysis.mean_curves import smooth
+from pausejax.clients.variables import METRICS
+from pausejax.plotting.curves import curves
+from pausejax.plotting.data import Axis, Series
+from pausejax.plotting.grid import Cell, Grid, Line, lines
 
 WINDOW = 10
 """Rounds over which accuracies are averaged, as in the paper."""
@@ -194,27 +192,22 @@ def ordering(found: dict[str, xr.Dataset], times: list[float], rounds: list[int]
 def interval(samples: np.ndarray, sign: str = "") -> str:
     if not np.isfinite(samples).all():
         return "∞"
-    mean, half = (float(value) for value in band(samples))
-    return f"{mean:{sign}.1f} ± {half:.1f}"
+    return plus_minus(samples, f"{sign}.1f")
 
 
 def draw(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], path: Path) -> None:
-    """Our seed means with bands, the reference's runs dotted, against simulated time."""
-    lines = tuple(Line(label, label, runs) for label, runs in found.items())
-
-    def plot(axes: Axes, curves: list[Curve]) -> None:
-        for curve in curves:
-            values = 100 * curve.runs["test_accuracy"].values
-            clock = resample(evaluation_times(curve.runs), values)
-            draw_series(axes, summarized(curve.label, Samples(*clock, curve.runs["seed"].values)), curve.look)
-            theirs = logged.get(name_in_reference(curve.runs))
-            if theirs is not None:
-                axes.plot(theirs["elapsed"], 100 * theirs["test_accuracy"], ":", color=curve.look.colour)
-        axes.plot([], [], ":", color="grey", label="the paper's code, one seed")
-        axes.set(xlabel="simulated time (s)", ylabel="test accuracy (%)")
-        axes.set_xlim(left=0)
-
-    figure(plot, Grid((Panel("", lines),), 1)).savefig(path, dpi=300)
+    """Draws our seed means with bands against simulated time, a panel for each policy, and the reference."""
+    cells = tuple(Cell(label, (Line("ours, mean over seeds", label, runs),)) for label, runs in found.items())
+    metric = METRICS["test_accuracy"]
+    chart = curves(Grid(cells, min(len(cells), 4)), metric, "time", y=Axis(metric.axis_label, zero=True))
+    panels = []
+    for panel, runs in zip(chart.panels, found.values(), strict=True):
+        series = panel.series
+        if (theirs := logged.get(name_in_reference(runs))) is not None:
+            x, y = (theirs[name].to_numpy(np.float64) for name in ("elapsed", "test_accuracy"))
+            series = (*series, Series("the paper's code, one seed", x, 100 * y, style=1))
+        panels.append(dataclasses.replace(panel, series=series))
+    dataclasses.replace(chart, panels=tuple(panels)).save(path)
 
 
 def main() -> None:

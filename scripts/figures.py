@@ -15,29 +15,26 @@ import argparse
 import datetime
 import json
 import re
+import sys
 from pathlib import Path
 from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xarray as xr
-from matplotlib.axes import Axes
+from curves_at import accuracy_at, plus_minus
 
 import pausejax
 from pausejax.analysis import intervals
-from pausejax.analysis.mean_curves import resample, smooth
-from pausejax.report.curves import Curve, draw_series, figure
-from pausejax.report.grid import Grid, Panel
-from pausejax.report.series import Samples, summarized
-from pausejax.report.statistics import (
-    Line,
-    accuracy_at,
-    band,
-    evaluation_times,
-    lines,
-)
+from pausejax.analysis.mean_curves import smooth
+from pausejax.clients.variables import METRICS
+from pausejax.plotting.curves import Against, curves
+from pausejax.plotting.data import Axis
+from pausejax.plotting.grid import Cell, Grid, Line, lines
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 WINDOW = 10
@@ -51,6 +48,8 @@ NEAR = 2.0
 
 CURVES = ("elapsed", "max_leakage", "test_accuracy")
 RIVALS = ("random", "clustered by size", "clustered by similarity", "fastest", "FedAvg, private")
+POLICIES = ("PAUSE", "SA-PAUSE", *RIVALS, "FedAvg, no privacy")
+"""Of all figures; each has its colour."""
 
 
 class Claim(NamedTuple):
@@ -65,7 +64,7 @@ class Shown(NamedTuple):
     """A figure of the paper."""
 
     measure: str
-    clock: str
+    clock: Against
     claims: tuple[Claim, ...]
 
 
@@ -234,32 +233,19 @@ def verdict(gaps: list[np.ndarray], relation: str) -> str:
 def interval(samples: np.ndarray, sign: str = "") -> str:
     if not np.isfinite(samples).all():
         return "–"
-    mean, half = (float(value) for value in band(samples))
-    return f"{mean:{sign}.1f} ± {half:.1f}" if len(samples) > 1 else f"{mean:{sign}.1f}"
+    return plus_minus(samples, f"{sign}.1f")
 
 
 def draw(found: dict[str, xr.Dataset], shown: Shown, path: Path) -> None:
-    """Seed means with bands, as the paper's picture has them."""
-
-    def plot(axes: Axes, curves: list[Curve]) -> None:
-        for curve in curves:
-            runs = curve.runs
-            if shown.measure == "test_accuracy":
-                places = evaluation_times(runs), 100 * runs["test_accuracy"].values
-            else:
-                places = runs["elapsed"].values, runs["max_leakage"].values
-            by_round = runs["round"].values, places[1]
-            clock = resample(*places) if shown.clock == "time" else by_round
-            draw_series(axes, summarized(curve.label, Samples(*clock, runs["seed"].values)), curve.look)
-        axes.set(
-            xlabel="simulated time (s)" if shown.clock == "time" else "round", ylabel=LABELS[shown.measure]
-        )
-        axes.set_xlim(left=0)
-
-    private = {label: runs for label, runs in found.items() if np.isfinite(runs["max_leakage"]).all()}
-    drawn = found if shown.measure == "test_accuracy" else private
-    panel = Panel("", tuple(Line(label, label, runs) for label, runs in drawn.items()))
-    figure(plot, Grid((panel,), 1)).savefig(path, dpi=200)
+    """Draws seed means with bands, as the paper's picture has them."""
+    drawn = tuple(
+        Line(label, label, runs, POLICIES.index(label))
+        for label, runs in found.items()
+        if shown.measure == "test_accuracy" or np.isfinite(runs["max_leakage"]).all()
+    )
+    y = Axis(LABELS[shown.measure], zero=True)
+    chart = curves(Grid((Cell("", drawn),), 1), METRICS[shown.measure], shown.clock, y=y)
+    chart.save(path, width=5.0)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -29,10 +29,10 @@ MODULES = (
     "kinds",
     "network",
     "page",
+    "plotting",
     "policies",
     "privacy",
     "regret",
-    "report",
     "selection",
 )
 GALLERY = (

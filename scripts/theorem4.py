@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax import bandit, network, selection
-from pausejax.report import style
+from pausejax.plotting.chart import Axis, Chart, Panel, Series
 from pausejax.selection import chain
 
 SETTINGS = {
@@ -201,30 +201,28 @@ def search(seeds=8):
 
 
 def draw(exact, simulated, divisors, largest, path):
-    """Three panels side by side; dots: simulated chains."""
-    titles = ("the inspected set, (20)", "the best set seen", "the last uphill set (as printed)")
-    with style.styled_context():
-        figure = style.new_figure(style.WIDE[0], 2.9)
-        panels = figure.subplots(1, 3, sharey=True)
-        for place, divisor in enumerate(divisors):
-            look = style.look(place)
-            label = "sign as printed" if divisor == 0 else f"κ = {divisor:g}"
-            line = {"color": look.colour, "linestyle": look.dash, "linewidth": 1.2}
-            for panel, series in zip(panels, (exact.current, exact.best, exact.last_uphill), strict=True):
-                panel.semilogx(exact.steps + 1, series[place], label=label, **line)
-            if divisor in simulated:
-                at = np.unique(np.geomspace(1, SIMULATED_STEPS + 1, 12).astype(int)) - 1
-                for panel, series in zip(panels, simulated[divisor], strict=False):
-                    panel.plot(at + 1, series[at], look.marker, ms=3, color=look.colour)
-        for panel, title in zip(panels, titles, strict=True):
-            panel.set(title=title, xlabel="step j of annealing", ylim=(0, 1.02))
-            style.tidy(panel)
-        panels[0].set_ylabel("probability of being optimal")
-        handles, labels = panels[0].get_legend_handles_labels()
-        title = f"C over Hajek's critical depth: {largest:.2f}, the largest κ that converges"
-        where = {"loc": "outside upper center", "ncols": len(labels), "frameon": False}
-        figure.legend(handles, labels, title=title, title_fontsize=7, handlelength=2.6, **where)
-        figure.savefig(path, dpi=300)
+    """Draws three panels side by side; dots: simulated chains."""
+    x, y = Axis("step j of annealing", "log"), Axis("probability of being optimal", zero=True)
+    labels = ["sign as printed" if divisor == 0 else f"κ = {divisor:g}" for divisor in divisors]
+    titles = (
+        f"the inspected set, (20): converges up to κ = {largest:.2f}",
+        "the best set seen",
+        "the last uphill set",
+    )
+    at = np.unique(np.geomspace(1, SIMULATED_STEPS + 1, 12).astype(int)) - 1
+    panels = []
+    for place, (title, chances) in enumerate(zip(titles, exact[1:], strict=True)):
+        series = [
+            Series(label, exact.steps + 1.0, chance, style=style)
+            for style, (label, chance) in enumerate(zip(labels, chances, strict=True))
+        ]
+        for style, divisor in enumerate(divisors):
+            if place < 2 and divisor in simulated:
+                dots = simulated[divisor][place][at]
+                series.append(Series("", at + 1.0, dots, mark="point", style=style))
+        panels.append(Panel(x, y, tuple(series), title=title))
+    caption = "Theorem 4: probability of being at an optimal set; lines are exact, points simulated chains."
+    Chart("theorem4", caption, tuple(panels), columns=3).save(path, height=2.9)
 
 
 def main():

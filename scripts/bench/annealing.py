@@ -23,7 +23,7 @@ import numpy as np
 from selection import cpu_seconds, middle_of_a_run, write_csv
 
 from pausejax import bandit, selection
-from pausejax.report import style
+from pausejax.plotting.chart import Axis, Chart, Panel, Series
 
 WEIGHTS = {"generalization_weight": 100.0, "privacy_weight": 5.0}
 DIVISOR = 30.0
@@ -130,37 +130,31 @@ def slopes(rows):
 
 
 def draw(rows, brute_rows, fit, path):
-    """Cost and neighbours against K, log-log; slopes in the legends, which lie outside the data."""
-
-    def points(rows, column):
-        return list(zip(*((row["clients"], row[column]) for row in rows), strict=True))
-
-    with style.styled_context():
-        figure = style.new_figure(style.WIDE[0], 4.0)
-        panels = figure.subplots(1, 2)
-        costs = {
-            "vanilla_selection_seconds": f"Vanilla-SA, {rows[0]['steps']} steps",
-            "tailored_selection_seconds": f"Algorithm 2, {rows[0]['steps']} steps",
-            "tailored_setup_seconds": "set-up of Algorithm 2 (sorting)",
-            "exact_seconds": "exact (best_set)",
-        }
-        sizes = {
-            "vanilla_neighbours": "Vanilla-SA",
-            "tailored_neighbours_best_set": "Algorithm 2 at the best set",
-            "tailored_neighbours_random_set": "Algorithm 2 at random sets",
-        }
-        for panel, columns in zip(panels, (costs, sizes), strict=True):
-            for place, (column, label) in enumerate(columns.items()):
-                slope = f", slope {fit[column]:.2f}" if column in fit else ""
-                look = style.look(place).on_line() | {"markevery": None}
-                panel.loglog(*points(rows, column), label=label + slope, **look)
-        last = style.look(len(costs)).on_line() | {"markevery": None}
-        panels[0].loglog(*points(brute_rows, "brute_seconds"), label="brute force, m = 5", **last)
-        for panel, label in zip(panels, ("CPU seconds per selection", "neighbours of a set"), strict=True):
-            panel.set(xlabel="clients K (m = K / 20)", ylabel=label)
-            panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, handlelength=2.6)
-            style.tidy(panel)
-        figure.savefig(path, dpi=300)
+    """Draws cost and neighbours against K, log-log, with slopes in the legend."""
+    steps = rows[0]["steps"]
+    costs = {
+        "vanilla_selection_seconds": f"Vanilla-SA, {steps} steps",
+        "tailored_selection_seconds": f"Algorithm 2, {steps} steps",
+        "tailored_setup_seconds": "set-up of Algorithm 2 (sorting)",
+        "exact_seconds": "exact (best_set)",
+        "brute_seconds": "brute force, m = 5",
+    }
+    sizes = {
+        "vanilla_neighbours": "neighbours in Vanilla-SA",
+        "tailored_neighbours_best_set": "in Algorithm 2 at the best set",
+        "tailored_neighbours_random_set": "in Algorithm 2 at random sets",
+    }
+    styles = {column: style for style, column in enumerate((*costs, *sizes))}
+    panels = []
+    for columns, what in ((costs, "CPU seconds per selection"), (sizes, "neighbours of a set")):
+        series = []
+        for column, label in columns.items():
+            slope = f", slope {fit[column]:.2f}" if column in fit else ""
+            there = [row for row in (*rows, *brute_rows) if column in row]
+            x, y = (np.array([row[name] for row in there], float) for name in ("clients", column))
+            series.append(Series(label + slope, x, y, style=styles[column]))
+        panels.append(Panel(Axis("clients K (m = K / 20)", "log"), Axis(what, "log"), tuple(series)))
+    Chart("annealing", "Cost of one selection against the clients.", tuple(panels), columns=2).save(path)
 
 
 def main():

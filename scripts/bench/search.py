@@ -11,18 +11,23 @@ seeds, and is what is played again on fresh seeds. All arms play as many runs.
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
+from curves_at import marked, plus_minus
 
 from pausejax import kinds
 from pausejax.data.host import Sources
 from pausejax.execution.local import LocalExecutor
 from pausejax.execution.play import play_in_memory
-from pausejax.report.statistics import band
+from pausejax.plotting.chart import Axis, Chart, Panel
+from pausejax.plotting.curves import Samples, mean_series
 from pausejax.results.stores import MemoryStore
 from pausejax.searches.goal import figures_at, goal_of
 from pausejax.searches.options import SearchOptions, with_horizon
@@ -230,50 +235,29 @@ def values_of(rows: Sequence[dict[str, Any]], name: str, arm: str, share: float)
 
 
 def show(path: Path, picture: Path) -> None:
-    """The table, and the picture of it."""
-    from pausejax.report.figure import Figure
-    from pausejax.report.style import look, styled_context
-
-    rows = read(path)
-    names = list(dict.fromkeys(row["problem"] for row in rows))
-    with styled_context():
-        figure = Figure(figsize=(3.4 * len(names), 3.1), layout="constrained")
-        panels = figure.subplots(1, len(names), squeeze=False)[0]
-        for panel, name in zip(panels, names, strict=True):
-            print(f"\n{name}\n")
-            print("| arm | searches | " + " | ".join(f"{share * RUNS:.0f} runs" for share in SHARES) + " |")
-            print("| --- " * (len(SHARES) + 2) + "|")
-            for place, arm in enumerate(ARMS):
-                found = [(share, values_of(rows, name, arm, share)) for share in SHARES]
-                found = [(share, values) for share, values in found if len(values) > 1]
-                if not found:
-                    continue
-                bands = {share: band(values) for share, values in found}
-                cells = [
-                    f"{bands[s].mean:.4g} ± {bands[s].half_width:.2g}" if s in bands else "–" for s in SHARES
-                ]
-                print(f"| {arm} | {max(len(v) for _, v in found)} | " + " | ".join(cells) + " |")
-                own = look(place)
-                panel.errorbar(
-                    [share * RUNS * (1 + 0.02 * place) for share in bands],
-                    [b.mean for b in bands.values()],
-                    [b.half_width for b in bands.values()],
-                    color=own.colour,
-                    marker=own.marker,
-                    linestyle=own.dash,
-                    markersize=3.5,
-                    linewidth=1,
-                    capsize=1.5,
-                    label=arm,
-                )
-            panel.set_xscale("log", base=2)
-            panel.set_xlabel("runs")
-            panel.set_title(name)
-            panel.set_ylabel("pseudo-regret" if name == "bandit" else "accuracy")
-        named = [zip(*panel.get_legend_handles_labels(), strict=True) for panel in panels]
-        handles = {label: handle for pairs in named for handle, label in pairs}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
-        figure.savefig(picture, dpi=150)
+    """Prints the table, and draws the picture of it."""
+    rows, panels = read(path), []
+    spent = [f"{share * RUNS:.0f}" for share in SHARES]
+    for name in dict.fromkeys(row["problem"] for row in rows):
+        print(f"\n{name}\n")
+        print("| arm | searches | " + " | ".join(f"{runs} runs" for runs in spent) + " |")
+        print("| --- " * (len(SHARES) + 2) + "|")
+        series = []
+        for style, arm in enumerate(ARMS):
+            found = [values_of(rows, name, arm, share) for share in SHARES]
+            there = [place for place, values in enumerate(found) if len(values) > 1]
+            if not there:
+                continue
+            cells = [plus_minus(values, ".4g", ".2g") if len(values) > 1 else "–" for values in found]
+            print(f"| {arm} | {max(map(len, found))} | " + " | ".join(cells) + " |")
+            beside = np.array(there) + 0.06 * (style - 2.5)  # so that no bar hides another
+            values = np.array([found[place] for place in there]).T
+            samples = Samples(beside, values, np.arange(len(values)))
+            series += marked(mean_series(arm, samples, style))
+        y = Axis("pseudo-regret" if name == "bandit" else "accuracy")
+        panels.append(Panel(Axis("runs", names=tuple(spent)), y, tuple(series), title=name))
+    caption = "Best value found against the runs spent: means over searches with 95 % t intervals."
+    Chart("search_pays", caption, tuple(panels), columns=len(panels)).save(picture)
 
 
 def main() -> None:

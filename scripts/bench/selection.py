@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax import bandit, network, regret
+from pausejax.plotting.chart import Axis, Chart, Panel, Series
 from pausejax.policies.base import Clients, Feedback, View
 from pausejax.policies.pause import pause
-from pausejax.report import style
 from pausejax.selection import best_set, brute_force
 
 MIN_LATENCY = 0.05
@@ -193,23 +193,17 @@ def draw(rows, fitted, path):
         "best_set": f"best_set, slope {fitted['best_set_exponent_from_1000']:.2f} from K = 1000",
         "brute_force": f"brute_force, ×{fitted['brute_force_factor_per_client_from_24']:.2f} per client",
     }
-    with style.styled_context():
-        figure = style.new_figure(5.0, 3.8)
-        axes = figure.add_subplot()
-        for place, (name, label) in enumerate(labels.items()):
-            chosen = [row for row in rows if row["selector"] == name]
-            sizes, seconds = ([row[key] for row in chosen] for key in ("clients", "cpu_seconds"))
-            axes.loglog(sizes, seconds, label=label, **style.look(place).on_line() | {"markevery": None})
-        sizes = sorted(REFERENCE)
-        label = "the paper's own code: brute force at (30, 5), annealing at (300, 15), (1000, 50)"
-        paper = [REFERENCE[size][1] for size in sizes]
-        axes.loglog([k for k, _ in sizes], paper, "x", color="black", markersize=6, label=label)
-        axes.set(
-            xlabel="clients K", ylabel="CPU seconds per selection", title="One selection by (14), m = K / 6"
-        )
-        style.tidy(axes)
-        figure.legend(loc="outside lower center", frameon=False, handlelength=2.6)
-        figure.savefig(path, dpi=300)
+    series = []
+    for style, (name, label) in enumerate(labels.items()):
+        chosen = [row for row in rows if row["selector"] == name]
+        x, y = (np.array([row[key] for row in chosen], float) for key in ("clients", "cpu_seconds"))
+        series.append(Series(label, x, y, style=style))
+    label = "the paper's code: brute force, and annealing from K = 300"
+    x, y = np.array([(k, seconds) for (k, _), (_, seconds) in REFERENCE.items()]).T
+    series.append(Series(label, x, y, mark="cross", style=6))
+    x, y = Axis("clients K", "log"), Axis("CPU seconds per selection", "log")
+    panel = Panel(x, y, tuple(series), title="One selection by (14), m = K / 6")
+    Chart("selection", "Cost of one selection against the clients.", (panel,)).save(path, width=5.0)
 
 
 def write_csv(rows, path):

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from pausejax.data.host import Sources
 from pausejax.execution import memory
@@ -27,6 +28,7 @@ from pausejax.execution import rounds as playing
 from pausejax.execution.batches import Batch, split
 from pausejax.execution.local import LocalExecutor
 from pausejax.kinds import parse
+from pausejax.plotting.chart import Axis, Chart, Panel, Series
 from pausejax.study.plan import make_plan
 
 STUDIES = {
@@ -112,22 +114,16 @@ def lanes(out: Path | None, most: int) -> None:
 
 
 def draw(path: Path, sizes: list[int], curves: dict[str, list[tuple[float, float, float]]]) -> None:
-    from pausejax.report import style
-
     unit = "CPU s" if jax.default_backend() == "cpu" else "s"
-    with style.styled_context():
-        figure = style.new_figure(style.WIDE[0], 2.8)
-        left, right = figure.subplots(1, 2)
-        for place, (name, points) in enumerate(curves.items()):
-            look = style.look(place).on_line() | {"markevery": None}
-            left.plot(sizes, [speed for speed, *_ in points], label=name, **look)
-            right.plot(sizes, [memory for _, memory, _ in points], **look)
-        labels = (f"rounds × runs per {unit}", "program's memory (MB)")
-        for axes, label in zip((left, right), labels, strict=True):
-            axes.set(xlabel="runs side by side", ylabel=label, xscale="log", yscale="log")
-            style.tidy(axes)
-        figure.legend(loc="outside upper center", ncols=len(curves), frameon=False, handlelength=2.6)
-        figure.savefig(path, dpi=300)
+    x, panels = np.array(sizes, float), []
+    for which, label in enumerate((f"rounds × runs per {unit}", "program's memory (MB)")):
+        series = [
+            Series(name, x, np.array([point[which] for point in points]), style=style)
+            for style, (name, points) in enumerate(curves.items())
+        ]
+        panels.append(Panel(Axis("runs side by side", "log"), Axis(label, "log"), tuple(series)))
+    caption = "Speed and memory of a batch against its runs."
+    Chart("throughput_vs_lanes", caption, tuple(panels), columns=2).save(path)
     print(f"drawn: {path}")
 
 
