@@ -15,10 +15,13 @@ import pytest
 import pausejax
 
 ROOT = Path(__file__).resolve().parents[1]
+VENDORED = ("vega", "vega-lite", "vega-embed")
 DATA = (
     "pausejax/measured.json",
     "pausejax/py.typed",
-    *(f"pausejax/page/{name}" for name in ("page.css", "page.html", "page.js", "scales.js")),
+    *(f"pausejax/page/{name}" for name in ("page.css", "page.html", "page.js")),
+    *(f"pausejax/page/vendor/{name}.{kind}" for name in VENDORED for kind in ("min.js", "LICENSE")),
+    "pausejax/page/vendor/versions.toml",
 )
 NOT_SHIPPED = (".*", "build", "dist", "out", "*.egg-info", "__pycache__")
 

@@ -73,17 +73,9 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
 def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
     """Says which lines are not in some of these charts, and why."""
     lines = {line.label: line for cell in grid.panels for line in cell.lines}
-    clear = [label for label, line in lines.items() if np.isinf(line.runs["max_leakage"].values).any()]
     large = [label for label, line in lines.items() if not _selects_m(line.runs)]
-    found = []
-    if clear:
-        found.append(f"not in the charts of leakage from where nothing bounds it: {some(clear)}")
-    if large:
-        found.append(
-            "not in the charts of regret and of participation, since rounds have more than "
-            f"clients_per_round clients: {some(large)}"
-        )
-    return found
+    why = "not in the charts of regret and of participation, since rounds have more than clients_per_round clients"
+    return [f"{why}: {some(large)}"] if large else []
 
 
 def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:

@@ -11,11 +11,8 @@ from rich.console import Console
 from pausejax.plotting import FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import xarray as xr
 
-    from pausejax.plotting.chart import Chart
     from pausejax.study.study import Plan
 
 
@@ -152,12 +149,13 @@ def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
     from pausejax.plotting import request
 
     try:
-        request.resolve(result, **_asked(options))
+        request.resolve(result, **asked_for(options))
     except ValueError as mistake:
-        raise _option(mistake) from mistake
+        raise option_mistake(mistake) from mistake
 
 
-def _asked(options: argparse.Namespace) -> dict[str, Any]:
+def asked_for(options: argparse.Namespace) -> dict[str, Any]:
+    """What --measure, --where and --by ask for."""
     return {"measures": options.measure, "where": options.where, "by": options.by}
 
 
@@ -221,107 +219,7 @@ def result(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", type=folder, help="a folder that `pausejax run` wrote")
 
 
-def write_report(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> None:
-    """Writes the page of the result in a folder, and charts as files, and says what there is.
-
-    Args:
-      directory: of the result.
-      options: of `charts`.
-      formats: of the files, where the options name none.
-
-    Raises:
-      SpecError: an option is not what the result has.
-    """
-    from pausejax import kinds, page
-    from pausejax.analysis import select
-    from pausejax.commands import asking
-    from pausejax.results import store
-
-    result = store.read(directory)
-    check_asked(result, options)
-    if not any(_asked(options).values()) and report_search(directory, options, formats):
-        return
-    asked = _asked(options)
-    charts = kinds.charts(result, smoothing=options.smooth, **asked)
-    omitted = kinds.omitted(result, **asked)
-    if any(asked.values()):
-        shown = asking.in_words(options)
-        whole = f"`pausejax report {directory}` shows the whole study"
-        omitted.insert(0, f"this page shows what was asked for: {shown}; {whole}")
-        # The page and the charts of the whole study stay as they are.
-        directory = asking.within(directory, shown)
-        result = select(result, options.where)
-    sweep = kinds.sweep_table(result)
-    try:
-        text = page.build(result, charts, notes=omitted, sweep=sweep, baseline=options.baseline)
-    except ValueError as mistake:
-        raise _option(mistake) from mistake
-    _leave(directory, charts, text, options, formats, omitted)
-
-
-def report_search(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> bool:
-    """Writes the page of the search in a folder, and charts as files; returns whether there is one.
-
-    Raises:
-      SpecError: an option is not what the search has.
-      ValueError: the search is damaged.
-      OSError: no space left, or the like.
-    """
-    from pausejax.results import store
-    from pausejax.results.folder import Folder
-    from pausejax.searches import report
-
-    record = report.Record.read(Folder(directory))
-    if record is None:
-        return False
-    charts = report.charts(record)
-    best = store.read(confirmation(directory))
-    text = report.build(record, store.read(directory), best, charts)
-    _leave(directory, charts, text, options, formats)
-    return True
-
-
-def confirmation(directory: str) -> str:
-    """Where the best of a search is played again."""
-    return f"{directory.rstrip('/')}/confirmation"
-
-
-def _leave(
-    directory: str,
-    charts: "Mapping[str, Chart]",
-    text: str,
-    options: argparse.Namespace,
-    formats: "Sequence[str]",
-    omitted: "Sequence[str]" = (),
-) -> None:
-    """Puts a page and charts into a folder, or under a URL, and says so."""
-    from pausejax import page
-    from pausejax.plotting.data import check_name
-    from pausejax.results.folder import Folder
-    from pausejax.study.document import SpecError
-
-    named = getattr(options, "chart", [])
-    if unknown := [name for name in named if name not in charts]:
-        raise SpecError([f"--chart {unknown[0]}: is not here; there are: {', '.join(charts) or 'none'}"])
-    formats = getattr(options, "format", None) or (("pdf",) if named else formats)
-    folder, size = Folder(directory), (getattr(options, "width", None), getattr(options, "height", None))
-    files = []
-    for name in named or charts if formats else ():
-        for format in formats:
-            files.append(f"{check_name(name)}.{format}")
-            folder.write(files[-1], charts[name].encode(format, *size))
-    folder.write(page.NAME, text.encode())
-    if options.quiet:
-        return
-    out = console()
-    if files:
-        out.print(f"in {directory}: {', '.join(files)}", markup=False)
-    for line in omitted:
-        out.print(line, markup=False)
-    out.print(f"all of it on one page: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
-
-
-def _option(mistake: ValueError) -> Exception:
+def option_mistake(mistake: ValueError) -> Exception:
     """A mistake in an option, as a user reads it."""
     from pausejax.study.document import SpecError
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pausejax.commands import executors
+from pausejax.commands import executors, report
 from pausejax.commands import options as common
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.quiet:
         _say(outcome, len(plan.runs), folder.path(RESULT), options.out, took)
     if not outcome.missing and not options.no_report:
-        common.write_report(options.out, options, ("png",))
+        report.write_report(options.out, options, ("png",))
     if tracker and not outcome.missing:
         tracking.attach_files(tracker, options.out)
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pausejax.commands import executors
+from pausejax.commands import executors, report
 from pausejax.commands import options as common
 
 
@@ -66,7 +66,7 @@ def add_to(commands: Any) -> None:
         choices=("text", "json", "bar"),
         help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
     )
-    parser.set_defaults(command=run)
+    parser.set_defaults(command=run, format=None, chart=[], width=None, height=None, baseline=None)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -129,7 +129,7 @@ def _confirm(result: Any, options: argparse.Namespace, executor: Any, stopping: 
     from pausejax.searches import confirm
     from pausejax.study.plan import make_plan
 
-    where = common.confirmation(options.out)
+    where = report.confirmation(options.out)
     plan = make_plan(confirm.confirmation(result, options.fresh_seeds))
     store = FolderStore(Folder(where), command=options.typed)
     meter = StudyMeter(plan, executor.devices)
@@ -150,7 +150,7 @@ def _finish(result: Any, options: argparse.Namespace) -> None:
         console.print(table(result))
         console.print(summary(result), markup=False)
     if not options.no_report:
-        common.report_search(options.out, options, ("png",))
+        report.report_search(options.out, options, ("png",))
         _report_confirmation(options)
 
 
@@ -159,7 +159,7 @@ def _report_confirmation(options: argparse.Namespace) -> None:
     from pausejax.results import store
     from pausejax.results.folder import Folder
 
-    where = common.confirmation(options.out)
+    where = report.confirmation(options.out)
     result = store.read(where)
     text = page.build(result, kinds.charts(result), notes=kinds.omitted(result))
     Folder(where).write(page.NAME, text.encode())

@@ -1,116 +1,90 @@
-// Without this script the page has tables; with it, charts that can be pointed at, zoomed and compared.
+// Without this script the page has tables; with it, charts that can be pointed at, enlarged and compared.
 (async () => {
+  document.documentElement.className = "scripted";
   const { config, panels } = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const views = new Map(), hidden = new Set(), tip = document.getElementById("tip"), coarse = matchMedia("(pointer: coarse)").matches;
-  const options = { config, renderer: "svg", actions: false, ast: true, defaultStyle: false, logLevel: vega.Error, tooltip: { disableDefaultStyle: true } };
-  const short = (value) => (value === null ? "–" : String(Number(value.toPrecision(4))));
-  const layers = (spec) => (spec.layer || []).flatMap((layer) => [layer, ...layers(layer)]);
-  const set = (box, signals) => { const view = views.get(box); if (view) { for (const name in signals) view.signal(name, signals[name]); view.runAsync(); } };
-  const ends = (box) => Object.fromEntries(panels[box.dataset.panel].params.filter((one) => one.name.endsWith("_ends")).map((one) => [one.name, one.value]));
+  const options = { config, renderer: "svg", ast: true, actions: false, defaultStyle: false, logLevel: 1, tooltip: { disableDefaultStyle: true } };
+  const boxes = all(".plot"), specOf = (box) => panels[box.dataset.panel], plots = boxes.filter((box) => specOf(box).layer);
+  const made = (tag, ...parts) => { const element = document.createElement(tag); element.append(...parts); return element; };
+  const set = (box, signals) => Object.entries(signals).reduce((view, [name, value]) => view?.signal(name, value), views.get(box))?.runAsync();
   const draw = async (box) => {
-    const spec = panels[box.dataset.panel];
-    if (coarse && spec.layer) for (const layer of layers(spec)) delete layer.params; // fingers scroll
-    if (spec.vconcat) for (const part of spec.vconcat) part.width = Math.max(box.clientWidth - 100, 120);
-    try {
-      views.get(box)?.finalize();
-      views.set(box, (await vegaEmbed(box, spec, options)).view);
-      if (hidden.size && spec.layer) set(box, { hidden: [...hidden] });
-    } catch (error) { box.textContent = `This chart can't be drawn: ${error.message}`; }
+    const spec = specOf(box); // its parameters: names, hidden, x_ends, y_ends
+    if (spec.layer) spec.params[1].value = [...hidden];
+    if (coarse) delete spec.layer?.[0].params; // fingers scroll
+    for (const part of spec.vconcat || []) part.width = Math.max(box.clientWidth - 100, 120);
+    views.get(box)?.finalize();
+    await vegaEmbed(box, spec, options).then(({ view }) => views.set(box, view), (error) => { box.textContent = `not drawn: ${error}`; });
   };
-
-  // ------------------------------------------------------- pointing and zooming
-  const near = (box, event) => {
-    const view = views.get(box), spec = panels[box.dataset.panel], svg = box.querySelector("svg")?.getBoundingClientRect();
-    if (!view || !svg || !spec.data?.values || document.querySelector("#vg-tooltip-element.visible")) return null;
-    const x = view.scale("x"), y = view.scale("y"), [left, top] = view.origin(), at = event.clientX - svg.left - left, up = event.clientY - svg.top - top;
-    if (at < -4 || up < 0 || at > view.signal("width") + 4 || up > view.signal("height")) return null;
-    const found = spec.data.values.filter((one) => (one.mark === "line" || one.mark === "step") && !hidden.has(one.series)).map((one) => {
-      let place = -1, away = Infinity;
-      one.x.forEach((value, i) => { const off = value === null || one.y[i] === null ? Infinity : Math.abs(x(value) - at); if (off < away) [away, place] = [off, i]; });
-      return { one, place, away, off: Math.abs(y(one.y[place]) - up) };
-    }).filter((hit) => hit.place >= 0);
-    const least = Math.min(...found.map((hit) => hit.away)), kept = found.filter((hit) => hit.away < least + 12).sort((a, b) => a.off - b.off).slice(0, 16);
-    return kept.length ? { kept: kept.sort((a, b) => y(a.one.y[a.place]) - y(b.one.y[b.place])), at: kept.reduce((a, b) => (b.away < a.away ? b : a)), x, left } : null;
-  };
-  const quiet = () => { tip.hidden = true; for (const guide of all(".guide")) guide.hidden = true; };
+  const short = (value) => String(Number(value.toPrecision(4)));
+  const quiet = () => [tip, ...all(".guide")].forEach((shown) => { shown.hidden = true; });
   const tell = (box, event) => {
     quiet();
-    const found = near(box, event), meta = panels[box.dataset.panel].usermeta;
-    if (!found) return;
-    const value = found.at.one.x[found.at.place], names = panels[box.dataset.panel].params[0].value.x, line = (tag, ...parts) => { const made = document.createElement(tag); made.append(...parts); return made; };
-    tip.replaceChildren(line("b", `${meta.labels[0]} ${names.length ? names[Math.round(value)] : short(value)}`), ...found.kept.map(({ one, place }) => {
-      const swatch = line("i"), interval = one.low.length && one.low[place] !== null ? ` (${short(one.low[place])} to ${short(one.high[place])})` : "";
-      swatch.style.background = one.ink;
-      return line("div", swatch, line("span", one.series), line("span", short(one.y[place]) + interval));
-    }));
-    tip.hidden = false;
-    const guide = box.nextElementSibling, across = event.clientX + 14, down = event.clientY + 14;
-    guide.hidden = false;
-    guide.style.left = `${found.left + found.x(value)}px`;
-    tip.style.left = `${Math.max(4, across + tip.offsetWidth > innerWidth ? event.clientX - tip.offsetWidth - 14 : across)}px`;
-    tip.style.top = `${Math.max(4, Math.min(down, innerHeight - tip.offsetHeight - 4))}px`;
+    const view = views.get(box), { data, params, usermeta } = specOf(box);
+    if (!view || document.querySelector("#vg-tooltip-element.visible")) return;
+    const [left, top] = view.origin(), svg = box.getBoundingClientRect(), at = event.clientX - svg.left - left, up = event.clientY - svg.top - top;
+    const x = view.scale("x"), y = view.scale("y"), height = (hit) => y(hit.one.y[hit.place]);
+    if (at < -4 || up < 0 || at > view.signal("width") + 4 || up > view.signal("height")) return;
+    const lines = data.values.filter((one) => ["line", "step"].includes(one.mark) && !hidden.has(one.series));
+    const points = lines.flatMap((one) => one.x.map((value, place) => ({ one, place, away: Math.abs(x(value) - at) })));
+    const known = points.filter((hit) => Number.isFinite(hit.away + (hit.one.y[hit.place] ?? NaN))).sort((a, b) => a.away - b.away);
+    if (!known.length) return;
+    const hits = [...new Map(known.filter((hit) => hit.away < known[0].away + 12).reverse().map((hit) => [hit.one, hit])).values()];
+    const value = known[0].one.x[known[0].place], off = (hit) => Math.abs(height(hit) - up);
+    tip.replaceChildren(made("b", `${usermeta.labels[0]} ${params[0].value.x[Math.round(value)] ?? short(value)}`));
+    for (const { one, place } of hits.sort((a, b) => off(a) - off(b)).slice(0, 16).sort((a, b) => height(a) - height(b))) {
+      const interval = one.low[place] == null ? "" : ` (${short(one.low[place])} to ${short(one.high[place])})`;
+      tip.append(made("div", made("i"), made("span", one.series), made("span", short(one.y[place]) + interval)));
+      tip.lastChild.firstChild.style.background = one.ink;
+    }
+    const guide = box.nextElementSibling, right = event.clientX + 14;
+    [tip.hidden, guide.hidden, guide.style.left] = [false, false, `${left + x(value)}px`];
+    tip.style.left = `${Math.max(4, right + tip.offsetWidth > innerWidth ? right - 28 - tip.offsetWidth : right)}px`;
+    tip.style.top = `${Math.max(4, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 4))}px`;
   };
-  const zoom = (box) => {
-    const view = views.get(box), spans = ["x", "y"].map((letter) => { try { return view.signal(`zoom_${letter}`); } catch { return null; } });
-    if (!spans.every((span) => span && Math.abs(span[1] - span[0]) > 5)) return;
-    const inverted = (letter, span) => span.map((pixel) => view.scale(letter).invert(pixel)).sort((a, b) => a - b);
-    set(box, { x_ends: inverted("x", spans[0]), y_ends: inverted("y", spans[1]), zoom_x: [0, 0], zoom_y: [0, 0] });
+  const enlarge = (box) => {
+    const view = views.get(box), spans = ["zoom_x", "zoom_y"].map((name) => view?.signal(name) ?? []);
+    const [x_ends, y_ends] = spans.map((span, i) => span.map((pixel) => view.scale("xy"[i]).invert(pixel)).sort((a, b) => a - b));
+    if (spans.every(([from, to]) => Math.abs(to - from) > 5)) set(box, { x_ends, y_ends, zoom_x: [0, 0], zoom_y: [0, 0] });
   };
-  let pressed = null;
-  const boxes = all(".plot");
-  for (const box of boxes.filter((box) => panels[box.dataset.panel].layer)) {
-    box.addEventListener("pointermove", (event) => (pressed ? quiet() : tell(box, event)));
-    box.addEventListener("pointerdown", (event) => { if (coarse) tell(box, event); else pressed = box; });
-    box.addEventListener("pointerleave", quiet);
-    box.addEventListener("dblclick", () => set(box, ends(box)));
+  let held = null; // the plot in which a box is being drawn
+  for (const box of plots) {
+    box.onpointermove = (event) => (held ? quiet() : tell(box, event));
+    box.onpointerdown = (event) => (event.pointerType === "mouse" ? (held = box) : tell(box, event));
+    box.onpointerleave = (event) => (event.pointerType === "mouse" ? quiet() : null); // a finger is lifted to read
+    box.ondblclick = () => set(box, Object.fromEntries(specOf(box).params.slice(2).map((one) => [one.name, one.value])));
   }
-  addEventListener("pointerup", () => { const box = pressed; pressed = null; if (box) setTimeout(() => zoom(box)); });
-  addEventListener("pointerdown", (event) => { if (!event.target.closest?.(".plot")) quiet(); });
-
-  // ------------------------------------------------------------------ buttons
-  const paint = () => { for (const chip of chips) chip.setAttribute("aria-pressed", !hidden.has(chip.dataset.label)); for (const box of boxes) if (panels[box.dataset.panel].layer) set(box, { hidden: [...hidden] }); };
-  const chips = all("[data-label]");
-  for (const chip of chips) chip.onclick = () => { if (!hidden.delete(chip.dataset.label)) hidden.add(chip.dataset.label); paint(); };
-  for (const button of all("#all")) button.onclick = () => { hidden.clear(); paint(); };
-  for (const figure of all("figure")) for (const [place, letter] of ["x", "y"].entries()) {
-    const own = all(".plot", figure), specs = own.map((box) => panels[box.dataset.panel]), button = document.createElement("button");
-    if (!specs.length || !specs.every((spec) => spec.usermeta?.free?.[letter])) continue;
-    let log = specs[0].layer[0].encoding[letter].scale.type === "log";
-    const show = () => button.setAttribute("aria-pressed", log);
-    button.type = "button"; button.textContent = `${letter}: log`; show();
-    button.onclick = () => {
-      log = !log; show();
-      for (const spec of specs) { for (const layer of layers(spec)) if (layer.encoding?.[letter]?.scale) layer.encoding[letter].scale.type = log ? "log" : "linear"; spec.params.find((one) => one.name === `${letter}_ends`).value = spec.usermeta.free[letter][log ? "log" : "linear"]; }
-      own.forEach(draw);
-    };
-    figure.querySelector(".tools").append(button);
-  }
-  for (const table of all("table.sortable")) all("thead th", table).forEach((head, column) => {
-    const button = document.createElement("button"), key = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent, number = (text) => (text === "" || isNaN(text) ? null : Number(text));
-    button.type = "button"; button.append(...head.childNodes); head.append(button);
-    button.onclick = () => {
-      const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1, body = table.tBodies[0];
-      for (const other of all("th[aria-sort]", table)) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
-      const order = (a, b) => { const [i, j] = [number(key(a)), number(key(b))]; return i !== null && j !== null ? sign * (i - j) : i === null && j === null ? sign * key(a).localeCompare(key(b)) : i === null ? 1 : -1; };
-      body.append(...[...body.rows].sort(order));
-    };
-  });
-  for (const figure of all(".explorer")) {
-    const box = figure.querySelector(".plot"), spec = panels[box.dataset.panel], selects = all("select", figure);
-    let width = 0;
-    const explore = () => {
-      const [x, y, fill, strip] = selects.map((select) => Number(select.value)), meta = spec.usermeta, [top, beneath] = spec.vconcat;
-      Object.assign(top.encoding, { x: meta.x[x], y: meta.y[y] }); top.layer[0].encoding.fill = meta.fill[fill]; beneath.encoding.x = meta.strip[strip];
-      width = box.clientWidth;
-      return draw(box);
-    };
-    for (const select of selects) select.onchange = explore;
-    addEventListener("resize", () => { if (box.clientWidth !== width) explore(); });
-  }
-  for (const shown of all("details.numbers")) shown.open = false;
-  document.documentElement.classList.add("scripted");
+  for (const type of ["pointerdown", "scroll"]) addEventListener(type, quiet, true);
+  addEventListener("pointerup", () => { const box = held; held = null; if (box && !coarse) setTimeout(() => enlarge(box)); });
+  for (const button of all(".chip")) button.onclick = ({ currentTarget: { dataset: { label } } }) => {
+    if (label === undefined) hidden.clear(); else if (!hidden.delete(label)) hidden.add(label);
+    for (const chip of all("[data-label]")) chip.ariaPressed = !hidden.has(chip.dataset.label);
+    for (const box of plots) set(box, { hidden: [...hidden] });
+  };
+  for (const button of all("[data-log]")) button.onclick = () => {
+    const letter = button.dataset.log, scale = button.ariaPressed === "true" ? "linear" : "log";
+    button.ariaPressed = scale === "log";
+    for (const box of all(".plot", button.closest("figure"))) {
+      const { layer, params, usermeta } = specOf(box);
+      for (const { encoding } of layer) if (encoding[letter]?.scale) encoding[letter].scale.type = scale;
+      params[letter === "x" ? 2 : 3].value = usermeta.free[letter][scale];
+      draw(box);
+    }
+  };
+  for (const button of all(".sortable th button")) button.onclick = () => {
+    const head = button.parentElement, { tBodies: [body] } = head.closest("table"), sign = head.ariaSort === "ascending" ? -1 : 1;
+    const key = (row) => row.cells[head.cellIndex].textContent;
+    for (const other of head.parentElement.cells) other.ariaSort = other !== head ? null : sign > 0 ? "ascending" : "descending";
+    const number = (row) => (key(row) === "" || isNaN(key(row)) ? Infinity : sign * key(row)); // what is none comes last
+    body.append(...[...body.rows].sort((a, b) => number(a) - number(b) || sign * key(a).localeCompare(key(b))));
+  };
+  const selects = all(".explorer select"), [explorer] = all(".explorer .plot");
+  for (const select of selects) select.onchange = () => {
+    const { usermeta, vconcat: [top, strip] } = specOf(explorer), chosen = (key, place) => usermeta[key][selects[place].value];
+    [top.encoding.x, top.encoding.y, top.layer[0].encoding.fill, strip.encoding.x] = ["x", "y", "fill", "strip"].map(chosen);
+    draw(explorer);
+  };
+  for (const shown of all("details.numbers")) shown.open = false; // a reader without this script has them open
   for (const box of boxes) await draw(box);
   document.body.dataset.drawn = performance.now();
 })();

@@ -40,7 +40,7 @@ def build(
       result: as `pausejax run` writes it.
       charts: by file name.
       notes: what was left out, and how to ask for it; one line each.
-      summary: in place of the result's own.
+      summary: in place of the result's own; of a sweep there is none, as its table has every setting.
       compared: the result whose policies are compared, in place of this one.
       folded: tables that stand beside the runs, folded up.
       sweep: every setting of a large study, for a reader to explore.
@@ -58,6 +58,8 @@ def build(
     config: dict[str, Any] = {**encodings.CONFIG, "aria": False}
     if sweep is not None:
         panels.append({key: part for key, part in vega.explorer(sweep).items() if key != "config"})
+    elif summary is None:  # every setting is in the sweep's own table
+        summary = tables.summary(result)
     scripts = [_read(name) for name in _SCRIPTS]
     environment = Environment(
         loader=FunctionLoader(_read),
@@ -71,7 +73,7 @@ def build(
         title=schema.read(result, "name") or "a study",
         facts=tables.facts(result),
         spec=schema.read(result, "spec"),
-        summary=tables.summary(result) if summary is None else summary,
+        summary=summary,
         folded=folded,
         differences=differences,
         diverged=diverged_runs(result, _MOST_DIVERGED),

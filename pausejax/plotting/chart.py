@@ -2,7 +2,6 @@
 
 import base64
 import html
-import io
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +70,9 @@ class Chart(ChartData):
             from pausejax.plotting import vega
 
             return vega.as_json(vega.combined(self)).encode()
-        undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
-        written = io.BytesIO()
-        self.figure(width, height).savefig(written, format=format, dpi=300, metadata=undated)
-        return written.getvalue()
+        from pausejax.plotting import paper
+
+        return paper.encode(self, format, width, height)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Returns the numbers that are drawn: panel, series, name, x, y, low, high and color, a row a point.

@@ -169,6 +169,8 @@ def without_diverged(runs: xr.Dataset) -> xr.Dataset:
     kept = runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
     if kept.sizes["run"]:
         return kept
+    if "test_loss" not in runs:
+        return runs.isel(eval=slice(0, 0))
     broken = ~np.isfinite(runs["test_loss"].values).all(axis=0)
     return runs.isel(eval=slice(0, int(np.argmax(broken)) if broken.any() else None))
 

@@ -93,14 +93,22 @@ def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
       ValueError: `by` names what is no axis, or makes too many lines or panels.
     """
     found = _arranged(result, by)
-    return None if found is None else _styled(found)
+    return None if found is None else _styled(found, styles(result))
 
 
-def _styled(grid: Grid) -> Grid:
-    """Every line with its place in the palette."""
+def styles(result: xr.Dataset) -> dict[str, int]:
+    """Returns the place in the palette of each policy, wherever a line or points have its name."""
+    return {name: place for place, name in enumerate(dict.fromkeys(result["policy"].values.tolist()))}
+
+
+def _styled(grid: Grid, policies: dict[str, int]) -> Grid:
+    """Every line with its place in the palette: its policy's if that is its name, or else a free one."""
     labels = list(dict.fromkeys(line.label for cell in grid.panels for line in cell.lines))
+    found = {label: policies[label] for label in labels if label in policies}
+    free = iter(sorted(set(range(len(labels) + len(found))) - set(found.values())))
+    found |= {label: next(free) for label in labels if label not in found}
     cells = (
-        cell._replace(lines=tuple(line._replace(style=labels.index(line.label)) for line in cell.lines))
+        cell._replace(lines=tuple(line._replace(style=found[line.label]) for line in cell.lines))
         for cell in grid.panels
     )
     return grid._replace(panels=tuple(cells))

@@ -1,5 +1,6 @@
 """Draws charts with matplotlib, on the caller's axes or as a figure for a paper."""
 
+import io
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, look, thinned
+from pausejax.plotting.ticks import Decades
 
 COLUMN, PAGE = 3.5, 7.0
 """Widths of one column of a two-column paper and of both, in inches."""
@@ -34,9 +36,16 @@ _STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.hashsalt": "pausejax",
     "text.usetex": False,
+    "savefig.bbox": None,
 }
 _LETTERS = 15
 """Of a label in an inch."""
+_LINES, _LONGEST_NAME = 4, 16
+"""Of a title or a label, and letters of a tick's name."""
+_LETTER = 0.065
+"""Width of a digit, in inches."""
+_SCALE = 0.6
+"""Width of a scale of colours with its numbers, in inches."""
 _INNER = 0.75
 """What is left of a panel for its axes, about."""
 
@@ -58,10 +67,11 @@ def draw(chart: ChartData, axes: Any) -> None:
 
 def figure(chart: ChartData, width: float | None = None, height: float | None = None) -> Figure:
     """Returns a figure of all panels, with one legend and one scale of colours; sizes in inches."""
-    columns = chart.columns
+    width = width or (COLUMN if chart.columns == 1 else PAGE)
+    room = width - (_SCALE if chart.color else 0)
+    columns = min(chart.columns, max(int(room / _narrowest(chart)), 1))
     rows = -(-len(chart.panels) // columns)
-    width = width or (COLUMN if columns == 1 else PAGE)
-    across, up = width / columns, _panel_height(chart, width / columns)
+    across, up = room / columns, _panel_height(chart, room / columns)
     with matplotlib.rc_context(_STYLE):
         drawn = Figure(figsize=(width, height or 0.25 + rows * up), layout="constrained")
         FigureCanvasAgg(drawn)
@@ -84,7 +94,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
                 own.set_ylabel("")
         if chart.color and norm:
             inches = _INNER * (height or rows * up)
-            label = textwrap.fill(_plain(chart.color.label), int(_LETTERS * inches))
+            label = _filled(chart.color.label, inches)
             drawn.colorbar(
                 ScalarMappable(norm, _COLORS), ax=places[: len(chart.panels)], label=label, aspect=30
             )
@@ -92,7 +102,25 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
         drawn.align_labels()
+        # What is laid out decides how many ticks there are, and so how much room they take.
+        drawn.draw_without_rendering()
     return drawn
+
+
+def encode(chart: ChartData, format: str, width: float | None = None, height: float | None = None) -> bytes:
+    """Returns a picture that is the same for the same chart; sizes in inches."""
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
+    written = io.BytesIO()
+    drawn = figure(chart, width, height)
+    with matplotlib.rc_context(_STYLE):  # which fonts are embedded, and names within an SVG
+        drawn.savefig(written, format=format, dpi=300, metadata=undated)
+    return written.getvalue()
+
+
+def _narrowest(chart: ChartData) -> float:
+    """A panel with its labels, in inches; a narrow figure has fewer of them abreast."""
+    cells = [panel.cells.shape[1] for panel in chart.panels if panel.cells is not None]
+    return max(1.15, 0.12 * max(cells, default=0) + 0.75)
 
 
 def _panel_height(chart: ChartData, width: float) -> float:
@@ -117,38 +145,38 @@ def _shared(axes: list[Axis], columns: int, lines: Literal["row", "col"]) -> boo
 
 def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, up: float = 0) -> None:
     """Draws one panel; its size in inches is for wrapping labels, 0 if the axes know it."""
+    width, height = across or _inches(axes)[0], up or _inches(axes)[1]
     if panel.cells is not None and norm is not None:
-        _cells(panel.cells, axes, norm)
+        _cells(panel.cells, axes, norm, width, height)
     for one in panel.series:
         _series(one, axes, norm)
     for text, value in panel.levels:
         axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=_plain(text))
-    width, height = across or _inches(axes)[0], up or _inches(axes)[1]
     for which, axis, inches in (("x", panel.x, width), ("y", panel.y, height)):
-        label = textwrap.fill(_plain(axis.label), max(int(_LETTERS * inches), 12))
-        getattr(axes, f"set_{which}label")(label)
+        getattr(axes, f"set_{which}label")(_filled(axis.label, inches))
         _scale(axes, which, axis, inches, cells=panel.cells is not None)
     if panel.title:
-        axes.set_title(textwrap.fill(_plain(panel.title), max(int(_LETTERS * width), 20)))
+        axes.set_title(_filled(panel.title, width))
     axes.spines[["top", "right"]].set_visible(False)
     if panel.cells is None:
         axes.grid(alpha=0.3, linewidth=0.5)
     if panel.note:
-        note = textwrap.fill(_plain(panel.note), max(int(_LETTERS * width), 20))
         look_of: Any = {"ha": "right", "va": "bottom", "fontsize": 7, "color": "0.3"}
-        axes.text(0.99, 0.01, note, transform=axes.transAxes, **look_of)
+        axes.text(0.99, 0.01, _filled(panel.note, width), transform=axes.transAxes, **look_of)
 
 
 def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
     """The scale and the ticks of an axis."""
     if axis.names:
-        names = [_plain(name) for name in axis.names]
+        names = [_plain(_cut(name, _LONGEST_NAME)) for name in axis.names]
         crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
         places = np.arange(len(names)) + (0.5 if cells else 0)
         getattr(axes, f"set_{which}ticks")(places, names, rotation=90 if crowded else 0)
         return
     settings = {"linthresh": axis.linear} if axis.scale == "symlog" else {}
     getattr(axes, f"set_{which}scale")(axis.scale, **settings)
+    if axis.scale == "symlog":
+        getattr(axes, f"{which}axis").set_major_locator(Decades(axis.linear))
     low, high = sorted(getattr(axes, f"get_{which}lim")())
     if axis.scale == "log" and 0 < 10 * low < high:
         getattr(axes, f"{which}axis").set_minor_formatter(NullFormatter())
@@ -196,15 +224,22 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
     axes.scatter(one.x, one.y, label=label, **points)
 
 
-def _cells(cells: np.ndarray, axes: Axes, norm: Normalize) -> None:
+def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height: float) -> None:
+    """A heat map of some inches, with its numbers where there is room for them."""
     axes.set_facecolor(_MISSING)
     axes.pcolormesh(np.ma.masked_invalid(cells), cmap=_COLORS, norm=norm, edgecolors="w", linewidth=0.4)
-    for (row, column), value in np.ndenumerate(cells):
-        if np.isfinite(value):
-            red, green, blue, _ = matplotlib.colormaps[_COLORS](norm(value))
-            ink = "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "black"
-            look_of: Any = {"color": ink, "ha": "center", "va": "center", "fontsize": 7}
-            axes.text(column + 0.5, row + 0.5, f"{value:.3g}".replace("e+0", "e"), **look_of)
+    texts = {
+        at: f"{cells[at]:.3g}".replace("e+0", "e") for at in zip(*np.nonzero(np.isfinite(cells)), strict=True)
+    }
+    rows, columns = cells.shape
+    longest = max(map(len, texts.values()), default=0)
+    if longest * _LETTER > width / columns or height / rows < 2 * _LETTER:
+        return
+    for (row, column), text in texts.items():
+        red, green, blue, _ = matplotlib.colormaps[_COLORS](norm(cells[row, column]))
+        ink = "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "black"
+        look_of: Any = {"color": ink, "ha": "center", "va": "center", "fontsize": 7}
+        axes.text(column + 0.5, row + 0.5, text, **look_of)
 
 
 def _norm(chart: ChartData) -> Normalize | None:
@@ -222,10 +257,12 @@ def _legend(drawn: Figure) -> int:
             handles.setdefault(label, handle)
     if len(handles) < 2:
         return 0
+    most = int(_LETTERS * drawn.get_figwidth()) - 6
+    written = [_plain(_cut(label.replace(r"\$", "$"), most)) for label in handles]
     for columns in range(min(len(handles), 5), 0, -1):
         legend = drawn.legend(
             list(handles.values()),
-            list(handles),
+            written,
             loc="outside upper center",
             ncols=columns,
             frameon=False,
@@ -243,6 +280,19 @@ def _inches(axes: Axes) -> tuple[float, float]:
     assert figure is not None
     box = axes.get_window_extent()
     return box.width / figure.dpi, box.height / figure.dpi
+
+
+def _filled(text: str, inches: float) -> str:
+    """A text in lines of some inches, cut off if it is long."""
+    lines = textwrap.fill(text, max(int(_LETTERS * inches), 12), max_lines=_LINES, placeholder=" …")
+    return _plain(lines)
+
+
+def _cut(text: str, most: int) -> str:
+    """A text of so many letters: what labels differ in is mostly at their ends."""
+    text = " ".join(text.split())
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
 def _plain(text: str) -> str:

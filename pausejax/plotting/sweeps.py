@@ -1,7 +1,7 @@
 """Builds the charts of large sweeps: main effects, heat maps, the Pareto chart, the table to choose from."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from pausejax.analysis.choice import share_left_out
 from pausejax.analysis.quantities import Metric, apart_in, objectives_in
 from pausejax.analysis.settings import axes_of, has
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.data import Axis, Panel, Scale, Series, Sweep, file_names
-from pausejax.plotting.grid import factors, split, words_for
+from pausejax.plotting.data import Axis, Panel, Series, Sweep, file_names
+from pausejax.plotting.grid import factors, split, styles, words_for
 from pausejax.plotting.levels import (
     MAX_AXES,
     Levels,
@@ -50,18 +50,19 @@ def charts_of(result: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]
 
 
 def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Draws each metric against each axis, averaged over all others, for each data set."""
+    """Draws each metric against each parameter, averaged over all others, for each data set."""
     drawn = {}
     for ending, runs in _by_data_set(whole):
-        levels = levels_of(runs)
-        own = [metric for metric in metrics if np.isfinite(runs[metric.name].values).any()]
-        if levels.axes and own:
-            panels = [_effect(levels, metric, axis) for metric in own for axis in levels.axes]
-            seeds = len(np.unique(runs["seed"].values))
-            bands = "; bands: 95 % t intervals over seeds" if seeds > 1 else ""
-            caption = f"Main effects: means over {seeds} seeds and all other parameters{bands}."
-            name = f"main_effects{ending}"
-            drawn[name] = Chart(name, caption, tuple(_rows_share(panels, len(levels.axes))), len(levels.axes))
+        levels, seeds = levels_of(runs), len(np.unique(runs["seed"].values))
+        over = f"{seeds} seeds" if seeds > 1 else "one seed"
+        bands = "; bands: 95 % t intervals over seeds" if seeds > 1 else ""
+        for metric in metrics if levels.axes else ():
+            if np.isfinite(runs[metric.name].values).any():
+                name = f"main_effects_{metric.name}{ending}"
+                what = f"{metric.meaning[:1].upper()}{metric.meaning[1:]}"
+                caption = f"{what} by each parameter: means over {over} and all other parameters{bands}."
+                panels = _effects(levels, metric, styles(whole))
+                drawn[name] = Chart(name, caption, panels, min(len(panels), 4))
     return drawn
 
 
@@ -85,7 +86,7 @@ def fronts(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
     drawn: dict[str, Chart] = {}
     for ending, runs in _by_data_set(whole):
         if not directions(runs, metrics)[1]:
-            chart = _pareto(f"pareto{ending}", runs, metrics)
+            chart = _pareto(f"pareto{ending}", runs, metrics, styles(whole))
             drawn |= {chart.name: chart} if chart else {}
     return drawn
 
@@ -129,30 +130,26 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
     return [(f"_{name}", runs) for name, (_, runs) in zip(names, found, strict=True)]
 
 
-def _effect(levels: Levels, metric: Metric, axis: str) -> Panel:
-    """A line per policy that has the axis."""
-    found = averaged(levels, metric, ("policy", axis))
-    x, places = _column(found, axis, name_of(axis, levels.runs))
-    drawn = []
-    for style, policy in enumerate(dict.fromkeys(levels.runs["policy"].values.tolist())):
-        mine = np.flatnonzero((found["policy"].values == policy) & has(found, axis))
-        mine = mine[np.argsort(places[mine], kind="stable")]
-        if mine.size:
+def _effects(levels: Levels, metric: Metric, styles: Mapping[str, int]) -> tuple[Panel, ...]:
+    """A panel for each axis, with a line per policy that has the axis."""
+    across, drawn = [], []
+    band: dict[str, Any]
+    for axis in levels.axes:
+        found = averaged(levels, metric, ("policy", axis))
+        x, places = _column(found, axis, name_of(axis, levels.runs))
+        lines = []
+        for policy in dict.fromkeys(levels.runs["policy"].values.tolist()):
+            mine = np.flatnonzero((found["policy"].values == policy) & has(found, axis))
+            mine = mine[np.argsort(places[mine], kind="stable")]
             mean, low, high = (found[name].values[mine] for name in ("mean", "low", "high"))
-            known = np.isfinite(low).any()
-            ends = (low, high) if known else (None, None)
-            drawn.append(Series(str(policy), places[mine], mean, *ends, "line", style))
-    return Panel(x, Axis(metric.axis_label), tuple(drawn))
-
-
-def _rows_share(panels: Sequence[Panel], columns: int) -> Iterator[Panel]:
-    """The panels of each row with one scale upwards, logarithmic where their means lie decades apart."""
-    for start in range(0, len(panels), columns):
-        row = panels[start : start + columns]
-        means = np.concatenate([np.zeros(0), *(one.y for panel in row for one in panel.series)])
-        scale: Scale = "log" if spans_decades(means) else "linear"
-        for panel in row:
-            yield Panel(panel.x, Axis(panel.y.label, scale), panel.series)
+            band = {"low": low, "high": high} if np.isfinite(low).any() else {}
+            if mine.size:
+                lines.append(Series(policy, places[mine], mean, style=styles[policy], **band))
+        across.append(x)
+        drawn.append(tuple(lines))
+    means = np.concatenate([np.zeros(0), *(one.y for lines in drawn for one in lines)])
+    y = Axis(metric.axis_label, "log" if is_logarithmic(metric, means) else "linear")
+    return tuple(Panel(x, y, lines) for x, lines in zip(across, drawn, strict=True))
 
 
 def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
@@ -183,7 +180,9 @@ def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
     return Chart(name, caption, tuple(panels), min(3, len(panels)), color)
 
 
-def _pareto(name: str, whole: xr.Dataset, metrics: Sequence[Metric]) -> Chart | None:
+def _pareto(
+    name: str, whole: xr.Dataset, metrics: Sequence[Metric], looks: Mapping[str, int]
+) -> Chart | None:
     """Seed means of two metrics, coloured by a third; None where no setting has both."""
     means = [mean_ci(whole, metric.name) for metric in metrics]
     trusted, ways = _trusted(whole, metrics, means)
@@ -205,8 +204,8 @@ def _pareto(name: str, whole: xr.Dataset, metrics: Sequence[Metric]) -> Chart | 
         return Series(label, across[mine], up[mine], color=color, names=tuple(labels[mine]), **more)
 
     drawn = [
-        points(str(one), there & weighed & (policy == one), mark="point", style=style)
-        for style, one in enumerate(dict.fromkeys(policy.tolist()))
+        points(str(one), there & weighed & (policy == one), mark="point", style=looks[one])
+        for one in dict.fromkeys(policy.tolist())
     ]
     drawn.append(_steps(across[of_two], up[of_two], ways, third is not None))
     noise = {}

@@ -213,7 +213,13 @@ def _front(record: Record) -> Chart:
     return Chart("search_front", caption, (panel,))
 
 
-def build(record: Record, result: xr.Dataset, confirmation: xr.Dataset, drawn: Charts) -> str:
+def build(
+    record: Record,
+    result: xr.Dataset,
+    confirmation: xr.Dataset,
+    drawn: Charts,
+    baseline: str | None = None,
+) -> str:
     """Builds the page; the same text for the same search.
 
     Args:
@@ -221,6 +227,10 @@ def build(record: Record, result: xr.Dataset, confirmation: xr.Dataset, drawn: C
       result: every run that it played.
       confirmation: the best, the second and the defaults on fresh seeds.
       drawn: of `charts`.
+      baseline: as in `page.build`.
+
+    Raises:
+      ValueError: nothing of the confirmation is called so.
     """
     caption = f"sought: {record.asked}. Played: {record.summary}. Here: {record.title}"
     best = Table("the best", record.headings, record.finalists, caption)
@@ -228,7 +238,15 @@ def build(record: Record, result: xr.Dataset, confirmation: xr.Dataset, drawn: C
     if len(record.trials) > MOST_RUNS:
         notes.append(f"settings: the first {MOST_RUNS} of {len(record.trials)}; trials.json has them all")
     settings = [_settings(record)]
-    return page.build(result, drawn, notes=notes, summary=best, compared=confirmation, folded=settings)
+    return page.build(
+        result,
+        drawn,
+        notes=notes,
+        summary=best,
+        compared=confirmation,
+        folded=settings,
+        baseline=baseline,
+    )
 
 
 def _settings(record: Record) -> Table:

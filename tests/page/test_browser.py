@@ -1,30 +1,26 @@
 """The page in a real browser: at two widths, in the dark, printed, pointed at, and without its script."""
 
-import json
+import time
 
 import numpy as np
 import pytest
 
-from pausejax import kinds, page
+from pausejax import page
 
-from ..analysis.made_up import build
-from .conftest import HOSTILE
+from ..plotting.every_kind import HOSTILE, charts, sweep
 
 pytestmark = pytest.mark.slow
 
-WIDTHS, SCHEMES = (400, 1400), ("light", "dark")
-LEAKAGE = "figure:has(.file:text-is('leakage_vs_rounds.png, leakage_vs_rounds.pdf'))"
-
-
-def write(folder, result, figures, notes=()):
-    path = folder / page.NAME
-    path.write_text(page.build(result, figures, notes=notes), encoding="utf-8")
-    return path
+WIDTHS, SCHEMES = (420, 1400), ("light", "dark")
+REGRET = "[data-chart=regret_vs_round]"
+FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 
 
 @pytest.fixture(scope="module")
 def written(study, tmp_path_factory):
-    return write(tmp_path_factory.mktemp("page"), study, kinds.draw(study), notes=["a note"])
+    path = tmp_path_factory.mktemp("page") / page.NAME
+    path.write_text(page.build(study, charts(HOSTILE), notes=["a note"], sweep=sweep(1024)), encoding="utf-8")
+    return path
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def opened(chromium, written):
     """A function that opens the page; what went wrong in it, or left it, is an error in the end."""
     contexts, wrong = [], []
 
-    def open_page(width=1400, scheme="light", **options):
+    def open_page(width=1400, scheme="light", drawn=True, **options):
         context = chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, **options
         )
@@ -45,6 +41,8 @@ def opened(chromium, written):
             "request", lambda request: wrong.append(request.url) if request.url != written.as_uri() else None
         )
         tab.goto(written.as_uri())
+        if drawn:
+            tab.wait_for_function("document.body.dataset.drawn")
         return tab
 
     yield open_page
@@ -70,101 +68,183 @@ def contrast(tab, selector, ground="body"):
     return (other + 0.05) / (one + 0.05)
 
 
+def plot_of(tab, chart):
+    """The first plot of a chart, and where it lies in the window."""
+    plot = tab.locator(f"{chart} .plot").first
+    plot.evaluate("node => node.scrollIntoView({ block: 'center' })")
+    return plot, plot.bounding_box()
+
+
+def spot(box, across, upwards):
+    return box["x"] + across * box["width"], box["y"] + upwards * box["height"]
+
+
+def numbers_along(plot, letter):
+    """The numbers at the ticks of one axis."""
+    words = plot.locator(f".role-axis-label >> nth={'xy'.index(letter)}").locator("text").all_text_contents()
+    return sorted(float(word.replace("−", "-").replace(",", "")) for word in words if word)
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_it_can_be_read_at_every_width_by_day_and_night(opened, study, width, scheme):
+def test_it_can_be_read_at_every_width_by_day_and_night(opened, width, scheme):
     tab = opened(width, scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == width
-    assert tab.locator(".plot svg").count() == len(kinds.draw(study))
-    for box in tab.locator(".plot svg").all():
-        found = box.bounding_box()
-        assert found["width"] > 200 and found["height"] > 100
-        assert box.locator("path").count() > 5
-    for selector in ("h1", "p.note", ".plot svg text", "td", "dd", "nav a"):
+    assert tab.locator(".plot svg").count() == tab.locator(".plot").count() > 10
+    assert tab.locator("text=not drawn").count() == 0
+    for plot in tab.locator(".plot svg").all():
+        found = plot.bounding_box()
+        assert 150 < found["width"] <= width and found["height"] > 100
+    for selector in ("h1", "p.note", ".plot svg text", "td", "dd", "nav a", ".chip", ".tools button"):
         assert contrast(tab, selector) > 4.5, selector
-    sizes = """[...document.querySelectorAll('.plot svg [style*=font-size]')].map(text => {
-        const { a, b } = text.getScreenCTM();
-        return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(a, b);
-    })"""
-    assert min(tab.evaluate(sizes)) > 5.5  # an exponent; all else is larger
-    assert np.median(tab.evaluate(sizes)) > 8
+    assert tab.locator("details.numbers[open]").count() == 0
 
 
-def test_pointing_at_a_picture_tells_its_values(opened, study):
+def test_pointing_at_lines_tells_all_of_them(opened):
     tab = opened()
-    svg = tab.locator(f"{LEAKAGE} svg")
-    svg.scroll_into_view_if_needed()
-    box = svg.bounding_box()
-    tab.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.6 * box["height"])
+    _, box = plot_of(tab, REGRET)
+    tab.mouse.move(*spot(box, 0.6, 0.5))
     tip = tab.locator("#tip")
-    head, *rows = tip.inner_text().split("\n")
-    at = int(head.removeprefix("round "))
-    told = dict(zip(rows[::2], rows[1::2], strict=True))
-    assert len(told) == 4 and f"{HOSTILE}, γ = 5" in told and 10 < at < 35
-    runs = study.isel(run=(study["policy"] == "pause").values & (study["privacy_weight"] == 5).values)
-    mean = float(runs["max_leakage"].sel(round=at).mean())
-    np.testing.assert_allclose(float(told["pause, γ = 5"].split()[0]), mean, rtol=1e-3)
-    assert svg.locator(".guide").count() == 1
-    tab.mouse.move(2, 2)
-    assert tip.is_hidden() and svg.locator(".guide").count() == 0
-    svg.focus()
-    tab.keyboard.press("ArrowRight")
-    assert tip.is_visible() and tip.inner_text().startswith("round ")
-    tab.keyboard.press("Escape")
-    assert tip.is_hidden()
-
-
-def test_lines_are_chosen_in_all_pictures_at_once(opened):
-    tab = opened()
-    data = json.loads(tab.locator("#data").text_content())
-    label = data["labels"][0]
-    lines = [
-        f"#{part}"
-        for found in data["pictures"].values()
-        for panel in found["panels"]
-        for trace in panel["traces"]
-        if trace["label"] == label
-        for part in [trace["ids"][0], *([trace["band"]] if "band" in trace else [])]
-    ]
-    assert len(lines) > 6
-
-    def shown():
-        ask = (
-            "ids => ids.filter(id => getComputedStyle(document.querySelector(id)).display !== 'none').length"
+    at = int(tip.locator("b").inner_text().removeprefix("round "))
+    told = [[part.text_content() for part in row.locator("span").all()] for row in tip.locator("div").all()]
+    assert {label for label, _ in told} == set(HOSTILE) and 10 < at < 35
+    for label, value in told:
+        mean = (HOSTILE.index(label) + 1) * np.sqrt(at)
+        first, low, _, high = value.replace("(", "").replace(")", "").split()
+        np.testing.assert_allclose(
+            [float(first), float(low), float(high)], mean * np.array([1, 0.9, 1.1]), rtol=1e-3
         )
-        return tab.evaluate(ask, lines)
-
-    chip = tab.locator(".chip").first
-    assert chip.inner_text() == label and shown() == len(lines)
-    chip.click()
-    assert chip.get_attribute("aria-pressed") == "false" and shown() == 0
-    tab.locator("#all").click()
-    assert chip.get_attribute("aria-pressed") == "true" and shown() == len(lines)
+    assert tab.locator(".guide:visible").count() == 1
+    tab.mouse.move(2, 2)
+    assert tip.is_hidden() and tab.locator(".guide:visible").count() == 0
 
 
-def test_axes_change_their_scale_and_come_back(opened, study):
+def test_a_finger_asks_too_and_the_page_still_scrolls(opened):
+    tab = opened(420, has_touch=True, is_mobile=True)
+    _, box = plot_of(tab, REGRET)
+    tab.touchscreen.tap(*spot(box, 0.6, 0.5))
+    assert tab.locator("#tip").is_visible()
+
+
+def test_pointing_at_points_and_cells_tells_what_they_are(opened):
     tab = opened()
-    figure = tab.locator(LEAKAGE)
-    data = json.loads(tab.locator("#data").text_content())
-    place = figure.get_attribute("data-picture")
-    (panel,) = data["pictures"][place]["panels"]
-    trace = panel["traces"][0]
-    line = tab.locator(f"#{trace['ids'][0]} > path")
-    before = line.get_attribute("d")
-    button = figure.locator(".tools button").first
-    assert button.inner_text() == "y: log"
+    tip = tab.locator("#vg-tooltip-element.visible")
+    plot_of(tab, "[data-chart=pareto]")
+    tab.locator("[data-chart=pareto] .mark-symbol path").nth(7).hover(force=True)
+    assert f"{HOSTILE[0]}, κ = " in tip.text_content() and "leakage ε" in tip.text_content()
+    _, box = plot_of(tab, "[data-chart=heatmap_time]")
+    tab.mouse.move(*spot(box, 0.25, 0.2))
+    tip.wait_for()
+    assert [row.text_content() for row in tip.locator("tr").all()][:2] == ["α1", "γ100"]
+
+
+def test_lines_are_chosen_in_all_charts_at_once(opened):
+    tab = opened()
+    count = "() => document.querySelectorAll('.plot .mark-line path, .plot .mark-area path').length"
+    before = tab.evaluate(count)
+    chip = tab.locator(".chip").first
+    assert chip.inner_text().startswith(HOSTILE[0][:10])
+    chip.click()
+    tab.evaluate(FRAMES)
+    assert chip.get_attribute("aria-pressed") == "false"
+    # A line and its band, a line alone, steps with their band, a line about 0.
+    assert tab.evaluate(count) <= before - 6
+    _, box = plot_of(tab, REGRET)
+    tab.mouse.move(*spot(box, 0.6, 0.5))
+    assert tab.locator("#tip div").count() == len(HOSTILE) - 1
+    tab.locator("#all").click()
+    tab.evaluate(FRAMES)
+    assert chip.get_attribute("aria-pressed") == "true" and tab.evaluate(count) == before
+
+
+def test_a_box_is_enlarged_and_a_double_click_shows_all(opened):
+    tab = opened()
+    plot, box = plot_of(tab, REGRET)
+    before = {letter: numbers_along(plot, letter) for letter in "xy"}
+    tab.mouse.move(*spot(box, 0.4, 0.3))
+    tab.mouse.down()
+    tab.mouse.move(*spot(box, 0.5, 0.4))
+    tab.mouse.move(*spot(box, 0.7, 0.6))
+    tab.mouse.up()
+    tab.wait_for_timeout(100)
+    for letter in "xy":
+        now = numbers_along(plot, letter)
+        assert max(now) - min(now) < 0.6 * (max(before[letter]) - min(before[letter]))
+    tab.mouse.dblclick(*spot(box, 0.6, 0.5))
+    tab.wait_for_timeout(100)
+    assert {letter: numbers_along(plot, letter) for letter in "xy"} == before
+
+
+def test_axes_change_their_scale_and_come_back(opened):
+    tab = opened()
+    plot, _ = plot_of(tab, "[data-chart=leakage_vs_round]")
+    line = plot.locator(".mark-line path").first
+
+    def points():
+        path = line.get_attribute("d")[1:].split("L")
+        return np.array([[float(number) for number in point.split(",")] for point in path])
+
+    before = points()
+    button = tab.locator("[data-chart=leakage_vs_round] [data-log=y]")
+    assert button.get_attribute("aria-pressed") == "true"
+    # Equal factors are equal distances.
+    risen = np.diff(np.log(np.sqrt(np.arange(1, 41))))
+    np.testing.assert_allclose(np.diff(before[:, 1]) / risen, np.diff(before[:, 1])[0] / risen[0], rtol=0.05)
     button.click()
-    assert button.inner_text() == "y: linear" and button.get_attribute("aria-pressed") == "true"
-    points = np.array([[float(n) for n in point.split()] for point in line.get_attribute("d")[1:].split("L")])
-    # Equal factors are equal distances now.
-    risen = np.diff(np.log(trace["y"]))
-    slopes = np.diff(points[:, 1])[risen > 0.01] / risen[risen > 0.01]
-    np.testing.assert_allclose(slopes, slopes.mean(), rtol=0.05)
-    _, top, _, bottom = panel["box"]
-    assert (points[:, 1] >= top - 0.1).all() and (points[:, 1] <= bottom + 0.1).all()
-    assert figure.locator(".own text").count() >= 2
+    tab.wait_for_timeout(300)
+    assert button.get_attribute("aria-pressed") == "false"
+    risen = np.diff(np.sqrt(np.arange(1, 41)))
+    np.testing.assert_allclose(
+        np.diff(points()[:, 1]) / risen, np.diff(points()[:, 1])[0] / risen[0], rtol=0.1
+    )
     button.click()
-    assert line.get_attribute("d") == before and figure.locator(".own").count() == 0
+    tab.wait_for_timeout(300)
+    np.testing.assert_allclose(points(), before)
+
+
+def test_a_reader_explores_all_settings(opened, record_property):
+    tab = opened()
+    figure = tab.locator(".explorer")
+    plot = figure.locator(".plot")
+    titles = ".role-axis-title text"
+    for place, column in enumerate(("0", "1", "0", "2")):
+        figure.locator("select").nth(place).select_option(column)
+        tab.wait_for_timeout(300)
+    found = plot.locator(titles).all_text_contents()
+    assert {"policy", "γ", "leakage ε"} <= set(found)
+    figure.locator("select").nth(1).select_option("3")
+    tab.wait_for_timeout(300)
+    _, box = plot_of(tab, ".explorer")
+    faint = "() => document.querySelectorAll('.explorer .plot [opacity=\"0.07\"]').length"
+    assert tab.evaluate(faint) == 0
+    strip = plot.locator(".concat_1_group > g > .background").first.bounding_box()
+    height = strip["y"] + strip["height"] / 2
+    tab.mouse.move(box["x"] + 500, height)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 600, height)
+    begun = time.monotonic()
+    tab.mouse.move(box["x"] + 1000, height)
+    tab.evaluate(FRAMES)
+    record_property("seconds that a brush takes", time.monotonic() - begun)
+    tab.mouse.up()
+    assert 100 < tab.evaluate(faint) < 1100
+
+
+def test_a_table_is_sorted_by_any_of_its_columns(opened):
+    tab = opened()
+    table = tab.locator(".explorer table")
+    head = table.locator("th", has_text="accuracy")
+    read = "rows => rows.map(row => Number(row.cells[5].textContent))"
+    for direction, sign in (("ascending", 1), ("descending", -1)):
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == direction
+        found = np.array(table.locator("tbody tr").evaluate_all(read))
+        assert (np.diff(sign * found) >= 0).all() and len(found) == 1000
+    table.locator("th", has_text="γ").locator("button").click()
+    cells = table.locator("tbody tr").evaluate_all("rows => rows.map(row => row.cells[3].textContent)")
+    numbers = [cell for cell in cells if cell != "–"]
+    assert cells[: len(numbers)] == numbers and (np.diff(np.array(numbers, float)) >= 0).all()
+    assert table.locator("th[aria-sort]").count() == 1
 
 
 def test_a_print_is_of_ink_on_paper(opened):
@@ -172,59 +252,18 @@ def test_a_print_is_of_ink_on_paper(opened):
     tab.emulate_media(media="print", color_scheme="dark")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert contrast(tab, "h1") > 15 and contrast(tab, ".plot svg text") > 15
-    for selector in ("nav", "#controls", ".tools"):
+    for selector in ("nav", "#all", ".tools"):
         assert tab.locator(selector).first.is_hidden()
     pages = tab.pdf(format="A4").count(b"/Type /Page\n")
-    assert 3 <= pages <= 12
+    assert 3 <= pages <= 15
 
 
-def test_without_its_script_it_says_the_same(opened, study):
-    tab = opened(java_script_enabled=False)
-    assert tab.locator(".plot svg").count() == len(kinds.draw(study))
-    assert all(table.is_visible() for table in tab.locator(".difference").all())
-    assert tab.locator("#controls").is_hidden() and tab.locator("#tip").is_hidden()
-
-
-def test_pointing_at_a_cell_tells_its_value(chromium, tmp_path):
-    values = {
-        "pause": {
-            "privacy_weight": [1.0, 5.0, 25.0, 50.0],
-            "generalization_weight": [1.0, 10.0, 30.0, 90.0, 99.0],
-        }
-    }
-    result, _, _ = build(values, 3, {"privacy_weight": "gamma", "generalization_weight": "alpha"})
-    figures = {
-        "pareto": kinds.draw(result)["pareto"],
-        "heatmap_max_leakage": kinds.draw(result, measures=["max_leakage"])["heatmap_max_leakage"],
-    }
-    tab = chromium.new_page()
-    tab.goto(write(tmp_path, result, figures).as_uri())
-    data = json.loads(tab.locator("#data").text_content())["pictures"]
-    for place, found in data.items():
-        (panel,) = found["panels"]
-        svg = tab.locator(f"#{place}")
-        svg.scroll_into_view_if_needed()
-        left, top, right, bottom = panel["box"]
-        if "cells" in panel:
-            cells = panel["cells"]
-            # The cell at the upper right.
-            spot = (right - 1, top + 1)
-            value = cells["values"][-1][-1]
-            expected = f"{cells['label']}\n{float(f'{value:.4g}'):g}"
-        else:
-            ends = []
-            for letter, column in zip("xy", panel["dots"], strict=True):
-                axis = panel[letter]
-                turn = np.log if axis["scale"] == "log" else float
-                low, high, at = (turn(v) for v in (axis["from"], axis["to"], column[0]))
-                ends.append((at - low) / (high - low))
-            spot = (left + ends[0] * (right - left), bottom - ends[1] * (bottom - top))
-            expected = panel["x"]["label"]
-        box, view = svg.bounding_box(), [float(n) for n in svg.get_attribute("viewBox").split()]
-        scale = box["width"] / view[2]
-        tab.mouse.move(box["x"] + spot[0] * scale, box["y"] + spot[1] * scale)
-        assert expected in tab.locator("#tip").inner_text()
-    tab.close()
+def test_without_its_script_tables_have_the_numbers(opened):
+    tab = opened(drawn=False, java_script_enabled=False)
+    assert tab.locator(".plot:visible").count() == 0 == tab.locator(".tools button:visible").count()
+    assert tab.locator(".numbers table").count() == tab.locator(".numbers table:visible").count() > 8
+    assert tab.locator("noscript p").is_visible() and tab.locator("#tip").is_hidden()
+    assert tab.evaluate("document.documentElement.scrollWidth") == 1400
 
 
 def test_long_words_do_not_widen_the_page(chromium, study, tmp_path):
@@ -233,7 +272,10 @@ def test_long_words_do_not_widen_the_page(chromium, study, tmp_path):
     long = study.assign_coords(policy=("run", policies)).assign_attrs(
         name=label, spec=f'name = "{label * 4}"'
     )
-    tab = chromium.new_page(viewport={"width": 400, "height": 900})
-    tab.goto(write(tmp_path, long, {"regret": kinds.draw(study)["regret_vs_rounds"]}, notes=[label]).as_uri())
-    assert tab.evaluate("document.documentElement.scrollWidth") == 400
+    path = tmp_path / page.NAME
+    path.write_text(page.build(long, charts((label, "pause")), notes=[label]), encoding="utf-8")
+    tab = chromium.new_page(viewport={"width": 420, "height": 900})
+    tab.goto(path.as_uri())
+    tab.wait_for_function("document.body.dataset.drawn")
+    assert tab.evaluate("document.documentElement.scrollWidth") == 420
     tab.close()

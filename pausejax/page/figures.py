@@ -1,0 +1,212 @@
+"""What stands around the charts of a page: titles, legends, scales of colours, numbers as tables."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pausejax.page.tables import Table
+from pausejax.plotting import encodings, vega
+from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends, look
+
+MOST_BYTES = 500_000
+"""Of the numbers of all lines of a page, about."""
+MOST_SETTINGS = 1000
+"""Rows of the table beneath the explorer."""
+_BYTES = 7
+"""That a number takes."""
+_FEWEST_POINTS = 20
+_MOST_ROWS, _MOST_POINTS = 60, 40
+"""Of the numbers beneath a chart, and of one series of points."""
+_NONE = "–"
+
+
+class Key(NamedTuple):
+    """A label and the look of what it names, in a legend."""
+
+    label: str
+    color: str
+    dash: str
+    """As SVG has it."""
+    mark: str
+
+
+class Figure(NamedTuple):
+    """One chart as the page shows it."""
+
+    name: str
+    title: str
+    caption: str
+    columns: int
+    panels: list[tuple[int, str, str]]
+    """Each a place in the page's data, a title and a note."""
+    legend: list[Key]
+    """What no button of the page stands for."""
+    colors: tuple[str, str, str] | None
+    """Of the scale of colours: a label and its ends."""
+    scales: list[tuple[str, bool]]
+    """The axes that can be linear or logarithmic, and whether they are logarithmic."""
+    tables: list[Table]
+    more: bool
+    """Whether the tables leave something out."""
+
+
+def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[str, Any]], list[Key]]:
+    """Returns the charts of a page, the specifications of their panels, and the keys for buttons.
+
+    A button stands for a label that is in more than one chart; a fit or a front is of one chart alone, and no
+    line of the study.
+    """
+    keys = {name: _keys(chart) for name, chart in charts.items()}
+    count = Counter(label for found in keys.values() for label in found)
+    shared = {label for label, often in count.items() if often > 1 or len(charts) == 1}
+    specs: list[dict[str, Any]] = []
+    found = []
+    most = _points(charts)
+    for name, chart in charts.items():
+        panels = [(len(specs) + i, panel.title, panel.note) for i, panel in enumerate(chart.panels)]
+        specs += [_spec(chart, panel, most) for panel in chart.panels]
+        legend = [key for label, key in keys[name].items() if label not in shared and len(keys[name]) > 1]
+        tables, more = numbers(chart)
+        low, high = map(_short, color_ends(chart))
+        colors = (chart.color.label, low, high) if chart.color else None
+        own = specs[len(specs) - len(panels) :]
+        free = [letter for letter in "yx" if all(letter in spec["usermeta"]["free"] for spec in own)]
+        scales = [(letter, getattr(chart.panels[0], letter).scale == "log") for letter in free]
+        head = (name, title_of(name), chart.caption, chart.columns)
+        found.append(Figure(*head, panels, legend, colors, scales, tables, more))
+    buttons: dict[str, Key] = {}
+    for label, key in (
+        (label, key) for own in keys.values() for label, key in own.items() if label in shared
+    ):
+        if label not in buttons or key.mark == "line":
+            buttons[label] = key
+    return found, specs, list(buttons.values())
+
+
+def title_of(name: str) -> str:
+    """Returns a file's name in words."""
+    words = name.replace("_vs_", " against ").replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def numbers(chart: ChartData) -> tuple[list[Table], bool]:
+    """Returns what a chart shows as tables, and whether they leave something out.
+
+    A line has its last value, a set of points each of them, a heat map all of its cells.
+    """
+    tables, rows, more = [], [], False
+    for panel in chart.panels:
+        title = panel.title or f"{panel.y.label} against {panel.x.label}"
+        if panel.cells is not None:
+            more |= len(panel.cells) > _MOST_ROWS
+            headings = (f"{panel.y.label} \\ {panel.x.label}", *_places(panel.x, panel.cells.shape[1]))
+            names = _places(panel.y, len(panel.cells))
+            cells = [(name, *map(_short, row)) for name, row in zip(names, panel.cells, strict=True)]
+            tables.append(Table(title, headings, cells[::-1][:_MOST_ROWS], title))
+        for one in panel.series:
+            for place in _told(one):
+                rows.append((one.label, panel.title, _name(one, place), *_values(panel, one, place)))
+            more |= one.mark not in ("line", "step") and len(one.x) > _MOST_POINTS
+        rows += [(text or "level", panel.title, "", "", _short(at), "") for text, at in panel.levels]
+    more |= len(rows) > _MOST_ROWS
+    if rows:
+        first = chart.panels[0]
+        alike = all((panel.x, panel.y) == (first.x, first.y) for panel in chart.panels)
+        across, upwards = (first.x.label, first.y.label) if alike else ("x", "y")
+        headings = ("series", "panel", "point", across, upwards, "95 % interval")
+        used = [i for i in range(len(headings)) if i == 0 or any(row[i] for row in rows)]
+        kept = [tuple(row[i] for i in used) for row in rows[:_MOST_ROWS]]
+        caption = "the last value of each line, and each point" if chart.panels else ""
+        tables.append(Table(title_of(chart.name), tuple(headings[i] for i in used), kept, caption))
+    return tables, more
+
+
+def settings(sweep: Sweep) -> Table:
+    """Returns every setting of a study with its parameters and metrics, the front first."""
+    order = np.argsort(~np.asarray(sweep.front, bool), kind="stable")[:MOST_SETTINGS]
+    names = [axis.names for axis in sweep.axes]
+    rows = []
+    for place in order.tolist():
+        values = sweep.values[place].tolist()
+        cells = [
+            (own[int(v)] if own else _short(v)) if np.isfinite(v) else _NONE
+            for v, own in zip(values, names, strict=True)
+        ]
+        rows.append((sweep.labels[place], "yes" if sweep.front[place] else "", *cells))
+    caption = "every setting, those on the Pareto front first"
+    if len(order) < len(sweep.labels):
+        caption = f"{len(order)} of {len(sweep.labels)} settings, those on the Pareto front first"
+    return Table("settings", ("setting", "front", *(axis.label for axis in sweep.axes)), rows, caption)
+
+
+def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
+    """A panel for the page, with the ends of its axes on each scale that a reader may choose."""
+    free = {letter: ends for letter in "xy" if (ends := _ends_by_scale(chart, panel, letter))}
+    written = {key: value for key, value in vega.page_spec(chart, panel, most).items() if key != "config"}
+    labels = {"labels": [panel.x.label, panel.y.label], "free": free}
+    return {**written, "usermeta": labels}
+
+
+def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, list[float | int | None]]:
+    """Empty where the scale must stay: of names, about 0, or with values that are not positive."""
+    axis: Axis = getattr(panel, letter)
+    if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):
+        return {}
+    keys = ("x",) if letter == "x" else ("y", "low", "high")
+    for other in (other for other in chart.panels if getattr(other, letter) == axis):
+        every = [value for one in other.series for key in keys if (value := getattr(one, key)) is not None]
+        every += [np.array([at for _, at in other.levels])] if letter == "y" else []
+        if any((value <= 0).any() for value in every):
+            return {}
+    scales: tuple[Scale, ...] = ("linear", "log")
+    ends = {scale: encodings.ends_of(chart, panel, letter, scale) for scale in scales}
+    return {scale: encodings.numbers(own) for scale, own in ends.items()}
+
+
+def _points(charts: Mapping[str, ChartData]) -> int:
+    """How many points each line may keep so that a page of many stays small."""
+    series = [one for chart in charts.values() for panel in chart.panels for one in panel.series]
+    columns = sum(2 + 2 * (one.low is not None) for one in series if one.mark in ("line", "step"))
+    return int(np.clip(MOST_BYTES // (_BYTES * max(columns, 1)), _FEWEST_POINTS, vega.MOST_POINTS))
+
+
+def _keys(chart: ChartData) -> dict[str, Key]:
+    """By label; where it stands for lines and points, the line is its key."""
+    found: dict[str, Key] = {}
+    for one in (one for panel in chart.panels for one in panel.series if one.label and one.color is None):
+        joined = one.mark in ("line", "step")
+        if one.label not in found or (joined and found[one.label].mark != "line"):
+            dash = " ".join(f"{1.5 * length:g}" for length in look(one.style).dash)
+            found[one.label] = Key(one.label, encodings.ink(one.style), dash, "line" if joined else one.mark)
+    return found
+
+
+def _told(one: Series) -> Sequence[int]:
+    """Which points of a series a table has: the last value of a line, or the points."""
+    whole = np.flatnonzero(np.isfinite(one.x) & np.isfinite(one.y))
+    return (whole[-1:] if one.mark in ("line", "step") and not one.names else whole[:_MOST_POINTS]).tolist()
+
+
+def _values(panel: Panel, one: Series, place: int) -> tuple[str, str, str]:
+    interval = ""
+    if one.low is not None and one.high is not None and np.isfinite(one.low[place] + one.high[place]):
+        interval = f"{_short(one.low[place])} to {_short(one.high[place])}"
+    return _at(panel.x, one.x[place]), _at(panel.y, one.y[place]), interval
+
+
+def _name(one: Series, place: int) -> str:
+    return one.names[place] if one.names else ""
+
+
+def _at(axis: Axis, value: float) -> str:
+    return axis.names[round(float(value))] if axis.names else _short(value)
+
+
+def _places(axis: Axis, count: int) -> Sequence[str]:
+    return axis.names or [str(place) for place in range(count)]
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}" if np.isfinite(value) else _NONE

@@ -1,0 +1,142 @@
+"""Encodings of Vega-Lite that panels and the explorer share: places, colours, headings, ends of axes."""
+
+import dataclasses
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, look
+
+VIRIDIS = "viridis"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+NOTEBOOK = 300
+"""Width of a panel where no page decides, in pixels."""
+_TITLE = 42
+"""Letters of an axis' label that fit along it."""
+_MOST_NAMES = 16
+"""Along an axis; of more, some are left out."""
+_MOST_DECADES = 4
+"""That have ticks within them."""
+_QUIET = "#8888"
+CONFIG: dict[str, Any] = {
+    "background": "transparent",
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "titleFontWeight": "normal",
+        "tickColor": _QUIET,
+        "domainColor": _QUIET,
+        "gridColor": "#8883",
+        "labelOverlap": True,
+    },
+    "legend": {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"},
+    "title": {"color": "currentColor", "subtitleColor": "currentColor", "fontSize": 12, "limit": 300},
+}
+
+
+def numbers(values: Any) -> list[float | int | None]:
+    """Returns values with five digits each, as few characters as they need; null for what is not finite."""
+    short = (float(f"{value:.5g}") for value in np.asarray(values, np.float64).ravel().tolist())
+    return [(int(v) if v == int(v) else v) if np.isfinite(v) else None for v in short]
+
+
+def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = None) -> list[float]:
+    """Returns where an axis begins and ends: so that all is in sight, of all panels with an equal axis.
+
+    Args:
+      chart: that the panel is of.
+      panel: one of the chart's.
+      letter: "x" or "y".
+      scale: in place of the axis' own.
+    """
+    axis: Axis = getattr(panel, letter)
+    alike = [other for other in chart.panels if getattr(other, letter) == axis]
+    keys = ("x",) if letter == "x" else ("y", "low", "high")
+    found: list[Any] = []
+    for other in alike:
+        found += [value for one in other.series for key in keys if (value := getattr(one, key)) is not None]
+        found += [[value for _, value in other.levels]] if letter == "y" else []
+        found += [] if other.cells is None else [[-0.5, other.cells.shape[letter == "x"] - 0.5]]
+    joined = letter == "x" and all(one.mark in ("line", "step") for other in alike for one in other.series)
+    axis = dataclasses.replace(axis, scale=scale or axis.scale)
+    return within(axis, found, 0.0 if joined or any(other.cells is not None for other in alike) else 0.04)
+
+
+def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:
+    """Returns the ends of an axis with some values in sight and room, a `share` of it, at each end."""
+    if axis.names:
+        return [-0.5, len(axis.names) - 0.5]
+    values = np.concatenate([*(np.asarray(part, np.float64).ravel() for part in found), np.zeros(0)])
+    values = values[np.isfinite(values) & ((values > 0) | (axis.scale != "log"))]
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.1, 1.0)
+    return _padded(axis, low, high, share)
+
+
+def channel(axis: Axis, field: str, names: str = "names.x") -> dict[str, Any]:
+    """Returns the encoding of a place; `names` is where the names of the places can be looked up."""
+    found: dict[str, Any] = {
+        "field": field,
+        "type": "quantitative",
+        "title": textwrap.wrap(axis.label, _TITLE),
+    }
+    if not axis.names:
+        scale: dict[str, Any] = {"type": axis.scale, "nice": False}
+        scale |= {"constant": axis.linear} if axis.scale == "symlog" else {}
+        return {**found, "axis": {"tickCount": 6}, "scale": scale}
+    ticks = {"values": list(range(len(axis.names))), "labelExpr": f"{names}[datum.value]", "grid": False}
+    ticks["labelOverlap"] = len(axis.names) > _MOST_NAMES
+    if field[0] != "y" and sum(map(len, axis.names)) > 36:
+        ticks |= {"labelAngle": -40, "labelLimit": 140}
+    return {**found, "axis": ticks, "scale": {"nice": False, "domain": [-0.5, len(axis.names) - 0.5]}}
+
+
+def ticks(axis: Axis, low: float, high: float) -> list[float | int | None]:
+    """Returns where a "symlog" axis has ticks, which Vega would space evenly: at 0 and at 1, 2, 5, 10 …"""
+    far = max(abs(low), abs(high))
+    first, last = (int(np.floor(np.log10(value))) for value in (axis.linear, max(far, axis.linear)))
+    digits = (1, 2, 5) if last - first < _MOST_DECADES else (1,)
+    above = [digit * 10.0**power for power in range(first, last + 1) for digit in digits]
+    return numbers([at for at in (*(-one for one in above[::-1]), 0.0, *above) if low <= at <= high])
+
+
+def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]:
+    """Returns the encoding of a colour; what has no value is grey."""
+    axis = color or Axis("")
+    kind = "linear" if axis.scale == "log" and ends[0] <= 0 else axis.scale
+    scale: dict[str, Any] = {"type": kind, "scheme": VIRIDIS, "domain": numbers(ends)}
+    scale |= {"constant": axis.linear} if kind == "symlog" else {}
+    scale |= {"zero": False} if kind == "linear" else {}
+    shown = {"title": textwrap.wrap(axis.label, 24), "gradientLength": 120} if legend else None
+    condition = {"field": "shade", "type": "quantitative", "scale": scale, "legend": shown}
+    return {"condition": {"test": "isValid(datum.shade)", **condition}, "value": GREY}
+
+
+def ink(style: int) -> str:
+    """Returns the colour of a style; black is whatever the text is, by day and by night."""
+    return "currentColor" if look(style).color == "#000000" else look(style).color
+
+
+def tip(field: str, title: str) -> dict[str, Any]:
+    """Returns a line of a tooltip.
+
+    Vega-Lite writes its heading into an expression and escapes no more than quotes.
+    """
+    words = " ".join(title.split())[:80].replace("\\", "\\\\")
+    shown = {"type": "quantitative", "format": ".4~g"} if field == "shade" else {"type": "nominal"}
+    return {"field": field, **shown, "title": words or field}
+
+
+def _padded(axis: Axis, low: float, high: float, share: float) -> list[float]:
+    """Ends with some room around them; 0 is one of them where the axis begins there."""
+    if axis.scale == "log":
+        room = max(np.log(high / low) * share, 0.0) or (0.0 if high > low else 0.1)
+        return [low * float(np.exp(-room)), high * float(np.exp(room))]
+    whole = [min(low, 0.0), max(high, 0.0)] if axis.zero else [low, high]
+    room = (whole[1] - whole[0]) * share or (0.0 if whole[1] > whole[0] else 0.05 * abs(low) or 0.5)
+    return [
+        whole[0] - room * (whole[0] != 0 or not axis.zero),
+        whole[1] + room * (whole[1] != 0 or not axis.zero),
+    ]

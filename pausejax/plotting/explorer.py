@@ -1,0 +1,96 @@
+"""The explorer of a large study, as Vega-Lite: every setting, on the columns that a reader chooses."""
+
+from typing import Any
+
+import numpy as np
+
+from pausejax.plotting.data import GREY, PALETTE, Axis, Sweep
+from pausejax.plotting.encodings import CONFIG, NOTEBOOK, SCHEMA, channel, numbers, shade, tip, within
+
+_BRUSH = {"fill": PALETTE[0], "fillOpacity": 0.25, "stroke": PALETTE[0]}
+_MOST_NAMES = 5
+"""Beneath a scale of colours."""
+
+
+def explorer(sweep: Sweep) -> dict[str, Any]:
+    """Returns a scatter plot of all settings over a strip, along which a reader chooses an interval.
+
+    `usermeta` has, column by column, the encodings that the page puts in the place of the first ones.
+    """
+    columns = range(len(sweep.axes))
+    names = {f"c{i}": list(axis.names) for i, axis in enumerate(sweep.axes) if axis.names}
+    meta: dict[str, list[Any]] = {"x": [], "y": [], "fill": [], "strip": []}
+    for i, axis in enumerate(sweep.axes):
+        encoded = _encoded(axis, f"c{i}", sweep.values[:, i])
+        for key, one in encoded.items():
+            meta[key].append(one)
+    across, upwards, color = sweep.start
+    told = [{"field": "label", "title": "setting"}]
+    told += [
+        {
+            "field": f"t{i}" if axis.names else f"c{i}",
+            "title": tip("", axis.label)["title"],
+            "type": "nominal",
+        }
+        for i, axis in enumerate(sweep.axes)
+    ]
+    looked_up = [{"calculate": f"names.{key}[datum.{key}]", "as": f"t{key[1:]}"} for key in names]
+    faint = {"condition": {"param": "brush", "value": 0.85}, "value": 0.07}
+    data = {f"c{i}": numbers(sweep.values[:, i]) for i in columns}
+    row = {**data, "label": list(sweep.labels), "front": np.asarray(sweep.front, int).tolist()}
+    ring = {"type": "point", "filled": False, "size": 90, "stroke": "currentColor", "fill": "transparent"}
+    brush = {
+        "name": "brush",
+        "select": {"type": "interval", "encodings": ["x"], "zoom": False, "mark": _BRUSH},
+    }
+    return {
+        "$schema": SCHEMA,
+        "config": CONFIG,
+        "description": "every setting of the study",
+        "data": {"values": [row]},
+        "transform": [{"flatten": list(row)}, *looked_up],
+        "params": [{"name": "names", "value": names}],
+        "vconcat": [
+            {
+                "width": NOTEBOOK,
+                "height": 300,
+                "encoding": {"x": meta["x"][across], "y": meta["y"][upwards], "opacity": faint},
+                "layer": [
+                    {
+                        "mark": {"type": "point", "filled": True, "size": 36, "clip": True},
+                        "encoding": {"fill": meta["fill"][color], "tooltip": told},
+                    },
+                    {"transform": [{"filter": "datum.front"}], "mark": {**ring, "clip": True}},
+                ],
+            },
+            {
+                "width": NOTEBOOK,
+                "height": 34,
+                "params": [brush],
+                "mark": {"type": "tick", "thickness": 1, "color": "currentColor", "opacity": 0.4},
+                "encoding": {"x": meta["strip"][upwards]},
+            },
+        ],
+        "usermeta": {**meta, "start": [across, upwards, color, upwards]},
+    }
+
+
+def _encoded(axis: Axis, field: str, values: np.ndarray) -> dict[str, Any]:
+    """A column across, upwards, in colour, and along the strip."""
+    place = channel(axis, field, f"names.{field}")
+    place["scale"].setdefault("domain", numbers(within(axis, [values])))
+    ticks = place["axis"]
+    # So that the page knows how much room is left beside the axis.
+    beside = {"minExtent": 55, "maxExtent": 55, "labelLimit": 55, "labelAngle": 0}
+    tint = shade(axis, within(axis, [values], 0.0), legend=True)["condition"]
+    legend = {**tint["legend"], "orient": "top", "direction": "horizontal"}
+    if axis.names:
+        some = [*range(0, len(axis.names), -(-len(axis.names) // _MOST_NAMES))]
+        legend |= {"labelExpr": f"names.{field}[datum.value]", "values": some}
+    tint |= {"field": field, "test": f"isValid(datum.{field})", "legend": legend}
+    return {
+        "x": place,
+        "y": {**place, "axis": {**ticks, **beside}},
+        "fill": {"condition": tint, "value": GREY},
+        "strip": {**place, "axis": {**ticks, "grid": False}},
+    }

@@ -1,0 +1,297 @@
+"""Charts as Vega-Lite 6: values that a page, JupyterLab, altair and vl-convert draw.
+
+A label is data wherever it stands, never a part of an expression and never the name of a field: series are
+s0, s1, … to the scales, columns x, y, low, …, and what they are called is looked up. Only the headings of
+tooltips become text of an expression, where Vega-Lite leaves no choice.
+"""
+
+import json
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from pausejax.plotting.data import GREY, ChartData, Panel, Series, color_ends, look, thinned
+from pausejax.plotting.encodings import (
+    CONFIG,
+    NOTEBOOK,
+    SCHEMA,
+    channel,
+    ends_of,
+    ink,
+    numbers,
+    shade,
+    ticks,
+    tip,
+)
+from pausejax.plotting.explorer import explorer
+
+__all__ = ["MOST_POINTS", "as_json", "combined", "explorer", "page_spec", "spec"]
+
+MOST_POINTS = 300
+"""That a line keeps."""
+_HEIGHT = 230
+_ARRAYS = ("x", "y", "low", "high", "shade", "name")
+_MOST_NUMBERS = 150
+"""Cells of a heat map that have their value written in them."""
+_PALE = 0.55
+"""From this share of viridis on, dark letters are easier to read than white ones."""
+_MOST_ABREAST = 16
+"""Columns of cells with numbers in them, and labels of a legend."""
+_JOINED = {"line": "linear", "step": "step-after"}
+_POINTS: dict[str, dict[str, Any]] = {
+    "point": {"filled": True},
+    "ring": {"filled": False, "size": 90, "fill": "transparent"},
+    "cross": {"filled": False, "shape": "M-1,-1L1,1M-1,1L1,-1"},
+}
+
+
+def spec(chart: ChartData, panel: Panel) -> dict[str, Any]:
+    """Returns a panel as a specification that is complete in itself, with a legend and with tooltips."""
+    head = {"$schema": SCHEMA, "width": NOTEBOOK, "height": _HEIGHT, "config": CONFIG}
+    return {**head, "description": chart.caption, **_titled(panel), **_Writer(chart, panel).written()}
+
+
+def page_spec(chart: ChartData, panel: Panel, most: int = MOST_POINTS) -> dict[str, Any]:
+    """Returns a panel for the page, which tells of lines itself and sets hidden, x_ends and y_ends.
+
+    Args:
+      chart: that the panel is of.
+      panel: one of the chart's.
+      most: points of a line.
+    """
+    height = _HEIGHT if panel.cells is None else int(np.clip(34 * len(panel.cells), 140, 400))
+    head = {"$schema": SCHEMA, "width": "container", "height": height, "config": CONFIG}
+    return {**head, "description": chart.caption, **_Writer(chart, panel, most, page=True).written()}
+
+
+def combined(chart: ChartData) -> dict[str, Any]:
+    """Returns all panels as one specification, for a notebook."""
+    parts, params = [], []
+    for place, panel in enumerate(chart.panels):
+        written = _Writer(chart, panel, place=place).written()
+        params += written.pop("params")
+        parts.append({"width": NOTEBOOK, "height": _HEIGHT, **_titled(panel), **written})
+    alone: dict[str, Any] = dict.fromkeys(("color", "fill", "stroke", "strokeDash"), "independent")
+    return {
+        "$schema": SCHEMA,
+        "description": chart.caption,
+        "config": CONFIG,
+        "params": params,
+        "columns": chart.columns,
+        "concat": parts,
+        "resolve": {"scale": alone, "legend": alone},
+    }
+
+
+def as_json(document: Any) -> str:
+    """Returns a document as compact JSON.
+
+    Raises:
+      ValueError: there is a NaN or an infinity in it.
+    """
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+class _Writer:
+    """One panel, written as layers over one table: a row for each series, flattened to one for each point."""
+
+    def __init__(
+        self, chart: ChartData, panel: Panel, most: int = MOST_POINTS, place: int = 0, page: bool = False
+    ) -> None:
+        self.chart, self.panel, self.most, self.page = chart, panel, most, page
+        # Of the parameters, which are one set for all panels of a notebook.
+        self.names = f"names{place or ''}"
+        self.zoom = f"zoom{place or ''}"
+        self.ends: dict[str, Any] = {letter: numbers(ends_of(chart, panel, letter)) for letter in "xy"}
+        self.legend = not page and (chart.color is None or panel is chart.panels[-1])
+
+    def written(self) -> dict[str, Any]:
+        panel = self.panel
+        found = {"x": list(panel.x.names), "y": list(panel.y.names)}
+        found |= {f"s{i}": one.label for i, one in enumerate(panel.series)}  # type: ignore[misc]
+        params: list[dict[str, Any]] = [{"name": self.names, "value": found}]
+        if self.page:
+            params.append({"name": "hidden", "value": []})
+            params += [{"name": f"{letter}_ends", "value": ends} for letter, ends in self.ends.items()]
+        layers = self._cells() if panel.cells is not None else []
+        layers += self._series()
+        layers += self._levels() if panel.levels else []
+        # On the first one, whose marks lie beneath all others.
+        bound = {"translate": True, "zoom": "wheel![event.shiftKey]"}
+        select = {"type": "interval", **({"translate": False, "zoom": False} if self.page else bound)}
+        layers[0]["params"] = [
+            {"name": self.zoom, "select": select, **({} if self.page else {"bind": "scales"})}
+        ]
+        rows = [self._row(f"s{i}", one) for i, one in enumerate(panel.series)]
+        hidden = [{"filter": "indexof(hidden, datum.series) < 0"}] if self.page else []
+        steps = [{"flatten": list(_ARRAYS)}, *hidden, *self._told()]
+        return {"params": params, "data": {"values": rows}, "transform": steps, "layer": layers}
+
+    def _row(self, key: str, one: Series) -> dict[str, Any]:
+        """A series, thinned if it is a line; a column that it lacks is empty."""
+        joined = one.mark in ("line", "step")
+        some = thinned(len(one.x), self.most) if joined else np.arange(len(one.x))
+        columns = {"x": one.x, "y": one.y, "low": one.low, "high": one.high, "shade": one.color}
+        found = {k: [] if v is None else numbers(np.asarray(v)[some]) for k, v in columns.items()}
+        name = [one.names[place] for place in some] if one.names else []
+        known = {"ink": ink(one.style)} if self.page else {}
+        return {"key": key, "series": one.label, "mark": _kind(one), **known, **found, "name": name}
+
+    def _places(self, **fields: str) -> dict[str, Any]:
+        """x and y, or other fields on the same axes."""
+        found = {}
+        for letter, axis in (("x", self.panel.x), ("y", self.panel.y)):
+            found[letter] = channel(axis, letter, f"{self.names}.{letter}")
+            found[letter]["field"] = fields.get(letter, letter)
+            if axis.scale == "symlog" and not axis.names:
+                found[letter]["axis"] = {"values": ticks(axis, *self.ends[letter])}
+            found[letter]["scale"]["domain"] = {"expr": f"{letter}_ends"} if self.page else self.ends[letter]
+        return found
+
+    def _cells(self) -> list[dict[str, Any]]:
+        cells = self.panel.cells
+        assert cells is not None
+        row, column = (place.ravel().tolist() for place in np.indices(cells.shape))
+        data = {"values": [{"x": column, "y": row, "shade": numbers(cells)}]}
+        steps: list[Any] = [
+            {"flatten": ["x", "y", "shade"]},
+            {"filter": "isValid(datum.shade)"},
+            *self._told(),
+        ]
+        steps += [
+            {"calculate": f"datum.{a} {sign} 0.5", "as": a + b} for a in "xy" for b, sign in ("1-", "2+")
+        ]
+        ends = list(color_ends(self.chart))
+        told = tip("shade", self.chart.color.label if self.chart.color else "value")
+        corner = {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
+        tint = {"fill": shade(self.chart.color, ends, self.legend), "tooltip": [*self._tooltip()[1:3], told]}
+        rect = {
+            "mark": {"type": "rect", "clip": True},
+            "encoding": self._places(x="x1", y="y1") | corner | tint,
+        }
+        common = {"data": data, "transform": steps}
+        layers: list[dict[str, Any]] = [{**common, **rect}]
+        if cells.size <= _MOST_NUMBERS and cells.shape[1] <= _MOST_ABREAST:
+            log = self.chart.color is not None and self.chart.color.scale == "log" and ends[0] > 0
+            low, high = np.log(ends) if log else ends
+            pale = low + _PALE * (high - low)
+            test = f"datum.shade > {float(np.exp(pale) if log else pale):.6g}"
+            color = {"condition": {"test": test, "value": "#000"}, "value": "#fff"}
+            text = {"field": "shade", "type": "quantitative", "format": ".3~g"}
+            mark = {"type": "text", "fontSize": 10, "clip": True, "tooltip": None}
+            layers.append(
+                {**common, "mark": mark, "encoding": {**self._places(), "text": text, "color": color}}
+            )
+        return layers
+
+    def _series(self) -> list[dict[str, Any]]:
+        series, tooltip = self.panel.series, self._tooltip()
+        # Rings stand around points that others draw.
+        kinds = sorted(dict.fromkeys(map(_kind, series)), key=lambda kind: kind.endswith("ring"))
+        bands = {_kind(one) for one in series if one.low is not None}
+        color, dash = (
+            self._scale([ink(one.style) for one in series]),
+            self._scale([_dash(one) for one in series]),
+        )
+        width = {**self._scale([1.3 * look(one.style).width for one in series]), "legend": None}
+        layers: list[dict[str, Any]] = []
+        for kind in (kind for kind in _JOINED if kind in bands):
+            mark = {
+                "type": "area",
+                "opacity": 0.2,
+                "clip": True,
+                "interpolate": _JOINED[kind],
+                "order": False,
+            }
+            between = {"y2": {"field": "high"}, "color": color}
+            layers.append(_layer(kind, mark, self._places(y="low") | between))
+        for kind in (kind for kind in _JOINED if kind in kinds):
+            mark = {"type": "line", "clip": True, "interpolate": _JOINED[kind], "order": False}
+            how = {"color": color, "strokeDash": dash, "strokeWidth": width}
+            layers.append(_layer(kind, mark, self._places() | how))
+            if not self.page:
+                near = {"type": "point", "opacity": 0, "size": 60, "clip": True}
+                layers.append(_layer(kind, near, {**self._places(), "tooltip": tooltip}))
+        for kind in (kind for kind in kinds if kind not in _JOINED):
+            if kind in bands:
+                bar = self._places(y="low") | {"y2": {"field": "high"}, "color": color}
+                layers.append(_layer(kind, {"type": "rule", "clip": True}, bar))
+            tinted = kind.startswith("tinted")
+            by = shade(self.chart.color, list(color_ends(self.chart)), self.legend) if tinted else color
+            shape = {"type": "point", "size": 34, "clip": True, **_POINTS[kind.removeprefix("tinted ")]}
+            paint = {("fill" if shape["filled"] else "stroke") if tinted else "color": by}
+            layers.append(_layer(kind, shape, {**self._places(), **paint, "tooltip": tooltip}))
+        return layers or [{"mark": "point", "encoding": self._places()}]
+
+    def _scale(self, values: list[Any]) -> dict[str, Any]:
+        """An encoding by series, with a legend of the labels that differ."""
+        first = {one.label: f"s{i}" for i, one in reversed([*enumerate(self.panel.series)]) if one.label}
+        legend: dict[str, Any] = {
+            "title": None,
+            "values": [*first.values()][::-1],
+            "labelExpr": f"{self.names}[datum.value]",
+        }
+        legend |= {"symbolOpacity": 1, "labelLimit": 200}
+        if any(one.mark in _JOINED for one in self.panel.series):
+            legend |= {"symbolType": "stroke", "symbolStrokeWidth": 2}
+        scale = {"domain": [f"s{i}" for i in range(len(values))], "range": values}
+        shown = legend if not self.page and 1 < len(first) <= _MOST_ABREAST else None
+        return {"field": "key", "type": "nominal", "scale": scale, "legend": shown}
+
+    def _levels(self) -> list[dict[str, Any]]:
+        data = {"values": [{"text": text, "at": numbers(at)[0]} for text, at in self.panel.levels]}
+        y = self._places(y="at")["y"]
+        told = {"field": "text", "type": "nominal", "title": "level"}
+        rule = {"type": "rule", "color": GREY, "strokeDash": [2, 2], "clip": True}
+        text = {
+            "type": "text",
+            "align": "right",
+            "dy": -5,
+            "fontSize": 10,
+            "color": "currentColor",
+            "limit": 160,
+        }
+        beside = {"x": {"value": "width"}, "y": y, "text": {"field": "text", "type": "nominal"}}
+        return [
+            {"data": data, "mark": rule, "encoding": {"y": y, "tooltip": [told]}},
+            {"data": data, "mark": text, "encoding": beside},
+        ]
+
+    def _told(self) -> list[dict[str, str]]:
+        """Steps that put what tooltips say into columns; the lower end of an interval stays on the axis."""
+        both = "format(datum.low, '.4~g') + ' to ' + format(datum.high, '.4~g')"
+        steps = {"interval": f"isValid(datum.low) ? {both} : ''"}
+        for letter, axis in (("x", self.panel.x), ("y", self.panel.y)):
+            named = f"{self.names}.{letter}[round(datum.{letter})]"
+            steps["at_" + letter] = named if axis.names else f"format(datum.{letter}, '.5~g')"
+        if self.panel.y.scale == "log":
+            steps["low"] = f"isValid(datum.low) ? max(datum.low, {self.ends['y'][0]}) : null"
+        return [{"calculate": text, "as": key} for key, text in steps.items()]
+
+    def _tooltip(self) -> list[dict[str, Any]]:
+        named = any(one.names for one in self.panel.series)
+        found = [tip("series", "series"), tip("at_x", self.panel.x.label), tip("at_y", self.panel.y.label)]
+        found += [tip("interval", "95 %")] if any(one.low is not None for one in self.panel.series) else []
+        found += [tip("name", "setting")] if named else []
+        if self.chart.color and any(one.color is not None for one in self.panel.series):
+            found.append(tip("shade", self.chart.color.label))
+        return found
+
+
+def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any]) -> dict[str, Any]:
+    return {"transform": [{"filter": {"field": "mark", "equal": kind}}], "mark": mark, "encoding": encoding}
+
+
+def _kind(one: Series) -> str:
+    """A mark, and whether its colours are values."""
+    return f"tinted {one.mark}" if one.color is not None and one.mark not in _JOINED else one.mark
+
+
+def _dash(one: Series) -> list[float]:
+    return [1.5 * length for length in look(one.style).dash] or [1, 0]
+
+
+def _titled(panel: Panel) -> dict[str, Any]:
+    title = {"text": panel.title, **({"subtitle": textwrap.wrap(panel.note, 60)} if panel.note else {})}
+    return {"title": title} if panel.title or panel.note else {}

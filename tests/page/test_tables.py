@@ -1,0 +1,146 @@
+"""Tables of a page: what they say is what the analysis says."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pausejax import analysis, page
+from pausejax.commands.tables import summary_table
+from pausejax.page import figures, tables
+from pausejax.plotting.data import Axis, ChartData, Panel, Series
+
+from ..analysis.made_up import AXES, POLICIES, build
+from ..plotting.every_kind import charts
+from ..plotting.made import runs_of, with_figures
+
+
+def test_numbers_beneath_a_chart_are_the_chart_s():
+    made = charts(("PAUSE", "random"))
+    (table,), more = figures.numbers(made["regret_vs_round"])
+    last = np.sqrt(40)
+    assert (
+        table.rows[0] == ("PAUSE", "40", f"{last:.4g}", f"{0.9 * last:.4g} to {1.1 * last:.4g}") and not more
+    )
+    first, second = figures.numbers(made["heatmap_time"])[0]
+    cells = made["heatmap_time"].panels[0].cells
+    assert first.headings[1:] == ("1", "3", "30") and [row[0] for row in first.rows] == ["100", "0.1"]
+    assert first.rows[1][1:] == (f"{cells[0, 0]:.4g}", "–", f"{cells[0, 2]:.4g}") and len(second.rows) == 2
+    (table,), more = figures.numbers(made["pareto"])
+    assert table.headings[1] == "point" and table.rows[0][1].startswith("PAUSE, κ = ")
+    x = np.arange(100.0)
+    many = tuple(Series(f"s{place}", x, x, mark="point") for place in range(3))
+    (table,), more = figures.numbers(ChartData("a_b", "", (Panel(Axis("x"), Axis("y"), many),)))
+    assert len(table.rows) == 60 and more
+
+
+def test_a_switch_of_the_scale_stands_where_all_values_are_positive():
+    made = charts()
+    switches = {figure.name: figure.scales for figure in figures.figures(made)[0]}
+    assert switches["regret_vs_round"] == [("y", False), ("x", False)]
+    assert switches["leakage_vs_round"] == [("y", True), ("x", False)]
+    assert switches["realized_vs_round"] == [] == switches["heatmap_time"]
+    assert switches["participation"] == []
+
+
+def test_the_table_is_the_printed_one(study):
+    written = io.StringIO()
+    Console(file=written, width=500).print(summary_table(study))
+    read = tables.summary(study)
+    lines = [line.split("  ") for line in written.getvalue().splitlines()]
+    printed = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert all(list(row) in printed for row in read.rows) and len(read.rows) == 4
+
+
+def test_another_policy_can_be_what_is_compared_with():
+    result, _, _ = build(POLICIES, 3, AXES)
+    names = list(dict.fromkeys(result["policy"].values.tolist()))
+    found, _ = tables.differences(result, names[-1])
+    assert found.title == names[-1] and not any(row[0].startswith(names[-1]) for row in found.rows)
+    assert f"minus {names[-1]}" in page.build(result, {}, baseline=names[-1])
+    with pytest.raises(ValueError, match=r"baseline = 'x': must be one of 'pause', "):
+        page.build(result, {}, baseline="x")
+
+
+def test_differences_are_those_of_the_analysis():
+    result, _, _ = build(POLICIES, 5, AXES)
+    found, left_out = tables.differences(result)
+    first, *rivals = dict.fromkeys(result["policy"].values.tolist())
+    assert found.title == first == "annealed" and not left_out
+    column = found.headings.index("simulated time, s")
+    sides = [analysis.paired_difference(result, one, first, "elapsed") for one in rivals]
+    count = sum(side.sizes["setting"] for side in sides)
+    assert len(found.rows) == count == 16 and "99.69 % each, so that all 16" in found.caption
+    row = 0
+    for rival in rivals:
+        expected = analysis.paired_difference(result, rival, first, "elapsed", level=1 - 0.05 / count)
+        for place in range(expected.sizes["setting"]):
+            mean, low, high = (float(expected[name][place]) for name in ("mean", "low", "high"))
+            assert found.rows[row][0].startswith(rival)
+            assert found.rows[row][column] == f"{mean:+.1f}\n{low:+.1f} to {high:+.1f}"
+            word = "" if low <= 0 <= high else "better" if mean < 0 else "worse"
+            assert found.marks[row][column - 1] == word
+            row += 1
+
+
+def equal_policies(count, seeds, metrics, rng):
+    """Figures of runs that differ by nothing but luck; a seed's network is met by all."""
+    runs = runs_of([{"policy": f"p{n}", "seed": seed} for n in range(count) for seed in range(seeds)])
+    figures = {
+        f"m{n}": (rng.normal(size=(1, seeds)) + rng.normal(size=(count, seeds))).ravel()
+        for n in range(metrics)
+    }
+    made = with_figures(runs, [True] * metrics, **figures)
+    table = {name: {**metric, "heading": name} for name, metric in json.loads(made.attrs["metrics"]).items()}
+    return made.assign_attrs(metrics=json.dumps(table))
+
+
+def test_equal_policies_are_seldom_marked():
+    """12 columns of 7 rivals: a column has a mark with a probability of at most 0.05, 4 of 12 with 0.002."""
+    found, _ = tables.differences(equal_policies(8, 10, 12, np.random.default_rng(0)))
+    assert len(found.rows) == 7 and sum(map(any, zip(*found.marks, strict=True))) < 4
+
+
+def test_a_difference_says_how_many_pairs_are_left():
+    rng = np.random.default_rng(0)
+    result = equal_policies(2, 4, 1, rng)
+    table = json.loads(result.attrs["metrics"])
+    table["m0"]["learned"] = True
+    result["m0"][5] = np.nan
+    found, _ = tables.differences(result.assign_attrs(metrics=json.dumps(table)))
+    assert found.rows[0][1].endswith("\n(3/4)") and "interval over 4 seeds, 95 %" in found.caption
+
+
+def test_without_pairs_the_page_says_why():
+    one_seed, _, _ = build(POLICIES, 1, AXES)
+    assert tables.differences(one_seed) == (
+        None,
+        ["paired differences: there is one seed, so there are no intervals"],
+    )
+    alone, _, _ = build({"pause": {"privacy_weight": [1.0, 5.0, 25.0]}}, 4, {"privacy_weight": "gamma"})
+    found, left_out = tables.differences(alone)
+    assert not left_out
+    labels = list(dict.fromkeys(analysis.mean_ci(alone, "elapsed")["label"].values.tolist()))
+    assert [found.title, *(row[0] for row in found.rows)] == labels
+    single, _, _ = build({"pause": {}}, 4, {})
+    assert tables.differences(single)[0] is None and len(tables.differences(single)[1]) == 1
+
+
+def test_a_result_of_an_older_release_says_what_it_does_not_know(study):
+    old = study.copy()
+    del old.attrs["made"], old.attrs["spec"]
+    assert tables.facts(old)[-3:] == [
+        ("devices", ["not recorded"]),
+        ("versions", ["not recorded"]),
+        ("command", ["not recorded"]),
+    ]
+    assert "not recorded" in page.build(old, {})
+
+
+def test_the_order_of_the_records_does_not_matter(study):
+    records = [{"command": name, "devices": "1 × cpu", "versions": {}} for name in "ab"]
+    one, other = (analysis.made.said(study, found) for found in (records, records[::-1]))
+    assert one.attrs == other.attrs and analysis.made.records_in(one) == records
+    np.testing.assert_array_equal(analysis.made.said(study, [])["regret"], study["regret"])

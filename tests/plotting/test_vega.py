@@ -1,0 +1,194 @@
+"""Charts as Vega-Lite: a compiler takes every kind, labels stay data, and numbers stay what they are."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from pausejax.plotting import vega
+from pausejax.plotting.data import PALETTE, Axis, ChartData, Panel, Series
+
+from .every_kind import HOSTILE, ROUND, charts, curves, sweep
+
+KINDS = list(charts())
+
+
+def compiled(document):
+    vl_convert = pytest.importorskip("vl_convert", reason="no vl-convert-python, of the extra test")
+    return vl_convert.vegalite_to_vega(vega.as_json(document), vl_version="6.4")
+
+
+def walk(document):
+    yield document
+    children = document.values() if isinstance(document, dict) else document
+    for child in children if isinstance(document, dict | list) else ():
+        yield from walk(child)
+
+
+def rows_of(document):
+    return document["data"]["values"]
+
+
+@pytest.mark.parametrize("labels", [("PAUSE", "random"), HOSTILE], ids=["plain", "hostile"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_chart_compiles(kind, labels):
+    chart = charts(labels)[kind]
+    for panel in chart.panels:
+        for document in (vega.spec(chart, panel), vega.page_spec(chart, panel)):
+            assert compiled(document)["marks"]
+    whole = vega.combined(chart)
+    assert len(whole["concat"]) == len(chart.panels) and whole["columns"] == chart.columns
+    assert compiled(whole)["marks"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_are_data_and_never_part_of_an_expression(kind):
+    word = "hostile'\"]"
+    chart = charts((word, "random"))[kind]
+    for panel in chart.panels:
+        document = vega.page_spec(chart, panel)
+        for found in (part for part in walk(document) if isinstance(part, dict)):
+            for key in ("field", "filter", "calculate", "expr", "labelExpr", "test", "as"):
+                assert word not in str(found.get(key, ""))
+        assert "domain" not in str(document) or word not in str(
+            [part["domain"] for part in walk(document) if isinstance(part, dict) and "domain" in part]
+        )
+
+
+@pytest.mark.parametrize("title", [*HOSTILE, "two\nlines", "ends in \\", '\\"', ""])
+def test_headings_of_tooltips_are_whatever_they_are(title):
+    x = np.arange(3.0)
+    points = (Series("a", x, x, mark="point"),)
+    chart = ChartData("a", title, (Panel(Axis(title), Axis(title), points, title=title, note=title),))
+    assert compiled(vega.spec(chart, chart.panels[0]))["marks"]
+
+
+def test_what_is_not_finite_is_null():
+    x, bad = np.arange(4.0), np.array([np.nan, np.inf, -np.inf, 1.0])
+    chart = ChartData("a", "", (Panel(ROUND, Axis("y"), (Series("a", x, bad, bad, bad, color=bad),)),))
+    document = vega.spec(chart, chart.panels[0])
+    (row,) = rows_of(document)
+    assert row["y"] == row["low"] == row["shade"] == [None, None, None, 1]
+    assert not [part for part in walk(document) if isinstance(part, float) and not math.isfinite(part)]
+    assert json.loads(vega.as_json(document)) == document
+    with pytest.raises(ValueError):
+        vega.as_json({"a": float("nan")})
+
+
+def test_numbers_keep_five_digits():
+    x = np.array([1 / 3, 123456.0, 2.0])
+    chart = ChartData("a", "", (Panel(ROUND, Axis("y"), (Series("a", x, x, mark="point"),)),))
+    (row,) = rows_of(vega.spec(chart, chart.panels[0]))
+    assert row["x"] == [0.33333, 123460, 2] and row["low"] == []
+
+
+def test_lines_are_thinned_and_points_are_not():
+    x = np.arange(1.0, 5001)
+    series = (Series("line", x, x, x - 1, x + 1), Series("points", x, x, mark="point"))
+    chart = ChartData("a", "", (Panel(ROUND, Axis("y"), series),))
+    line, points = rows_of(vega.page_spec(chart, chart.panels[0], most=50))
+    assert 30 <= len(line["x"]) <= 50 and line["x"][0] == 1 and line["x"][-1] == 5000
+    assert line["low"] == [value - 1 for value in line["x"]] and len(points["x"]) == 5000
+
+
+def test_a_band_belongs_to_its_line_where_labels_and_colours_come_again():
+    lines = curves(("same",) * 16)
+    lines = (dataclasses.replace(lines[0], low=None, high=None), *lines[1:])
+    chart = ChartData("a", "", (Panel(ROUND, Axis("y"), lines),))
+    document = vega.spec(chart, chart.panels[0])
+    rows = rows_of(document)
+    assert [row["key"] for row in rows] == [f"s{place}" for place in range(16)]
+    assert [bool(row["low"]) for row in rows] == [False] + [True] * 15
+    area, line, *_ = document["layer"]
+    assert area["mark"]["type"] == "area" and line["mark"]["type"] == "line"
+    assert (
+        area["encoding"]["color"] == line["encoding"]["color"] and line["encoding"]["color"]["field"] == "key"
+    )
+    scale = line["encoding"]["color"]["scale"]
+    assert scale["domain"] == [row["key"] for row in rows]
+    assert scale["range"] == [c.replace("#000000", "currentColor") for c in PALETTE * 2]
+
+
+def test_panels_with_equal_axes_share_their_ends():
+    x = np.array([2.0, 8.0])
+    low = (Series("a", x, x, x - 1, x + 1),)
+    high = (Series("a", 10 * x, 10 * x),)
+    shared, own = Axis("y"), Axis("y", "log")
+    chart = ChartData(
+        "a", "", (Panel(ROUND, shared, low), Panel(ROUND, shared, high), Panel(ROUND, own, low))
+    )
+    ends = [
+        {one["name"]: one["value"] for one in vega.page_spec(chart, panel)["params"]}
+        for panel in chart.panels
+    ]
+    assert ends[0]["x_ends"] == ends[1]["x_ends"] == ends[2]["x_ends"] == [2, 80]
+    assert ends[0]["y_ends"] == ends[1]["y_ends"] and ends[0]["y_ends"][0] < 1 and ends[0]["y_ends"][1] > 80
+    assert 0 < ends[2]["y_ends"][0] < 1 and 9 < ends[2]["y_ends"][1] < 11
+
+
+def test_an_axis_may_begin_at_0_and_a_logarithmic_one_never_does():
+    x = np.array([5.0, 9.0])
+    series = (Series("a", x, x, x - 7, x + 1),)
+    for scale, zero, expected in (("linear", True, -2.0), ("log", False, 2.0)):
+        chart = ChartData("a", "", (Panel(ROUND, Axis("y", scale, zero=zero), series),))
+        document = vega.spec(chart, chart.panels[0])
+        low, high = document["layer"][0]["encoding"]["y"]["scale"]["domain"]
+        assert low == pytest.approx(expected, rel=0.3) and 10 <= high < 11
+    # The end of the interval that no logarithm has stays at the end of the axis.
+    assert any(f"max(datum.low, {low})" in step.get("calculate", "") for step in document["transform"])
+    positive = (Series("a", x, x),)
+    chart = ChartData("a", "", (Panel(ROUND, Axis("y", zero=True), positive),))
+    assert vega.page_spec(chart, chart.panels[0])["params"][3]["value"][0] == 0
+
+
+def test_names_stand_at_their_places_from_below():
+    chart = charts()["heatmap_time"]
+    document = vega.spec(chart, chart.panels[0])
+    y = document["layer"][0]["encoding"]["y"]
+    assert y["scale"]["domain"] == [-0.5, 1.5] and y["axis"]["values"] == [0, 1]
+    assert document["params"][0]["value"]["y"] == ["0.1", "100"]
+    (row,) = rows_of(document["layer"][0])
+    assert row["y"] == [0, 0, 0, 1, 1, 1] and row["shade"][1] is None
+
+
+def test_colours_share_one_scale_and_what_has_none_is_grey():
+    chart = charts()["pareto"]
+    fills = [layer["encoding"].get("fill") for layer in vega.spec(chart, chart.panels[0])["layer"]]
+    (fill,) = [fill for fill in fills if fill]
+    assert fill["value"] == "#888888" and fill["condition"]["scale"]["type"] == "log"
+    low, high = np.nanmin(chart.panels[0].series[0].color), np.nanmax(chart.panels[0].series[0].color)
+    np.testing.assert_allclose(fill["condition"]["scale"]["domain"], [low, high], rtol=1e-4)
+
+
+def test_only_a_notebook_needs_points_to_point_at():
+    chart = charts()["regret_vs_round"]
+    marks = [
+        [layer["mark"]["type"] for layer in write(chart, chart.panels[0])["layer"]]
+        for write in (vega.spec, vega.page_spec)
+    ]
+    assert marks == [["area", "line", "point"], ["area", "line"]]
+
+
+def test_the_explorer_compiles_with_every_column_anywhere():
+    made = sweep()
+    document = vega.explorer(made)
+    meta = document["usermeta"]
+    (row,) = rows_of(document)
+    assert row["c1"].count(None) == int(np.isnan(made.values[:, 1]).sum()) and row["label"] == [*made.labels]
+    for place in range(len(made.axes)):
+        top, strip = document["vconcat"]
+        top["encoding"] |= {"x": meta["x"][place], "y": meta["y"][-1 - place]}
+        top["layer"][0]["encoding"]["fill"] = meta["fill"][place]
+        strip["encoding"]["x"] = meta["strip"][place]
+        assert compiled(document)["marks"]
+
+
+def test_an_axis_about_0_has_ticks_at_round_numbers():
+    x = np.array([-300.0, 4000.0])
+    chart = ChartData(
+        "a", "", (Panel(ROUND, Axis("y", "symlog", linear=10), (Series("a", x - x[0] + 1, x),)),)
+    )
+    y = vega.spec(chart, chart.panels[0])["layer"][0]["encoding"]["y"]
+    assert y["axis"]["values"] == [-200, -100, -50, -20, -10, 0, *(10, 20, 50, 100, 200, 500, 1000, 2000)]
