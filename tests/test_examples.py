@@ -161,7 +161,8 @@ def test_quantities(folder, tmp_path):
     np.testing.assert_allclose(found["jain_index"], expected, rtol=1e-5)
     assert found["jain_index"].dims == ("run", "round") and found["waiting_time"].attrs["units"] == "s"
     assert found["waiting_time"].attrs["long_name"].startswith("Mean time that the members")
-    assert "jain_index_vs_rounds" in kinds.draw(found) and "waiting_time_vs_rounds" not in kinds.draw(found)
+    charts = kinds.charts(found)
+    assert "jain_index_vs_round" in charts and "waiting_time_vs_round" not in charts
     finals = analysis.finals(found)
     np.testing.assert_allclose(finals["jain_index"], expected[:, -1], rtol=1e-5)
     np.testing.assert_allclose(finals["waiting_time"], found["waiting_time"].mean("round"), rtol=1e-5)

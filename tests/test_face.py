@@ -1,5 +1,6 @@
-"""The library's face: results, their pictures, and studies in folders, as a user in Python meets them."""
+"""The library's face: results, their charts, and studies in folders, as a user in Python meets them."""
 
+import base64
 import inspect
 import json
 import os
@@ -9,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pausejax
-from pausejax import api, kinds
+from pausejax import api
 from pausejax.commands import main as cli
 from pausejax.parts import PartError
 from pausejax.results.folder import Folder
@@ -34,9 +35,8 @@ def result():
 
 
 def test_everything_is_listed_and_loads():
-    assert {"simulate", "open", "save", "select", "summary", "overview", "analysis", "report"} <= set(
-        dir(pausejax)
-    )
+    named = {"simulate", "open", "save", "select", "summary", "charts", "analysis", "plotting"}
+    assert named <= set(dir(pausejax))
     assert all(hasattr(pausejax, name) for name in dir(pausejax))
 
 
@@ -99,58 +99,22 @@ def test_misspelt_symbols_are_compared_too():
         pausejax.simulate(gama=[1, 5])
 
 
-def test_pictures_show_themselves(result):
-    pictures = kinds.draw(result)
-    assert isinstance(pictures, dict) and repr(pictures).startswith(f"{len(pictures)} pictures: leakage_vs_")
-    assert next(iter(pictures.values()))._repr_png_().startswith(b"\x89PNG")
-    page = pictures._repr_html_()
-    assert page.count("<img ") == len(pictures) and all(f"<figcaption>{name}<" in page for name in pictures)
+def test_charts_show_themselves(result):
+    charts = pausejax.charts(result)
+    assert isinstance(charts, dict) and repr(charts).startswith(f"{len(charts)} charts: max_leakage_vs_")
+    page = charts._repr_html_()
+    assert page.count("<img ") == len(charts) and all(f"<figcaption>{name}<" in page for name in charts)
+    shown = next(iter(charts.values()))._repr_mimebundle_()
+    assert base64.b64decode(shown["image/png"]).startswith(b"\x89PNG")
+    assert shown["text/plain"].startswith("max_leakage_vs_round: ") and len(shown) == 3
+    assert charts["participation"].to_vega()[0]["$schema"].endswith(".json")
 
 
-@pytest.mark.slow
-def test_pictures_of_many_settings_show_themselves_too():
-    many = pausejax.simulate("pause", **STUDY | {"alpha": [float(n) for n in range(1, 10)], "rounds": 4})
-    assert "drawn: the first 8 of these 18 rows" in pausejax.overview(many)._repr_html_()
-    assert all(hasattr(picture, "_repr_png_") for picture in kinds.draw(many).values())
-
-
-def test_an_overview_is_a_table_with_curves(result):
-    seen = pausejax.overview(result)
-    text = repr(seen)
-    assert seen.result is result and text.startswith("faces: 8 runs\nmean ± 95 % interval over 2 seeds")
-    rows = [line for line in text.splitlines() if "γ =" in line]
-    assert [row.split("  ")[1].strip() for row in rows] == [
-        f"{policy}, γ = {gamma}" for policy in ("pause", "random") for gamma in (1, 5)
-    ]
-    assert all(set(row.split()[-1]) <= set("▁▂▃▄▅▆▇█") and len(row.split()[-1]) == 12 for row in rows)
-    # All rows on one scale: the tallest block is the row's that ends highest.
-    ends = np.nansum(result["pseudo_regret"].values, axis=1).reshape(4, 2).mean(axis=1)
-    assert "█" in rows[int(np.argmax(ends))]
-    page = seen._repr_html_()
-    assert page.count("<tr>") == 5 and page.count("<img ") == 1 and "γ = 5" in page
-    (axes,) = seen.picture.axes
-    drawn = {line.get_label(): line.get_ydata()[-1] for line in axes.get_lines()}
-    np.testing.assert_allclose(list(drawn.values()), ends, rtol=1e-5)
-
-
-def test_an_overview_escapes_what_it_shows(result):
-    odd = result.assign_attrs(name="<b>&").assign_coords(policy=("run", ["<i>"] * 8))
-    page = pausejax.overview(odd)._repr_html_()
-    assert "<i>" not in page and "&lt;i&gt;" in page and "&lt;b&gt;&amp;" in page
-    assert "<b>&: 8 runs" in repr(pausejax.overview(odd)) and "[bold]" in repr(
-        pausejax.overview(result.assign_coords(policy=("run", ["[bold]"] * 8)))
-    )
-
-
-@pytest.mark.slow
-def test_an_overview_of_training_and_of_an_ensemble(tmp_path):
-    small = {"seeds": 1, "rounds": 4, "num_clients": 4, "clients_per_round": 2, "train_samples": 80}
-    trained = pausejax.simulate("pause", eval_every=2, model="linear", **small)
-    assert "test accuracy (%)" in repr(pausejax.overview(trained))
-    ensemble = pausejax.simulate("efl_fg", mode="ensemble", rounds=20, eval_every=5)
-    assert "MSE (10⁻³)" in repr(pausejax.overview(ensemble))
-    pausejax.save(ensemble, tmp_path)
-    assert repr(pausejax.overview(tmp_path)) == repr(pausejax.overview(ensemble))
+def test_charts_escape_what_they_are_called(result):
+    odd = pausejax.charts(result.assign_coords(policy=("run", ["<i>&"] * 8)))
+    odd = type(odd)({"<b>": type(odd["participation"])("c", "<u>", odd["participation"].panels)})
+    page = odd._repr_html_()
+    assert "<b>" not in page and "<u>" not in page and "&lt;b&gt;" in page and "&lt;u&gt;" in page
 
 
 def run(folder, *more):

@@ -14,6 +14,8 @@ import pausejax.policies
 from pausejax import data
 from pausejax.parts import registered_parts
 
+from .analysis.made_up import build, store
+
 PACKAGE = Path(pausejax.__file__).parent
 FLOORS = (
     ("__init__", "__main__"),
@@ -128,8 +130,26 @@ def test_reading_results_loads_no_training(module):
 
 
 def test_drawing_leaves_pyplot_alone():
-    found = loaded("import pausejax.report.overview, pausejax.clients.pictures")
+    found = loaded("import pausejax.plotting.paper")
     assert "matplotlib.figure" in found and "matplotlib.pyplot" not in found
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_charts_are_built_and_written_as_data_without_jax_and_matplotlib(many, tmp_path):
+    """From a stored result to the numbers and to Vega-Lite, of few settings and of many."""
+    gamma = [float(n) for n in range(20 if many else 2)]
+    store(build({"pause": {"privacy_weight": gamma}}, 2, ("privacy_weight",))[0], tmp_path)
+    found = loaded(
+        f"""import pausejax
+result = pausejax.open({str(tmp_path)!r})
+charts = pausejax.charts(result)
+charts.update(pausejax.charts(result, measures=["elapsed", "max_leakage"]))
+assert {"main_effects_elapsed" if many else "participation"!r} in charts
+assert (pausejax.kinds.sweep_table(result) is not None) == {many}
+pausejax.kinds.omitted(result)
+[(one.to_dataframe(), one.to_vega(), one.encode("csv"), one.encode("json")) for one in charts.values()]"""
+    )
+    assert not {"jax", "matplotlib", "flax", "scipy.stats"} & found and "pausejax.plotting.vega" in found
 
 
 HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlflow", "wandb", "tensorboardX"}
@@ -148,7 +168,7 @@ HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlfl
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "import pausejax.report.style, pausejax.clients.pictures", set(), marks=pytest.mark.slow
+            "import pausejax.plotting.paper, pausejax.clients.charts", {"jax"}, marks=pytest.mark.slow
         ),
     ],
 )
@@ -186,7 +206,7 @@ def test_a_command_loads_what_it_needs(tmp_path, arguments, later):
     assert ("jax" in found) == ("jax" not in later)
 
 
-@pytest.mark.parametrize("package", [pausejax, pausejax.analysis, pausejax.report])
+@pytest.mark.parametrize("package", [pausejax, pausejax.analysis])
 def test_names_that_wait_are_there(package):
     assert set(package.__all__) <= set(dir(package))
     for name in package.__all__:

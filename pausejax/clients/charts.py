@@ -74,7 +74,7 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
     """Says which lines are not in some of these charts, and why."""
     lines = {line.label: line for cell in grid.panels for line in cell.lines}
     large = [label for label, line in lines.items() if not _selects_m(line.runs)]
-    why = "not in the charts of regret and of participation, since rounds have more than clients_per_round clients"
+    why = "not in the charts of regret and participation, as rounds have more than clients_per_round clients"
     return [f"{why}: {some(large)}"] if large else []
 
 

@@ -124,21 +124,21 @@ def numbers(chart: ChartData) -> tuple[list[Table], bool]:
 
 
 def settings(sweep: Sweep) -> Table:
-    """Returns every setting of a study with its parameters and metrics, the front first."""
+    """Returns every setting of a study with its metrics and parameters, the front first."""
     order = np.argsort(~np.asarray(sweep.front, bool), kind="stable")[:MOST_SETTINGS]
-    names = [axis.names for axis in sweep.axes]
+    columns = [*range(sweep.parameters, len(sweep.axes)), *range(sweep.parameters)]
     rows = []
     for place in order.tolist():
-        values = sweep.values[place].tolist()
-        cells = [
-            (own[int(v)] if own else _short(v)) if np.isfinite(v) else _NONE
-            for v, own in zip(values, names, strict=True)
-        ]
+        cells = []
+        for column in columns:
+            value, names = float(sweep.values[place, column]), sweep.axes[column].names
+            cells.append((names[int(value)] if names else _short(value)) if np.isfinite(value) else _NONE)
         rows.append((sweep.labels[place], "yes" if sweep.front[place] else "", *cells))
     caption = "every setting, those on the Pareto front first"
     if len(order) < len(sweep.labels):
         caption = f"{len(order)} of {len(sweep.labels)} settings, those on the Pareto front first"
-    return Table("settings", ("setting", "front", *(axis.label for axis in sweep.axes)), rows, caption)
+    headings = ("setting", "front", *(sweep.axes[column].label for column in columns))
+    return Table("settings", headings, rows, caption)
 
 
 def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:

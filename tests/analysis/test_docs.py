@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pausejax.clients.variables import METRICS as CLIENTS
-from pausejax.report import grid
+from pausejax.plotting import grid
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analysis.md").read_text(encoding="utf-8")
 

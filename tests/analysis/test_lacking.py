@@ -14,10 +14,8 @@ from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import has
 from pausejax.execution.tracking.runs import tracked_runs
 from pausejax.page import tables
-from pausejax.report.grid import arrange
-from pausejax.report.heatmaps import table
-from pausejax.report.levels import levels_of, measure_of
-from pausejax.report.statistics import lines
+from pausejax.plotting.grid import arrange, lines
+from pausejax.plotting.sweeps import heat_maps
 from pausejax.results import export, labels
 from pausejax.study.plan import make_plan
 
@@ -161,15 +159,21 @@ def test_tables_of_other_tools_have_nothing_where_there_is_nothing(whole, tmp_pa
     assert again["steps"][own].tolist() == runs["steps"][own].tolist() and again["word"][~own].isna().all()
 
 
-def test_pictures_have_a_line_a_cell_and_a_panel_for_every_value(whole):
+def test_charts_have_a_line_a_cell_and_a_panel_for_every_value(whole):
     grid = arrange(whole, ["total", "steps"])
     titles = {panel.title: [line.label for line in panel.lines] for panel in grid.panels}
     names = [f"total = {value}" for value in (-1, 1, 3)]
     assert titles == {"own, steps = -1": names, "own, steps = 2": names, "random": ["random"]}
-    levels = levels_of(analysis.finals(whole, [METRIC]))
-    cells = table(levels, measure_of(METRIC, Metric(METRIC, "last", False, "s", "")), "steps", "total")
-    expected = [[43.5, 11.5, 27.5], [35.5, 3.5, 19.5]]
-    np.testing.assert_allclose(cells, expected)
+    metric = Metric(METRIC, "last", False, "s", "", name=METRIC)
+    charts = heat_maps(analysis.finals(whole, [METRIC]), [metric])
+    assert list(charts) == ["heatmap_elapsed_own"]  # the other policy has no axis
+    panel = next(
+        panel
+        for panel in charts["heatmap_elapsed_own"].panels
+        if {panel.x.label, panel.y.label} == {"steps", "total"}
+    )
+    cells = panel.cells if panel.y.label == "steps" else panel.cells.T
+    np.testing.assert_allclose(cells, [[43.5, 11.5, 27.5], [35.5, 3.5, 19.5]])
 
 
 def test_the_page_and_trackers_say_what_a_run_has(whole):

@@ -8,7 +8,7 @@ from pausejax import analysis, kinds
 from pausejax.analysis.metrics import REDUCTIONS, RUNNING
 from pausejax.analysis.settings import axes_of
 from pausejax.execution.tracking.runs import tracked_runs
-from pausejax.report.grid import arrange
+from pausejax.plotting.grid import arrange
 from pausejax.searches.result import summary
 
 from .made_up import AXES, POLICIES, build
@@ -112,3 +112,36 @@ def test_the_best_is_told_where_all_others_are_infinite():
     found = analysis.verdict(figures, "max_leakage")
     assert found.runner_up is None and found.difference is None
     assert found.best["label"] == analysis.best(figures, "max_leakage")["label"]
+
+
+ALPHA, GAMMA = [1.0, 10.0, 100.0], [0.1, 1.0, 5.0, 25.0]
+WEIGHTS = {"generalization_weight": "alpha", "privacy_weight": "gamma"}
+BOTH = {"generalization_weight": ALPHA, "privacy_weight": GAMMA}
+
+
+def test_regrets_of_unlike_rewards_are_not_compared():
+    swept = build({"pause": BOTH, "uniform": BOTH}, 4, WEIGHTS, "bandit")[0].load()
+    with pytest.raises(ValueError, match=r"means something else for each α, which is 1, 10, 100 here.*per="):
+        analysis.best(swept, "cumulative_pseudo_regret")
+    with pytest.raises(ValueError, match="means something else for each γ"):
+        analysis.best(swept, "cumulative_regret", per="alpha")
+    many = swept.assign_coords(generalization_weight=("run", np.arange(swept.sizes["run"], dtype=float)))
+    with pytest.raises(ValueError, match=r"which is 0, 1, 2, 3, 4, … \(\d+ in all\) here"):
+        analysis.best(many, "cumulative_pseudo_regret")
+    chosen = {"alpha": 1, "gamma": 5}
+    one = analysis.best(swept, "cumulative_pseudo_regret", where=chosen)
+    means = analysis.mean_ci(analysis.select(swept, chosen), "cumulative_pseudo_regret")
+    assert float(one["mean"]) == means["mean"].values.min()
+    each = analysis.best(swept, "cumulative_pseudo_regret", per=("alpha", "gamma"))
+    assert each.sizes["setting"] == 12
+    with pytest.raises(ValueError, match="cumulative_regret: means something else"):
+        analysis.pareto(swept, ["cumulative_regret", "elapsed"])
+    assert analysis.best(swept, "elapsed").sizes == {}
+
+
+def test_rewards_are_unlike_where_the_least_latency_is():
+    """A reward is τ_min over a latency, so that the same rounds pay more under a larger τ_min."""
+    slow = build({"pause": {"min_latency": [0.01, 0.05]}}, 2, {"min_latency": "tau_min"}, "bandit")[0]
+    with pytest.raises(ValueError, match=r"means something else for each τ_min, which is 0\.01, 0\.05 here"):
+        analysis.best(slow, "cumulative_pseudo_regret")
+    assert analysis.best(slow, "elapsed").sizes == {}

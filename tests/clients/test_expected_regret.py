@@ -144,4 +144,4 @@ def test_a_study_records_it_and_the_rewards_played_agree():
         float(by_policy["cumulative_expected_regret"].sel(policy=p)) for p in ("pause", "random")
     )
     assert 0 < learned < blind
-    assert "expected_regret_vs_rounds" in kinds.draw(result)
+    assert "cumulative_expected_regret_vs_round" in kinds.charts(result)

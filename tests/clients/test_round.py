@@ -1,4 +1,4 @@
-"""The pieces of a round and what describes a study, each alone: failures, gaps, bounds, quantities."""
+"""The pieces of a round and what describes a study, each alone: failures, gaps, quantities."""
 
 import itertools
 from types import SimpleNamespace
@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import xarray as xr
 
-from pausejax import bandit, kinds, network, parts
+from pausejax import bandit, kinds
 from pausejax.clients import quantities
-from pausejax.clients.bound import regret_bound_of
 from pausejax.clients.meeting import meet_network
 from pausejax.clients.round import mean_loss
 from pausejax.clients.scoring import score_round
@@ -92,53 +90,6 @@ def test_the_gap_is_to_the_best_set_of_those_who_are_there(absent):
         assert found[run] == pytest.approx(max(worth.values()) - worth[tuple(sorted(members[run]))], abs=1e-4)
         known += 1
     assert 5 < known < runs and np.nanmax(found) > 0.1
-
-
-def result_of(law="two_speed", **more):
-    """One run, as a curve shows its setting."""
-    values = {
-        "policy": "random",
-        "seed": 0,
-        "num_clients": 5,
-        "clients_per_round": 2,
-        "min_latency": 0.05,
-        "fast_latency": 0.2,
-        "slow_latency": 0.7,
-        "latency_deviation": 0.05,
-        "generalization_weight": 3.0,
-        "privacy_weight": 2.0,
-        "latency": law,
-        **more,
-    }
-    coords = {name: ("run", [value]) for name, value in values.items()}
-    return xr.Dataset(coords={**coords, "round": [1, 2, 50], "client": range(5)})
-
-
-def test_the_bound_is_that_of_theorem_3_for_the_first_run():
-    speeds = network.Speeds(fast_latency=0.2, slow_latency=0.7)
-    law = network.two_speed(num_clients=5, min_latency=0.05, speeds=speeds, latency_deviation=0.05)
-    expected = jax.jit(lambda: network.expected_reward(network.floored(law, 0.05), 0.05))()
-    mu = np.sort(np.asarray(expected, np.float64))
-    smallest, largest = np.diff(mu).min(), 2 * 3 + 2 + mu[-1] - mu[0]
-    per_client = 4 * 3 * np.log([1, 2, 50]) / smallest**2 + 1 + 2 * np.pi**2 / 3
-    np.testing.assert_allclose(regret_bound_of(result_of()), 5 * (largest + smallest) * per_client, rtol=1e-3)
-
-
-@pytest.mark.parametrize("law", ["trace", "a law of somebody else's"])
-def test_there_is_no_bound_for_a_law_that_a_result_does_not_hold(law):
-    found = regret_bound_of(result_of(law))
-    assert found.shape == (3,) and np.isnan(found).all()
-
-
-def test_there_is_no_bound_for_a_law_of_what_a_result_does_not_hold(own_parts):
-    """Such as the size of a model."""
-
-    @parts.latency
-    def uploading(*, num_clients: int, min_latency: float, num_parameters: int):
-        return network.Law(lambda key: min_latency + jnp.zeros(num_clients) * num_parameters)
-
-    found = regret_bound_of(result_of("uploading"))
-    assert found.shape == (3,) and np.isnan(found).all()
 
 
 def study(**more):

@@ -11,7 +11,6 @@ from jax.flatten_util import ravel_pytree
 import pausejax
 from pausejax import kinds, measured, network, parts
 from pausejax.clients import play as simulation
-from pausejax.kinds import draw
 from pausejax.selection import best_set
 
 K, M, ROUNDS, SEEDS = 10, 2, 13, 2
@@ -259,29 +258,25 @@ def test_selection_gap_is_what_enumeration_finds():
     assert checked > 20
 
 
-def test_every_picture_has_its_lines(result):
-    figures = draw(result, smoothing=2)
-    legends = {
-        name: [text.get_text() for text in figure.legends[0].get_texts()]
-        for name, figure in figures.items()
-        if figure.legends
-    }
+def test_every_chart_has_its_lines(result):
+    charts = kinds.charts(result, smoothing=2)
+    shown = {name: [one.label for one in chart.panels[0].series] for name, chart in charts.items()}
     everybody = ["pause", "random", "fastest", "fedavg", "fedavg_no_privacy"]
-    assert legends["accuracy_vs_latency"] == legends["accuracy_vs_rounds"] == everybody
-    limit = f"budget ε̄ = {float(result['privacy_budget'][0]):g} per coordinate"
-    for picture in ("leakage", "leakage_vs_rounds", "leakage_vs_latency"):
-        assert [name for name in legends[picture] if name != limit] == everybody[:-1]
-    across = [axes.get_xlabel() for axes in figures["leakage"].axes]
-    assert across == ["round", "simulated time (s)"]
-    assert figures["leakage"].axes[0].get_ylabel() == "maximum leakage ε (per coordinate)"
-    assert legends["regret_vs_rounds"] == legends["pseudo_regret_vs_rounds"] == everybody[:3]
-    assert [axes.get_title() for axes in figures["selection_counts"].axes] == everybody[:3]
-    assert kinds.left_out(result)[:2] == [
-        "not in the pictures of leakage from where nothing bounds it: fedavg_no_privacy",
-        "not in the pictures of regret and of participations, since rounds have more than clients_per_round "
-        "clients: fedavg, fedavg_no_privacy",
-    ]
-    accuracy = figures["accuracy_vs_rounds"].axes[0].lines[0].get_ydata()
+    assert shown["test_accuracy_vs_time"] == shown["test_accuracy_vs_round"] == everybody
+    limit = (f"budget ε̄ = {BUDGET:g} per coordinate", BUDGET)
+    for against, across in (("round", "round"), ("time", "simulated time (s)")):
+        (panel,) = charts[f"max_leakage_vs_{against}"].panels
+        assert (panel.x.label, panel.y.label) == (across, "maximum leakage ε (per coordinate)")
+        drawn = [one.label for one in panel.series if np.isfinite(one.y).any()]
+        assert drawn == everybody[:-1] and panel.levels in ((), (limit,))
+        assert "fedavg_no_privacy (2 of 2 runs)" in panel.note
+    regrets = [shown[f"cumulative_{kind}_vs_round"] for kind in ("regret", "pseudo_regret")]
+    assert regrets == [everybody[:3]] * 2
+    assert [panel.title for panel in charts["participation"].panels] == everybody[:3]
+    styles = {(one.label, one.style) for c in charts.values() for panel in c.panels for one in panel.series}
+    assert sorted(styles) == sorted((label, place) for place, label in enumerate(everybody))
+    assert kinds.omitted(result)[0].endswith(": fedavg, fedavg_no_privacy")
+    accuracy = charts["test_accuracy_vs_round"].panels[0].series[0].y
     expected = runs_of(result, "pause")["test_accuracy"].values.mean(axis=0)
     np.testing.assert_allclose(accuracy[0], 100 * expected[0], rtol=1e-6)
     np.testing.assert_allclose(accuracy[2], 100 * expected[1:].mean(), rtol=1e-6)

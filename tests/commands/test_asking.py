@@ -1,4 +1,4 @@
-"""Every request for pictures has a folder of its own."""
+"""Every request for charts has a folder of its own."""
 
 import pytest
 

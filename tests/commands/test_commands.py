@@ -44,7 +44,7 @@ def study(tmp_path_factory):
     return folder
 
 
-def test_run_leaves_one_store_its_spec_and_pictures(study):
+def test_run_leaves_one_store_its_spec_its_page_and_charts(study):
     out = study / "out"
     result = xr.open_zarr(out / "results.zarr")
     assert dict(result.sizes) == {"run": 12, "round": 12, "slot": 2, "client": 6}
@@ -55,9 +55,11 @@ def test_run_leaves_one_store_its_spec_and_pictures(study):
     again = pausejax.open(out)
     xr.testing.assert_identical(result.load(), again.load())
     assert 'name = "a small study"' in (out / "spec.toml").read_text()
-    for picture in ("leakage_vs_rounds", "leakage_vs_latency", "regret_vs_rounds", "selection_counts"):
-        assert (out / f"{picture}.png").read_bytes()[1:4] == b"PNG"
-        assert (out / f"{picture}.pdf").read_bytes()[:4] == b"%PDF"
+    assert (out / "report.html").read_text().startswith("<!")
+    charts = set(pausejax.charts(again))
+    assert {"max_leakage_vs_round", "cumulative_regret_vs_round", "participation"} <= charts
+    assert {path.stem for path in out.glob("*.png")} == charts and not list(out.glob("*.pdf"))
+    assert all(path.read_bytes()[1:4] == b"PNG" for path in out.glob("*.png"))
 
 
 def test_the_exact_spec_runs_again_to_the_same_result(study, tmp_path):
@@ -65,7 +67,7 @@ def test_the_exact_spec_runs_again_to_the_same_result(study, tmp_path):
     assert cli.main(["run", str(spec), "--out", str(tmp_path / "b"), "--quiet", "--no-report"]) == cli.OK
     old, new = (pausejax.open(folder).load() for folder in (study / "out", tmp_path / "b"))
     assert_alike(old, new)
-    assert not (tmp_path / "b" / "regret_vs_rounds.png").exists()
+    assert not list((tmp_path / "b").glob("*.png")) and not (tmp_path / "b" / "report.html").exists()
 
 
 def test_another_spec_in_the_same_folder_is_refused_with_the_difference(study, capsys):
@@ -142,10 +144,12 @@ def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys)
 
 
 def test_report_draws_again(study, capsys):
-    (study / "out" / "regret_vs_rounds.png").unlink()
-    assert cli.main(["report", str(study / "out"), "--smooth", "3"]) == cli.OK
-    assert (study / "out" / "regret_vs_rounds.png").exists()
-    assert "regret_vs_rounds" in capsys.readouterr().out
+    picture = study / "out" / "cumulative_regret_vs_round.png"
+    before = picture.read_bytes()
+    picture.unlink()
+    assert cli.main(["report", str(study / "out"), "--smooth", "3", "--format", "png"]) == cli.OK
+    assert picture.read_bytes() == before
+    assert "cumulative_regret_vs_round" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

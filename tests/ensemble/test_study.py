@@ -1,4 +1,4 @@
-"""Ensemble studies from specs: checks, results, pictures, and the command line."""
+"""Ensemble studies from specs: checks, results, charts, and the command line."""
 
 import json
 from pathlib import Path
@@ -12,9 +12,12 @@ from pausejax.analysis import finals
 from pausejax.commands import main as cli
 from pausejax.data.host import Sources
 from pausejax.ensemble import Runs, fit_pool, load_regression, simulate, simulation
-from pausejax.kinds import draw, load, parse
+from pausejax.kinds import charts, load, parse
+from pausejax.plotting.data import Axis
 from pausejax.study.plan import make_plan
 from pausejax.study.spec import SpecError
+
+from ..legible import assert_legible
 
 SWEEPS = Path(__file__).resolve().parents[2] / "sweeps"
 SMALL = {"mode": "ensemble", "seeds": 2, "rounds": 20, "eval_every": 5, "num_clients": 40}
@@ -112,7 +115,7 @@ def test_rounds_left_out_last_as_long_as_the_stream(monkeypatch):
     np.testing.assert_array_equal(result["reports"], [25 * np.arange(1, 11)] * 2)
 
 
-def test_pictures_show_the_numbers(result):
+def test_charts_show_the_numbers(result):
     """Of two data sets, the second half as long: means over the seeds, and each set's own rounds."""
     short = result.assign_coords(
         dataset=("run", ["bias"] * 6), rounds_played=("run", np.full(6, 10, np.int32))
@@ -120,35 +123,33 @@ def test_pictures_show_the_numbers(result):
     short["regret"] = short["regret"] - 1e3  # which has no logarithm
     both = xr.concat([result, short], "run", combine_attrs="override")
     both.attrs["axes"] = json.dumps([*json.loads(result.attrs["axes"]), "dataset"])
-    drawn = draw(both)
-    assert {name for name in drawn if not name.endswith(("bias", "diabetes"))} == {
-        "mse_vs_rounds",
-        "regret_vs_rounds",
+    drawn = charts(both)
+    assert list(drawn) == ["mse_vs_round", "regret_vs_round", "models_sent"]
+    assert {tuple(panel.title for panel in chart.panels) for chart in drawn.values()} == {
+        ("diabetes", "bias")
     }
-    assert len(drawn["mse_vs_rounds"].axes) == 2
-    for name, rounds, shift in (("diabetes", [5, 10, 15, 20], 0), ("bias", [5, 10], 1e3)):
-        (mse,), (regret,), (sent,) = (
-            drawn[f"{kind}_{name}"].axes for kind in ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
-        )
-        assert (mse.get_ylabel(), sent.get_ylabel()) == ("MSE (10⁻³)", "rounds sent (%)")
-        assert regret.get_ylabel() == "cumulative regret (thin: bound)"
-        curves, lines = mse.get_lines(), regret.get_lines()
-        assert len(curves) == 3 and len(lines) == 5  # FedBoost has no bound
-        for place in range(3):
-            runs = result.isel(run=slice(2 * place, 2 * place + 2), round=slice(len(rounds)))
-            np.testing.assert_array_equal(curves[place].get_xdata(), rounds)
-            np.testing.assert_allclose(curves[place].get_ydata(), 1e3 * runs["mse"].mean("run"), rtol=1e-5)
-            line = next(line for line in lines if line.get_label() == curves[place].get_label())
-            expected = runs["regret"].mean("run") - shift
-            np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-5)
-        thin = [line for line in lines if line.get_linewidth() < 1]
+    for place, (rounds, shift) in enumerate((([5, 10, 15, 20], 0), ([5, 10], 1e3))):
+        mse, regret, sent = (chart.panels[place] for chart in drawn.values())
+        assert (mse.x, mse.y) == (Axis("round", zero=True), Axis("MSE (10⁻³)", "log"))
+        assert (regret.x.scale, regret.y.scale, regret.y.label) == ("log", "symlog", "cumulative regret")
+        assert sent.y == Axis("rounds sent (%)", zero=True)
+        assert sent.x.names == tuple(result["model"].values.tolist())
+        assert len(mse.series) == len(sent.series) == 3 and len(regret.series) == 5  # FedBoost has no bound
+        for line in range(3):
+            runs = result.isel(run=slice(2 * line, 2 * line + 2), round=slice(len(rounds)))
+            np.testing.assert_array_equal(mse.series[line].x, rounds)
+            np.testing.assert_allclose(mse.series[line].y, 1e3 * runs["mse"].mean("run"), rtol=1e-5)
+            np.testing.assert_allclose(regret.series[line].y, runs["regret"].mean("run") - shift, rtol=1e-5)
+            share = 100 * runs["sent_counts"].mean("run") / rounds[-1]
+            np.testing.assert_allclose(sent.series[line].y, share, rtol=1e-5)
+            names = {(panel.series[line].label, panel.series[line].style) for panel in (mse, regret, sent)}
+            assert len(names) == 1
+        thin = [one for one in regret.series if one.style == -1]
         bounds = [result["regret_bound"][i : i + 2, : len(rounds)].mean("run") for i in (0, 2)]
-        np.testing.assert_allclose([line.get_ydata() for line in thin], bounds, rtol=1e-5)
-        np.testing.assert_array_equal(thin[0].get_xdata(), rounds)
-        assert [tick.get_text() for tick in sent.get_xticklabels()] == result["model"].values.tolist()
-        shares = [100 * result["sent_counts"][i : i + 2].mean("run") / rounds[-1] for i in (0, 2, 4)]
-        heights = [points.lines[0].get_ydata() for points in sent.containers]
-        np.testing.assert_allclose(heights, shares, rtol=1e-5)
+        np.testing.assert_allclose([one.y for one in thin], bounds, rtol=1e-5)
+        assert all(one.x.tolist() == rounds and one.low is None for one in thin)
+    for chart in drawn.values():
+        assert_legible(chart.figure())
 
 
 def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
@@ -213,7 +214,7 @@ def test_command_line_runs_plans_and_reports(tmp_path, capsys):
     out = tmp_path / "study"
     assert cli.main(["run", spec, *small, "--out", str(out), "--quiet"]) == 0
     assert {path.name for path in out.glob("*.png")} == {
-        f"{kind}_diabetes.png" for kind in ("mse_vs_rounds", "regret_vs_rounds", "models_sent")
+        f"{kind}.png" for kind in ("mse_vs_round", "regret_vs_round", "models_sent")
     }
     result = pausejax.open(out)
     labels = result["policy"].values

@@ -108,7 +108,7 @@ def test_a_resumed_study_repeats_no_run(result, address, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_command_keeps_spec_page_and_pictures_in_one_run(address, tmp_path, capsys):
+def test_the_command_keeps_spec_page_and_charts_in_one_run(address, tmp_path, capsys):
     """The study has no name, so its experiment has the name of its file."""
     from mlflow import MlflowClient
 
@@ -121,7 +121,7 @@ def test_the_command_keeps_spec_page_and_pictures_in_one_run(address, tmp_path, 
     assert sorted(run.info.run_name for run in runs) == ["random, seed 0", "study"]
     (study,) = (run for run in runs if run.info.run_name == "study")
     files = {file.path for file in client.list_artifacts(study.info.run_id)}
-    assert {"spec.toml", "report.html", "leakage_vs_rounds.png"} <= files
+    assert {"spec.toml", "report.html", "max_leakage_vs_round.png"} <= files
 
 
 def test_a_tracker_that_takes_no_files_ends_no_study(tmp_path, monkeypatch, capsys):

@@ -208,7 +208,7 @@ def read(out, *, draw=True):
         return "a file was written outside the folder"
     try:
         result = pausejax.open(out)
-        repr(pausejax.overview(result))
+        repr(pausejax.summary(result))
         list(tracked_runs(result.load()))
         pausejax.analysis.select(result, policy="pause")
         pausejax.analysis.paired_difference(result, "pause", "plain", str(result.attrs["ranking"]))

@@ -12,6 +12,7 @@ import pytest
 import pausejax
 from pausejax.analysis import schema, soundness
 from pausejax.analysis.metrics import REDUCTIONS
+from pausejax.analysis.quantities import as_json
 from pausejax.commands import main as cli
 from pausejax.results import manifest
 from pausejax.results.folder import Folder
@@ -33,7 +34,7 @@ def test_what_the_package_writes_is_sound(place):
     folder, result = place
     soundness.check(result)
     assert pausejax.open(folder / forged.NAME).sizes == result.sizes
-    pausejax.kinds.draw(result, measures=["elapsed"])
+    pausejax.kinds.charts(result, measures=["elapsed"])
 
 
 def changed(result, name, *keys_and_value):
@@ -150,9 +151,9 @@ def test_coordinates_and_variables_are_checked(place, change, said):
         (lambda r: r.assign(counts=r["seed"]), "counts: is int64 over run; must be over run, client"),
     ],
 )
-def test_what_pictures_need_is_checked(place, change, said):
+def test_what_charts_need_is_checked(place, change, said):
     with pytest.raises(ValueError, match="result: ") as raised:
-        pausejax.kinds.draw(change(place[1]))
+        pausejax.kinds.charts(change(place[1]))
     assert said in str(raised.value)
 
 
@@ -239,7 +240,7 @@ def test_every_number_format_of_the_package_may_be_read():
     from pausejax.ensemble import variables as ensemble
 
     for metrics in (clients.METRICS, ensemble.METRICS):
-        held = json.loads(json.dumps({name: metric._asdict() for name, metric in metrics.items()}))
+        held = json.loads(as_json(metrics))
         assert not schema.problem("metrics", held)
 
 

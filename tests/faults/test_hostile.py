@@ -145,12 +145,12 @@ def test_no_chain_of_file_systems_is_opened(place, monkeypatch, name):
 
 
 @pytest.mark.slow
-def test_a_result_under_a_url_has_its_pictures_there_and_its_table_anywhere(place, tmp_path, monkeypatch):
+def test_a_result_under_a_url_has_its_charts_there_and_its_table_anywhere(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = "memory://hostile/out"
     code, shown, _, trace = call(["run", str(place / "bandit.toml"), "--out", out])
-    assert (code, trace) == (cli.OK, "") and "pictures in" in shown
-    assert Folder(out).read("regret_vs_rounds.png")[1:4] == b"PNG"
+    assert (code, trace) == (cli.OK, "") and f"in {out}: " in " ".join(shown.split())
+    assert Folder(out).read("cumulative_regret_vs_round.png")[1:4] == b"PNG"
     # Arrow would take these for URLs.
     assert call(["export", out, "--format", "csv", "--out", "file:x::y.csv"])[0] == cli.OK
     assert os.listdir(tmp_path) == ["file:x::y.csv"]

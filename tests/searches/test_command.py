@@ -49,7 +49,7 @@ def test_the_command_says_what_it_found_and_leaves_it(searched):
         assert label in shown
     assert "20 of 20 settings" in told
     out = folder / "out"
-    assert {"search_history.png", "search_slices.pdf", "trials.json", "optuna.log", "spec.toml"} <= {
+    assert {"search_history.png", "search_slices.png", "trials.json", "optuna.log", "spec.toml"} <= {
         path.name for path in out.iterdir()
     }
     trials = json.loads((out / "trials.json").read_text())
@@ -147,6 +147,6 @@ def test_the_function_finds_what_the_command_finds():
     assert result.best["policy"] == "pause"
     assert 1 <= result.best["generalization_weight"] <= 1000
     assert "best: pause" in repr(result)
-    assert set(result.draw()) == {"search_history", "search_slices"}
+    assert set(result.charts()) == {"search_history", "search_slices"}
     best, second = result.finalists[:2]
     np.testing.assert_allclose(second.lead, (best.figures - second.figures).mean(axis=0), rtol=1e-12)

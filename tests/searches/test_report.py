@@ -1,4 +1,4 @@
-"""What is read off a search: its table, its record on disk, and its pictures."""
+"""What is read off a search: its table, its record on disk, and its charts."""
 
 import contextlib
 
@@ -70,16 +70,36 @@ def test_no_altered_record_is_believed(tmp_path):
 def test_the_front_is_of_settings_that_keep_the_constraints_and_have_every_value():
     rows = [(float(place + 1), "a") for place in range(7)]
     figures = [(1.0, 5.0), (2.0, 4.0), (3.0, 3.0), (2.0, 2.0), (0.0, 0.0), (None, 1.0), (9.0, 9.0)]
-    drawn = report.draw(record(rows, figures, broken={6}))
+    drawn = report.charts(record(rows, figures, broken={6}))
     assert set(drawn) == {"search_history", "search_slices", "search_front"}
-    assert sorted(drawn["search_front"].axes[0].lines[1].get_ydata()) == [1.0, 2.0, 3.0]
+    (panel,) = drawn["search_front"].panels
+    beaten, front, border = panel.series
+    # The second metric is across; both should be large, so the border begins with the largest across.
+    assert list(zip(border.x, border.y, strict=True)) == [(5, 1), (4, 2), (3, 3)] and border.mark == "step"
+    assert (front.x.tolist(), front.y.tolist()) == ([5, 4, 3], [1, 2, 3])
+    assert front.names == tuple(f"{n}: pause, α = {n + 1}, word = a" for n in range(3))
+    assert list(zip(beaten.x, beaten.y, strict=True)) == [(2, 2), (0, 0)] and len(beaten.names) == 2
 
 
 def test_the_best_so_far_is_of_settings_that_count():
-    drawn = report.draw(record([(1.0, "a")] * 4, [(2.0,), (9.0,), (None,), (3.0,)], broken={1}))
-    (best,) = [line for line in drawn["search_history"].axes[0].lines if line.get_label() == "best so far"]
-    assert best.get_ydata().tolist() == [2.0, 3.0]
+    drawn = report.charts(record([(1.0, "a")] * 4, [(2.0,), (9.0,), (None,), (3.0,)], broken={1}))
+    found = {one.label: one for one in drawn["search_history"].panels[0].series}
+    best, crossed, points = (found[label] for label in ("best so far", "break a constraint", "settings"))
+    assert (best.x.tolist(), best.y.tolist()) == ([0, 3], [2.0, 3.0])
+    assert (crossed.mark, crossed.x.tolist(), crossed.y.tolist()) == ("cross", [1], [9.0])
+    np.testing.assert_array_equal([points.x, points.y], [[0, 2, 3], [2, np.nan, 3]])
+
+
+def test_slices_have_places_for_words_and_the_number_in_colour():
+    rows = [(1.0, "b"), (10.0, "a"), (100.0, "b")]
+    alpha, word = report.charts(record(rows, [(2.0,), (9.0,), (3.0,)]))["search_slices"].panels
+    assert (alpha.x.label, alpha.x.scale) == ("alpha α", "log") and word.x.names == ("a", "b")
+    assert alpha.series[0].x.tolist() == [1, 10, 100] and word.series[0].x.tolist() == [1, 0, 1]
+    for panel in (alpha, word):
+        assert panel.series[0].y.tolist() == [2, 9, 3] and panel.series[0].color.tolist() == [0, 1, 2]
 
 
 def test_settings_without_a_value_are_drawn_as_nothing():
-    assert set(report.draw(record([(1.0, "a")], [(None,)]))) == {"search_history", "search_slices"}
+    drawn = report.charts(record([(1.0, "a")], [(None,)]))
+    assert set(drawn) == {"search_history", "search_slices"}
+    assert all(chart.encode("png")[1:4] == b"PNG" for chart in drawn.values())

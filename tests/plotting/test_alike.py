@@ -1,16 +1,13 @@
 """Settings whose numbers differ late are told apart wherever a setting is known by its label."""
 
 import pytest
-import xarray as xr
 
 from pausejax.analysis import mean_ci
 from pausejax.analysis.settings import labels
 from pausejax.analysis.summaries import summary_text
 from pausejax.page import tables
-from pausejax.report import arrange
-from pausejax.report.levels import shown_each
-from pausejax.report.overview import Overview
-from pausejax.report.statistics import lines
+from pausejax.plotting.grid import arrange, lines
+from pausejax.plotting.levels import format_levels
 
 from .made import build
 
@@ -37,15 +34,6 @@ def test_a_policy_that_is_called_as_a_setting_of_another_is_numbered():
     assert labels(rows, {}) == ["a, x = 2", "a, x = 2 (2)", "a, x = 3"]
 
 
-def test_each_row_at_a_glance_has_its_own_curve():
-    result = near()
-    second = (result["policy"] == "a") & (result["privacy_weight"] > 1)
-    rising = xr.where(second, 50.0, result["pseudo_regret"]).transpose(*result["pseudo_regret"].dims)
-    result = result.assign(pseudo_regret=rising.assign_attrs(result["pseudo_regret"].attrs))
-    drawn = Overview(result)._rows
-    assert [bool((row.runs["pseudo_regret"] == 50).all()) for row in drawn].count(True) == 1
-
-
 def test_a_page_compares_each_of_them():
     found, _ = tables.differences(
         near({"b": {"privacy_weight": [1.0, 1.000001]}, "a": {"privacy_weight": [1.0, 1.000001]}})
@@ -58,4 +46,4 @@ def test_lines_and_ticks_have_as_many_digits_as_it_takes(values):
     result = near({"a": {"privacy_weight": list(values)}, "b": {"privacy_weight": list(values)}})
     grid = arrange(result, ["gamma", "policy"])
     assert [line.label for line in grid.panels[0].lines] == [f"γ = {value}" for value in values]
-    assert shown_each([*values, 5.0]) == [*map(str, values), "5"]
+    assert format_levels([*values, 5.0]) == [*map(str, values), "5"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pausejax.report import grid
-from pausejax.report.grid import arrange
+from pausejax.plotting import grid
+from pausejax.plotting.grid import arrange
 
 from .made import crossed, names, runs_of
 
@@ -130,6 +130,16 @@ def test_a_policy_without_the_axis_of_the_panels_is_in_each():
         "γ = 1": {"pause": [2, 3], "uniform": [4], "random": [6]},
         "γ = 5": {"pause": [0, 1], "uniform": [5], "random": [6]},
     }
+
+
+def test_a_label_has_one_style_in_all_panels():
+    """Whichever lines a panel has: q is in the second panel first, where p is in neither of the others."""
+    rows = [*crossed(policy=["p", "r"], gamma=[1.0]), *crossed(policy=["q", "r"], gamma=[2.0])]
+    found = arrange(runs_of(rows), ["policy", "gamma"])
+    styles = [{line.label: line.style for line in panel.lines} for panel in found.panels]
+    assert styles == [{"p": 0, "r": 1}, {"q": 2, "r": 1}]
+    by_setting = arrange(runs_of(crossed(dataset=["x", "y"], policy=["a", "b"])))
+    assert [[line.style for line in panel.lines] for panel in by_setting.panels] == [[0, 1], [0, 1]]
 
 
 def test_what_varies_are_policies_and_axes_with_two_values():

@@ -1,13 +1,13 @@
-"""What pictures make of values: levels of axes, scales of numbers and of colours, words and columns."""
+"""What charts make of values: levels of axes, their averages, scales, and how levels are written."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from pausejax.report import heatmaps, levels
-from pausejax.report.levels import Measure
+from pausejax.analysis.quantities import Metric
+from pausejax.plotting import levels
 
-from .made import runs_of, with_figures
+from .made import of, runs_of, with_figures
 
 
 def finals(gamma, seeds=None, **variables):
@@ -50,7 +50,8 @@ def test_an_average_is_over_seeds_whose_runs_are_averaged_first():
     loss = np.array([1.0, 3.0, 2.0, 6.0, 10.0, 30.0, 20.0, np.inf])
     runs = finals([1.0, 2.0, 1.0, 2.0] * 2, [0, 0, 1, 1, 0, 0, 1, 1], loss=loss)
     runs = runs.assign_coords(eta=("run", np.repeat([0.1, 0.2], 4))).assign_attrs(axes='["gamma", "eta"]')
-    found = levels.averaged(levels.levels_of(runs), Measure("loss", "loss", scale=2), ("policy", "gamma"))
+    (loss,) = of(runs, "loss", scale=2.0)
+    found = levels.averaged(levels.levels_of(runs), loss, ("policy", "gamma"))
     assert found["gamma"].values.tolist() == [1.0, 2.0]
     # γ = 2: an infinite run is no number, and its seed has the other one.
     for place, by_seed in enumerate([[5.5, 11.0], [16.5, 6.0]]):
@@ -62,7 +63,7 @@ def test_an_average_is_over_seeds_whose_runs_are_averaged_first():
 def test_with_one_seed_there_is_no_interval():
     runs = finals([1.0, 1.0, 2.0, 2.0], [0] * 4, loss=[1.0, 3.0, 5.0, 9.0])
     runs = runs.assign_coords(eta=("run", [0.1, 0.2] * 2)).assign_attrs(axes='["gamma", "eta"]')
-    found = levels.averaged(levels.levels_of(runs), Measure("loss", "loss"), ("policy", "gamma"))
+    found = levels.averaged(levels.levels_of(runs), *of(runs, "loss"), ("policy", "gamma"))
     assert found["mean"].values.tolist() == [2.0, 7.0]
     assert np.isnan(found["low"]).all() and np.isnan(found["high"]).all()
 
@@ -83,8 +84,9 @@ def test_with_one_seed_there_is_no_interval():
 def test_a_decade_of_positive_values_is_logarithmic_unless_it_is_of_shares(values, spans):
     values = np.asarray(values, float)
     assert levels.spans_decades(values) is spans
-    assert levels.is_logarithmic(Measure("m", "m"), values) is spans
-    assert not levels.is_logarithmic(Measure("m", "m", share=True), values)
+    metric = Metric("m", "last", None, "1", "m")
+    assert levels.is_logarithmic(metric, values) is spans
+    assert not levels.is_logarithmic(metric._replace(share=True), values)
 
 
 @pytest.mark.parametrize(
@@ -103,24 +105,4 @@ def test_a_decade_of_positive_values_is_logarithmic_unless_it_is_of_shares(value
     ],
 )
 def test_a_level_has_three_digits_at_least(value, text):
-    assert levels.shown(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (0.001, "0.00100"),
-        (0.000999, "1.0e-3"),
-        (1.0, "1.00"),
-        (12.34, "12.3"),
-        (99.94, "99.9"),
-        (99.95, "100"),
-        (-123.4, "-123"),
-        (99_999.0, "99999"),
-        (100_000.0, "1.0e5"),
-        (-2e-10, "-2.0e-10"),
-    ],
-)
-def test_a_cells_number_has_three_digits(value, text):
-    assert heatmaps._number(value) == text
+    assert levels.format_level(value) == text

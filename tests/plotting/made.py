@@ -6,12 +6,12 @@ import json
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis.quantities import Metric
+from pausejax.analysis.quantities import Metric, as_json, metrics_in
 from pausejax.analysis.settings import UNREAD
 
 from ..analysis.made_up import build
 
-__all__ = ["build", "crossed", "names", "runs_of", "sampled", "with_figures"]
+__all__ = ["build", "crossed", "names", "of", "runs_of", "sampled", "series_of", "with_figures"]
 
 SYMBOLS = {"alpha": "α", "gamma": "γ"}
 
@@ -67,8 +67,17 @@ def with_figures(runs, ways=None, **columns):
     """The same with figures [run] of the whole run; ways: whether more is better, of each, or of none."""
     ways = [False] * len(columns) if ways is None else ways[: len(columns)]
     metrics = {
-        name: Metric(name, "itself", way, "1", "of a test")._asdict()
-        for name, way in zip(columns, ways, strict=True)
+        name: Metric(name, "itself", way, "1", "of a test") for name, way in zip(columns, ways, strict=True)
     }
     found = {name: ("run", np.asarray(column, float)) for name, column in columns.items()}
-    return runs.assign(found).assign_attrs(metrics=json.dumps(metrics))
+    return runs.assign(found).assign_attrs(metrics=as_json(metrics))
+
+
+def of(result, *names, **changes):
+    """Some metrics of a result."""
+    return [metrics_in(result)[name]._replace(**changes) for name in names]
+
+
+def series_of(panel):
+    """The series of a panel by their labels."""
+    return {one.label: one for one in panel.series}

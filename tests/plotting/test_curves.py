@@ -1,0 +1,164 @@
+"""Charts of curves: means with intervals, panels, scales, notes, captions."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+from pausejax.analysis.quantities import Metric
+from pausejax.plotting.curves import AXES, curves
+from pausejax.plotting.data import Axis, thinned
+from pausejax.plotting.grid import Cell, Grid, Line
+
+from .made import series_of
+
+LEAKAGE = Metric(
+    "max_leakage", "last", False, "1", "final leakage", label="leakage", scale=2, name="max_leakage"
+)
+
+
+def runs_at(level, rounds=(1, 2, 3)):
+    """Three seeds around a level, of values that grow with the rounds."""
+    values = level * np.arange(1.0, len(rounds) + 1) + np.array([[-1.0], [0.0], [4.0]])
+    return xr.Dataset(
+        {"max_leakage": (("run", "round"), values), "elapsed": (("run", "round"), values + 10)},
+        {"seed": ("run", [0, 1, 2]), "policy": ("run", ["a"] * 3), "round": list(rounds)},
+        {"axes": json.dumps([]), "parameters": json.dumps({})},
+    )
+
+
+def one_panel(*runs, averaged=()):
+    """A grid of one panel with the lines a, b, c, …"""
+    lines = tuple(Line("abcdef"[n], "a", found, n) for n, found in enumerate(runs))
+    return Grid((Cell("", lines),), 1, averaged)
+
+
+def test_panels_keep_their_titles_lines_and_one_axis_upwards():
+    cells = tuple(
+        Cell(f"panel {n}", tuple(Line(x, "a", runs_at(10.0**n * (k + 1)), k) for k, x in enumerate("ab")))
+        for n in range(3)
+    )
+    drawn = curves(Grid(cells, 2), LEAKAGE)
+    assert (drawn.name, drawn.columns) == ("max_leakage_vs_round", 2)
+    assert [panel.title for panel in drawn.panels] == ["panel 0", "panel 1", "panel 2"]
+    assert {panel.x for panel in drawn.panels} == {AXES["round"]} == {Axis("round", zero=True)}
+    # The last means are decades apart over all panels, and no mean is below 0.
+    assert {panel.y for panel in drawn.panels} == {Axis("leakage", "log")}
+    assert [[(one.label, one.style) for one in panel.series] for panel in drawn.panels] == [
+        [("a", 0), ("b", 1)]
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("ends", "share", "scale"),
+    [
+        ((1, 9), False, "linear"),
+        ((1, 10), False, "log"),
+        ((1, 10), True, "linear"),
+        ((-1, 50), False, "linear"),
+        ((-1, 100), False, "symlog"),
+        ((0, 100), False, "linear"),
+    ],
+)
+def test_values_that_lie_decades_apart_have_a_logarithmic_axis(ends, share, scale):
+    runs = [runs_at(1.0) for _ in ends]
+    for one, end in zip(runs, ends, strict=True):
+        one["max_leakage"][:] = end
+    metric = LEAKAGE._replace(scale=1, share=share)
+    assert curves(one_panel(*runs), metric).panels[0].y.scale == scale
+
+
+def test_a_curve_is_a_mean_with_its_band():
+    (panel,) = curves(one_panel(runs_at(1.0)), LEAKAGE).panels
+    samples = 2 * runs_at(1.0)["max_leakage"].values
+    low, high = stats.t.interval(0.95, 2, loc=samples.mean(0), scale=stats.sem(samples, axis=0))
+    (drawn,) = panel.series
+    for found, expected in ((drawn.x, [1, 2, 3]), (drawn.y, samples.mean(0)), (drawn.low, low)):
+        np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(drawn.high, high)
+    assert drawn.mark == "line" and drawn.x.dtype == drawn.y.dtype == np.float64
+
+
+def test_captions_say_seeds_other_axes_and_who_diverged():
+    runs = runs_at(1.0).assign_coords(gamma=("run", [1.0, 2.0, 3.0]))
+    said = curves(one_panel(runs, averaged=("gamma", "budget_decay")), LEAKAGE).caption
+    assert said.startswith("Leakage, against round: mean over 3 seeds")
+    assert "averaged over gamma, budget decay first" in said
+    alone = runs.isel(run=[0])
+    assert "one seed, so no intervals" in curves(one_panel(alone), LEAKAGE, "time").caption
+    lost = runs.assign(diverged_round=("run", [0, 2, 0]))
+    learned = curves(one_panel(lost), LEAKAGE._replace(learned=True))
+    assert "1 of 3 runs diverged" in learned.caption
+    np.testing.assert_allclose(learned.panels[0].series[0].y, 2 * (np.arange(1, 4) + 1.5))
+    assert "diverged" not in curves(one_panel(lost), LEAKAGE).caption
+
+
+@pytest.mark.parametrize("against", ["round", "time"])
+def test_what_is_infinite_is_drawn_up_to_there_and_said(against):
+    """Of three runs whose clocks share the time from 3 to 5 s."""
+    bounded, free, never = runs_at(1.0), runs_at(2.0), runs_at(3.0) + np.inf
+    free["max_leakage"][:2, 2] = np.inf
+    times = (("run", "round"), [[1.0, 4.0, 5.0], [2.0, 4.5, 5.0], [3.0, 4.0, 5.0]])
+    lines = [one.assign(elapsed=times).assign_coords(runs_at(1).coords) for one in (bounded, free, never)]
+    (panel,) = curves(one_panel(*lines), LEAKAGE, against).panels
+    a, b, c = panel.series
+    assert np.isfinite(a.y).all() and not np.isfinite(c.y).any()
+    there = np.isfinite(b.y)
+    assert there[:2].all() and not there[-1] and (there.sum() == 2 or against == "time")
+    assert not np.isinf(b.y).any() and np.isnan(b.low[~there]).all() and np.isnan(b.high[~there]).all()
+    assert "b (2 of 3 runs), c (3 of 3 runs)" in panel.note and panel.y.scale == "linear"
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_line_whose_clock_is_nowhere_finite_is_empty_and_its_chart_is_drawn(value):
+    runs = runs_at(10.0)
+    drawn = curves(one_panel(runs.assign(elapsed=runs["elapsed"] * value)), LEAKAGE, "time")
+    assert drawn.panels[0].series[0].x.size == 0
+    assert drawn.encode("png")[1:4] == b"PNG" and len(drawn.to_dataframe()) == 0
+
+
+def test_of_one_seed_no_line_has_an_interval():
+    """Also not over the settings that a line averages, and none of width 0."""
+    runs = runs_at(1.0).isel(run=[0, 2]).assign_coords(seed=("run", [3, 3]))
+    (drawn,) = curves(one_panel(runs), LEAKAGE).panels[0].series
+    assert drawn.low is None and drawn.high is None
+    np.testing.assert_allclose(drawn.y, 2 * (np.arange(1, 4) + 1.5))
+
+
+def test_lines_of_runs_that_end_are_drawn_up_to_their_end():
+    runs = runs_at(1.0)
+    runs["max_leakage"][1:, 2] = np.nan
+    (panel,) = curves(one_panel(runs), LEAKAGE).panels
+    np.testing.assert_allclose(panel.series[0].y, [4, 6, np.nan])
+    assert panel.note == ""
+
+
+def test_rounds_in_which_some_run_has_no_value_are_counted():
+    """Such as the training loss of rounds in which nobody arrives; a run that has ended leaves no gap."""
+    runs = runs_at(1.0, range(1, 7))
+    runs["max_leakage"][0, 1] = runs["max_leakage"][1, 3] = runs["max_leakage"][0, 5] = np.nan
+    (panel,) = curves(one_panel(runs), LEAKAGE).panels
+    assert "a (2 of 6)" in panel.note
+    np.testing.assert_array_equal(np.isnan(panel.series[0].y), [False, True, False, True, False, True])
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_reference_lines_are_made_of_a_panels_lines(lines):
+    made = curves(
+        one_panel(*[runs_at(1.0)] * lines), LEAKAGE, levels=lambda found: (("many", float(len(found))),)
+    )
+    assert made.panels[0].levels == (("many", lines),) and len(series_of(made.panels[0])) == lines
+
+
+@pytest.mark.parametrize("points", [0, 300, 301, 50_000])
+def test_a_long_line_is_drawn_at_points_that_keep_its_ends(points):
+    kept = thinned(points, 300)
+    if points <= 300:
+        assert kept.tolist() == list(range(points))
+        return
+    assert kept[0] == 0 and kept[-1] == points - 1 and (np.diff(kept) > 0).all() and kept.size <= 300
+    # No gap is longer than a hundredth of the picture; the first rounds are all there.
+    assert np.diff(kept).max() <= points / 190 + 1
+    np.testing.assert_array_equal(kept[:8], np.arange(8))

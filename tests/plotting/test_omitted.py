@@ -1,0 +1,137 @@
+"""What charts omit, and the option that shows it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pausejax.analysis.quantities import Metric, as_json, metrics_in
+from pausejax.plotting.grid import arrange
+from pausejax.plotting.request import omitted, resolve
+
+from .made import crossed, names, runs_of
+
+METRICS = {
+    "loss": Metric("loss", "last", False, "1", "loss", label="loss", scaled_by=("alpha", "eta")),
+    "time": Metric("time", "total", False, "s", "time"),
+    "nothing": Metric("nothing", "mean", False, "1", "nothing"),
+    "played": Metric("time", "rounds_played", None, "1", "rounds"),
+    "final": Metric("final", "itself", True, "1", "final"),
+    "other": Metric("time", "mean", True, "1", "other"),
+}
+ALIASES = {"alpha": (("a", "weight"), "α"), "eta": ((), "η"), "gamma": (("g",), "γ")}
+
+
+def result_of(rows, **changed):
+    """Numbers that grow with the runs."""
+    runs = runs_of(rows)
+    number = np.arange(1.0, len(rows) + 1)
+    series = np.stack([number, 2 * number], 1)
+    return runs.assign(
+        loss=(("run", "round"), series),
+        time=(("run", "round"), series),
+        nothing=(("run", "round"), np.full_like(series, np.nan)),
+        final=("run", number),
+    ).assign_attrs(
+        metrics=as_json({**METRICS, **changed}),
+        parameters=json.dumps(ALIASES),
+        objectives=json.dumps(["time", "loss", "final"]),
+        ranking="loss",
+    )
+
+
+MORE = "--measure NAME: time, nothing, played, other"
+
+
+def has(lines, *ends):
+    """Whether there are as many lines, each with its words."""
+    return len(lines) == len(ends) and all(end in line for line, end in zip(lines, ends, strict=True))
+
+
+def test_what_can_be_asked_for_is_listed():
+    assert has(omitted(result_of(crossed(alpha=[1.0, 2.0]))), MORE)
+    alone = {name: metric._replace(label=name) for name, metric in METRICS.items() if name != "nothing"}
+    alone["nothing"] = METRICS["nothing"]._replace(reduce="itself")
+    assert omitted(result_of([{"alpha": 1.0}], **alone)) == []
+
+
+def test_of_many_settings_it_is_said_what_cannot_be_compared_once_for_each_reason():
+    rows = crossed(alpha=[2.0, 1.0], eta=[0.5, 0.1], zeta=names(5))
+    chosen = "loss: no main effects: it means something else for each alpha and eta; choose one: --where a=1,"
+    assert has(omitted(result_of(rows)), MORE, "heat maps", chosen)
+    time, final = (METRICS[name]._replace(label=name, scaled_by=("eta",)) for name in ("time", "final"))
+    both = "time, final: no main effects: each means something else for each eta; choose one: --where eta=0.1"
+    assert has(omitted(result_of(rows, time=time, final=final))[2:], chosen, both)
+    rows = crossed(zeta=names(5), gamma=[1.0, 2.0, 3.0, 4.0])
+    assert has(omitted(result_of(rows)), MORE, "heat maps")
+
+
+def test_too_much_that_varies_comes_with_ways_out_that_work():
+    rows = crossed(policy=["p", "q"], alpha=[2.0, 1.0], eta=[0.5, 0.1], gamma=[3.0, 4.0], zeta=["x", "y"])
+    said = omitted(result_of(rows))[0]
+    assert all(part in said for part in ("(policy, a, eta, g, zeta)", "--by policy,a,", "--where a=2"))
+    averaged = omitted(result_of(rows), by=["g", "policy"])[0]
+    assert "means over α, η, zeta too" in averaged
+    # Seventeen are too many for lines.
+    rows = crossed(zeta=names(17), alpha=[2.0, 1.0], gamma=[3.0, 4.0], eta=[0.5, 0.1])
+    assert "--by a,g, or fix some: --where " in omitted(result_of(rows))[0]
+    arrange(result_of(rows), ["a", "g"])
+    rows = crossed(zeta=names(17), policy=names(17))
+    assert omitted(result_of(rows))[0].endswith("(policy, zeta); fix some: --where zeta=" + names(1)[0])
+
+
+CURVELESS = ": is one figure for a run and has no curve"
+
+
+@pytest.mark.parametrize(
+    ("measures", "said"),
+    [
+        (["time"], []),
+        (["nothing"], ["nothing: no run has a finite value"]),
+        (["played"], [f"played{CURVELESS}"]),
+        (["time", "loss"], ["no front: loss means something else for each alpha; choose one: --where a=1"]),
+        (["time", "played"], [f"played{CURVELESS}", "no front: neither way of played is better"]),
+        (["time", "other", "nothing"], ["nothing: no run has a finite value"]),
+        (["time", "other", "final", "loss"], [f"final{CURVELESS}", "first three measures, not loss"]),
+    ],
+)
+def test_of_each_metric_it_is_said_what_it_lacks(measures, said):
+    assert has(omitted(result_of(crossed(alpha=[1.0, 2.0])), measures=measures), *said)
+
+
+@pytest.mark.parametrize(("policies", "axes"), [(["p"], "zeta, eta"), (["p", "q"], "zeta, eta, g")])
+def test_axes_beyond_the_fourth_are_said_to_have_no_heat_map(policies, axes):
+    ends = [1.0, 2.0]
+    rows = crossed(policy=["p"], alpha=ends, beta=ends, rho=ends, sigma=ends, zeta=ends, eta=ends)
+    if "q" in policies:
+        rows += crossed(policy=["q"], rho=ends, sigma=ends, alpha=ends, beta=ends, gamma=ends)
+    said = omitted(result_of(rows), measures=["time"])
+    assert [line for line in said if f"heat maps are of 4 axes at most, and not of {axes};" in line]
+    rows = crossed(**dict.fromkeys(("alpha", "beta", "eta", "gamma"), ends))
+    assert omitted(result_of(rows), measures=["time"]) == []
+
+
+def test_runs_that_are_in_no_mean_are_counted():
+    result = result_of(crossed(alpha=[1.0, 2.0]))
+    result["time"][0] = np.inf
+    assert has(omitted(result, measures=["time"]), "time: infinite in 1 of 2 runs")
+    result = result_of(crossed(alpha=[1.0, 2.0])).assign(diverged_round=("run", [3, 0]))
+    assert has(omitted(result), "1 of 2 runs diverged", MORE)
+
+
+def test_a_variable_without_a_metric_is_shown_round_by_round():
+    result = result_of([{"alpha": 1.0}])
+    result["queue_length"] = (("run", "round"), [[1.0, 2.0]])
+    result["delay"] = (("run", "round"), [[1.0, 2.0]], {"units": "s", "long_name": "waiting time"})
+    runs, found = resolve(result, ["queue_length", "delay", "loss", "delay"])
+    assert [(m.name, m.axis_label, m.reduce) for m in found] == [
+        ("queue_length", "queue length", "each"),
+        ("delay", "waiting time (s)", "each"),
+        ("loss", "loss", "last"),
+    ]
+    assert set(metrics_in(runs)) == {*METRICS, "queue_length", "delay"}
+    # What is added up is shown as its sum, also where its own name is asked for.
+    other = result_of([{"alpha": 1.0}], spent=Metric("cost", "total", False, "1", "spent"))
+    other["cost"] = other["time"]
+    _, (spent,) = resolve(other, ["cost"])
+    assert (spent.name, spent.reduce) == ("spent", "total")
