@@ -20,9 +20,14 @@ def run(path: Path, folder: Path) -> nbformat.NotebookNode:
 
 
 def shown(notebook):
-    """The kinds of output of each cell that has any."""
+    """The kinds of output of each cell that has any; Vega-Lite's numbers are not kept beside a picture."""
     return [
-        sorted(kind for output in cell.outputs for kind in output.get("data", {"text": ""}))
+        sorted(
+            kind
+            for output in cell.outputs
+            for kind in output.get("data", {"text": ""})
+            if "vegalite" not in kind
+        )
         for cell in notebook.cells
         if cell.cell_type == "code"
     ]

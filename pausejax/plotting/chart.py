@@ -95,7 +95,7 @@ class Chart(ChartData):
         # for whatever shows none.
         return {
             "application/vnd.vegalite.v5+json": vega.combined(self),
-            "image/png": base64.b64encode(self.encode("png")).decode(),
+            "image/png": _on_screen(self),
             "text/plain": f"{self.name}: {self.caption}",
         }
 
@@ -110,11 +110,18 @@ class Charts(dict[str, Chart]):
         shown = "".join(
             '<figure style="display:inline-block;margin:0 1em 1em 0;vertical-align:top">'
             f'<img alt="{html.escape(chart.caption, quote=True)}" style="max-width:100%" '
-            f'src="data:image/png;base64,{base64.b64encode(chart.encode("png")).decode()}">'
+            f'src="data:image/png;base64,{_on_screen(chart)}">'
             f"<figcaption>{html.escape(name)}</figcaption></figure>"
             for name, chart in self.items()
         )
         return f"<div>{shown}</div>"
+
+
+def _on_screen(chart: Chart) -> str:
+    """A picture for a notebook, PNG in Base64."""
+    from pausejax.plotting import paper
+
+    return base64.b64encode(paper.encode(chart, "png", dpi=130)).decode()
 
 
 def _frame_of(panel: Panel) -> pd.DataFrame:

@@ -134,9 +134,7 @@ def _padded(axis: Axis, low: float, high: float, share: float) -> list[float]:
     if axis.scale == "log":
         room = max(np.log(high / low) * share, 0.0) or (0.0 if high > low else 0.1)
         return [low * float(np.exp(-room)), high * float(np.exp(room))]
-    whole = [min(low, 0.0), max(high, 0.0)] if axis.zero else [low, high]
-    room = (whole[1] - whole[0]) * share or (0.0 if whole[1] > whole[0] else 0.05 * abs(low) or 0.5)
-    return [
-        whole[0] - room * (whole[0] != 0 or not axis.zero),
-        whole[1] + room * (whole[1] != 0 or not axis.zero),
-    ]
+    if axis.zero and high > 0:
+        return [0.0, high * (1 + share)]
+    room = (high - low) * share or (0.0 if high > low else 0.05 * abs(low) or 0.5)
+    return [low - room, high + room]

@@ -107,13 +107,20 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
     return drawn
 
 
-def encode(chart: ChartData, format: str, width: float | None = None, height: float | None = None) -> bytes:
+def encode(
+    chart: ChartData,
+    format: str,
+    width: float | None = None,
+    height: float | None = None,
+    *,
+    dpi: int = 300,
+) -> bytes:
     """Returns a picture that is the same for the same chart; sizes in inches."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
     written = io.BytesIO()
     drawn = figure(chart, width, height)
     with matplotlib.rc_context(_STYLE):  # which fonts are embedded, and names within an SVG
-        drawn.savefig(written, format=format, dpi=300, metadata=undated)
+        drawn.savefig(written, format=format, dpi=dpi, metadata=undated)
     return written.getvalue()
 
 

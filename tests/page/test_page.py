@@ -155,7 +155,9 @@ def test_a_sweep_has_an_explorer_and_a_table_with_the_front_first(explored):
     assert all(label in table[2] for label in made.labels)
     count = int(made.front.sum())
     assert [row[1] for row in rows] == ["yes"] * count + [""] * (60 - count)
-    assert {row[3] for row in rows if row[2] != "PAUSE"} == {"–"}
+    # After the metrics come the parameters: the policy, and one that a policy lacks.
+    policy = 2 + len(made.axes) - made.parameters
+    assert {row[policy + 1] for row in rows if row[policy] != "PAUSE"} == {"–"}
     assert data_of(explored)["panels"][0]["vconcat"]
 
 

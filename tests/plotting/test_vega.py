@@ -131,7 +131,7 @@ def test_panels_with_equal_axes_share_their_ends():
 def test_an_axis_may_begin_at_0_and_a_logarithmic_one_never_does():
     x = np.array([5.0, 9.0])
     series = (Series("a", x, x, x - 7, x + 1),)
-    for scale, zero, expected in (("linear", True, -2.0), ("log", False, 2.0)):
+    for scale, zero, expected in (("linear", True, 0.0), ("log", False, 2.0)):
         chart = ChartData("a", "", (Panel(ROUND, Axis("y", scale, zero=zero), series),))
         document = vega.spec(chart, chart.panels[0])
         low, high = document["layer"][0]["encoding"]["y"]["scale"]["domain"]
