@@ -134,6 +134,12 @@ def _padded(axis: Axis, low: float, high: float, share: float) -> list[float]:
     if axis.scale == "log":
         room = max(np.log(high / low) * share, 0.0) or (0.0 if high > low else 0.1)
         return [low * float(np.exp(-room)), high * float(np.exp(room))]
+    if axis.scale == "symlog":
+        # Room in what is drawn: a share of the numbers themselves would be decades at the small end.
+        bent = [float(np.sign(end) * np.log1p(abs(end) / axis.linear)) for end in (low, high)]
+        room = (bent[1] - bent[0]) * share or 0.1
+        bent = [0.0 if axis.zero else bent[0] - room, bent[1] + room]
+        return [float(np.sign(end) * np.expm1(abs(end)) * axis.linear) for end in bent]
     if axis.zero and high > 0:
         return [0.0, high * (1 + share)]
     room = (high - low) * share or (0.0 if high > low else 0.05 * abs(low) or 0.5)

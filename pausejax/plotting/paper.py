@@ -1,7 +1,6 @@
 """Draws charts with matplotlib, on the caller's axes or as a figure for a paper."""
 
 import io
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from matplotlib.ticker import NullFormatter
 
 from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, look, thinned
 from pausejax.plotting.ticks import Decades
+from pausejax.plotting.words import LETTERS, cut, filled, plain
 
 COLUMN, PAGE = 3.5, 7.0
 """Widths of one column of a two-column paper and of both, in inches."""
@@ -38,10 +38,8 @@ _STYLE: dict[Any, Any] = {
     "text.usetex": False,
     "savefig.bbox": None,
 }
-_LETTERS = 15
-"""Of a label in an inch."""
-_LINES, _LONGEST_NAME = 4, 16
-"""Of a title or a label, and letters of a tick's name."""
+_LONGEST_NAME = 16
+"""Letters of a tick's name."""
 _LETTER = 0.065
 """Width of a digit, in inches."""
 _SCALE = 0.6
@@ -94,7 +92,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
                 own.set_ylabel("")
         if chart.color and norm:
             inches = _INNER * (height or rows * up)
-            label = _filled(chart.color.label, inches)
+            label = filled(chart.color.label, inches)
             drawn.colorbar(
                 ScalarMappable(norm, _COLORS), ax=places[: len(chart.panels)], label=label, aspect=30
             )
@@ -158,24 +156,24 @@ def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, u
     for one in panel.series:
         _series(one, axes, norm)
     for text, value in panel.levels:
-        axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=_plain(text))
+        axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=plain(text))
     for which, axis, inches in (("x", panel.x, width), ("y", panel.y, height)):
-        getattr(axes, f"set_{which}label")(_filled(axis.label, inches))
+        getattr(axes, f"set_{which}label")(filled(axis.label, inches))
         _scale(axes, which, axis, inches, cells=panel.cells is not None)
     if panel.title:
-        axes.set_title(_filled(panel.title, width))
+        axes.set_title(filled(panel.title, width))
     axes.spines[["top", "right"]].set_visible(False)
     if panel.cells is None:
         axes.grid(alpha=0.3, linewidth=0.5)
     if panel.note:
         look_of: Any = {"ha": "right", "va": "bottom", "fontsize": 7, "color": "0.3"}
-        axes.text(0.99, 0.01, _filled(panel.note, width), transform=axes.transAxes, **look_of)
+        axes.text(0.99, 0.01, filled(panel.note, width), transform=axes.transAxes, **look_of)
 
 
 def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
     """The scale and the ticks of an axis."""
     if axis.names:
-        names = [_plain(_cut(name, _LONGEST_NAME)) for name in axis.names]
+        names = [plain(cut(name, _LONGEST_NAME)) for name in axis.names]
         crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
         places = np.arange(len(names)) + (0.5 if cells else 0)
         getattr(axes, f"set_{which}ticks")(places, names, rotation=90 if crowded else 0)
@@ -199,7 +197,7 @@ def _from_zero(panels: Sequence[Panel], places: Iterable[Axes]) -> None:
 
 
 def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
-    kind, label = look(one.style), _plain(one.label)
+    kind, label = look(one.style), plain(one.label)
     if not np.isfinite(one.x + one.y).any():
         return
     if one.mark in ("line", "step"):
@@ -264,8 +262,8 @@ def _legend(drawn: Figure) -> int:
             handles.setdefault(label, handle)
     if len(handles) < 2:
         return 0
-    most = int(_LETTERS * drawn.get_figwidth()) - 6
-    written = [_plain(_cut(label.replace(r"\$", "$"), most)) for label in handles]
+    most = int(LETTERS * drawn.get_figwidth()) - 6
+    written = [plain(cut(label.replace(r"\$", "$"), most)) for label in handles]
     for columns in range(min(len(handles), 5), 0, -1):
         legend = drawn.legend(
             list(handles.values()),
@@ -287,21 +285,3 @@ def _inches(axes: Axes) -> tuple[float, float]:
     assert figure is not None
     box = axes.get_window_extent()
     return box.width / figure.dpi, box.height / figure.dpi
-
-
-def _filled(text: str, inches: float) -> str:
-    """A text in lines of some inches, cut off if it is long."""
-    lines = textwrap.fill(text, max(int(_LETTERS * inches), 12), max_lines=_LINES, placeholder=" …")
-    return _plain(lines)
-
-
-def _cut(text: str, most: int) -> str:
-    """A text of so many letters: what labels differ in is mostly at their ends."""
-    text = " ".join(text.split())
-    half = (most - 1) // 2
-    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
-
-
-def _plain(text: str) -> str:
-    """A text letter by letter: none is a formula, whatever a policy or a unit is called."""
-    return text.replace("$", r"\$")

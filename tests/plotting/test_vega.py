@@ -191,4 +191,12 @@ def test_an_axis_about_0_has_ticks_at_round_numbers():
         "a", "", (Panel(ROUND, Axis("y", "symlog", linear=10), (Series("a", x - x[0] + 1, x),)),)
     )
     y = vega.spec(chart, chart.panels[0])["layer"][0]["encoding"]["y"]
-    assert y["axis"]["values"] == [-200, -100, -50, -20, -10, 0, *(10, 20, 50, 100, 200, 500, 1000, 2000)]
+    assert y["axis"]["values"] == [
+        -200,
+        -100,
+        -50,
+        -20,
+        -10,
+        0,
+        *(10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
+    ]
