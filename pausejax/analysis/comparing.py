@@ -11,6 +11,17 @@ from pausejax.analysis.selecting import some, written
 from pausejax.analysis.settings import group_by, has, symbols
 
 
+class Incomparable(ValueError):
+    """A metric means something else for each value of a parameter, and there are several."""
+
+    def __init__(self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str) -> None:
+        self.parameter, self.value = short, values[0]
+        shown = some(written(value) for value in values)
+        self.problem = f"{metric}: means something else for each {short}, which is {shown} here"
+        inside = f", or compare within each, {ask}={parameter!r}" if ask else ""
+        super().__init__(f"{self.problem}: choose one, where={{{parameter!r}: {values[0]!r}}}{inside}")
+
+
 def refuse_unlike(
     result: xr.Dataset, metric: str, values: np.ndarray, groups: Sequence[str] = (), ask: str = "per"
 ) -> None:
@@ -24,15 +35,10 @@ def refuse_unlike(
       ask: the argument by which the caller asks for groups; "" if there is none.
 
     Raises:
-      ValueError: something differs.
+      Incomparable: something differs.
     """
     for name, seen in unlike(result, metric, values, groups).items():
-        shown = some(written(value) for value in seen)
-        short = symbols(result).get(name, name)
-        raise ValueError(
-            f"{metric}: means something else for each {short}, which is {shown} here: choose one, "
-            f"where={{{name!r}: {seen[0]!r}}}" + (f", or compare within each, {ask}={name!r}" if ask else "")
-        )
+        raise Incomparable(metric, name, symbols(result).get(name, name), seen, ask)
 
 
 def unlike(

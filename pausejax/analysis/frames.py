@@ -1,6 +1,7 @@
 """Results as tidy tables: one row per run, or one row per run and round."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,7 @@ def to_dataframe(
 
     Returns:
       Rows in the order of the runs; `identity` joins the two kinds. What a policy does not have is NaN, <NA>
-      or None; rounds after a run's last are left out.
+      or None; rounds in which nothing asked for was recorded are left out.
 
     Raises:
       ValueError: an unknown variable, or variables that make no one table.
@@ -104,7 +105,14 @@ def _per_round(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, r
     recorded = _recorded(values)
     frame = labels.loc[labels.index.repeat(len(rounds))[recorded]].reset_index(drop=True)
     frame["round"] = np.tile(rounds, len(labels))[recorded]
-    return frame.assign(**{name: column[recorded] for name, column in values.items()})
+    return frame.assign(**{name: _nullable(column[recorded]) for name, column in values.items()})
+
+
+def _nullable(column: np.ndarray) -> Any:
+    """A column in which counts that are not there, -1, are missing."""
+    if column.dtype.kind not in "iu":
+        return column
+    return pd.arrays.IntegerArray(column.copy(), column < 0)
 
 
 def _recorded(values: dict[str, np.ndarray]) -> np.ndarray:

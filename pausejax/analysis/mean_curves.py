@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from pausejax.analysis.intervals import interval
-from pausejax.analysis.metrics import RUNNING, metrics_of
+from pausejax.analysis.metrics import RUNNING, metrics_of, recorded
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import group, labels, records, runs_table, symbols
 
@@ -55,15 +55,15 @@ def curves(
         _samples(result.isel(run=np.flatnonzero(codes == place)), known[metric], smoothing)
         for place in range(len(first))
     ]
-    if against == "elapsed":
-        pairs = [resample(one.times, one.values, points) for one in sampled]
-    else:
-        pairs = [(one.rounds, one.values) for one in sampled]
     frames = []
-    for label, setting, (x, values) in zip(labels(settings, symbols(result)), settings, pairs, strict=True):
+    for label, setting, one in zip(labels(settings, symbols(result)), settings, sampled, strict=True):
+        x, values, seeds = one.rounds, one.values, one.seeds
+        if against == "elapsed":
+            there = (np.isfinite(one.times) & ~np.isnan(values)).any(axis=1)
+            (x, values), seeds = resample(one.times[there], values[there], points), seeds[there]
         if not len(x):
-            x, values = np.array([np.nan]), np.zeros((0, 1))
-        found = interval(values.T, level=level)
+            x, values, seeds = np.array([np.nan]), np.zeros((0, 1)), np.zeros(0)
+        found = interval(per_seed(values, seeds).T, level=level)
         numbers = {"x": x, "mean": found.mean, "low": found.low, "high": found.high, "count": found.counts}
         frames.append(pd.DataFrame({"label": label, **setting, **numbers}))
     return pd.concat(frames, ignore_index=True)
@@ -74,6 +74,16 @@ def has_curve(result: xr.Dataset, variable: str, reduce: str) -> bool:
     if reduce not in RUNNING or variable not in result:
         return False
     return result[variable].dims[1:] in (("round",), ("eval",))
+
+
+def per_seed(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Averages the runs of each seed, [runs, ...] -> [seeds, ...]; NaN in one of them is NaN in the mean."""
+    distinct, owner = np.unique(seeds, return_inverse=True)
+    if len(distinct) == len(seeds):
+        return values
+    summed = np.zeros((len(distinct), *values.shape[1:]))
+    np.add.at(summed, owner, values)
+    return summed / np.bincount(owner).reshape(-1, *(1,) * (values.ndim - 1))
 
 
 def smooth(values: np.ndarray, window: int) -> np.ndarray:
@@ -114,11 +124,13 @@ class _Samples(NamedTuple):
     """s, [runs, n]; NaN where a run has no value, and everywhere in a result without simulated time."""
     values: np.ndarray
     """[runs, n]"""
+    seeds: np.ndarray
+    """[runs]"""
 
 
 def _samples(runs: xr.Dataset, metric: Metric, smoothing: int) -> _Samples:
     array = runs[metric.variable]
-    values = RUNNING[metric.reduce](array.values)
+    values = RUNNING[metric.reduce](recorded(array.values, array.dims))
     if metric.learned and "diverged_round" in runs:
         values = np.where(runs["diverged_round"].values[:, None] > 0, np.nan, values)
     evaluated = array.dims[1] == "eval"
@@ -127,4 +139,4 @@ def _samples(runs: xr.Dataset, metric: Metric, smoothing: int) -> _Samples:
     times = np.full(values.shape, np.nan)
     if "elapsed" in runs:
         times = runs["elapsed"].values[:, np.searchsorted(runs["round"].values, rounds)]
-    return _Samples(rounds, np.where(np.isnan(values), np.nan, times), values)
+    return _Samples(rounds, np.where(np.isnan(values), np.nan, times), values, runs["seed"].values)

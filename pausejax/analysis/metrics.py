@@ -1,6 +1,6 @@
 """The figures that describe a run: how each is made of a variable, and which way is better."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,16 @@ from pausejax.analysis.quantities import Metric, metrics_in
 
 # (14) is of the order of ten, so float32 rounding is of the order of 1e-6.
 _EXACT = 1e-5
+
+
+def recorded(values: np.ndarray, dims: Sequence[Hashable]) -> np.ndarray:
+    """Returns what runs recorded after each round or evaluation, NaN where that is nothing.
+
+    Counts are integers, and have -1 after a run's last round and where they do not apply.
+    """
+    if values.dtype.kind not in "iu" or tuple(dims)[1:] not in (("round",), ("eval",)):
+        return values
+    return np.where(values < 0, np.nan, values)
 
 
 def last(values: np.ndarray) -> np.ndarray:

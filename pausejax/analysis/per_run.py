@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.blocks import read, run_blocks
-from pausejax.analysis.metrics import REDUCTIONS, attributes, metrics_of
+from pausejax.analysis.metrics import REDUCTIONS, attributes, metrics_of, recorded
 from pausejax.analysis.quantities import Metric
 
 
@@ -58,7 +58,7 @@ def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
 def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for runs in run_blocks(array):
-        values = read(array, runs)
+        values = recorded(read(array, runs), array.dims)
         for name, metric in metrics.items():
             parts[name].append(REDUCTIONS[metric.reduce](values))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

@@ -118,7 +118,7 @@ def cell(row: dict[str, Any], metric: Metric) -> str:
     counted = row["runs"] - row["left_out"]
     if not counted:
         return "–"
-    left = f" ({counted}/{row['runs']})" if metric.learned and row["left_out"] else ""
+    left = f" ({counted}/{row['runs']})" if row["left_out"] else ""
     if row["infinite"] == counted:
         return f"∞{left}"
     mean, half_width = metric.scale * row["mean"], metric.scale * (row["high"] - row["mean"])

@@ -46,18 +46,27 @@ def run(options: argparse.Namespace) -> None:
     """Prints the best setting with its interval and its paired difference to the runner-up.
 
     Raises:
-      ValueError: an unknown metric, name or value, or settings that can't be compared by the metric.
+      SpecError: an unknown metric, name or value, or settings that can't be compared by the metric.
     """
     from pausejax.analysis import metrics_of, schema, select
+    from pausejax.analysis.comparing import Incomparable
     from pausejax.analysis.per_run import with_divergence
+    from pausejax.analysis.selecting import written
     from pausejax.analysis.verdicts import verdict
     from pausejax.results import store
+    from pausejax.study.document import SpecError
 
     result = store.read(options.directory)
     metric = options.metric or schema.read(result, "ranking")
-    figures = with_divergence(result, [metric]).load()
-    figures = select(figures, options.where)
-    found = [verdict(part, metric) for part in _parts(figures, options.per)]
+    try:
+        figures = select(with_divergence(result, [metric]).load(), options.where)
+        found = [verdict(part, metric) for part in _parts(figures, options.per)]
+    except Incomparable as mistake:
+        name, value = mistake.parameter, written(mistake.value)
+        way_out = f"choose one, --where {name}={value}, or the best within each, --per {name}"
+        raise SpecError([f"{mistake.problem}: {way_out}"]) from mistake
+    except ValueError as mistake:
+        raise SpecError([str(mistake)]) from mistake
     _print(found, metrics_of(result)[metric], figures)
 
 

@@ -146,10 +146,12 @@ def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
     Raises:
       SpecError: an unknown measure, axis or value.
     """
+    from pausejax.page.tables import check_baseline
     from pausejax.plotting import request
 
     try:
         request.resolve(result, **asked_for(options))
+        check_baseline(result, options.baseline)
     except ValueError as mistake:
         raise option_mistake(mistake) from mistake
 

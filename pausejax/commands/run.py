@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
     """
     cluster = _cluster(options)
     plan = common.load_plan(options)
-    if options.measure or options.where or options.by:
+    if options.measure or options.where or options.by or options.baseline:
         from pausejax.results import labels
 
         common.check_asked(labels.outline(plan), options)

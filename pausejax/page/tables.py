@@ -8,9 +8,10 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import finals, metrics_of, paired_difference
+from pausejax.analysis.comparing import unlike
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
-from pausejax.analysis.quantities import Metric
+from pausejax.analysis.quantities import Metric, apart_in
 from pausejax.analysis.settings import (
     axes_of,
     group,
@@ -63,9 +64,8 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     Raises:
       ValueError: there is no such policy, or setting.
     """
-    every = _sides(result)
-    if baseline is not None and baseline not in every:
-        raise ValueError(f"baseline = {baseline!r}: must be one of {', '.join(map(repr, every))}")
+    every = sides_of(result)
+    check_baseline(result, baseline)
     seeds = len(np.unique(result["seed"].values))
     if seeds < 2:
         return None, ["paired differences: there is one seed, so there are no intervals"]
@@ -82,7 +82,9 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         kept = f"of the first {len(sides)} of {len(every)}"
         left_out.append(f"paired differences: {kept}; of all with pausejax.analysis.paired_difference")
     many = _count(whole) > _FEW
-    over = ["seed", *axes_of(whole)] if many else ["seed"]
+    # Data sets are never averaged.
+    averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
+    over = ["seed", *averaged]
     (_, minus), *rivals = sides.items()
     pairs = (_pairs(whole, side, minus, next(iter(metrics), ""), over) for _, side in rivals)
     count = sum(found.sizes["setting"] for found in pairs if found is not None)
@@ -92,17 +94,50 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         caption += f", {100 * level:.4g} % each, so that all {count} of a column hold together at 95 %"
     else:
         caption += ", 95 %"
-    if many:
-        caption += f"; {', '.join(symbols(whole).get(name, name) for name in axes_of(whole))} averaged first"
+    if averaged:
+        caption += f"; {', '.join(symbols(whole).get(name, name) for name in averaged)} averaged first"
     headings = ("policy", *(on_one_line(metric.heading) for metric in metrics.values()))
     rows, marks = [], []
+    incomparable: dict[str, list[str]] = {}
     for name, side in rivals:
-        cells = [_compared(whole, name, side, minus, *metric, over, level) for metric in metrics.items()]
+        cells: list[dict[str, tuple[str, str]]] = []
+        for metric_name, metric in metrics.items():
+            if differing := _differing(whole, metric_name, side, minus, averaged):
+                incomparable.setdefault(metric_name, differing)
+                cells.append({})
+            else:
+                cells.append(_compared(whole, name, side, minus, metric_name, metric, over, level))
         for setting in dict.fromkeys(setting for column in cells for setting in column):
             row = [column.get(setting, ("–", "")) for column in cells]
             rows.append((setting, *(text for text, _ in row)))
             marks.append(tuple(mark for _, mark in row))
+    for metric_name, differing in incomparable.items():
+        names = ", ".join(symbols(whole).get(name, name) for name in differing)
+        left_out.append(f"paired differences: {metric_name} means something else for each {names}")
     return (Table(first, headings, rows, caption, marks) if rows else None), left_out
+
+
+def _differing(whole: xr.Dataset, name: str, side: Side, minus: Side, averaged: Sequence[str]) -> list[str]:
+    """What a metric's scale depends on and differs among runs that would be compared or averaged."""
+    chosen = np.zeros(whole.sizes["run"], bool)
+    fixed: set[str] = set()
+    for one in (side, minus):
+        values = {"policy": one} if isinstance(one, str) else dict(one)
+        fixed |= values.keys()
+        chosen |= np.all([whole[key].values == value for key, value in values.items()], axis=0)
+    kept = [axis for axis in axes_of(whole) if axis not in averaged and axis not in fixed]
+    return list(unlike(whole.isel(run=np.flatnonzero(chosen)), name, groups=kept))
+
+
+def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
+    """Sees to it that a result, or its outline, has what others are to be compared with.
+
+    Raises:
+      ValueError: there is no such policy, or setting.
+    """
+    known = sides_of(result)
+    if baseline is not None and baseline not in known:
+        raise ValueError(f"baseline = {baseline!r}: must be one of {', '.join(map(repr, known))}")
 
 
 def _pairs(
@@ -122,7 +157,7 @@ def _count(whole: xr.Dataset) -> int:
     return len(group(table, list(table.columns))[1])
 
 
-def _sides(whole: xr.Dataset) -> dict[str, Side]:
+def sides_of(whole: xr.Dataset) -> dict[str, Side]:
     """What is compared, by name: the policies; of one alone its settings, if they are few."""
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
     if len(policies) > 1 or _count(whole) > _FEW:
@@ -156,7 +191,7 @@ def _compared(
         values = {"policy": title, **{axis: one[axis].values.item() for axis in axes if has(one, axis)}}
         mean, low, high = (metric.scale * float(one[key]) for key in ("mean", "low", "high"))
         text, mark = _difference(mean, low, high, metric)
-        if (lost := int(one["left_out"])) and metric.learned and np.isfinite(mean):
+        if (lost := int(one["left_out"])) and np.isfinite(mean):
             text += f"\n({int(one['runs']) - lost}/{int(one['runs'])})"
         settings.append(values)
         told.append((text, mark))

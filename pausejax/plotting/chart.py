@@ -34,6 +34,9 @@ class Chart(ChartData):
         Args:
           width: in inches; by default one column of a paper (3.5), or both (7.0) for several panels.
           height: in inches; by default as the panels need it.
+
+        Raises:
+          ValueError: its labels have no room on a size that is given.
         """
         from pausejax.plotting import paper
 
@@ -48,7 +51,7 @@ class Chart(ChartData):
           height: the same.
 
         Raises:
-          ValueError: there is no such format.
+          ValueError: there is no such format, or no room for labels on a size that is given.
           OSError: the file can't be written.
         """
         path = Path(path)
@@ -60,7 +63,7 @@ class Chart(ChartData):
         """Returns what `save` writes.
 
         Raises:
-          ValueError: there is no such format.
+          ValueError: there is no such format, or no room for labels on a size that is given.
         """
         if format not in FORMATS:
             raise ValueError(f"format = {format!r}: must be one of {', '.join(FORMATS)}")

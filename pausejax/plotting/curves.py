@@ -8,8 +8,8 @@ import xarray as xr
 
 from pausejax.analysis import mean_curves
 from pausejax.analysis.intervals import interval
-from pausejax.analysis.mean_curves import resample, smooth
-from pausejax.analysis.metrics import RUNNING
+from pausejax.analysis.mean_curves import per_seed, resample, smooth
+from pausejax.analysis.metrics import RUNNING, recorded
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.selecting import some
 from pausejax.plotting.chart import Chart
@@ -65,7 +65,13 @@ def curves(
         drawn = tuple(mean_series(line.label, one, line.style) for line, one in found)
         note = _missing([(line.label, one.values) for line, one in found])
         parts.append((cell, drawn, note))
-    y = y or Axis(metric.axis_label, *_scale(metric, [one for _, drawn, _ in parts for one in drawn]))
+    smoothed = smoothing > 1 and any(
+        line.runs[metric.variable].dims[1] == "eval" for cell in grid.panels for line in cell.lines
+    )
+    label = (
+        f"{metric.axis_label}, mean of the last {smoothing} evaluations" if smoothed else metric.axis_label
+    )
+    y = y or Axis(label, *_scale(metric, [one for _, drawn, _ in parts for one in drawn]))
     panels = tuple(
         Panel(
             x or AXES[against],
@@ -80,6 +86,7 @@ def curves(
     runs = [line.runs for cell in grid.panels for line in cell.lines]
     name = f"{metric.name}_vs_{against}"
     what = metric.meaning.removeprefix("final ")
+    what += f", mean of the last {smoothing} evaluations" if smoothed else ""
     text = caption(f"{what}, against {AXES[against].label}", runs, grid, learned=metric.learned)
     return Chart(name, text, panels, grid.columns)
 
@@ -95,7 +102,7 @@ def samples(runs: xr.Dataset, metric: Metric, against: Against = "round", smooth
     """
     runs = without_diverged(runs) if metric.learned else runs
     array = runs[metric.variable]
-    values = metric.scale * RUNNING[metric.reduce](array.values)
+    values = metric.scale * RUNNING[metric.reduce](recorded(array.values, array.dims))
     evaluated = array.dims[1] == "eval"
     if evaluated:
         values = smooth(values, smoothing)
@@ -120,16 +127,6 @@ def mean_series(label: str, found: Samples, style: int, *, mark: Literal["line",
     mean, low, high = (np.where(there, one, np.nan) for one in (mean, low, high))
     x, known = np.asarray(found.x, np.float64), np.isfinite(low).any()
     return Series(label, x, mean, low if known else None, high if known else None, mark, style)
-
-
-def per_seed(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Averages the runs of each seed, [seeds, ...]."""
-    distinct, owner = np.unique(seeds, return_inverse=True)
-    if len(distinct) == len(seeds):
-        return values
-    summed = np.zeros((len(distinct), *values.shape[1:]))
-    np.add.at(summed, owner, values)
-    return summed / np.bincount(owner).reshape(-1, *(1,) * (values.ndim - 1))
 
 
 def caption(what: str, runs: Sequence[xr.Dataset], grid: Grid, *, learned: bool = False) -> str:

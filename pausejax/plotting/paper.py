@@ -1,6 +1,7 @@
 """Draws charts with matplotlib, on the caller's axes or as a figure for a paper."""
 
 import io
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -64,7 +65,12 @@ def draw(chart: ChartData, axes: Any) -> None:
 
 
 def figure(chart: ChartData, width: float | None = None, height: float | None = None) -> Figure:
-    """Returns a figure of all panels, with one legend and one scale of colours; sizes in inches."""
+    """Returns a figure of all panels, with one legend and one scale of colours; sizes in inches.
+
+    Raises:
+      ValueError: its labels have no room on a size that is given.
+    """
+    asked = width or height
     width = width or (COLUMN if chart.columns == 1 else PAGE)
     room = width - (_SCALE if chart.color else 0)
     columns = min(chart.columns, max(int(room / _narrowest(chart)), 1))
@@ -101,7 +107,13 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
         drawn.align_labels()
         # What is laid out decides how many ticks there are, and so how much room they take.
-        drawn.draw_without_rendering()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error" if asked else "default", "constrained_layout not applied")
+            try:
+                drawn.draw_without_rendering()
+            except UserWarning as crowded:
+                size = f"{width:g} by {drawn.get_figheight():.3g} inches"
+                raise ValueError(f"{chart.name}: {size}: no room for its labels") from crowded
     return drawn
 
 

@@ -10,6 +10,7 @@ import xarray as xr
 from pausejax.analysis import finals, mean_ci, metrics_of, non_dominated
 from pausejax.analysis.choice import share_left_out
 from pausejax.analysis.quantities import Metric, apart_in, objectives_in
+from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import axes_of, has
 from pausejax.plotting.chart import Chart
 from pausejax.plotting.data import Axis, Panel, Series, Sweep, file_names
@@ -194,7 +195,9 @@ def _pareto(
     if not there.any():
         return None
     weighed = ~np.isnan(trusted).all(axis=1)
-    front = non_dominated(trusted, ways) & there
+    # What is infinite has no place, and may be on the front all the same.
+    every_front, known = non_dominated(trusted, ways), ~np.isnan(up + across)
+    front = every_front & there
     of_two = non_dominated(trusted[:, :2], ways[:2]) & there
     policy, labels = means[0]["policy"].values, np.array(means[0]["label"].values, object)
     third = np.where(np.isfinite(values[2]), values[2], np.nan) if len(metrics) > 2 else None
@@ -211,7 +214,10 @@ def _pareto(
     noise = {}
     if np.isfinite(means[0]["low"].values[front]).any():
         noise = {key: metrics[0].scale * means[0][key].values[front] for key in ("low", "high")}
-    drawn.append(points(_front_label(front, there, third is not None), front, mark="ring", style=-1, **noise))
+    of_all = (
+        f"on the front{' of all three' if third is not None else ''}: {every_front.sum()} of {known.sum()}"
+    )
+    drawn.append(points(of_all, front, mark="ring", style=-1, **noise))
     if (lost := there & ~weighed).any():
         drawn.append(
             points(f"with runs that diverged, on no front: {lost.sum()}", lost, mark="cross", style=6)
@@ -226,7 +232,10 @@ def _pareto(
         f"in one{'; bars: 95 % intervals' if noise else ''}. Line: the front of the two axes."
         f"{' Grey: the colour has no finite value.' if unbounded else ''}"
     )
-    panel = Panel(axes[1], axes[0], tuple(drawn))
+    endless = known & ~there
+    on_front = f" ({(every_front & endless).sum()} of them on the front)" if endless.any() else ""
+    note = f"infinite, and without a place: {some(labels[endless])}{on_front}" if endless.any() else ""
+    panel = Panel(axes[1], axes[0], tuple(drawn), note=note)
     return Chart(name, caption, (panel,), color=axes[2] if third is not None else None)
 
 
@@ -237,8 +246,7 @@ def _trusted(
     ways, _ = directions(whole, metrics)
     lost = np.max([share_left_out(found) for found in means], axis=0)
     values = np.stack([found["mean"].values for found in means], axis=1)
-    there = np.isfinite(values[:, :2]).all(axis=1)
-    weighed = lost == lost[there].min(initial=1)
+    weighed = lost == lost.min(initial=1)
     return np.where(weighed[:, None], values, np.nan), ways
 
 
@@ -249,10 +257,6 @@ def _steps(across: np.ndarray, up: np.ndarray, ways: Sequence[bool], several: bo
     order = order[::-1] if ways[1] else order
     label = "front of the two axes" if several else "front"
     return Series(label, across[order], up[order], mark="step", style=-1)
-
-
-def _front_label(front: np.ndarray, there: np.ndarray, several: bool) -> str:
-    return f"on the front{' of all three' if several else ''}: {front.sum()} of {there.sum()}"
 
 
 def _column(settings: xr.Dataset, name: str, label: str) -> tuple[Axis, np.ndarray]:

@@ -1,7 +1,5 @@
 """The best setting and the Pareto front against brute force."""
 
-import json
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -11,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from pausejax import analysis
 from pausejax.analysis import choice
+from pausejax.analysis.quantities import as_json
 from pausejax.clients.variables import METRICS
 from pausejax.commands import main as cli
 
@@ -150,8 +149,8 @@ def lucky(survivors=1, of=20, axis=1):
         {
             "axes": '["eta"]' if axis > 1 else "[]",
             "ranking": "test_accuracy",
-            "metrics": json.dumps(
-                {name: METRICS[name]._asdict() for name in ("test_accuracy", "elapsed", "diverged_round")}
+            "metrics": as_json(
+                {name: METRICS[name] for name in ("test_accuracy", "elapsed", "diverged_round")}
             ),
         },
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pausejax.analysis.quantities import Metric
+from pausejax.analysis.quantities import Metric, as_json
 from pausejax.analysis.summaries import diverged_runs, summary, summary_text
 
 GAIN = Metric("gain", "itself", True, "1", "gain of a test", heading="gain\n(%)", scale=100, shown=".0f")
@@ -21,7 +21,7 @@ def result_of(values, metric=GAIN, **coords):
         {name: ("run", column) for name, column in coords.items()},
         {
             "axes": json.dumps([name for name in coords if name not in ("policy", "seed")]),
-            "metrics": json.dumps({"gain": metric._asdict()}),
+            "metrics": as_json({"gain": metric}),
             "ranking": "gain",
         },
     )
@@ -43,14 +43,14 @@ def cell_of(values, **fields):
     ("learned", "values", "said"),
     [
         (False, [np.inf] * 3, "∞"),
-        (False, [np.inf, np.nan], "∞"),
+        (False, [np.inf, np.nan], "∞ (1/2)"),
         (True, [np.inf, np.nan], "∞ (1/2)"),
         (False, [np.inf, 1.0], "inf"),
         (False, [2.0], "2.0"),
         (False, [1.0, 2.0, 3.0], "2.0 ± 2.5"),
         (True, [1.0, np.nan, 1.0], "1.0 ± 0.0 (2/3)"),
         (True, [1.0, 1.0], "1.0 ± 0.0"),
-        (False, [1.0, np.nan, 1.0], "1.0 ± 0.0"),
+        (False, [1.0, np.nan, 1.0], "1.0 ± 0.0 (2/3)"),
         (True, [np.nan], "–"),
     ],
 )
@@ -64,7 +64,7 @@ def test_numbers_are_the_means_of_every_setting_and_metric():
     result = result_of([1.0, 2.0, np.nan, 4.0, 7.0], policy=list("aaabb"), seed=[0, 1, 2, 0, 1])
     result = result.drop_vars("gamma").assign_coords(gamma=("run", [1.0, 1.0, 1.0, np.nan, np.nan]))
     result = result.assign(rest=("run", [np.inf, 1.0, 1.0, 3.0, 5.0]))
-    result = result.assign_attrs(metrics=json.dumps({name: m._asdict() for name, m in metrics.items()}))
+    result = result.assign_attrs(metrics=as_json(metrics))
     found = summary(result, ["rest", "gain"], level=0.9)
     columns = ["setting", "policy", "gamma", "metric", "units", "mean", "low", "high"]
     assert list(found) == [*columns, "seeds", "runs", "left_out", "infinite"]

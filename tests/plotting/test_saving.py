@@ -63,6 +63,12 @@ def test_width_and_height_are_in_inches(kind, width, height):
     assert up == pytest.approx(height or up, abs=0.004) and box[3] == pytest.approx(up, abs=0.005)
 
 
+def test_a_size_without_room_for_labels_is_refused():
+    for kind in ("regret_vs_round", "participation"):
+        with pytest.raises(ValueError, match=f"{kind}: 0.5 by 0.5 inches: no room for its labels"):
+            of(kind).encode("png", 0.5, 0.5)
+
+
 def test_the_numbers_are_those_that_are_drawn():
     frame = of().to_dataframe()
     for one in of().panels[0].series:

@@ -6,7 +6,6 @@ import pytest
 from pausejax import analysis, kinds
 from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.quantities import objectives_in
-from pausejax.plotting import grid as grids
 from pausejax.plotting import sweeps
 
 from .made import build, crossed, of, runs_of, sampled, series_of, with_figures
@@ -74,23 +73,6 @@ def test_main_effects_have_bands_over_seeds_and_one_scale():
     for share, scale in ((False, "log"), (True, "linear")):
         drawn = sweeps.effects(wide, of(wide, "loss", share=share))["main_effects_loss"]
         assert {panel.y.scale for panel in drawn.panels} == {scale}
-
-
-def test_main_effects_of_a_study_are_its_means(grid):
-    result, rows = grid
-    final = analysis.finals(result)
-    drawn = sweeps.effects(final, of(result, "mean_latency"))["main_effects_mean_latency"]
-    panels = {panel.x.label: panel for panel in drawn.panels}
-    assert set(panels) == {"α", "γ", "κ"} and panels["α"].x.scale == "log"
-    assert set(series_of(panels["γ"])) == {"pause", "annealed"}
-    assert list(series_of(panels["κ"])) == ["annealed"]
-    for policy, line in series_of(panels["γ"]).items():
-        assert line.x.tolist() == [1.0, 5.0, 25.0]
-        for gamma, shown in zip(line.x, line.y, strict=True):
-            mine = [
-                p for p, r in enumerate(rows) if (r["policy"], r.get("privacy_weight")) == (policy, gamma)
-            ]
-            np.testing.assert_allclose(shown, final["mean_latency"].values[mine].mean())
 
 
 def test_heat_map_cells_are_means_over_seeds_and_other_axes(grid):
@@ -279,9 +261,3 @@ def test_sampled_axes_are_cut_into_levels(seeds):
     assert all((one.low is not None) == (seeds > 1) for panel in panels[:1] for one in panel.series)
     maps = kinds.charts(result, measures=["max_leakage"])["heatmap_max_leakage"]
     assert {panel.cells.shape for panel in maps.panels} == {(8, 8)} and len(maps.panels) == 3
-
-
-@pytest.mark.parametrize(("settings", "many"), [(grids.MAX_LINES, False), (grids.MAX_LINES + 1, True)])
-def test_a_chart_has_room_for_so_many_lines(settings, many):
-    weights = np.linspace(1, 2, settings).tolist()
-    assert grids.is_many(build({"a": {"privacy_weight": weights}}, 1, ("privacy_weight",))[0]) == many

@@ -98,15 +98,15 @@ def test_report_draws_a_search_and_its_page_again(searched, capsys):
     out = folder / "out"
     before = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
-    assert main(["report", str(out)]) == 0
-    assert "search_history" in capsys.readouterr().out
+    assert main(["report", str(out), "--chart", "search_history", "--format", "csv"]) == 0
+    assert "search_history.csv" in capsys.readouterr().out and (out / "search_history.csv").exists()
     assert (out / "report.html").read_bytes() == before
     trials = json.loads((out / "trials.json").read_text())
     for said in (
         "sought: least cumulative_pseudo_regret at 50 rounds",
         "on 4 fresh seeds",
         f"{len(trials)} rows",
-        "search_slices.png",
+        "search_slices",
         "minus best",
     ):
         assert said in before.decode(), said

@@ -12,7 +12,7 @@ import xarray as xr
 
 from pausejax.analysis import finals, metrics_of
 from pausejax.analysis.mean_curves import has_curve
-from pausejax.analysis.metrics import RUNNING
+from pausejax.analysis.metrics import RUNNING, recorded
 from pausejax.analysis.quantities import objectives_in, parameters_in
 from pausejax.analysis.settings import axes_of, has, label, symbols
 
@@ -71,6 +71,7 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
     """
     figures = finals(result).load()
     curves, places = _curves(result), _places(result)
+    rounds = result["round"].values if "round" in result.coords else np.zeros(0, int)
     learned = {name: metric.learned for name, metric in metrics_of(result).items()}
     objectives = [name for name in objectives_in(result) if name in figures]
     swept, written = axes_of(result), symbols(result)
@@ -82,7 +83,8 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
         if key_of(policy, identity) in known:
             continue
         diverged = int(run.get("diverged_round", 0)) > 0
-        seed, last = int(run["seed"]), int(run.get("rounds_played", 0))
+        seed, last = int(run["seed"]), int(run.get("rounds_played", rounds[-1] if len(rounds) else 0))
+        played = int((rounds <= last).sum())
         values = {name: run[name].values.item() for name in reads if reads[name][place]}
         setting = {"policy": policy, **{name: values[name] for name in swept if name in values}}
         points = []
@@ -90,10 +92,10 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
             if learned[name] and diverged:
                 continue  # its last value would pass for what the run came to
             if name in curves:
-                curve = curves[name][place, :last]
+                curve = curves[name][place, :played]
                 # The last value need not be of the last round: nobody may have arrived in that one.
                 own = {*places[places < len(curve)].tolist(), *np.flatnonzero(~np.isnan(curve))[-1:].tolist()}
-                points += [Point(name, float(curve[at]), at + 1) for at in sorted(own)]
+                points += [Point(name, float(curve[at]), int(rounds[at])) for at in sorted(own)]
             else:
                 points.append(Point(name, float(run[name]), last))
         yield TrackedRun(
@@ -108,7 +110,7 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
 
 
 def _of_study(result: xr.Dataset) -> dict[str, Any]:
-    rounds = {"rounds": result.sizes["round"]} if result.sizes.get("round") else {}
+    rounds = {"rounds": int(result["round"].values[-1])} if result.sizes.get("round") else {}
     return {"mode": str(result.attrs.get("mode", "")), **rounds}
 
 
@@ -119,20 +121,24 @@ def _curves(result: xr.Dataset) -> dict[str, np.ndarray]:
         if not has_curve(result, metric.variable, metric.reduce):
             continue
         variable = result[metric.variable]
-        values = RUNNING[metric.reduce](variable.values)
+        values = RUNNING[metric.reduce](recorded(variable.values, variable.dims))
         if variable.dims[1:] == ("round",):
             curves[name] = values
         else:
-            rounds = result["eval_round"].values
-            curves[name] = np.full((len(values), rounds[-1] if len(rounds) else 0), np.nan)
-            curves[name][:, rounds - 1] = values
+            curves[name] = np.full((len(values), result.sizes["round"]), np.nan)
+            curves[name][:, _evaluated(result)] = values
     return curves
 
 
+def _evaluated(result: xr.Dataset) -> np.ndarray:
+    """Returns where the evaluated rounds are among the recorded ones."""
+    return np.searchsorted(result["round"].values, result["eval_round"].values)
+
+
 def _places(result: xr.Dataset) -> np.ndarray:
-    """Returns the rounds at which curves have points, from 0: those that are evaluated, or spaced ones."""
+    """Returns where among the rounds curves have points: at those that are evaluated, or spaced evenly."""
     if "eval_round" in result:
-        return np.asarray(result["eval_round"].values) - 1
+        return _evaluated(result)
     rounds = result.sizes.get("round", 0)
     return np.unique(np.linspace(0, rounds - 1, min(_POINTS, rounds)).round().astype(int))
 

@@ -13,15 +13,18 @@ from pausejax.execution.tracking.runs import TrackedRun, key_of, library, tracke
 from pausejax.execution.tracking.tracker import Tracker
 
 _LONGEST_NAME = 128
+_WHOLE = "pausejax-project"
+"""A file in the folder of an offline run that ended: the project that it was written for."""
 
 
 class WandbTracker(Tracker):
     """One W&B run for each run, in a project named after the study unless `WANDB_PROJECT` is set.
 
     A run's id is a digest of its label and its identity, so that telling of it again, as a study does that
-    goes on after a kill, adds nothing: W&B takes no step twice, and offline a run that lies in the folder is
-    left out. Where runs go is W&B's own affair: `WANDB_MODE=offline` keeps them in `WANDB_DIR` until
-    `wandb sync`, `WANDB_ENTITY` and the rest hold as ever.
+    goes on after a kill, adds nothing: W&B takes no step twice, and offline a run that ended is left out; one
+    that was killed is written again, beside what is left of it. Where runs go is W&B's own affair:
+    `WANDB_MODE=offline` keeps them in `WANDB_DIR` until `wandb sync`; `WANDB_ENTITY` and the rest hold as
+    ever.
     """
 
     def __init__(self, *, unnamed: str = "pausejax") -> None:
@@ -44,7 +47,7 @@ class WandbTracker(Tracker):
         if self._offline:
             folder = Path(os.environ.get("WANDB_DIR", "."))
             kept = itertools.chain(folder.glob("wandb/offline-run-*"), folder.glob(".wandb/offline-run-*"))
-            self._known = {path.name.rpartition("-")[2] for path in kept}
+            self._known = {path.name.rpartition("-")[2] for path in kept if self._is_whole(path)}
             return
         try:
             there = self._wandb.login()
@@ -52,6 +55,11 @@ class WandbTracker(Tracker):
             raise ValueError(f"tracker wandb: {str(error).splitlines()[0]}; {_CURE}") from error
         if not there:
             raise ValueError(f"tracker wandb: no account; {_CURE}")
+
+    def _is_whole(self, folder: Path) -> bool:
+        """Whether a run was written to its end, for this project; one that was killed is written again."""
+        marker = folder / _WHOLE
+        return marker.is_file() and marker.read_text(encoding="utf-8") == self._project
 
     def runs_finished(self, result: xr.Dataset) -> None:
         for run in tracked_runs(result, self._known):
@@ -100,7 +108,10 @@ class WandbTracker(Tracker):
         points = sorted(run.points, key=lambda point: point.round)
         for step, together in itertools.groupby(points, key=lambda point: point.round):
             begun.log({point.name: point.value for point in together}, step=step)
+        folder = Path(begun.dir).parent
         begun.finish()
+        if self._offline:
+            (folder / _WHOLE).write_text(self._project, encoding="utf-8")
 
 
 _CURE = "set WANDB_API_KEY or give `wandb login`, or set WANDB_MODE=offline to keep runs in a folder"
