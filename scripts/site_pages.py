@@ -48,11 +48,15 @@ GALLERY = (
         "run sweeps/hyperparameters.toml --measure mean_latency",
     ),
     ("hyperparameters_pareto", "Trade-off of 512 settings", "run sweeps/hyperparameters.toml"),
-    ("efl_fg_energy", "Error of ensembles on Energy", "run sweeps/efl_fg_table1.toml --data-dir FOLDER"),
+    (
+        "efl_fg_energy",
+        "Error of ensembles on Energy",
+        "run sweeps/efl_fg_table1.toml --data-dir FOLDER --where dataset=energy",
+    ),
     (
         "efl_fg_regret",
         "Regret of ensembles on Energy",
-        "run sweeps/efl_fg_table1.toml --data-dir FOLDER --set rounds=5000",
+        "run sweeps/efl_fg_table1.toml --data-dir FOLDER --set rounds=5000 --set data.dataset=energy",
     ),
     ("privacy_cost", "What privacy of the whole update costs", "run sweeps/privacy_cost.toml"),
     ("reproduction_k30", "Beside the paper's own code, K = 30", "run sweeps/paper/archive_mnist_k30.toml"),
