@@ -98,12 +98,12 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         caption += f"; {', '.join(symbols(whole).get(name, name) for name in averaged)} averaged first"
     headings = ("policy", *(on_one_line(metric.heading) for metric in metrics.values()))
     rows, marks = [], []
-    incomparable: dict[str, list[str]] = {}
+    incomparable: dict[tuple[str, ...], dict[str, None]] = {}
     for name, side in rivals:
         cells: list[dict[str, tuple[str, str]]] = []
         for metric_name, metric in metrics.items():
             if differing := _differing(whole, metric_name, side, minus, averaged):
-                incomparable.setdefault(metric_name, differing)
+                incomparable.setdefault(tuple(differing), {})[metric_name] = None
                 cells.append({})
             else:
                 cells.append(_compared(whole, name, side, minus, metric_name, metric, over, level))
@@ -111,9 +111,13 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
             row = [column.get(setting, ("–", "")) for column in cells]
             rows.append((setting, *(text for text, _ in row)))
             marks.append(tuple(mark for _, mark in row))
-    for metric_name, differing in incomparable.items():
-        names = ", ".join(symbols(whole).get(name, name) for name in differing)
-        left_out.append(f"paired differences: {metric_name} means something else for each {names}")
+    for names, unlike_metrics in incomparable.items():
+        each = ", ".join(symbols(whole).get(name, name) for name in names)
+        listed = ", ".join(unlike_metrics)
+        means = "mean" if len(unlike_metrics) > 1 else "means"
+        left_out.append(
+            f"paired differences are without {listed}, which {means} something else for each {each}"
+        )
     return (Table(first, headings, rows, caption, marks) if rows else None), left_out
 
 

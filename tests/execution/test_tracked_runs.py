@@ -1,6 +1,8 @@
 """What trackers are told of runs, and how each tells it on: against stand-ins for their libraries."""
 
+import os
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -264,6 +266,10 @@ class Wandb:
         if self.failure:
             raise self.Error(self.failure)
         self.runs.append({**given, "logged": [], "finished": 0})
+        self.dir = str(
+            Path(os.environ.get("WANDB_DIR", ".")) / f"wandb/offline-run-1-{given['id']}" / "files"
+        )
+        Path(self.dir).mkdir(parents=True, exist_ok=True)
         return self
 
     def log(self, values, step):
@@ -291,8 +297,14 @@ def wandb_over(library, monkeypatch, study=STUDY, **environment):
 def test_wandb_has_a_run_for_each_with_its_numbers_by_round(made, monkeypatch, tmp_path, mode):
     result, *_ = made
     keys = [run.key for run in runs.tracked_runs(result)]
-    for place, name in enumerate(("wandb", ".wandb")):
-        (tmp_path / name / f"offline-run-20260101-{keys[place]}").mkdir(parents=True)
+    # One was killed while it was written, and one belongs to another project: both are written again.
+    for place, (name, project) in enumerate(
+        (("wandb", "a study"), (".wandb", "a study"), ("wandb", None), ("wandb", "another"))
+    ):
+        folder = tmp_path / name / f"offline-run-20260101-{keys[place]}"
+        folder.mkdir(parents=True)
+        if project:
+            (folder / "pausejax-project").write_text(project)
     library = Wandb()
     tracker = wandb_over(library, monkeypatch, MODE=mode, DIR=tmp_path)
     for _ in range(2):
@@ -300,6 +312,10 @@ def test_wandb_has_a_run_for_each_with_its_numbers_by_round(made, monkeypatch, t
     tracker.finish()
     wanted = list(runs.tracked_runs(result))[2 if mode == "offline" else 0 :]
     assert [run["id"] for run in library.runs] == [run.key for run in wanted] and library.over
+    if mode == "offline":
+        again = wandb_over(library, monkeypatch, MODE=mode, DIR=tmp_path)
+        again.runs_finished(result)
+        assert len(library.runs) == len(wanted), "what has ended is not written again"
     for run, own in zip(library.runs, wanted, strict=True):
         assert (run["project"], run["name"], run["group"]) == ("a study", own.title, own.policy)
         assert run["config"] == {**own.parameters, "algorithm": own.algorithm, "identity": own.identity}
@@ -320,9 +336,11 @@ def test_wandb_has_a_run_for_each_with_its_numbers_by_round(made, monkeypatch, t
         ({"name": "a"}, {"PROJECT": "mine"}, "mine"),
     ],
 )
-def test_a_project_of_wandbs_has_a_name_that_it_takes(made, monkeypatch, study, environment, project):
+def test_a_project_of_wandbs_has_a_name_that_it_takes(
+    made, monkeypatch, tmp_path, study, environment, project
+):
     library = Wandb()
-    wandb_over(library, monkeypatch, study, **environment).runs_finished(made[0].isel(run=[0]))
+    wandb_over(library, monkeypatch, study, DIR=tmp_path, **environment).runs_finished(made[0].isel(run=[0]))
     assert library.runs[0]["project"] == project
 
 
@@ -394,3 +412,13 @@ def test_tensorboard_has_a_folder_for_each_run_whole_or_not_at_all(made, monkeyp
     with pytest.raises(RuntimeError):
         tracker._log(wanted[0]._replace(points=(runs.Point("fails", 1.0, 1),)))
     assert not list((tmp_path / "runs" / folder).glob(".*"))
+
+
+def test_an_ensemble_s_rounds_are_those_that_it_played():
+    """Not the places of those that are recorded: every seventh."""
+    result = pausejax.simulate("efl_fg", mode="ensemble", seeds=1, rounds=49, eval_every=7, num_clients=20)
+    (run,) = runs.tracked_runs(result)
+    curve = {point.round: point.value for point in run.points if point.name == "mse"}
+    assert list(curve) == result["round"].values.tolist() == [7, 14, 21, 28, 35, 42, 49]
+    np.testing.assert_allclose(list(curve.values()), result["mse"].values[0])
+    assert run.parameters["rounds"] == 49

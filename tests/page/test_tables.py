@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import pausejax
 from pausejax import analysis, page
 from pausejax.commands.tables import summary_table
 from pausejax.page import figures, tables
@@ -121,7 +122,7 @@ def test_without_pairs_the_page_says_why():
     )
     alone, _, _ = build({"pause": {"privacy_weight": [1.0, 5.0, 25.0]}}, 4, {"privacy_weight": "gamma"})
     found, left_out = tables.differences(alone)
-    assert not left_out
+    assert len(left_out) == 1 and "which mean something else for each γ" in left_out[0]
     labels = list(dict.fromkeys(analysis.mean_ci(alone, "elapsed")["label"].values.tolist()))
     assert [found.title, *(row[0] for row in found.rows)] == labels
     single, _, _ = build({"pause": {}}, 4, {})
@@ -144,3 +145,62 @@ def test_the_order_of_the_records_does_not_matter(study):
     one, other = (analysis.made.said(study, found) for found in (records, records[::-1]))
     assert one.attrs == other.attrs and analysis.made.records_in(one) == records
     np.testing.assert_array_equal(analysis.made.said(study, [])["regret"], study["regret"])
+
+
+def simulated(**parameters):
+    asked = {"mode": "bandit", "seeds": 4, "rounds": 20, "num_clients": 6, "clients_per_round": 2}
+    return pausejax.simulate(**{**asked, **parameters})
+
+
+def cells_of(table, heading):
+    place = table.headings.index(heading)
+    return [row[place] for row in table.rows], [row[place - 1] for row in table.marks]
+
+
+def test_what_cannot_be_compared_has_no_difference():
+    """Regrets under unlike γ: of the settings of one policy, and of two policies that fix it unlike."""
+    swept = simulated(policies="pause", gamma=[1.0, 25.0])
+    fixed = simulated(policies=[{"name": "pause", "gamma": 1.0}, {"name": "random", "gamma": 25.0}])
+    for result in (swept, fixed):
+        table, notes = tables.differences(result)
+        for heading in ("pseudo-regret", "realized regret"):
+            assert cells_of(table, heading) == (["–"], [""])
+        assert cells_of(table, "simulated time, s")[0] != ["–"]
+        assert [note for note in notes if "without cumulative_pseudo_regret, cumulative_regret" in note]
+    # Within one γ they are compared, for each γ.
+    both = simulated(policies=["pause", "random"], gamma=[1.0, 25.0])
+    table, notes = tables.differences(both)
+    assert len(table.rows) == 2 and "–" not in cells_of(table, "pseudo-regret")[0] and not notes
+
+
+def test_averaging_over_many_settings_mixes_no_unlike_rewards():
+    result = simulated(policies=["pause", "random"], gamma=list(range(1, 11)), seeds=2)
+    table, notes = tables.differences(result)
+    assert "γ averaged first" in table.caption
+    assert cells_of(table, "pseudo-regret")[0] == ["–"] and len(notes) == 1
+
+
+def test_accuracies_on_unlike_data_have_no_difference(tmp_path):
+    rng = np.random.default_rng(0)
+    files = []
+    for name in "ab":
+        files.append(str(tmp_path / f"{name}.npz"))
+        np.savez(files[-1], **samples(rng, "train", 60), **samples(rng, "test", 20))
+    result = pausejax.simulate(
+        "random",
+        seeds=2,
+        rounds=2,
+        eval_every=1,
+        num_clients=3,
+        clients_per_round=2,
+        dataset="npz",
+        data_file=files,
+        batch_size=5,
+    )
+    table, notes = tables.differences(result)
+    assert cells_of(table, "final accuracy, %") == (["–"], [""]) and any("data" in note for note in notes)
+
+
+def samples(rng, split, count):
+    inputs, labels = rng.normal(size=(count, 4)).astype("f4"), np.arange(count) % 2
+    return {f"x_{split}": inputs, f"y_{split}": labels}

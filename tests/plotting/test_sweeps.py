@@ -261,3 +261,16 @@ def test_sampled_axes_are_cut_into_levels(seeds):
     assert all((one.low is not None) == (seeds > 1) for panel in panels[:1] for one in panel.series)
     maps = kinds.charts(result, measures=["max_leakage"])["heatmap_max_leakage"]
     assert {panel.cells.shape for panel in maps.panels} == {(8, 8)} and len(maps.panels) == 3
+
+
+def test_a_setting_without_a_place_is_weighed_and_named():
+    """An unprivate policy is the most accurate, and its leakage is infinite."""
+    rows = crossed(policy=["a", "b", "c"])
+    runs = with_figures(runs_of(rows), (True, False), gain=[0.5, 0.6, 0.9], leak=[1.0, 2.0, np.inf])
+    (chart,) = sweeps.fronts(runs, [*of(runs, "gain"), *of(runs, "leak")]).values()
+    (panel,) = chart.panels
+    rings = next(one for one in panel.series if one.mark == "ring")
+    assert rings.label == "on the front: 3 of 3" and rings.names == ("a", "b")
+    assert "infinite, and without a place: c (1 of them on the front)" in panel.note
+    # As the analysis has it.
+    assert analysis.pareto(runs, {"gain": True, "leak": False}).sizes["setting"] == 3

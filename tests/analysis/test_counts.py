@@ -1,0 +1,77 @@
+"""Counts of a round are integers with -1 where there are none, which is no number to average."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pausejax
+from pausejax import analysis
+from pausejax.plotting import curves, grid, request
+
+COUNTS = ("available_count", "failed_count")
+
+
+@pytest.fixture(scope="module")
+def result():
+    """Runs that stop at a simulated time, each after a round of its own."""
+    return pausejax.simulate(
+        ["random", "fastest"],
+        mode="bandit",
+        seeds=3,
+        rounds=40,
+        num_clients=6,
+        clients_per_round=2,
+        stop_at_latency=5.0,
+        availability="bernoulli",
+        availability_probability=0.9,
+        failure_probability=[0.0, 0.4],
+    ).load()
+
+
+def recorded(result, name):
+    values = result[name].values.astype(float)
+    assert (values < 0).any()
+    return np.where(values < 0, np.nan, values)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_mean_is_over_the_rounds_that_were_played(result, name):
+    runs, (metric,) = request.resolve(result, [name])
+    expected = np.nanmean(recorded(result, name), axis=1)
+    np.testing.assert_allclose(analysis.finals(runs, [name])[name].values, expected)
+    chart = pausejax.charts(result, measures=[name])[f"{name}_vs_round"]
+    ends = np.concatenate([one.y[np.isfinite(one.y)] for one in chart.panels[0].series])
+    assert (ends >= 0).all() and (ends.max() > 0)
+    line = grid.lines(result)[0].runs
+    np.testing.assert_array_equal(curves.samples(line, metric).values, recorded(line, name))
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_that_is_not_there_is_missing_in_a_table(result, name):
+    whole = analysis.to_dataframe(result, variables=[name, "reward"])
+    played = np.isfinite(result["reward"].values)
+    assert len(whole) == played.sum() and whole[name].notna().all()
+    np.testing.assert_array_equal(whole[name].to_numpy(int), result[name].values[played])
+    always = result.assign({name: result[name] * 0 - 1})
+    table = analysis.to_dataframe(always, variables=[name, "reward"])
+    assert table[name].isna().all() and not pd.isna(table["reward"]).any()
+
+
+def test_two_runs_of_a_seed_are_one_value_of_a_mean_curve():
+    """Both rates are played as 1/√49."""
+    result = pausejax.simulate(
+        "efl_fg",
+        mode="ensemble",
+        seeds=3,
+        rounds=49,
+        eval_every=7,
+        num_clients=20,
+        learning_rate=[0.0, 1 / 7],
+    )
+    assert result.sizes["run"] == 6
+    table = analysis.curves(result, "mse")
+    means = analysis.summary(result, ["mse"]).iloc[0]
+    assert set(table["count"]) == {3}
+    last = table.groupby("label").last().iloc[0]
+    for key in ("mean", "low", "high"):
+        assert last[key] == pytest.approx(means[key])
