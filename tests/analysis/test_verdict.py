@@ -98,7 +98,17 @@ def test_the_command_chooses_among_some_and_for_each(folder, capsys):
 )
 def test_mistakes_are_one_line(folder, capsys, more, said):
     code, lines, error = run(capsys, folder, *more)
-    assert code == cli.FAILED and not lines and said in error and error.count("\n") == 1
+    assert code == cli.BAD_SPEC and not lines and said in error and error.count("\n") == 1
+
+
+def test_what_cannot_be_compared_comes_with_options_to_type(tmp_path, capsys):
+    made = build({"a": {"privacy_weight": [1.0, 5.0]}}, 2, {"privacy_weight": "gamma"}, "bandit")[0]
+    store(made, tmp_path)
+    code, _, error = run(capsys, tmp_path, "--metric", "cumulative_pseudo_regret")
+    assert code == cli.BAD_SPEC and error.count("\n") == 1
+    assert "choose one, --where γ=1, or the best within each, --per γ" in error
+    for options in (["--where", "γ=1"], ["--per", "γ"]):
+        assert run(capsys, tmp_path, "--metric", "cumulative_pseudo_regret", *options)[0] == cli.OK
 
 
 def test_an_infinite_figure_is_the_worst():

@@ -112,7 +112,7 @@ def test_who_leaks_without_bound_has_a_line_as_long_as_there_is_one():
     ],
 )
 def test_regret_is_added_up_for_those_that_take_m_clients(variable, name, x):
-    lost = 1 + np.arange(2 * PLAYED).reshape(2, PLAYED) % 7
+    lost = 1.0 + np.arange(2 * PLAYED).reshape(2, PLAYED) % 7
     found = runs(**{"expected_regret": RAMP, variable: lost})
     (panel,) = made(greedy(found), found)[f"{name}_vs_round"].panels
     (line,) = panel.series
