@@ -160,16 +160,10 @@ def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
 
 
 def without_diverged(runs: xr.Dataset) -> xr.Dataset:
-    """Removes diverged runs; where all have diverged, removes evaluations from the first divergence on."""
+    """Removes runs that diverged: what their models learned is in no mean."""
     if "diverged_round" not in runs:
         return runs
-    kept = runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
-    if kept.sizes["run"]:
-        return kept
-    if "test_loss" not in runs:
-        return runs.isel(eval=slice(0, 0))
-    broken = ~np.isfinite(runs["test_loss"].values).all(axis=0)
-    return runs.isel(eval=slice(0, int(np.argmax(broken)) if broken.any() else None))
+    return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
 
 
 def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "log", "symlog"]]:
@@ -189,13 +183,18 @@ def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "
 
 def _missing(lines: Sequence[tuple[str, np.ndarray]]) -> str:
     """Says which lines are not there, or not everywhere, and why."""
-    endless, broken = [], []
+    endless, broken, lost = [], [], []
     for label, values in lines:
+        if not len(values):
+            lost.append(label)
+            continue
         if infinite := int(np.isinf(values).any(axis=-1).sum()):
             endless.append(f"{label} ({infinite} of {len(values)} runs)")
         if gaps := _gaps(values):
             broken.append(f"{label} ({gaps} of {values.shape[1]})")
     notes = [f"infinite, and without a line from there on: {some(endless)}"] if endless else []
+    if lost:
+        notes.append(f"without a line, as all runs diverged or have no value: {some(lost)}")
     if broken:
         notes.append(f"without a mean where some run has no value: {some(broken)}")
     return "; ".join(notes)

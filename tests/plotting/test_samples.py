@@ -8,7 +8,7 @@ from scipy import stats
 from pausejax.analysis.mean_curves import resample, smooth
 from pausejax.analysis.quantities import Metric
 from pausejax.plotting import curves
-from pausejax.plotting.grid import lines
+from pausejax.plotting.grid import Cell, Grid, Line, lines
 
 from ..analysis.made_up import AXES, POLICIES, build
 from .made import of
@@ -63,23 +63,16 @@ def test_what_diverged_models_learned_is_left_out(runs):
     assert found.seeds.tolist() == [7, 9] and found.values.shape == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("losses", "evaluations"),
-    [
-        # All diverged: what they had learned up to the first evaluation that is no number.
-        ([[1.0, 2.0, np.nan], [1.0, 2.0, 3.0]], 2),
-        ([[1.0, 2.0, 4.0], [1.0, np.inf, 3.0]], 1),
-        ([[np.nan, 2.0, 4.0], [1.0, 1.0, 3.0]], 0),
-        ([[1.0, 2.0, 4.0], [1.0, 1.0, 3.0]], 3),
-    ],
-)
-def test_runs_that_all_diverged_count_up_to_the_first_divergence(losses, evaluations):
-    runs = xr.Dataset({"test_loss": (("run", "eval"), losses), "diverged_round": ("run", [1, 3])})
-    found = curves.without_diverged(runs)
-    np.testing.assert_array_equal(found["test_loss"].values, np.array(losses)[:, :evaluations])
-    one = curves.without_diverged(runs.assign(diverged_round=("run", [1, 0])))
-    np.testing.assert_array_equal(one["test_loss"].values, losses[1:])
-    assert curves.without_diverged(runs.drop_vars("diverged_round")).sizes["run"] == 2
+def test_runs_that_all_diverged_leave_no_line_and_are_named(runs):
+    """As in tables and in `analysis.curves`."""
+    lost = runs.assign(diverged_round=("run", [1, 3, 2]))
+    metric = SCORE._replace(learned=True, name="score")
+    assert curves.samples(lost, metric).values.shape == (0, 2)
+    grid = Grid((Cell("", (Line("a", "a", runs), Line("b", "b", lost, 1))),), 1)
+    (panel,) = curves.curves(grid, metric).panels
+    assert [bool(one.y.size) for one in panel.series] == [True, False]
+    assert panel.note == "without a line, as all runs diverged or have no value: b"
+    assert curves.without_diverged(runs.drop_vars("diverged_round")).sizes["run"] == 3
 
 
 def test_against_time_a_run_without_a_time_is_left_out(runs):
