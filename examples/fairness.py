@@ -4,18 +4,18 @@ import jax
 import jax.numpy as jnp
 
 import pausejax
-from pausejax.clients.quantities import Seen
+from pausejax.clients.quantities import Snapshot
 
 
 @pausejax.quantity(maximize=True, label="Jain's index")
-def jain_index(seen: Seen) -> jax.Array:
+def jain_index(seen: Snapshot) -> jax.Array:
     """Fairness of participation so far: 1 where all took part alike, 1/K where one did (Jain et al. 1984)."""
     counts = seen.counts.astype(jnp.float32)
     return jnp.square(jnp.sum(counts)) / (counts.size * jnp.sum(jnp.square(counts)))
 
 
 @pausejax.quantity(units="s", reduce="mean", maximize=False)
-def waiting_time(seen: Seen) -> jax.Array:
+def waiting_time(seen: Snapshot) -> jax.Array:
     """Mean time that the members of the round wait for the slowest of them."""
     latency = jnp.where(seen.members >= 0, seen.latency[seen.members], -jnp.inf)
     there = jnp.isfinite(latency)

@@ -92,6 +92,30 @@ def step(
     return genie_counts.at[slot].add(1, mode="drop"), regrets
 
 
+def selection_gap(
+    clients_per_round: int,
+    time: jax.Array,
+    objective: bandit.Objective,
+    data_share: jax.Array,
+    history: bandit.BanditState,
+    members: jax.Array,
+    available: jax.Array | None,
+) -> jax.Array:
+    """Returns how much (14) loses with a cohort against its maximum; NaN while a client is unexplored.
+
+    Both are over those who are available. Arguments as for `step`; `history` is the server's, before the
+    round.
+    """
+    m = clients_per_round
+    ucb = bandit.ucb(history.mean_reward, history.counts, time, m, objective.exploitation_gain)
+    g, p = bandit.terms(history.counts, time, data_share, m, objective)
+    mask = {} if available is None else {"available": available}
+    best = best_set(ucb, bandit.score(g, p, m, **objective.weights), m, **mask).members
+    reached, most = (bandit.set_reward(ucb, g, p, chosen, **objective.weights) for chosen in (members, best))
+    unexplored = jnp.isinf(ucb) if available is None else jnp.isinf(ucb) & available
+    return jnp.where(unexplored.any(), jnp.nan, most - reached)
+
+
 def smallest_gap(expected: jax.Array) -> jax.Array:
     """δ: the smallest difference between two clients' expectations, float32 scalar; +inf for one client.
 

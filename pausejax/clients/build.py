@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 
 from pausejax.clients.checks import NEEDS_LEARNING
-from pausejax.clients.learning import learning_of
 from pausejax.clients.parameters import learns
 from pausejax.clients.program import Files, Program
 from pausejax.clients.quantities import parts_of
@@ -16,7 +15,9 @@ from pausejax.data.dataset import Dataset
 from pausejax.data.host import Sources
 from pausejax.data.partition import Partition, split
 from pausejax.data.sources import load
+from pausejax.federated.build import learning_of
 from pausejax.federated.learning import Learning
+from pausejax.federated.placement import ConvVariant, Placement
 from pausejax.parts import CATEGORIES, Bound, File, Part, PartError, bind
 from pausejax.parts.files import read_numbers
 from pausejax.study.runs import Group
@@ -198,9 +199,17 @@ def _learning(study: Study, group: Group, sources: Sources, backend: str, layout
             tables=tables,
             contents=contents,
             backend=backend,
-            layout=layout,
+            chosen=_placement(layout),
         )
     except PartError as error:
         raise SpecError([str(error)]) from error
     except ValueError as error:
         raise SpecError([f"training.{error}"]) from error
+
+
+def _placement(layout: Layout | None) -> Placement | None:
+    """What a layout says of learning, if it says anything."""
+    if not layout or not layout.lanes:
+        return None
+    conv = cast(ConvVariant, layout.conv)
+    return Placement(layout.lanes, layout.eval_lanes, layout.eval_batch, conv)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax.clients.program import Files, Hyper
-from pausejax.clients.round import Record
+from pausejax.clients.record import Record
 from pausejax.federated.batches import num_steps
 from pausejax.policies.base import Clients, View
 from pausejax.study.simulation import DeviceBytes, bytes_of

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from pausejax import bandit, network, regret
-from pausejax.clients.learning import begin
+from pausejax.clients.learn import begin
 from pausejax.clients.program import (
     AVAILABILITY,
     Hyper,
@@ -23,7 +23,8 @@ from pausejax.clients.program import (
     initial_key,
     policy_key,
 )
-from pausejax.clients.round import Record, play_round
+from pausejax.clients.record import Record
+from pausejax.clients.round import play_round
 from pausejax.devices import AXIS, SHARED, SPLIT
 from pausejax.federated.batches import TrainingData
 from pausejax.federated.modules import Model

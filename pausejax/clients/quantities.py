@@ -10,7 +10,7 @@ from pausejax.parts import Bound, Part, PartError
 from pausejax.study.study import Study
 
 
-class Seen(NamedTuple):
+class Snapshot(NamedTuple):
     """One run after a round, as a quantity may look at it. Slots belong to `members`."""
 
     round: jax.Array
@@ -38,7 +38,9 @@ class Seen(NamedTuple):
     """The global model after the round, a pytree; None in mode "bandit"."""
 
 
-def record(quantities: tuple[Bound, ...], seen: Seen, hyper: dict[str, jax.Array]) -> dict[str, jax.Array]:
+def record(
+    quantities: tuple[Bound, ...], snapshot: Snapshot, hyper: dict[str, jax.Array]
+) -> dict[str, jax.Array]:
     """Every quantity of one run after a round, float32 scalars by name.
 
     Raises:
@@ -46,7 +48,7 @@ def record(quantities: tuple[Bound, ...], seen: Seen, hyper: dict[str, jax.Array
     """
     found = {}
     for bound in quantities:
-        made = bound.build(seen, **hyper)
+        made = bound.build(snapshot, **hyper)
         try:
             value = jnp.asarray(made)
         except TypeError as error:

@@ -6,52 +6,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax import bandit, privacy
-from pausejax.clients.learning import evaluate, learn, local_loss
-from pausejax.clients.meeting import Met, meet_network, turn_out
+from pausejax import bandit, regret
+from pausejax.clients.conditions import NetworkDraw, close_round, draw_network
+from pausejax.clients.learn import Learned, evaluate_if_due, learn, local_loss
 from pausejax.clients.program import Hyper, Program, State, World, policy_key, round_key
-from pausejax.clients.quantities import Seen
-from pausejax.clients.quantities import record as record_quantities
-from pausejax.clients.scoring import score_round
+from pausejax.clients.record import Record, record_round
 from pausejax.policies.base import Cohort, Feedback, View
-from pausejax.policies.check import Fault, fault
 
 
-class Record(NamedTuple):
-    """What one round leaves in the result, [R] each unless said."""
-
-    round_latency: jax.Array
-    reward: jax.Array
-    regret: jax.Array
-    pseudo_regret: jax.Array
-    regret_own_history: jax.Array
-    max_leakage: jax.Array
-    max_leakage_update: jax.Array
-    selection_gap: jax.Array
-    train_loss: jax.Array
-    test_metric: jax.Array
-    test_loss: jax.Array
-    diverged_round: jax.Array
-    """int32, as `State.diverged`."""
-    selected: jax.Array
-    """int32 [R, n], -1 pads."""
-    available_count: jax.Array | None = None
-    """int32, clients available in the round; None where it is always everyone."""
-    own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
-    """Quantities of the user's, by name."""
-    failed_count: jax.Array | None = None
-    """int32, selected clients that failed in mid-round; None where nobody can."""
-    released: jax.Array | None = None
-    """bool [R, n], which of the selected have released an update; None where all have."""
-    fault: Fault | None = None
-    """What is wrong with the cohort; None for the package's policies."""
-
-
-class _Sight(NamedTuple):
+class PolicyInputs(NamedTuple):
     """What policies may look at in a round, one row per run."""
 
     round: jax.Array
-    met: Met
+    network: NetworkDraw
     params: Any
     partition: jax.Array
 
@@ -64,7 +31,7 @@ def play_round(
     state: State,
     round: jax.Array,
 ) -> tuple[State, Record]:
-    """Plays round t of all runs.
+    """Plays round t of all runs: who takes part, what is learned, what is remembered, what is recorded.
 
     Args:
       program: static.
@@ -74,131 +41,150 @@ def play_round(
       state: before the round.
       round: int32 [R], t of each run.
     """
-    learning = program.learning
-
     keys = jax.vmap(round_key)(world.seed, round)
-    meet = functools.partial(meet_network, program, world.files)
-    met = jax.vmap(meet)(round, keys, hyper, state.availability)
+    draw = functools.partial(draw_network, program, world.files)
+    network = jax.vmap(draw)(round, keys, hyper, state.availability)
+    inputs = PolicyInputs(round, network, state.params, world.partition)
 
-    def view_of(sight: _Sight) -> View:
-        loss = local_loss(learning, world, sight.params, sight.partition)
-        return View(sight.round, sight.met.latency, loss, sight.met.available)
+    # Who takes part, and whose update arrives.
+    select = functools.partial(select_cohort, program, world)
+    cohort = jax.vmap(select)(keys, hyper, state.policy, inputs)
+    close = close_round(program.failure_stage, cohort, network.fails)
 
-    def select(key: jax.Array, hyper: Hyper, policy_state: Any, sight: _Sight) -> Cohort:
-        policy = program.build(hyper, world.files)
-        cohort = policy.select(policy_key(program, key), policy_state, view_of(sight))
-        ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
-        return jax.tree.map(lambda leaf: leaf[ascending], cohort)
+    # What the server remembers of its clients, whatever its policy.
+    latency_reward = hyper["min_latency"][:, None] / network.latency
+    latency = jnp.take_along_axis(network.latency, jnp.maximum(cohort.members, 0), axis=1)
+    reward = hyper["min_latency"][:, None] / latency
+    history = jax.vmap(bandit.update)(state.bandit, close.released, reward)
 
-    sight = _Sight(round, met, state.params, world.partition)
-    cohort = jax.vmap(select)(keys, hyper, state.policy, sight)
-    turnout = turn_out(program.failure_stage, cohort, met.fails)
-    members, exists = cohort.members, cohort.members >= 0
-    latency_reward = hyper["min_latency"][:, None] / met.latency
+    # What is learned: nothing in mode "bandit".
+    learned = learn(program, world, hyper, state, keys, close.cohort)
+    evaluated = evaluate_if_due(program, world, round, last_round, learned)
 
-    member_latency = jnp.take_along_axis(met.latency, jnp.maximum(members, 0), axis=1)
-    member_reward = hyper["min_latency"][:, None] / member_latency
-    seen = jax.vmap(bandit.update)(state.bandit, turnout.counted, member_reward)
-
-    if learning:
-        params, optimizer, trained, finite = learn(program, world, hyper, state, keys, turnout.cohort)
-        loss, loss_rms = (x.reshape(members.shape) for x in (trained.loss, trained.loss_rms))
-        updates = trained.updates.reshape(*members.shape, trained.updates.shape[-1])
-        # All runs of a call are as far from their next evaluation.
-        due = (round[0] % program.eval_every == 0) | (round[0] == last_round)
-        unknown = jnp.full(members.shape[0], jnp.nan)
-        with jax.named_scope("evaluation"):
-            metric, test_loss = jax.lax.cond(
-                due,
-                lambda params: evaluate(learning, world, params, optimizer.trained),
-                lambda _: (unknown, unknown),
-                params,
-            )
-        diverged = jnp.where((state.diverged == 0) & ~finite, round, state.diverged)
-    else:
-        params, optimizer, diverged = state.params, state.optimizer, state.diverged
-        loss = loss_rms = jnp.zeros(members.shape)
-        updates = jnp.zeros((*members.shape, 0))
-        metric = test_loss = jnp.full(members.shape[0], jnp.nan)
-
-    def learn_from(hyper: Hyper, policy_state: Any, sight: _Sight, feedback: Feedback) -> Any:
-        policy = program.build(hyper, world.files)
-        return policy.update(policy_state, view_of(sight), feedback)
-
+    # What the policy is told.
     feedback = Feedback(
-        turnout.counted, member_latency, member_reward, loss, loss_rms, updates, turnout.arrived
+        close.released, latency, reward, learned.loss, learned.loss_rms, learned.updates, close.arrived
     )
-    policy = jax.vmap(learn_from)(hyper, state.policy, sight, feedback)
+    update = functools.partial(update_policy, program, world)
+    policy = jax.vmap(update)(hyper, state.policy, inputs, feedback)
 
-    score = functools.partial(
-        score_round,
-        clients_per_round=program.clients_per_round,
-        selection_gap=program.selection_gap,
+    genie, regrets, gap = score_round(program, world, hyper, state, inputs, cohort, latency_reward)
+    after = State(
+        bandit=history,
+        genie=genie,
+        mean_reward=state.mean_reward,
+        availability=network.availability,
+        policy=policy,
+        params=learned.params,
+        optimizer=learned.optimizer,
+        diverged=first_divergence(state, round, learned),
     )
-    completes = None
-    if met.fails is not None and program.failure_stage == "before_release":
-        completes = ~met.fails
-    genie, scored, gap = jax.vmap(score)(
+    record = record_round(
+        program,
+        world,
+        hyper,
         round,
+        network,
+        cohort,
+        close,
+        feedback,
+        learned,
+        evaluated,
+        regrets,
+        gap,
+        after,
+    )
+    return after, record
+
+
+def select_cohort(
+    program: Program, world: World, key: jax.Array, hyper: Hyper, policy_state: Any, inputs: PolicyInputs
+) -> Cohort:
+    """Asks the policy of one run for its cohort; members ascending, -1 last."""
+    policy = program.build(hyper, world.files)
+    cohort = policy.select(policy_key(program, key), policy_state, view_of(program, world, inputs))
+    ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
+    return jax.tree.map(lambda leaf: leaf[ascending], cohort)
+
+
+def update_policy(
+    program: Program, world: World, hyper: Hyper, policy_state: Any, inputs: PolicyInputs, feedback: Feedback
+) -> Any:
+    """Tells the policy of one run what has become of its cohort."""
+    policy = program.build(hyper, world.files)
+    return policy.update(policy_state, view_of(program, world, inputs), feedback)
+
+
+def view_of(program: Program, world: World, inputs: PolicyInputs) -> View:
+    """Returns what the policy of one run may look at; losses are computed when it asks for them."""
+    loss = local_loss(program.learning, world, inputs.params, inputs.partition)
+    return View(inputs.round, inputs.network.latency, loss, inputs.network.available)
+
+
+def first_divergence(state: State, round: jax.Array, learned: Learned) -> jax.Array:
+    """Returns the round in which each run's model ceased to be finite, int32 [R]; 0: not yet."""
+    if learned.finite is None:
+        return state.diverged
+    return jnp.where((state.diverged == 0) & ~learned.finite, round, state.diverged)
+
+
+def score_round(
+    program: Program,
+    world: World,
+    hyper: Hyper,
+    state: State,
+    inputs: PolicyInputs,
+    cohort: Cohort,
+    latency_reward: jax.Array,
+) -> tuple[jax.Array, regret.Regrets, jax.Array]:
+    """Lets the genie play the round: its counts after it, the regrets of the cohort, and its gap in (14)."""
+    completes = None
+    if inputs.network.fails is not None and program.failure_stage == "before_release":
+        completes = ~inputs.network.fails
+
+    def score(
+        round: jax.Array,
+        objective: bandit.Objective,
+        mean_reward: jax.Array,
+        latency_reward: jax.Array,
+        data_share: jax.Array,
+        history: bandit.BanditState,
+        genie: jax.Array,
+        members: jax.Array,
+        available: jax.Array | None,
+        completes: jax.Array | None,
+    ) -> tuple[jax.Array, regret.Regrets, jax.Array]:
+        time, m = bandit.time_of_terms(round, objective.clock), program.clients_per_round
+        genie, regrets = regret.step(
+            genie,
+            history.counts,
+            members,
+            time,
+            mean_reward=mean_reward,
+            latency_reward=latency_reward,
+            data_share=data_share,
+            clients_per_round=m,
+            objective=objective,
+            available=available,
+            completes=completes,
+        )
+        if not program.selection_gap:
+            return genie, regrets, jnp.float32(jnp.nan)
+        return (
+            genie,
+            regrets,
+            regret.selection_gap(m, time, objective, data_share, history, members, available),
+        )
+
+    return jax.vmap(score)(
+        inputs.round,
         program.objective(hyper),
         state.mean_reward,
         latency_reward,
         world.data_share,
         state.bandit,
         state.genie,
-        members,
-        met.available,
+        cohort.members,
+        inputs.network.available,
         completes,
     )
-    leaked = jnp.max(
-        privacy.leakage(seen.counts, hyper["privacy_budget"][:, None], hyper["budget_decay"][:, None]), axis=1
-    )
-    if learning and learning.in_the_clear:
-        leaked = jnp.full_like(leaked, jnp.inf)
-    clip = learning.training.clip if learning else "vector"
-    recorded = {}
-    if program.quantities:
-        arrived = turnout.cohort.members >= 0
-        what_was_seen = Seen(
-            round=round,
-            members=members,
-            arrived=arrived,
-            weights=turnout.cohort.weights,
-            latency=met.latency,
-            counts=seen.counts,
-            mean_reward=seen.mean_reward,
-            data_share=world.data_share,
-            available=met.available,
-            loss=jnp.where(arrived & (learning is not None), loss, jnp.nan),
-            params=params.params if learning else None,
-        )
-        recorded = jax.vmap(functools.partial(record_quantities, program.quantities))(what_was_seen, hyper)
-    faulty = functools.partial(fault, program.num_clients)
-    record = Record(
-        round_latency=jnp.max(jnp.where(exists, member_latency, hyper["min_latency"][:, None]), axis=1),
-        **scored._asdict(),
-        selection_gap=gap,
-        max_leakage=leaked,
-        max_leakage_update=privacy.update_leakage(leaked, learning.num_parameters if learning else 1, clip),
-        train_loss=mean_loss(turnout.cohort, loss) if learning else jnp.full(members.shape[0], jnp.nan),
-        test_metric=metric,
-        test_loss=test_loss,
-        diverged_round=diverged,
-        selected=members,
-        available_count=None if met.available is None else jnp.sum(met.available, axis=1, dtype=jnp.int32),
-        failed_count=None
-        if turnout.arrived is None
-        else jnp.sum(exists & ~turnout.arrived, axis=1, dtype=jnp.int32),
-        released=turnout.counted >= 0 if program.failure_stage == "before_release" else None,
-        own=recorded,
-        fault=jax.vmap(faulty)(cohort, met.available) if program.policy.part.outside else None,
-    )
-    after = State(seen, genie, state.mean_reward, met.availability, policy, params, optimizer, diverged)
-    return after, record
-
-
-def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
-    """The weighted mean loss of cohorts, [R, n] -> [R]; NaN for a cohort of nobody."""
-    there = cohort.members >= 0
-    mean = jnp.sum(jnp.where(there, cohort.weights * loss, 0.0), axis=1)
-    return jnp.where(jnp.any(there, axis=1), mean, jnp.nan)

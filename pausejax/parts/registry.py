@@ -191,7 +191,7 @@ def quantity(
     maximize: bool | None = None,
     label: str = "",
 ) -> Function | Callable[[Function], Function]:
-    """Registers a figure that is recorded in every round: what a run has `Seen` in, a float32 scalar out.
+    """Registers a figure that is recorded in every round: what a run has `Snapshot` in, a float32 scalar out.
 
     It lands in the result as a variable over runs and rounds under the function's name, described by the
     first line of its docstring, and as a figure per run.

@@ -9,7 +9,7 @@ import pytest
 
 from pausejax import bandit, parts, privacy
 from pausejax.clients import play as simulation
-from pausejax.clients.meeting import turn_out
+from pausejax.clients.conditions import close_round
 from pausejax.clients.program import Program, World
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh
 from pausejax.policies.base import Cohort
@@ -160,10 +160,10 @@ def test_weights_are_shared_out_among_those_who_arrive():
     fails = jnp.array([[False, True, True, False, False], [False] * 5, [True] * 5])
 
     for stage, counted in (("before_release", [0, -1, 3]), ("after_release", [0, 2, 3])):
-        turnout = turn_out(stage, Cohort(members, weights), fails)
+        turnout = close_round(stage, Cohort(members, weights), fails)
         assert turnout.cohort.members.tolist() == [[0, -1, 3], [1, 2, -1], [-1, -1, -1]]
         np.testing.assert_allclose(
             turnout.cohort.weights, [[2 / 3, 0, 1 / 3], [0.5, 0.5, 0], [0, 0, 0]], rtol=1e-6
         )
         assert turnout.arrived.tolist() == [[True, False, True], [True, True, False], [False] * 3]
-        assert turnout.counted[0].tolist() == counted
+        assert turnout.released[0].tolist() == counted

@@ -10,7 +10,7 @@ import pytest
 from pausejax import data, kinds, network
 from pausejax.clients import costs, expected_regret
 from pausejax.clients.build import build_program
-from pausejax.clients.round import Record
+from pausejax.clients.record import Record
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
 from pausejax.devices import runs_mesh

@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pausejax import bandit, kinds
+from pausejax import bandit, kinds, regret
 from pausejax.clients import quantities
-from pausejax.clients.meeting import meet_network
-from pausejax.clients.round import mean_loss
-from pausejax.clients.scoring import score_round
+from pausejax.clients.conditions import draw_network
+from pausejax.clients.record import mean_loss
 from pausejax.parts import PartError
 from pausejax.policies.base import Cohort
 from pausejax.study.plan import make_plan
@@ -35,8 +34,8 @@ def test_who_never_fails_does_not_at_the_smallest_draw_either(monkeypatch):
         num_clients=3,
     )
     for chance, fails in ((0.0, [False] * 3), (0.5, [True, False, True])):
-        met = meet_network(program, {}, 1, jax.random.key(0), {"failure_probability": chance}, ())
-        assert met.fails.tolist() == fails
+        drawn = draw_network(program, {}, 1, jax.random.key(0), {"failure_probability": chance}, ())
+        assert drawn.fails.tolist() == fails
 
 
 @pytest.mark.parametrize("absent", [None, 4])
@@ -58,24 +57,14 @@ def test_the_gap_is_to_the_best_set_of_those_who_are_there(absent):
     )
     given = [jnp.asarray(x, jnp.float32) for x in (mean, share)]
 
-    def scored(round, mean, share, counts, members, gap):
-        return score_round(
-            round,
-            objective,
-            mean,
-            mean,
-            share,
-            bandit.BanditState(counts, mean),
-            jnp.zeros(k, jnp.int32),
-            members,
-            None if absent is None else jnp.asarray(there),
-            None,
-            clients_per_round=m,
-            selection_gap=gap,
-        )[2]
+    def gap(round, mean, share, counts, members):
+        available = None if absent is None else jnp.asarray(there)
+        history = bandit.BanditState(counts, mean)
+        time = bandit.time_of_terms(round, objective.clock)
+        return regret.selection_gap(m, time, objective, share, history, members, available)
 
     integers = [jnp.asarray(x, jnp.int32) for x in (rounds, counts, members)]
-    found = jax.jit(jax.vmap(lambda *all: scored(*all, True)))(integers[0], *given, *integers[1:])
+    found = jax.jit(jax.vmap(gap))(integers[0], *given, *integers[1:])
     sets = [list(s) for s in itertools.combinations(np.flatnonzero(there), m)]
     known = 0
     for run in range(runs):

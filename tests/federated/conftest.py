@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pausejax import data, parts
-from pausejax.clients.learning import learning_of
 from pausejax.federated import batches
+from pausejax.federated.build import learning_of
 from pausejax.federated.learning import Learning, Rates, init_memory, init_weights, step_server
 from pausejax.federated.training import Jobs, train
 

@@ -166,7 +166,7 @@ def test_policies_when_they_have_been_played(tmp_path, capsys, members, weights,
         ),
         ("quantity", "def mine(seen): return seen.latency", "must return one number, not float32 [4]"),
         ("quantity()", "def mine(seen): return 'much'", "must return one number, not str"),
-        ("quantity()", "def mine(seen): return seen.nothing", "fails: AttributeError: 'Seen' object has no"),
+        ("quantity()", "def mine(seen): return seen.nothing", "fails: AttributeError: 'Snapshot' object"),
         ("quantity()", "def mine(seen, *, x: int = 1): return x", "x: a quantity has no parameters"),
     ],
 )

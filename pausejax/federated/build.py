@@ -1,34 +1,22 @@
-"""What clients learn in a round: local training, privacy and aggregation of all runs at once."""
+"""Builds the static half of learning from its parts, and checks that they fit each other."""
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from pausejax import parts, privacy
-from pausejax.clients.program import CLIENT, Files, Hyper, Program, State, World
+from pausejax import parts
 from pausejax.data import Dataset
-from pausejax.federated import evaluation, models, placement, tasks
-from pausejax.federated.learning import (
-    Learning,
-    LocalTraining,
-    Memory,
-    Rates,
-    init_memory,
-    init_weights,
-    mean_statistics,
-    step_server,
-)
+from pausejax.federated import models, placement, tasks
+from pausejax.federated.learning import Learning, LocalTraining
 from pausejax.federated.modules import Model, Weights
 from pausejax.federated.optimizers import transformation
-from pausejax.federated.placement import ConvVariant
+from pausejax.federated.placement import ConvVariant, Placement
 from pausejax.federated.precision import Precision, in_precision
-from pausejax.federated.training import Jobs, Trained, train
 from pausejax.parts import Bound, PartError
-from pausejax.study.simulation import Layout
 
 TRAINING = (
     "batch_size",
@@ -53,7 +41,7 @@ def learning_of(
     tables: Mapping[str, tuple[int, ...]] | None = None,
     contents: Mapping[str, str] | None = None,
     backend: str = "",
-    layout: Layout | None = None,
+    chosen: Placement | None = None,
 ) -> Learning:
     """The static half of learning, its parts built and checked without computing anything.
 
@@ -68,7 +56,7 @@ def learning_of(
       contents: digests of the files that parts on the host read, by whole path: what is made of another
         content is another model.
       backend: what it is for, "cpu", "gpu", ...; JAX's default one if not given.
-      layout: how learning lies on it; as `placement.choose` says if not given.
+      chosen: what of a run lies side by side on its device; as `placement.choose` says if not given.
 
     Raises:
       PartError: a part can't be built, or does not fit; one line.
@@ -94,10 +82,8 @@ def learning_of(
     model = make_model(seen.shape[1:], seen.dtype, output_shape)
     weights = _initial(model)
     size = sum(leaf.size for leaf in jax.tree.leaves(weights))
-    chosen = placement.choose(backend, convolutional=model.convolutional, num_parameters=size)
-    if layout and layout.lanes:
-        conv = cast(ConvVariant, layout.conv)
-        chosen = placement.Placement(layout.lanes, layout.eval_lanes, layout.eval_batch, conv)
+    if chosen is None:
+        chosen = placement.choose(backend, convolutional=model.convolutional, num_parameters=size)
     model = make_model(seen.shape[1:], seen.dtype, output_shape, chosen.conv, static["precision"])
     optimizer, server = bound("optimizer"), bound("server_optimizer")
     for part in (optimizer, server):
@@ -122,88 +108,6 @@ def learning_of(
         server=server,
         conv=chosen.conv,
     )
-
-
-def begin(
-    learning: Learning, weights: Weights, hyper: Hyper, files: Files, num_clients: int
-) -> tuple[Weights, Memory]:
-    """Makes global models and memory before round 1, from the runs' initial models, pytree [R, ...]."""
-    memory = init_memory(learning, weights.params, rates_of(learning, hyper, files), num_clients)
-    return init_weights(learning, weights, num_clients), memory
-
-
-def learn(
-    program: Program, world: World, hyper: Hyper, state: State, keys: jax.Array, cohort: Any
-) -> tuple[Weights, Memory, Trained, jax.Array]:
-    """Local training, privacy and aggregation: the next global models of all runs, (2)."""
-    learning, (runs, slots) = program.learning, cohort.members.shape
-    assert learning is not None and world.data is not None
-    run = jnp.repeat(jnp.arange(runs), slots)
-    client = cohort.members.reshape(-1)
-
-    def job_keys(run: jax.Array, client: jax.Array) -> jax.Array:
-        return jax.random.split(jax.random.fold_in(jax.random.fold_in(keys[run], CLIENT), client))
-
-    batch_key, noise_key = jax.vmap(job_keys, out_axes=1)(run, jnp.maximum(client, 0))
-    participation = state.bandit.counts[run, client] + 1
-    jobs = Jobs(
-        run=run,
-        client=client,
-        weight=cohort.weights.reshape(-1),
-        batch_key=batch_key,
-        noise_key=noise_key,
-        epsilon=privacy.epsilon_at(participation, hyper["privacy_budget"][run], hyper["budget_decay"][run]),
-    )
-    rates = rates_of(learning, hyper, world.files)
-    needs_updates = program.build(jax.tree.map(lambda leaf: leaf[0], hyper), world.files).needs_updates
-    memory: Memory = state.optimizer
-    trained = train(
-        learning,
-        world.data,
-        world.partition,
-        state.params,
-        memory.clients,
-        rates,
-        jobs,
-        keep_updates=needs_updates,
-    )
-    arrived = jnp.any(cohort.members >= 0, axis=1)
-    weights, server = step_server(learning, state.params, trained.update, memory.server, rates, arrived)
-    have_trained = memory.trained
-    if have_trained is not None:
-        weights = weights._replace(statistics=trained.statistics)
-        place = jnp.where(client >= 0, client, program.num_clients)
-        have_trained = have_trained.at[run, place].set(True, mode="drop")
-    finite = functools.reduce(
-        jnp.logical_and,
-        (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(weights)),
-    )
-    return weights, Memory(trained.optimizer, server, have_trained), trained, finite
-
-
-def evaluate(
-    learning: Learning, world: World, weights: Weights, trained: jax.Array | None
-) -> tuple[jax.Array, jax.Array]:
-    """Computes the metric and the loss on the test set of all runs, [R] each; `trained` as in `Memory`."""
-    assert world.test is not None
-    return evaluation.evaluate(learning, world.test, mean_statistics(weights, world.data_share, trained))
-
-
-def rates_of(learning: Learning, hyper: Hyper, files: Files) -> Rates:
-    """Picks what learning reads of the traced hyper-parameters and of the files."""
-    both = learning.training.optimizer, learning.server
-    own, servers = ({name: hyper[name] for name in part.traced if name not in files} for part in both)
-    tables = {name: files[name] for part in both for name in part.traced if name in files}
-    return Rates(hyper["learning_rate"], hyper["proximal_weight"], hyper["sensitivity"], own, servers, tables)
-
-
-def local_loss(
-    learning: Learning | None, world: World, weights: Any, partition: jax.Array | None
-) -> Callable[[jax.Array], jax.Array]:
-    """One run's mean loss on all the data of some clients, [c] -> [c]; zeros in mode "bandit"."""
-    if learning is None or world.data is None or partition is None:
-        return lambda clients: jnp.zeros(clients.shape)
-    return functools.partial(evaluation.client_loss, learning, world.data, partition, weights)
 
 
 # One object per part, its values and the content of its files: equal programs are equal wherever they are

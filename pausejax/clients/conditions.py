@@ -1,4 +1,4 @@
-"""What a round meets: the network's latencies, who is available, who fails, and whose update arrives."""
+"""Under which conditions a round is played: latencies, availability, failures, and whose update arrives."""
 
 from typing import Any, NamedTuple
 
@@ -9,8 +9,8 @@ from pausejax.clients.program import AVAILABILITY, FAILURE, LATENCY, FailureStag
 from pausejax.policies.base import Cohort
 
 
-class Met(NamedTuple):
-    """The network in one round of one run; it depends on seed and round, never on the policy."""
+class NetworkDraw(NamedTuple):
+    """One round's draw of the network. It depends on seed and round only, so every policy meets the same."""
 
     latency: jax.Array
     """float32 [K], seconds."""
@@ -22,21 +22,21 @@ class Met(NamedTuple):
     """The next state of the availability process."""
 
 
-class Turnout(NamedTuple):
-    """What becomes of the cohorts of a round, one row per run."""
+class RoundClose(NamedTuple):
+    """How a round closes, one row per run: whose update is aggregated, and who has released one."""
 
     cohort: Cohort
     """Those whose update arrives, -1 for the others; the weights sum to 1, or to 0 if there are none."""
     arrived: jax.Array | None
     """bool [R, n], whose update arrives; None where nobody can fail."""
-    counted: jax.Array
-    """int32 [R, n], the members whose participation counts and spends privacy, -1 for the others."""
+    released: jax.Array
+    """int32 [R, n], the members who have released an update, which spends privacy; -1 for the others."""
 
 
-def meet_network(
+def draw_network(
     program: Program, files: Files, round: jax.Array, key: jax.Array, hyper: Hyper, state: Any
-) -> Met:
-    """Draws what a run meets in a round.
+) -> NetworkDraw:
+    """Draws latencies, availability and failures of one round of one run.
 
     Args:
       program: static.
@@ -54,20 +54,20 @@ def meet_network(
     if program.failure_stage is not None:
         chance = jax.random.uniform(jax.random.fold_in(key, FAILURE), (program.num_clients,))
         fails = chance < hyper["failure_probability"]
-    return Met(latency, available, fails, state)
+    return NetworkDraw(latency, available, fails, state)
 
 
-def turn_out(stage: FailureStage | None, cohort: Cohort, fails: jax.Array | None) -> Turnout:
+def close_round(stage: FailureStage | None, cohort: Cohort, fails: jax.Array | None) -> RoundClose:
     """Takes those who fail out of the cohorts, [R, n], and weighs the others anew, (2).
 
     A client that fails before its update is released has not taken part: it spends no privacy. One that
     fails afterwards has, though nothing of it reaches the model.
     """
     if fails is None:
-        return Turnout(cohort, None, cohort.members)
+        return RoundClose(cohort, None, cohort.members)
     members = cohort.members
     arrived = (members >= 0) & ~jnp.take_along_axis(fails, jnp.maximum(members, 0), axis=1)
     weights = jnp.where(arrived, cohort.weights, 0.0)
     total = jnp.sum(weights, axis=1, keepdims=True)
     rest = Cohort(jnp.where(arrived, members, -1), weights / jnp.where(total > 0, total, 1.0))
-    return Turnout(rest, arrived, members if stage == "after_release" else rest.members)
+    return RoundClose(rest, arrived, members if stage == "after_release" else rest.members)
