@@ -150,6 +150,7 @@ def reference() -> dict[str, str]:
     """The pages that are made of the code."""
     modules = {name: f"reference/{name}.md" for name in MODULES} | {"parts": "reference/modules_parts.md"}
     found = {place: f"# pausejax.{name}\n\n::: pausejax.{name}\n" for name, place in modules.items()}
+    found["reference/plotting.md"] += "\n::: pausejax.plotting.chart\n\n::: pausejax.plotting.data\n"
     found["reference/pausejax.md"] = (
         "# pausejax\n\nThe library's face.\n\n::: pausejax.api\n\n"
         "::: pausejax.study.spec.SpecError\n    options:\n      show_root_heading: true\n"
