@@ -7,6 +7,7 @@ from typing import Any, cast
 import jax.numpy as jnp
 import numpy as np
 
+from pausejax import network
 from pausejax.clients.checks import NEEDS_LEARNING
 from pausejax.clients.parameters import learns
 from pausejax.clients.program import Files, Program
@@ -43,20 +44,26 @@ def build_program(
     known = {**static, **_sizes(study, static, learning)}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
 
-    def bound(part: Part) -> Bound:
+    def bound(part: Part, **instead: int) -> Bound:
         if "num_parameters" in part.given and "num_parameters" not in known:
             raise PartError(
                 f'{part.where}: num_parameters: is known in mode "training" alone; with a default in the '
                 'signature it is a parameter, which a spec of mode "bandit" can give'
             )
-        return bind(part, known, traced, complete=True)
+        return bind(part, {**known, **instead}, traced, complete=True)
 
     files: Files = {name: jnp.asarray(read) for name, read in files_of(study, group, sources).items()}
     try:
+        hyper = {name: jnp.float32(value) for name, value in traced_values(study, runs[0].values).items()}
+        ending = bound(part_of(study, "ending", static))
+        built = network.checked_ending(ending.build(**hyper, **files), ending.part)
+        chosen = built.chooses or static["clients_per_round"]
         program = Program(
-            policy=bound(study.parts.get("policy", group.algorithm)),
+            policy=bound(study.parts.get("policy", group.algorithm), clients_per_round=chosen),
             law=bound(part_of(study, "latency", static)),
             availability=bound(part_of(study, "availability", static)),
+            ending=ending,
+            waits_for_all=built.waits_for_all,
             num_clients=static["num_clients"],
             clients_per_round=static["clients_per_round"],
             clock=static["clock"],
@@ -67,7 +74,6 @@ def build_program(
             quantities=tuple(map(bound, parts_of(study))),
             learning=learning,
         )
-        hyper = {name: jnp.float32(value) for name, value in traced_values(study, runs[0].values).items()}
         policy = program.build(hyper, files)
         program.build_law(hyper, files)
         program.build_availability(hyper, files)

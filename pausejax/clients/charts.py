@@ -29,7 +29,7 @@ _GAP_ROUNDS = 20
 
 DRAWN = frozenset(
     (
-        *("elapsed", "max_leakage", "regret", "pseudo_regret", "selected", "counts"),
+        *("elapsed", "max_leakage", "selected", "counts"),
         *("privacy_budget", "num_clients", "clients_per_round"),
     )
 )
@@ -53,7 +53,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     y = Axis(leakage.axis_label, zero=True)
     found += [curves(grid, leakage, against, y=y, levels=_budget) for against in clocks_of(result)]
     selecting = _of_lines(grid, _selects_m)
-    if selecting.panels:
+    if selecting.panels and "cumulative_pseudo_regret" in known:
         found.append(_regret(selecting, known["cumulative_pseudo_regret"], Axis("round", "log"), linear=0.1))
         # Realized rewards differ from round to round, so that this regret goes up and down around 0.
         found.append(_regret(selecting, known["cumulative_regret"], None, linear=10))

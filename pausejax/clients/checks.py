@@ -75,7 +75,7 @@ def _check_expected_regret(say: Say, study: Study) -> None:
                 f"{count_sets(clients, cohort):.3g}",
             )
             break
-    alone = {"availability": "always", "failure_probability": 0.0}
+    alone = {"availability": "always", "failure_probability": 0.0, "ending": "all"}
     for name, only in alone.items():
         if any(value != only for value in values_of(study, name)):
             say("expected_regret", True, f"knows networks with {name} = {only!r} only")

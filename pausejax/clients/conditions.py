@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.clients.program import AVAILABILITY, FAILURE, LATENCY, FailureStage, Files, Hyper, Program
+from pausejax.clients.program import AVAILABILITY, FAILURE, LATENCY, Files, Hyper, Program
+from pausejax.network import Work
 from pausejax.policies.base import Cohort
 
 
@@ -23,14 +24,18 @@ class NetworkDraw(NamedTuple):
 
 
 class RoundClose(NamedTuple):
-    """How a round closes, one row per run: whose update is aggregated, and who has released one."""
+    """How a round closes: when, whose update is aggregated, and who has released one; a row per run."""
 
     cohort: Cohort
     """Those whose update arrives, -1 for the others; the weights sum to 1, or to 0 if there are none."""
     arrived: jax.Array | None
-    """bool [R, n], whose update arrives; None where nobody can fail."""
+    """bool [R, n], whose update arrives; None where everybody's does."""
     released: jax.Array
     """int32 [R, n], the members who have released an update, which spends privacy; -1 for the others."""
+    failed: jax.Array | None
+    """bool [R, n], who has failed; None where nobody can."""
+    duration: jax.Array
+    """float32 [R], s."""
 
 
 def draw_network(
@@ -57,17 +62,38 @@ def draw_network(
     return NetworkDraw(latency, available, fails, state)
 
 
-def close_round(stage: FailureStage | None, cohort: Cohort, fails: jax.Array | None) -> RoundClose:
-    """Takes those who fail out of the cohorts, [R, n], and weighs the others anew, (2).
+def close_round(
+    program: Program, files: Files, hyper: Hyper, cohort: Cohort, network: NetworkDraw
+) -> RoundClose:
+    """Ends the round of one run: takes those who fail or are late out of its cohort, and weighs anew, (2).
 
     A client that fails before its update is released has not taken part: it spends no privacy. One that
-    fails afterwards has, though nothing of it reaches the model.
+    fails afterwards has, though nothing of it reaches the model. Who is late is told to stop before it
+    releases anything.
+
+    Args:
+      program: static.
+      files: as in `World`.
+      hyper: of the run, scalars.
+      cohort: [n].
+      network: in this round.
     """
-    if fails is None:
-        return RoundClose(cohort, None, cohort.members)
     members = cohort.members
-    arrived = (members >= 0) & ~jnp.take_along_axis(fails, jnp.maximum(members, 0), axis=1)
-    weights = jnp.where(arrived, cohort.weights, 0.0)
-    total = jnp.sum(weights, axis=1, keepdims=True)
-    rest = Cohort(jnp.where(arrived, members, -1), weights / jnp.where(total > 0, total, 1.0))
-    return RoundClose(rest, arrived, members if stage == "after_release" else rest.members)
+    there = members >= 0
+    latency = network.latency[jnp.maximum(members, 0)]
+    fails = jnp.zeros_like(there)
+    if network.fails is not None:
+        fails = network.fails[jnp.maximum(members, 0)]
+    made = program.build_ending(hyper, files).close(Work(members, latency, fails))
+    # A round without a cohort lasts as long as the fastest could be.
+    duration = jnp.where(jnp.any(there), made.duration, hyper["min_latency"])
+    if program.waits_for_all and network.fails is None:
+        return RoundClose(cohort, None, members, None, duration)
+    weights = jnp.where(made.counts, cohort.weights, 0.0)
+    total = jnp.sum(weights)
+    rest = Cohort(jnp.where(made.counts, members, -1), weights / jnp.where(total > 0, total, 1.0))
+    released = rest.members
+    if program.failure_stage == "after_release":
+        released = jnp.where(made.counts | (there & fails & (latency <= duration)), members, -1)
+    failed = None if network.fails is None else there & fails
+    return RoundClose(rest, made.counts, released, failed, duration)

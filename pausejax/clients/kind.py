@@ -58,6 +58,7 @@ KIND = Kind(
     categories=(
         "latency",
         "availability",
+        "ending",
         "dataset",
         "partition",
         "model",

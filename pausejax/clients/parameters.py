@@ -56,6 +56,7 @@ PARAMETERS: dict[str, Parameter] = table(
         "latency": Parameter("two_speed", "the latency law"),
         "min_latency": _positive(0.05, "τ_min in seconds", alias="tau_min", symbol="τ_min", units="s"),
         "availability": Parameter("always", "who can be selected in a round"),
+        "ending": Parameter("all", "when a round closes, and whose update counts", added=True),
         "failure_probability": Parameter(
             0.0, "that a selected client fails in mid-round", low=0, high=1, traced=True, zero_is_static=True
         ),

@@ -28,6 +28,8 @@ class Program:
     law: Bound
     """The law of latencies."""
     availability: Bound
+    ending: Bound
+    """When a round closes."""
     num_clients: int
     clients_per_round: int
     clock: bandit.Clock
@@ -37,6 +39,8 @@ class Program:
     """Whether to search (14) exactly beside the policy, and record what its cohort falls short of."""
     failure_stage: FailureStage | None = None
     """When clients fail that fail in mid-round; None where nobody does."""
+    waits_for_all: bool = True
+    """Whether the slowest of the cohort ends every round."""
     quantities: tuple[Bound, ...] = ()
     """What is recorded besides."""
     learning: Learning | None = None
@@ -56,6 +60,10 @@ class Program:
         """The availability process of one run (or, under vmap, of each)."""
         built = self.availability.build(**hyper, **files)
         return network.checked_availability(built, self.availability.part, self.num_clients)
+
+    def build_ending(self, hyper: Hyper, files: Files) -> network.Ending:
+        """The ending of one run's rounds (or, under vmap, of each run's)."""
+        return network.checked_ending(self.ending.build(**hyper, **files), self.ending.part)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
         """What the regrets of a run (or, under vmap, of each) are measured by."""

@@ -20,13 +20,14 @@ class Record(NamedTuple):
     """What one round leaves in the result, [R] each unless said."""
 
     round_latency: jax.Array
-    reward: jax.Array
-    regret: jax.Array
-    pseudo_regret: jax.Array
-    regret_own_history: jax.Array
+    reward: jax.Array | None
+    """With the regrets: None unless the round waits for all."""
+    regret: jax.Array | None
+    pseudo_regret: jax.Array | None
+    regret_own_history: jax.Array | None
     max_leakage: jax.Array
     max_leakage_update: jax.Array
-    selection_gap: jax.Array
+    selection_gap: jax.Array | None
     train_loss: jax.Array
     test_metric: jax.Array
     test_loss: jax.Array
@@ -40,6 +41,8 @@ class Record(NamedTuple):
     """Quantities of the user's, by name."""
     failed_count: jax.Array | None = None
     """int32, selected clients that failed in mid-round; None where nobody can."""
+    late_count: jax.Array | None = None
+    """int32, selected clients that would have delivered, and came too late; None where nobody can."""
     released: jax.Array | None = None
     """bool [R, n], which of the selected have released an update; None where all have."""
     fault: Fault | None = None
@@ -57,8 +60,8 @@ def record_round(
     feedback: Feedback,
     learned: Learned,
     evaluated: tuple[jax.Array, jax.Array],
-    regrets: regret.Regrets,
-    gap: jax.Array,
+    regrets: regret.Regrets | None,
+    gap: jax.Array | None,
     after: State,
 ) -> Record:
     """Puts together what a round leaves; everything that it is made of has a row per run."""
@@ -72,13 +75,11 @@ def record_round(
     if learning and learning.in_the_clear:
         leaked = jnp.full_like(leaked, jnp.inf)
     clip = learning.training.clip if learning else "vector"
-    # A round without a cohort lasts as long as the fastest could be.
-    waited = jnp.where(valid, feedback.latency, hyper["min_latency"][:, None])
     unknown = jnp.full(round.shape[0], jnp.nan)
     faulty = functools.partial(fault, program.num_clients)
     return Record(
-        round_latency=jnp.max(waited, axis=1),
-        **regrets._asdict(),
+        round_latency=close.duration,
+        **(regrets._asdict() if regrets else dict.fromkeys(regret.Regrets._fields)),
         selection_gap=gap,
         max_leakage=leaked,
         max_leakage_update=privacy.update_leakage(leaked, learning.num_parameters if learning else 1, clip),
@@ -88,8 +89,9 @@ def record_round(
         diverged_round=after.diverged,
         selected=cohort.members,
         available_count=_available(network),
-        failed_count=_failed(valid, close),
-        released=close.released >= 0 if program.failure_stage == "before_release" else None,
+        failed_count=_count(close.failed),
+        late_count=_count(_late(program, valid, close)),
+        released=close.released >= 0 if _may_not_release(program) else None,
         own=_quantities(program, world, hyper, round, network, cohort, close, learned, after),
         fault=jax.vmap(faulty)(cohort, network.available) if program.policy.part.outside else None,
     )
@@ -106,8 +108,20 @@ def _available(network: NetworkDraw) -> jax.Array | None:
     return None if network.available is None else jnp.sum(network.available, axis=1, dtype=jnp.int32)
 
 
-def _failed(valid: jax.Array, close: RoundClose) -> jax.Array | None:
-    return None if close.arrived is None else jnp.sum(valid & ~close.arrived, axis=1, dtype=jnp.int32)
+def _late(program: Program, valid: jax.Array, close: RoundClose) -> jax.Array | None:
+    """Who would have delivered, and does not count; None where the round waits for all."""
+    if program.waits_for_all or close.arrived is None:
+        return None
+    late = valid & ~close.arrived
+    return late if close.failed is None else late & ~close.failed
+
+
+def _count(who: jax.Array | None) -> jax.Array | None:
+    return None if who is None else jnp.sum(who, axis=1, dtype=jnp.int32)
+
+
+def _may_not_release(program: Program) -> bool:
+    return program.failure_stage == "before_release" or not program.waits_for_all
 
 
 def _quantities(

@@ -7,6 +7,7 @@ import numpy as np
 
 from pausejax.analysis.quantities import Variable
 from pausejax.clients.program import Program
+from pausejax.clients.variables import REGRETS
 from pausejax.parts import PartError
 from pausejax.policies.check import Fault, refuse_faults
 from pausejax.study.simulation import Arrays, Segment
@@ -20,7 +21,7 @@ def evaluated_rounds(rounds: int, eval_every: int) -> np.ndarray:
 
 def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
     """The records of a segment, [rounds, n, ...] on the devices, without those beyond the last round."""
-    played = min(record.reward.shape[0], rounds + 1 - first)
+    played = min(record.round_latency.shape[0], rounds + 1 - first)
     fields = record._asdict()
     del fields["fault"]  # `refuse` reads it
     fields |= fields.pop("own")
@@ -89,10 +90,15 @@ def finish(
     segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]
     history = _history(study, table, segments, rows)
     history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
-    released, failed = history.pop("released", True), "failed_count"
-    if failed not in history and failed in table:
-        # In these runs of the study nobody can fail.
-        history[failed] = np.where(np.isnan(history["round_latency"]), table[failed].fill, 0)
+    released = history.pop("released", True)
+    played = ~np.isnan(history["round_latency"])
+    for name in ("failed_count", "late_count"):
+        if name not in history and name in table:
+            # In these runs of the study nobody can fail, or be late.
+            history[name] = np.where(played, 0, table[name].fill)
+    for name in REGRETS:
+        if name not in history and name in table:
+            history[name] = np.full(played.shape, table[name].fill)
     evaluated = evaluated_rounds(study.rounds, study.eval_every)
     history = {name: array for name, array in history.items() if name in table}
     for name in history:

@@ -49,7 +49,7 @@ def play_round(
     # Who takes part, and whose update arrives.
     select = functools.partial(select_cohort, program, world)
     cohort = jax.vmap(select)(keys, hyper, state.policy, inputs)
-    close = close_round(program.failure_stage, cohort, network.fails)
+    close = jax.vmap(functools.partial(close_round, program, world.files))(hyper, cohort, network)
 
     # What the server remembers of its clients, whatever its policy.
     latency_reward = hyper["min_latency"][:, None] / network.latency
@@ -68,7 +68,9 @@ def play_round(
     update = functools.partial(update_policy, program, world)
     policy = jax.vmap(update)(hyper, state.policy, inputs, feedback)
 
-    genie, regrets, gap = score_round(program, world, hyper, state, inputs, cohort, latency_reward)
+    genie, regrets, gap = state.genie, None, None
+    if program.waits_for_all:
+        genie, regrets, gap = score_round(program, world, hyper, state, inputs, cohort, latency_reward)
     after = State(
         bandit=history,
         genie=genie,

@@ -43,8 +43,13 @@ VARIABLES: dict[str, Variable] = {
     "failed_count": Variable(
         ("round",), "int32", -1, "1", "selected clients that failed in mid-round; absent where none can"
     ),
+    "late_count": Variable(
+        ("round",), "int32", -1, "1", "selected clients that came too late to count; absent where none can"
+    ),
     "diverged_round": Variable((), "int32", 0, "1", "round in which the model ceased to be finite; 0: never"),
 }
+REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
+"""What only rounds have that wait for all: it is defined for cohorts of m whose slowest ends the round."""
 LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round")
 """What only mode "training" has."""
 
@@ -261,6 +266,9 @@ def _absent(study: Study) -> set[str]:
     absent = {"test_accuracy"} - measured
     absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)
     absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
+    endings = values_of(study, "ending")
+    absent |= set() if "all" in endings else set(REGRETS)
+    absent |= {"late_count"} if endings == ["all"] else set()
     absent |= {"available_count"} if values_of(study, "availability") == ["always"] else set()
     return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
 

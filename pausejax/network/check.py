@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax.network.availability import Availability
+from pausejax.network.endings import Close, Ending, Work
 from pausejax.network.law import Function, Law
 from pausejax.parts import Part, PartError
 
@@ -61,6 +62,36 @@ def checked_availability(process: Any, part: Part, num_clients: int) -> Availabi
         return after, _like(part, "step", available, jnp.bool, num_clients)
 
     return process._replace(init=init, step=step)
+
+
+def checked_ending(ending: Any, part: Part) -> Ending:
+    """The ending, which raises an error in its part's name if what it returns is of a wrong shape or type.
+
+    Raises:
+      PartError: it is no ending; so does its function.
+    """
+    if not isinstance(ending, Ending):
+        raise PartError(f"{part.where}: must return a pausejax.network.Ending, not {type(ending).__name__}")
+    chooses = ending.chooses
+    if chooses is not None and (not isinstance(chooses, int) or chooses < 1):
+        raise PartError(f"{part.where}: chooses {chooses!r}; must be None or an integer >= 1")
+
+    def close(work: Work) -> Close:
+        with part.blamed("close"):
+            made = ending.close(work)
+        if not isinstance(made, Close):
+            raise PartError(f"{part.where}: close must return a pausejax.network.Close")
+        duration, counts = jnp.asarray(made.duration), jnp.asarray(made.counts)
+        if duration.shape != () or duration.dtype != jnp.float32:
+            kind = f"{duration.dtype.name} {list(duration.shape)}"
+            raise PartError(f"{part.where}: duration is {kind}; must be float32 []")
+        if counts.shape != work.client.shape or counts.dtype != jnp.bool:
+            kind = f"{counts.dtype.name} {list(counts.shape)}"
+            raise PartError(f"{part.where}: counts is {kind}; must be bool {list(work.client.shape)}")
+        # Who delivers nothing can't count, whatever an ending says.
+        return Close(duration, counts & (work.client >= 0) & ~work.fails)
+
+    return ending._replace(close=close)
 
 
 def _like(part: Part, what: str, made: Any, dtype: Any, num_clients: int) -> jax.Array:

@@ -58,6 +58,8 @@ class Parameter:
     """Short names, accepted in specs and repeated in results."""
     symbol: str = ""
     """How the papers and the pictures write it; accepted in specs."""
+    added: bool = False
+    """Whether it came after a release: at its default it is in no run's identity, so older results hold."""
     units: str = ""
     """As a symbol, such as "s"; "" for pure numbers, counts and words. Results repeat it."""
 

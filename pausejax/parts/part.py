@@ -57,6 +57,7 @@ CATEGORIES: dict[str, Category] = {
         ),
         Category("latency", "latency", "network", "the law of the clients' latencies", on_device=True),
         Category("availability", "availability", "network", "who can be selected", on_device=True),
+        Category("ending", "ending", "network", "when a round closes, and who counts", on_device=True),
         Category("optimizer", "optimizer", "training", "the local optimizer", on_device=True, learning=True),
         Category(
             "server_optimizer",

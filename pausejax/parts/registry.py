@@ -162,6 +162,11 @@ def availability(function: Function) -> Function:
     return _register("availability", function)
 
 
+def ending(function: Function) -> Function:
+    """Registers how a round ends: a `pausejax.network.Ending` out."""
+    return _register("ending", function)
+
+
 def optimizer(function: Function) -> Function:
     """Registers a local optimizer: an `optax.GradientTransformation` without its learning rate out."""
     return _register("optimizer", function)

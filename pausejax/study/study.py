@@ -151,12 +151,14 @@ class Study:
             *(("quantity", n) for n in self.quantities),
         }
         outside = [digest for place, digest in self._outsiders.items() if place in used]
+        known = self.words.parameters
         document = {
             "format": FORMAT,
             "algorithm": algorithm,
             "values": {
                 name: self.files.get(value, value) if isinstance(value, File) else value
                 for name, value in values.items()
+                if not (known[name].added and value == known[name].default)
             },
             "mode": self.mode,
             "rounds": self.rounds,
