@@ -179,9 +179,7 @@ HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlfl
             {"matplotlib"},
             marks=pytest.mark.slow,
         ),
-        pytest.param(
-            "import pausejax.plotting.paper, pausejax.clients.charts", {"jax"}, marks=pytest.mark.slow
-        ),
+        pytest.param("import pausejax.plotting.paper", {"jax"}, marks=pytest.mark.slow),
     ],
 )
 def test_libraries_are_loaded_where_they_are_used(code, later):

@@ -1,4 +1,4 @@
-"""docs/analysis.md is true: its examples run in order, and say what the text says."""
+"""docs/analysis.md and docs/report.md are true: their examples run in order, and say what the text says."""
 
 import contextlib
 import re
@@ -9,16 +9,23 @@ import pytest
 from pausejax.clients.variables import METRICS as CLIENTS
 from pausejax.plotting import grid
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analysis.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, CHARTS = ((DOCS / name).read_text(encoding="utf-8") for name in ("analysis.md", "report.md"))
+
+
+def examples(page, folder):
+    """The names that the examples of a page leave, run in order."""
+    found = {}
+    with contextlib.chdir(folder):
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            exec(compile(block, "a page", "exec"), found)
+    return found
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    found = {}
-    with contextlib.chdir(tmp_path_factory.mktemp("page")):
-        for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
-            exec(compile(block, "docs/analysis.md", "exec"), found)
-        found["again"].load()
+    found = examples(PAGE, tmp_path_factory.mktemp("page"))
+    found["again"].load()
     return found
 
 
@@ -42,5 +49,14 @@ def test_examples_give_what_the_page_says(names):
 
 @pytest.mark.slow
 def test_numbers_in_the_text_are_the_codes(names):
-    assert f"Up to {grid.MAX_LINES} settings" in PAGE
+    assert f"Up to {grid.MAX_LINES} settings" in CHARTS and f"and {grid.MAX_PANELS} panels" in CHARTS
     assert names["analysis"].metrics_of(names["result"]).keys() <= CLIENTS.keys()
+
+
+@pytest.mark.slow
+def test_the_examples_of_charts_leave_a_figure_for_a_paper(tmp_path, capsys):
+    found = examples(CHARTS, tmp_path)
+    assert (tmp_path / "leakage.pdf").read_bytes()[:4] == b"%PDF"
+    assert found["axes"].get_title() == "mine" and len(found["axes"].lines) >= 2
+    said = capsys.readouterr().out
+    assert "2 charts: cumulative_pseudo_regret_vs_round, cumulative_pseudo_regret_vs_time" in said
