@@ -57,9 +57,7 @@ def draw(chart: ChartData, axes: Any) -> None:
     """
     places = np.ravel(np.asarray(axes, object))
     if len(places) != len(chart.panels):
-        raise ValueError(
-            f"axes: {chart.name} has {len(chart.panels)} panels, and not {len(places)}; pass axes for each panel"
-        )
+        raise ValueError(f"axes: {chart.name} has {len(chart.panels)} panels, and not {len(places)} axes")
     norm = _norm(chart)
     for panel, own in zip(chart.panels, places, strict=True):
         _draw(panel, own, norm)
