@@ -1,4 +1,4 @@
-"""Lists the charts of client selection: leakage, regrets, accuracy, participation."""
+"""Makes the charts of client selection: leakage, regrets, accuracy, participation."""
 
 from collections.abc import Callable, Sequence
 
@@ -25,7 +25,7 @@ from pausejax.plotting.data import Axis, Panel
 from pausejax.plotting.grid import Grid, Line
 
 _GAP_ROUNDS = 20
-"""Over which the gap to the exact maximum is averaged."""
+"""Rounds of the trailing mean of the gap to the exact maximum."""
 
 DRAWN = frozenset(
     (
@@ -33,7 +33,7 @@ DRAWN = frozenset(
         *("privacy_budget", "num_clients", "clients_per_round"),
     )
 )
-"""Variables and labels of runs without which these charts can't be made."""
+"""Variables and coordinates that these charts need."""
 
 
 def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
@@ -41,7 +41,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
 
     Args:
       result: as `pausejax run` writes it.
-      grid: who is in which panel and line.
+      grid: assigns runs to panels and lines.
       smoothing: window of the trailing mean over evaluations, in evaluations.
     """
     known = metrics_of(result)
@@ -55,14 +55,14 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     selecting = _of_lines(grid, _selects_m)
     if selecting.panels and "cumulative_pseudo_regret" in known:
         found.append(_regret(selecting, known["cumulative_pseudo_regret"], Axis("round", "log"), linear=0.1))
-        # Realized rewards differ from round to round, so that this regret goes up and down around 0.
+        # Realized regret may be negative in a round, so the scale is linear over a wider range around 0.
         found.append(_regret(selecting, known["cumulative_regret"], None, linear=10))
         if "expected_regret" in result:
             found.append(_regret(selecting, known["cumulative_expected_regret"], None, linear=0.1))
     if "selection_gap" in result:
         found.append(_selection_gap(grid))
     for name, metric in known.items():
-        # A study's own quantities; what is built in has charts of its own.
+        # Quantities of the user's own; the built-in metrics have their own charts.
         if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
             found.append(curves(grid, metric._replace(reduce="each")))
     if len(grid.panels) == 1 and selecting.panels:
@@ -71,15 +71,15 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
 
 
 def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
-    """Says which lines are not in some of these charts, and why."""
+    """Lists which lines are left out of the charts of regret and participation, and why."""
     lines = {line.label: line for cell in grid.panels for line in cell.lines}
     large = [label for label, line in lines.items() if not _selects_m(line.runs)]
-    why = "not in the charts of regret and participation, as rounds have more than clients_per_round clients"
+    why = "not in the charts of regret and participation, as cohorts exceed clients_per_round"
     return [f"{why}: {some(large)}"] if large else []
 
 
 def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
-    """The lines of a grid that are kept, without the panels that they leave empty."""
+    """Keeps some lines of a grid, and drops empty panels."""
     cells = [
         cell._replace(lines=tuple(line for line in cell.lines if kept(line.runs))) for cell in grid.panels
     ]
@@ -88,7 +88,7 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
 
 
 def _budget(lines: Sequence[Line]) -> tuple[tuple[str, float], ...]:
-    """The privacy budget that all private lines of a panel share, where a line comes near it."""
+    """Returns the line of the privacy budget, if all private lines share it and one reaches half of it."""
     private = [line.runs for line in lines if not np.isinf(line.runs["max_leakage"].values).any()]
     budgets = np.unique([runs["privacy_budget"].values.max() for runs in private])
     if len(budgets) != 1 or max(np.nanmax(runs["max_leakage"].values) for runs in private) < budgets[0] / 2:
@@ -99,16 +99,16 @@ def _budget(lines: Sequence[Line]) -> tuple[tuple[str, float], ...]:
 
 
 def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Chart:
-    """A cumulative regret in decades above 0 and below; up to `linear` it is drawn evenly."""
+    """Draws a cumulative regret on a symlog scale, which is linear between -`linear` and `linear`."""
     drawn = curves(grid, metric, x=x)
     means = [one.y for panel in drawn.panels for one in panel.series]
-    # An interval may reach below 0, though no regret of these does.
+    # The means decide, because an interval may reach below 0 where no regret is negative.
     zero = not any((mean < 0).any() for mean in means)
     return curves(grid, metric, x=x, y=Axis(metric.axis_label, "symlog", zero=zero, linear=linear))
 
 
 def _selection_gap(grid: Grid) -> Chart:
-    """What each cohort loses in (14) against the exact maximum, a trailing mean."""
+    """Draws the trailing mean of the gap between each cohort's (14) and the exact maximum."""
     metric = Metric("selection_gap", "each", False, "1", "gap to the maximum of (14)", name="selection_gap")
     panels = []
     for cell in grid.panels:
@@ -127,7 +127,7 @@ def _selection_gap(grid: Grid) -> Chart:
 
 
 def _participation(grid: Grid) -> Chart:
-    """How often each client took part, a panel for each line."""
+    """Draws how often each client took part, with one panel for each line."""
     panels = []
     for line in (line for cell in grid.panels for line in cell.lines):
         counts = line.runs["counts"].values
@@ -135,7 +135,7 @@ def _participation(grid: Grid) -> Chart:
         found = Samples(clients, counts[:, clients], line.runs["seed"].values)
         series = mean_series(line.label, found, line.style, mark="point")
         levels = (("equal share", float(counts[:, clients].mean())),) if clients.size else ()
-        x, y = Axis("client, fastest to slowest"), Axis("rounds taken part in", zero=True)
+        x, y = Axis("client index"), Axis("rounds taken part in", zero=True)
         panels.append(Panel(x, y, (series,), levels=levels, title=line.label))
     runs = [line.runs for cell in grid.panels for line in cell.lines]
     what = "Rounds that each client took part in"

@@ -1,4 +1,4 @@
-"""Under which conditions a round is played: latencies, availability, failures, and whose update arrives."""
+"""The network in a round: latencies, availability, failures, and which updates arrive."""
 
 from typing import Any, NamedTuple
 
@@ -11,29 +11,30 @@ from pausejax.policies.base import Cohort
 
 
 class NetworkDraw(NamedTuple):
-    """One round's draw of the network. It depends on seed and round only, so every policy meets the same."""
+    """The network of one run in one round. It does not depend on the policy, only on the seed, the round and
+    the network's parameters, so policies are compared on the same draws."""
 
     latency: jax.Array
     """float32 [K], seconds."""
     available: jax.Array | None
-    """bool [K], who can be selected; None where it is always everyone."""
+    """bool [K], clients that can be selected; None if all clients always can."""
     fails: jax.Array | None
-    """bool [K], who fails in mid-round if selected; None where nobody can."""
+    """bool [K], clients that fail during the round if selected; None if no client can fail."""
     availability: Any
     """The next state of the availability process."""
 
 
 class RoundClose(NamedTuple):
-    """How a round closes: when, whose update is aggregated, and who has released one; a row per run."""
+    """When a round ends, which updates are aggregated and which were released, one row per run."""
 
     cohort: Cohort
-    """Those whose update arrives, -1 for the others; the weights sum to 1, or to 0 if there are none."""
+    """[R, n], clients whose update arrives, -1 for the others. Weights sum to 1, or to 0 if none arrives."""
     arrived: jax.Array | None
-    """bool [R, n], whose update arrives; None where everybody's does."""
+    """bool [R, n], members whose update arrives; None if no client can fail or be late."""
     released: jax.Array
-    """int32 [R, n], the members who have released an update, which spends privacy; -1 for the others."""
+    """int32 [R, n], members that released an update, which spends privacy; -1 for the others."""
     failed: jax.Array | None
-    """bool [R, n], who has failed; None where nobody can."""
+    """bool [R, n], members that failed; None if no client can fail."""
     duration: jax.Array
     """float32 [R], s."""
 
@@ -44,12 +45,12 @@ def draw_network(
     """Draws latencies, availability and failures of one round of one run.
 
     Args:
-      program: static.
-      files: as in `World`.
+      program: the group's static values.
+      files: what the parts read from files, as in `World`.
       round: int32 scalar, t.
-      key: of run and round.
-      hyper: of the run, scalars.
-      state: of the availability process.
+      key: the key of this run and round, scalar.
+      hyper: hyper-parameters of the run, scalars.
+      state: state of the availability process.
     """
     latency = program.build_law(hyper, files).sample(jax.random.fold_in(key, LATENCY))
     availability = program.build_availability(hyper, files)
@@ -65,11 +66,11 @@ def draw_network(
 def close_round(
     program: Program, files: Files, hyper: Hyper, cohort: Cohort, network: NetworkDraw
 ) -> RoundClose:
-    """Ends the round of one run: takes those who fail or are late out of its cohort, and weighs anew, (2).
+    """Ends the round of one run: removes failed and late clients, and rescales the weights (2) of the others.
 
-    A client that fails before its update is released has not taken part: it spends no privacy. One that
-    fails afterwards has, though nothing of it reaches the model. Who is late is told to stop before it
-    releases anything.
+    A client that fails before it releases its update spends no privacy and does not count as a participant.
+    A client that fails after the release spends privacy and counts, but its update does not reach the model.
+    A late client is told to stop before it releases anything.
 
     Args:
       program: static.

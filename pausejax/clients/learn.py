@@ -1,4 +1,4 @@
-"""What clients learn in a round: local training, privacy, aggregation and evaluation of all runs at once."""
+"""Learning in a round, for all runs at once: local training, privacy, aggregation, evaluation."""
 
 import functools
 from collections.abc import Callable
@@ -25,26 +25,26 @@ from pausejax.policies.base import Cohort
 
 
 class Learned(NamedTuple):
-    """What a round has taught the server, one row per run; nothing in mode "bandit"."""
+    """The result of learning in a round, one row per run. In mode "bandit" models stay None, losses are 0."""
 
     params: Any
     """The next global models, as in `State`."""
     optimizer: Any
-    """What learning remembers besides, as in `State`."""
+    """The next optimizer states, as in `State`."""
     loss: jax.Array
-    """float32 [R, n], the members' mean minibatch loss; 0 for who has not arrived."""
+    """float32 [R, n], mean minibatch loss of each member; 0 if its update did not arrive."""
     loss_rms: jax.Array
     """float32 [R, n], as in `policies.base.Feedback`."""
     updates: jax.Array
-    """float32 [R, n, d], what left the clients, where a policy asks for it; else d = 0."""
+    """float32 [R, n, d], the privatized updates if the policy needs them, else [R, n, 0]."""
     finite: jax.Array | None
-    """bool [R], whether all weights are finite; None in mode "bandit"."""
+    """bool [R], whether all weights of the model are finite; None in mode "bandit"."""
 
 
 def begin(
     learning: Learning, weights: Weights, hyper: Hyper, files: Files, num_clients: int
 ) -> tuple[Weights, Memory]:
-    """Makes global models and memory before round 1, from the runs' initial models, pytree [R, ...]."""
+    """Makes the global models and optimizer states before round 1 from initial models, pytree [R, ...]."""
     memory = init_memory(learning, weights.params, rates_of(learning, hyper, files), num_clients)
     return init_weights(learning, weights, num_clients), memory
 
@@ -52,15 +52,15 @@ def begin(
 def learn(
     program: Program, world: World, hyper: Hyper, state: State, keys: jax.Array, cohort: Cohort
 ) -> Learned:
-    """Trains the clients of a round, and aggregates what leaves them: the next global models, (2).
+    """Trains the clients of a round, and aggregates their updates into the next global models, (2).
 
     Args:
-      program: static.
+      program: the group's static values.
       world: see `World`.
       hyper: see `Hyper`.
-      state: before the round.
-      keys: of run and round, [R].
-      cohort: those whose update arrives.
+      state: the state before the round.
+      keys: keys of each run in this round, [R].
+      cohort: clients whose update arrives, [R, n].
     """
     if program.learning is None:
         nothing = jnp.zeros(cohort.members.shape)
@@ -100,7 +100,7 @@ def learn(
 
 
 def _jobs(world: World, hyper: Hyper, state: State, keys: jax.Array, cohort: Cohort) -> Jobs:
-    """The local trainings of a round, one for each slot of each run."""
+    """Returns the local trainings of a round, one for each slot of each run, [R * n]."""
     runs, slots = cohort.members.shape
     run = jnp.repeat(jnp.arange(runs), slots)
     client = cohort.members.reshape(-1)
@@ -126,18 +126,18 @@ def evaluate_if_due(
     """Computes the metric and the loss on the test set, [R] each; NaN in rounds without an evaluation.
 
     Args:
-      program: static.
+      program: the group's static values.
       world: see `World`.
       round: int32 [R], t of each run.
-      last_round: int32 scalar; it is always evaluated.
-      learned: in this round.
+      last_round: int32 scalar, the last round, which is always evaluated.
+      learned: the result of learning in this round.
     """
     unknown = jnp.full(round.shape[0], jnp.nan)
     learning = program.learning
     if learning is None:
         return unknown, unknown
     assert world.test is not None
-    # All runs of a call are as far from their next evaluation.
+    # All runs of a call are due in the same step, even if their rounds t differ, so the first run decides.
     due = (round[0] % program.eval_every == 0) | (round[0] == last_round)
     test, trained = world.test, learned.optimizer.trained
 
@@ -149,7 +149,7 @@ def evaluate_if_due(
 
 
 def rates_of(learning: Learning, hyper: Hyper, files: Files) -> Rates:
-    """Picks what learning reads of the traced hyper-parameters and of the files."""
+    """Collects the traced hyper-parameters, each [R], and the files that learning reads."""
     both = learning.training.optimizer, learning.server
     own, servers = ({name: hyper[name] for name in part.traced if name not in files} for part in both)
     tables = {name: files[name] for part in both for name in part.traced if name in files}
@@ -159,7 +159,10 @@ def rates_of(learning: Learning, hyper: Hyper, files: Files) -> Rates:
 def local_loss(
     learning: Learning | None, world: World, weights: Any, partition: jax.Array | None
 ) -> Callable[[jax.Array], jax.Array]:
-    """One run's mean loss on all the data of some clients, [c] -> [c]; zeros in mode "bandit"."""
+    """Returns a function from clients, int32 [c], to one run's mean loss on each one's data, float32 [c].
+
+    In mode "bandit" the losses are 0.
+    """
     if learning is None or world.data is None or partition is None:
         return lambda clients: jnp.zeros(clients.shape)
     return functools.partial(evaluation.client_loss, learning, world.data, partition, weights)

@@ -1,4 +1,4 @@
-"""What one round of all runs leaves in the result."""
+"""The record of one round of all runs in the result."""
 
 import functools
 from typing import NamedTuple
@@ -17,11 +17,12 @@ from pausejax.policies.check import Fault, fault
 
 
 class Record(NamedTuple):
-    """What one round leaves in the result, [R] each unless said."""
+    """One round of the result; float32 [R] each, unless stated otherwise."""
 
     round_latency: jax.Array
+    """Seconds."""
     reward: jax.Array | None
-    """With the regrets: None unless the round waits for all."""
+    """As the regrets and the gap: None unless the round waits for all clients."""
     regret: jax.Array | None
     pseudo_regret: jax.Array | None
     regret_own_history: jax.Array | None
@@ -32,21 +33,21 @@ class Record(NamedTuple):
     test_metric: jax.Array
     test_loss: jax.Array
     diverged_round: jax.Array
-    """int32, as `State.diverged`."""
+    """int32 [R], as `State.diverged`."""
     selected: jax.Array
     """int32 [R, n], -1 pads."""
     available_count: jax.Array | None = None
-    """int32, clients available in the round; None where it is always everyone."""
+    """int32 [R], number of available clients; None if all clients are always available."""
     own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
-    """Quantities of the user's, by name."""
+    """The user's own quantities by name, float32 [R]."""
     failed_count: jax.Array | None = None
-    """int32, selected clients that failed in mid-round; None where nobody can."""
+    """int32 [R], number of selected clients that failed in the round; None if no client can fail."""
     late_count: jax.Array | None = None
-    """int32, selected clients that would have delivered, and came too late; None where nobody can."""
+    """int32 [R], number of selected clients that came too late; None if the round waits for all clients."""
     released: jax.Array | None = None
-    """bool [R, n], which of the selected have released an update; None where all have."""
+    """bool [R, n], selected clients that released an update; None if all did."""
     fault: Fault | None = None
-    """What is wrong with the cohort; None for the package's policies."""
+    """A mistake in the cohort of a user's own policy; None for the package's policies."""
 
 
 def record_round(
@@ -64,7 +65,7 @@ def record_round(
     gap: jax.Array | None,
     after: State,
 ) -> Record:
-    """Puts together what a round leaves; everything that it is made of has a row per run."""
+    """Makes the record of a round; all arguments but `program` and shared arrays have one row per run."""
     learning, valid = program.learning, cohort.members >= 0
     leaked = jnp.max(
         privacy.leakage(
@@ -98,7 +99,7 @@ def record_round(
 
 
 def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
-    """Returns the weighted mean loss of cohorts, [R, n] -> [R]; NaN for a cohort of nobody."""
+    """Returns the weighted mean loss of cohorts, [R, n] -> [R]; NaN for an empty cohort."""
     there = cohort.members >= 0
     mean = jnp.sum(jnp.where(there, cohort.weights * loss, 0.0), axis=1)
     return jnp.where(jnp.any(there, axis=1), mean, jnp.nan)
@@ -135,7 +136,7 @@ def _quantities(
     learned: Learned,
     after: State,
 ) -> dict[str, jax.Array]:
-    """The quantities of users' own, by name."""
+    """Returns the user's own quantities by name, float32 [R]."""
     if not program.quantities:
         return {}
     arrived = close.cohort.members >= 0

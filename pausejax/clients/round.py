@@ -15,7 +15,7 @@ from pausejax.policies.base import Cohort, Feedback, View
 
 
 class PolicyInputs(NamedTuple):
-    """What policies may look at in a round, one row per run."""
+    """The inputs of policies in a round, one row per run."""
 
     round: jax.Array
     network: NetworkDraw
@@ -31,14 +31,14 @@ def play_round(
     state: State,
     round: jax.Array,
 ) -> tuple[State, Record]:
-    """Plays round t of all runs: who takes part, what is learned, what is remembered, what is recorded.
+    """Plays round t of all runs, and returns the next state and the record of the round.
 
     Args:
-      program: static.
+      program: the group's static values.
       world: see `World`.
       hyper: see `Hyper`.
-      last_round: int32 scalar; it is always evaluated.
-      state: before the round.
+      last_round: int32 scalar, the last round, which is always evaluated.
+      state: the state before the round.
       round: int32 [R], t of each run.
     """
     keys = jax.vmap(round_key)(world.seed, round)
@@ -46,22 +46,22 @@ def play_round(
     network = jax.vmap(draw)(round, keys, hyper, state.availability)
     inputs = PolicyInputs(round, network, state.params, world.partition)
 
-    # Who takes part, and whose update arrives.
+    # Select the cohort, and find which updates arrive.
     select = functools.partial(select_cohort, program, world)
     cohort = jax.vmap(select)(keys, hyper, state.policy, inputs)
     close = jax.vmap(functools.partial(close_round, program, world.files))(hyper, cohort, network)
 
-    # What the server remembers of its clients, whatever its policy.
+    # Update participations and mean rewards, in the same way for every policy.
     latency_reward = hyper["min_latency"][:, None] / network.latency
     latency = jnp.take_along_axis(network.latency, jnp.maximum(cohort.members, 0), axis=1)
     reward = hyper["min_latency"][:, None] / latency
     history = jax.vmap(bandit.update)(state.bandit, close.released, reward)
 
-    # What is learned: nothing in mode "bandit".
+    # Train, aggregate and evaluate; mode "bandit" skips this.
     learned = learn(program, world, hyper, state, keys, close.cohort)
     evaluated = evaluate_if_due(program, world, round, last_round, learned)
 
-    # What the policy is told.
+    # Update the policy.
     feedback = Feedback(
         close.released, latency, reward, learned.loss, learned.loss_rms, learned.updates, close.arrived
     )
@@ -102,7 +102,7 @@ def play_round(
 def select_cohort(
     program: Program, world: World, key: jax.Array, hyper: Hyper, policy_state: Any, inputs: PolicyInputs
 ) -> Cohort:
-    """Asks the policy of one run for its cohort; members ascending, -1 last."""
+    """Selects the cohort of one run by its policy; members [n] ascending, -1 last."""
     policy = program.build(hyper, world.files)
     cohort = policy.select(policy_key(program, key), policy_state, view_of(program, world, inputs))
     ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
@@ -112,19 +112,19 @@ def select_cohort(
 def update_policy(
     program: Program, world: World, hyper: Hyper, policy_state: Any, inputs: PolicyInputs, feedback: Feedback
 ) -> Any:
-    """Tells the policy of one run what has become of its cohort."""
+    """Returns the next state of one run's policy, given the feedback on its cohort."""
     policy = program.build(hyper, world.files)
     return policy.update(policy_state, view_of(program, world, inputs), feedback)
 
 
 def view_of(program: Program, world: World, inputs: PolicyInputs) -> View:
-    """Returns what the policy of one run may look at; losses are computed when it asks for them."""
+    """Returns the view of one run's policy; losses are computed only if the policy reads them."""
     loss = local_loss(program.learning, world, inputs.params, inputs.partition)
     return View(inputs.round, inputs.network.latency, loss, inputs.network.available)
 
 
 def first_divergence(state: State, round: jax.Array, learned: Learned) -> jax.Array:
-    """Returns the round in which each run's model ceased to be finite, int32 [R]; 0: not yet."""
+    """Returns the first round after which each run's model is not finite, int32 [R]; 0: finite so far."""
     if learned.finite is None:
         return state.diverged
     return jnp.where((state.diverged == 0) & ~learned.finite, round, state.diverged)
@@ -139,7 +139,12 @@ def score_round(
     cohort: Cohort,
     latency_reward: jax.Array,
 ) -> tuple[jax.Array, regret.Regrets, jax.Array]:
-    """Lets the genie play the round: its counts after it, the regrets of the cohort, and its gap in (14)."""
+    """Scores a round against the genie, which knows the expected rewards μ.
+
+    Returns:
+      The genie's next counts, int32 [R, K]; reward and regrets, [R] each; the cohort's gap to the maximum of
+      (14), float32 [R], NaN if it is not recorded or a client is unexplored.
+    """
     completes = None
     if inputs.network.fails is not None and program.failure_stage == "before_release":
         completes = ~inputs.network.fails

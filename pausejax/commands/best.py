@@ -1,4 +1,4 @@
-"""`pausejax best`: the best setting of a result, and whether it is better than the next. Executes nothing."""
+"""`pausejax best`: prints the best setting of a result, and its difference to the runner-up."""
 
 import argparse
 import math
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
-        "best", help="say which setting is the best, and whether the seeds tell it from the next"
+        "best", help="print the best setting, and whether its interval against the runner-up excludes 0"
     )
     common.result(parser)
     parser.add_argument(
         "--metric",
         metavar="NAME",
         default="",
-        help="figure per run, e.g. cumulative_pseudo_regret (default: that of the study's table)",
+        help="metric with one value per run, e.g. cumulative_pseudo_regret (default: the study's ranking)",
     )
     parser.add_argument(
         "--where",
         type=common.conditions,
         default={},
         metavar="KEY=VALUE,…",
-        help="only settings that have these values, e.g. policy=pause,gamma=5; a key given twice has both",
+        help="only settings with these values, e.g. policy=pause,gamma=5; repeat a key to match either value",
     )
     parser.add_argument(
         "--per",
         metavar="NAME",
         action="append",
         default=[],
-        help="the best for each policy, or for each value of an axis; may be repeated",
+        help="print the best for each policy (NAME = policy), or for each value of an axis; may be repeated",
     )
     parser.set_defaults(command=run)
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _parts(figures: "xr.Dataset", per: list[str]) -> "list[xr.Dataset]":
-    """The runs that agree in some names, in the order of their first."""
+    """Splits runs by the values of the named axes, in order of first appearance."""
     import numpy as np
 
     from pausejax.analysis.settings import full_names, group, runs_table
@@ -91,13 +91,13 @@ def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None
     for one in found:
         lines += [f"  {line}" for line in _told(one, metric)]
     if max(one.settings for one in found) > 2:
-        lines.append("The best of many is partly the luckiest: run it again with fresh seeds to report it.")
+        lines.append("The best of many is partly luck: run it again with fresh seeds before you report it.")
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
 
 
 def _lost(setting: "xr.Dataset") -> str:
-    """How many runs of a setting, or pairs of two, are not to be trusted, in words."""
+    """Says how many runs of a setting, or pairs of two settings, diverged or have no value."""
     diverged, left_out = int(setting.get("diverged", 0)), int(setting["left_out"])
     of = f"of {int(setting['runs'])} {'pairs' if 'policy_a' in setting.attrs else 'runs'}"
     if diverged:
@@ -120,10 +120,10 @@ def _told(found: "Verdict", metric: "Metric") -> list[str]:
         return lines
     lines.append(f"runner-up: {found.runner_up['label'].item()}: {written(found.runner_up)}")
     if found.difference is None:
-        return [*lines, "they have no seed in common, so there is no paired difference"]
+        return [*lines, "these two settings have no seed in common, so there is no paired difference"]
     low, high = float(found.difference["low"]), float(found.difference["high"])
-    apart = "these seeds tell the two apart" if low > 0 or high < 0 else "these seeds do not tell them apart"
-    apart = "one seed has no interval" if math.isnan(low) else apart
+    apart = "the interval excludes 0" if low > 0 or high < 0 else "the interval includes 0"
+    apart = "one seed gives no interval" if math.isnan(low) else apart
     pairs = int(found.difference["count"])
     seeds = f"{pairs} seed{'' if pairs == 1 else 's'}"
     return [*lines, f"difference, paired by {seeds}: {written(found.difference)}; {apart}"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def settings() -> argparse.ArgumentParser:
-    """--set, --use and --data-dir."""
+    """Returns a parent parser with --set, --use and --data-dir."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--set",
@@ -31,7 +31,7 @@ def settings() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="a file or module with parts of your own, from the spec's folder on; may be repeated",
+        help="a file or module with your own parts, relative to the spec's folder; may be repeated",
     )
     parser.add_argument(
         "--data-dir",
@@ -43,21 +43,21 @@ def settings() -> argparse.ArgumentParser:
 
 
 def spec() -> argparse.ArgumentParser:
-    """The same with SPEC."""
+    """Returns a parent parser with the options of `settings` and the argument SPEC."""
     parser = argparse.ArgumentParser(add_help=False, parents=[settings()])
     parser.add_argument("spec", metavar="SPEC", help="the study, a TOML file")
     return parser
 
 
 def quiet() -> argparse.ArgumentParser:
-    """--quiet."""
+    """Returns a parent parser with --quiet."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--quiet", action="store_true", help="print errors only")
     return parser
 
 
 def charts() -> argparse.ArgumentParser:
-    """--measure, --where, --by, --smooth; --format, --width, --height, --chart, --baseline."""
+    """Returns a parent parser with the options of charts, from --measure to --baseline."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--measure",
@@ -65,28 +65,28 @@ def charts() -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="NAME",
-        help="show these metrics or variables: curves, heat maps and, from two on, their front",
+        help="show these metrics or variables: curves, heat maps and, for two or more, their Pareto front",
     )
     parser.add_argument(
         "--where",
         type=conditions,
         default={},
         metavar="KEY=VALUE,…",
-        help="show these runs alone, e.g. gamma=5,policy=pause; a key given twice has both values",
+        help="show only these runs, e.g. gamma=5,policy=pause; repeat a key to match either value",
     )
     parser.add_argument(
         "--by",
         type=_names,
         default=(),
         metavar="LINE,PANEL,…",
-        help="the axis whose values are lines, then those that are columns and rows of panels",
+        help="the axis of lines, then the axes of columns and rows of panels",
     )
     parser.add_argument(
         "--smooth",
         type=count,
         default=1,
         metavar="N",
-        help="show accuracy as the mean of the last N evaluations (default 1: as measured)",
+        help="show test metrics as the mean of the last N evaluations (default 1: no smoothing)",
     )
     parser.add_argument(
         "--format",
@@ -95,20 +95,20 @@ def charts() -> argparse.ArgumentParser:
         help=f"also write charts as files: {', '.join(FORMATS)} (json is Vega-Lite)",
     )
     parser.add_argument(
-        "--chart", nargs="+", default=[], metavar="NAME", help="write these charts alone as files"
+        "--chart", nargs="+", default=[], metavar="NAME", help="write only these charts as files"
     )
     parser.add_argument(
-        "--width", type=inches, metavar="INCHES", help="of pictures; a column of a paper has 3.5"
+        "--width", type=inches, metavar="INCHES", help="width of pictures; one column of a paper is 3.5"
     )
-    parser.add_argument("--height", type=inches, metavar="INCHES", help="of pictures")
+    parser.add_argument("--height", type=inches, metavar="INCHES", help="height of pictures")
     parser.add_argument(
-        "--baseline", metavar="NAME", help="the policy that differences are taken from (default: the first)"
+        "--baseline", metavar="NAME", help="the policy that others are compared with (default: the first)"
     )
     return parser
 
 
 def load_plan(options: argparse.Namespace) -> "Plan":
-    """The plan of a spec with its overrides.
+    """Makes the plan of a spec with its overrides.
 
     Raises:
       SpecError: the spec has mistakes.
@@ -123,7 +123,7 @@ def load_plan(options: argparse.Namespace) -> "Plan":
 
 
 def conditions(text: str) -> dict[str, list[str]]:
-    """KEY=VALUE, any number of them; a value may have commas where no key follows."""
+    """Parses KEY=VALUE,KEY=VALUE,…; a value may contain a comma unless KEY= follows the comma."""
     found: dict[str, list[str]] = {}
     for part in re.split(r",(?=[^,=]+=)", text):
         key, equals, value = part.partition("=")
@@ -141,10 +141,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
-    """Sees to it that what is to be drawn can be drawn of a result, or will be of its outline.
+    """Checks that a result, or its outline before the simulation, has what the options ask for.
 
     Raises:
-      SpecError: an unknown measure, axis or value.
+      SpecError: an unknown measure, axis, value or baseline.
     """
     from pausejax.page.tables import check_baseline
     from pausejax.plotting import request
@@ -157,48 +157,48 @@ def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
 
 
 def asked_for(options: argparse.Namespace) -> dict[str, Any]:
-    """What --measure, --where and --by ask for."""
+    """Returns the values of --measure, --where and --by as keyword arguments of `kinds.charts`."""
     return {"measures": options.measure, "where": options.where, "by": options.by}
 
 
 def console() -> Console:
-    """Wide enough for the tables where the output is no terminal."""
+    """Returns a console, 140 columns wide if the output is no terminal, so that tables fit."""
     found = Console(highlight=False, emoji=False)
     return found if found.is_terminal else Console(highlight=False, emoji=False, width=140)
 
 
 def count(text: str) -> int:
-    """An integer from 1."""
+    """Parses an integer >= 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no count: an integer >= 1")
     return int(text)
 
 
 def shard(text: str) -> tuple[int, int]:
-    """I/N."""
+    """Parses I/N, the I-th of N shards."""
     number, slash, of = text.partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: I/N with 1 <= I <= N")
+        raise argparse.ArgumentTypeError(f"{text!r} is no shard: I/N with 1 <= I <= N")
     return int(number), int(of)
 
 
 def seconds(text: str) -> float:
-    """A time."""
+    """Parses a time in seconds, from 0 to 1e9."""
     return _number(text, "no time: seconds from 0 to 1e9", 0.0)
 
 
 def inches(text: str) -> float:
-    """A length on paper."""
+    """Parses a length in inches, from 0.5 to 100."""
     return _number(text, "no length: inches from 0.5 to 100", 0.5, 100.0)
 
 
 def gigabytes(text: str) -> int:
-    """An amount of memory, in bytes."""
+    """Parses gigabytes, and returns bytes."""
     return int(1e9 * _number(text, "no amount of memory: gigabytes from 0.001 to 1e9", 0.001))
 
 
 def folder(text: str) -> str:
-    """A folder or a URL, as it is; the empty name is none."""
+    """Checks the name of a folder or a URL, and returns it unchanged."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the name of a folder must not be empty")
     if "::" in text:
@@ -217,12 +217,12 @@ def _number(text: str, problem: str, least: float, most: float = 1e9) -> float:
 
 
 def result(parser: argparse.ArgumentParser) -> None:
-    """Adds the folder of a result."""
+    """Adds the argument DIR, the folder of a result."""
     parser.add_argument("directory", metavar="DIR", type=folder, help="a folder that `pausejax run` wrote")
 
 
 def option_mistake(mistake: ValueError) -> Exception:
-    """A mistake in an option, as a user reads it."""
+    """Returns a mistake in an option as a `SpecError`, with the option's dashes."""
     from pausejax.study.document import SpecError
 
     return SpecError([f"--{mistake}"])

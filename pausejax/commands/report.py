@@ -1,4 +1,4 @@
-"""`pausejax report`: writes a result's page and charts. Nothing of the user's is executed."""
+"""`pausejax report`: writes the page and charts of a result, without executing the user's own files."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -23,20 +23,20 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the page of a result into its folder, and charts as files where they are asked for."""
+    """Writes the page of a result into its folder, and charts as files with --format or --chart."""
     write_report(options.directory, options)
 
 
 def write_report(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> None:
-    """Writes the page of the result in a folder, and charts as files, and says what there is.
+    """Writes the page of the result in a folder, and charts as files, and prints their names.
 
     Args:
-      directory: of the result.
-      options: of `charts`.
-      formats: of the files, where the options name none.
+      directory: the folder of the result.
+      options: the options of `options.charts`.
+      formats: formats of the files if neither --format nor --chart is given.
 
     Raises:
-      SpecError: an option is not what the result has.
+      SpecError: an option names what the result does not have.
     """
     from pausejax import kinds, page
     from pausejax.analysis import select
@@ -66,12 +66,12 @@ def write_report(directory: str, options: argparse.Namespace, formats: "Sequence
 
 
 def report_search(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> bool:
-    """Writes the page of the search in a folder, and charts as files; returns whether there is one.
+    """Writes the page of the search in a folder, and charts as files; returns whether there is a search.
 
     Raises:
-      SpecError: an option is not what the search has.
+      SpecError: an option names what the search does not have.
       ValueError: the search is damaged.
-      OSError: no space left, or the like.
+      OSError: a file can't be read or written.
     """
     from pausejax.results import store
     from pausejax.results.folder import Folder
@@ -91,7 +91,7 @@ def report_search(directory: str, options: argparse.Namespace, formats: "Sequenc
 
 
 def confirmation(directory: str) -> str:
-    """Where the best of a search is played again."""
+    """Returns the folder in which the best settings of a search are run again with fresh seeds."""
     return f"{directory.rstrip('/')}/confirmation"
 
 
@@ -103,7 +103,7 @@ def _leave(
     formats: "Sequence[str]",
     omitted: "Sequence[str]" = (),
 ) -> None:
-    """Puts a page and charts into a folder, or under a URL, and says so."""
+    """Writes a page and charts into a folder or under a URL, and prints their names."""
     from pausejax import page
     from pausejax.plotting.data import check_name
     from pausejax.results.folder import Folder
@@ -127,4 +127,4 @@ def _leave(
         out.print(f"in {directory}: {', '.join(files)}", markup=False)
     for line in omitted:
         out.print(line, markup=False)
-    out.print(f"all of it on one page: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+    out.print(f"the page with all charts: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)

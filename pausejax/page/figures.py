@@ -1,4 +1,4 @@
-"""What stands around the charts of a page: titles, legends, scales of colours, numbers as tables."""
+"""Prepares the charts of a page, with titles, legends, colour scales and tables of their numbers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,24 +11,24 @@ from pausejax.plotting import encodings, vega
 from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends, look
 
 MOST_BYTES = 500_000
-"""Of the numbers of all lines of a page, about."""
+"""Approximate size of the numbers of all lines of a page."""
 MOST_SETTINGS = 1000
-"""Rows of the table beneath the explorer."""
+"""Most rows of the table below the explorer."""
 _BYTES = 7
-"""That a number takes."""
+"""Approximate size of a number in JSON."""
 _FEWEST_POINTS = 20
 _MOST_ROWS, _MOST_POINTS = 60, 40
-"""Of the numbers beneath a chart, and of one series of points."""
+"""Most rows of a table below a chart, and most points of one series in it."""
 _NONE = "–"
 
 
 class Key(NamedTuple):
-    """A label and the look of what it names, in a legend."""
+    """An entry of a legend: a label, and the look of its series."""
 
     label: str
     color: str
     dash: str
-    """As SVG has it."""
+    """Value of the SVG attribute `stroke-dasharray`."""
     mark: str
 
 
@@ -40,23 +40,23 @@ class Figure(NamedTuple):
     caption: str
     columns: int
     panels: list[tuple[int, str, str]]
-    """Each a place in the page's data, a title and a note."""
+    """For each panel its index into the page's data, its title and its note."""
     legend: list[Key]
-    """What no button of the page stands for."""
+    """Labels without a button on the page."""
     colors: tuple[str, str, str] | None
-    """Of the scale of colours: a label and its ends."""
+    """Label, lowest and highest value of the colour scale."""
     scales: list[tuple[str, bool]]
-    """The axes that can be linear or logarithmic, and whether they are logarithmic."""
+    """Axes whose scale can be switched ("x" or "y"), and whether they begin as logarithmic."""
     tables: list[Table]
     more: bool
-    """Whether the tables leave something out."""
+    """Whether the tables are incomplete."""
 
 
 def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[str, Any]], list[Key]]:
     """Returns the charts of a page, the specifications of their panels, and the keys for buttons.
 
-    A button stands for a label that is in more than one chart; a fit or a front is of one chart alone, and no
-    line of the study.
+    A label has a button if it is in more than one chart, or if the page has a single chart. So a fit or a
+    front, which is in one chart only, mostly has none.
     """
     keys = {name: _keys(chart) for name, chart in charts.items()}
     count = Counter(label for found in keys.values() for label in found)
@@ -86,15 +86,16 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
 
 
 def title_of(name: str) -> str:
-    """Returns a file's name in words."""
+    """Returns the name of a chart in words."""
     words = name.replace("_vs_", " against ").replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
 
 def numbers(chart: ChartData) -> tuple[list[Table], bool]:
-    """Returns what a chart shows as tables, and whether they leave something out.
+    """Returns the numbers of a chart as tables, and whether rows are left out.
 
-    A line has its last value, a set of points each of them, a heat map all of its cells.
+    The tables have the last value of a line, every point of a set of points, and all cells of a heat map, up
+    to the limits on rows and points.
     """
     tables, rows, more = [], [], False
     for panel in chart.panels:
@@ -118,13 +119,13 @@ def numbers(chart: ChartData) -> tuple[list[Table], bool]:
         headings = ("series", "panel", "point", across, upwards, "95 % interval")
         used = [i for i in range(len(headings)) if i == 0 or any(row[i] for row in rows)]
         kept = [tuple(row[i] for i in used) for row in rows[:_MOST_ROWS]]
-        caption = "the last value of each line, and each point" if chart.panels else ""
+        caption = "last value of each line, and every point" if chart.panels else ""
         tables.append(Table(title_of(chart.name), tuple(headings[i] for i in used), kept, caption))
     return tables, more
 
 
 def settings(sweep: Sweep) -> Table:
-    """Returns every setting of a study with its metrics and parameters, the front first."""
+    """Returns the table of settings with metrics and parameters, the Pareto front first."""
     order = np.argsort(~np.asarray(sweep.front, bool), kind="stable")[:MOST_SETTINGS]
     columns = [*range(sweep.parameters, len(sweep.axes)), *range(sweep.parameters)]
     rows = []
@@ -142,7 +143,7 @@ def settings(sweep: Sweep) -> Table:
 
 
 def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
-    """A panel for the page, with the ends of its axes on each scale that a reader may choose."""
+    """Returns the specification of a panel, with the ends of its axes on each scale that can be chosen."""
     free = {letter: ends for letter in "xy" if (ends := _ends_by_scale(chart, panel, letter))}
     written = {key: value for key, value in vega.page_spec(chart, panel, most).items() if key != "config"}
     labels = {"labels": [panel.x.label, panel.y.label], "free": free}
@@ -150,7 +151,10 @@ def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
 
 
 def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, list[float | int | None]]:
-    """Empty where the scale must stay: of names, about 0, or with values that are not positive."""
+    """Returns the ends of an axis on a linear and a log scale; empty if the scale can not be switched.
+
+    This holds for axes with names, for symlog axes, for heat maps, and for values that are not positive.
+    """
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):
         return {}
@@ -166,14 +170,14 @@ def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, lis
 
 
 def _points(charts: Mapping[str, ChartData]) -> int:
-    """How many points each line may keep so that a page of many stays small."""
+    """Returns the largest number of points of a line for which the page stays below `MOST_BYTES`."""
     series = [one for chart in charts.values() for panel in chart.panels for one in panel.series]
     columns = sum(2 + 2 * (one.low is not None) for one in series if one.mark in ("line", "step"))
     return int(np.clip(MOST_BYTES // (_BYTES * max(columns, 1)), _FEWEST_POINTS, vega.MOST_POINTS))
 
 
 def _keys(chart: ChartData) -> dict[str, Key]:
-    """By label; where it stands for lines and points, the line is its key."""
+    """Returns the keys of a chart by label; if a label has lines and points, the key shows the line."""
     found: dict[str, Key] = {}
     for one in (one for panel in chart.panels for one in panel.series if one.label and one.color is None):
         joined = one.mark in ("line", "step")
@@ -184,7 +188,7 @@ def _keys(chart: ChartData) -> dict[str, Key]:
 
 
 def _told(one: Series) -> Sequence[int]:
-    """Which points of a series a table has: the last value of a line, or the points."""
+    """Returns the indices of a series' points in the table: the last one of a line, or all points."""
     whole = np.flatnonzero(np.isfinite(one.x) & np.isfinite(one.y))
     return (whole[-1:] if one.mark in ("line", "step") and not one.names else whole[:_MOST_POINTS]).tolist()
 

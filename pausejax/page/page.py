@@ -1,4 +1,4 @@
-"""One page per study: everything in one HTML file that asks nothing of a network."""
+"""One self-contained HTML file per study, which needs no network."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ from pausejax.version import __version__
 NAME = "report.html"
 _FOLDER = files("pausejax.page")
 _MOST_DIVERGED = 50
-# In the order in which they need each other.
+# In the order in which they must be loaded.
 _SCRIPTS = ("vendor/vega.min.js", "vendor/vega-lite.min.js", "vendor/vega-embed.min.js", "page.js")
 
 
@@ -34,23 +34,24 @@ def build(
     sweep: Sweep | None = None,
     baseline: str | None = None,
 ) -> str:
-    """Builds the page of a result; the same text for the same result and charts.
+    """Builds the page of a result. Equal arguments give the same text.
 
     Args:
       result: as `pausejax run` writes it.
-      charts: by file name.
-      notes: what was left out, and how to ask for it; one line each.
-      summary: in place of the result's own; of a sweep there is none, as its table has every setting.
-      compared: the result whose policies are compared, in place of this one.
-      folded: tables that stand beside the runs, folded up.
-      sweep: every setting of a large study, for a reader to explore.
-      baseline: the policy, or the setting, that others are compared with, in place of the first one.
+      charts: charts by their file names.
+      notes: lines on what was left out, and the options that show it.
+      summary: replaces the result's own summary. Without it, a page with `sweep` has no summary, because its
+        table has every setting.
+      compared: the result whose policies are compared; default: `result`.
+      folded: tables that are shown folded, beside the list of runs.
+      sweep: every setting of a large study, for the interactive chart and table of all settings.
+      baseline: the policy or setting that others are compared with; default: the first one.
 
     Returns:
-      HTML with everything in it: no picture, script, style or font is fetched from anywhere.
+      HTML that fetches no picture, script, style or font.
 
     Raises:
-      ValueError: there is no policy with the name of `baseline`.
+      ValueError: there is no policy or setting with the name `baseline`.
     """
     differences, not_compared = tables.differences(result if compared is None else compared, baseline)
     shown, panels, buttons = figures.figures(charts)
@@ -58,7 +59,7 @@ def build(
     config: dict[str, Any] = {**encodings.CONFIG, "aria": False}
     if sweep is not None:
         panels.append({key: part for key, part in vega.explorer(sweep).items() if key != "config"})
-    elif summary is None:  # every setting is in the sweep's own table
+    elif summary is None:  # a sweep's table already has every setting
         summary = tables.summary(result)
     scripts = [_read(name) for name in _SCRIPTS]
     environment = Environment(
@@ -98,6 +99,6 @@ def _read(name: str) -> str:
 
 
 def _data(document: object) -> str:
-    """Returns JSON that ends no script element, whatever is in it."""
+    """Returns JSON that can not end the script element around it."""
     text = vega.as_json(document)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

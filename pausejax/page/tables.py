@@ -1,4 +1,4 @@
-"""What stands in a page beside its charts: the table of the study, differences, runs, how it was made."""
+"""Tables of a page: summary, paired differences, runs, and how the result was made."""
 
 import hashlib
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from pausejax.analysis.summaries import on_one_line, summary_text
 from pausejax.plotting.grid import lines
 
 MOST_RUNS = 1000
-"""That a page lists one by one."""
+"""Most runs that a page lists one by one."""
 _FEW = 16
 _MOST_SIDES = 16
 
@@ -40,29 +40,31 @@ class Table(NamedTuple):
     rows: Sequence[tuple[str, ...]]
     caption: str = ""
     marks: list[tuple[str, ...]] = []  # noqa: RUF012
-    """A word for each cell but the first, if given: "better", "worse" or ""."""
+    """For each row, a word for each cell but the first: "better", "worse" or "". May be empty."""
 
 
 def summary(result: xr.Dataset) -> Table:
-    """The table that the commands print."""
+    """Returns the summary table, as the commands print it."""
     text = summary_text(result)
     caption = "; ".join([text.title, *text.notes])
     return Table("summary", tuple(map(on_one_line, text.headings)), text.rows, caption)
 
 
 def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table | None, list[str]]:
-    """Every policy minus one of them, paired by seed; what is not there.
+    """Returns a table of every policy minus the baseline, paired by seed, and notes on what is left out.
 
-    Of few settings each pair that agrees in the axes which two policies share has a row; of many, axes are
-    averaged seed by seed. Of one policy, settings are compared with its first. The intervals of a column hold
-    all together at 95 % (Bonferroni), so that of equal policies one column in 20 has a mark.
+    Up to `_FEW` settings: each pair of runs agrees in all axes that both policies have, and each combination
+    of their values has a row. More settings: each seed is first averaged over the axes, except data sets. A
+    study of one policy compares its settings. The intervals of a column hold jointly at 95 % (Bonferroni), so
+    a column of equal policies has a mark with a probability of at most 1/20. The table is None if nothing can
+    be compared.
 
     Args:
-      result: with two policies or settings at least.
-      baseline: the name of what is subtracted; by default the first one of the study.
+      result: a result; with one seed, or with one policy or setting, the table is None.
+      baseline: the name of the policy or setting that is subtracted; default: the first one.
 
     Raises:
-      ValueError: there is no such policy, or setting.
+      ValueError: there is no policy or setting with this name.
     """
     every = sides_of(result)
     check_baseline(result, baseline)
@@ -71,7 +73,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         return None, ["paired differences: there is one seed, so there are no intervals"]
     if len(every) < 2:
         return None, [
-            "paired differences: there is one policy; pausejax.analysis.paired_difference pairs settings"
+            "paired differences: there is one policy; pausejax.analysis.paired_difference compares settings"
         ]
     metrics = {name: metric for name, metric in metrics_of(result).items() if metric.heading}
     whole = finals(result, list(metrics)).load()
@@ -80,18 +82,18 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     left_out = []
     if len(every) > len(sides):
         kept = f"of the first {len(sides)} of {len(every)}"
-        left_out.append(f"paired differences: {kept}; of all with pausejax.analysis.paired_difference")
+        left_out.append(f"paired differences: {kept}; for others use pausejax.analysis.paired_difference")
     many = _count(whole) > _FEW
-    # Data sets are never averaged.
+    # Never average over data sets.
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
     over = ["seed", *averaged]
     (_, minus), *rivals = sides.items()
     pairs = (_pairs(whole, side, minus, next(iter(metrics), ""), over) for _, side in rivals)
     count = sum(found.sizes["setting"] for found in pairs if found is not None)
     level = 1 - 0.05 / max(count, 1)
-    caption = f"mean of the row's minus this one's, with its interval over {seeds} seeds"
+    caption = f"mean of the row's value minus {first}'s, with its interval over {seeds} seeds"
     if count > 1:
-        caption += f", {100 * level:.4g} % each, so that all {count} of a column hold together at 95 %"
+        caption += f", {100 * level:.4g} % each, so that all {count} of a column hold jointly at 95 %"
     else:
         caption += ", 95 %"
     if averaged:
@@ -122,7 +124,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
 
 
 def _differing(whole: xr.Dataset, name: str, side: Side, minus: Side, averaged: Sequence[str]) -> list[str]:
-    """What a metric's scale depends on and differs among runs that would be compared or averaged."""
+    """Lists parameters that change a metric's meaning and differ among runs to compare or average."""
     chosen = np.zeros(whole.sizes["run"], bool)
     fixed: set[str] = set()
     for one in (side, minus):
@@ -134,10 +136,10 @@ def _differing(whole: xr.Dataset, name: str, side: Side, minus: Side, averaged: 
 
 
 def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
-    """Sees to it that a result, or its outline, has what others are to be compared with.
+    """Checks that a result, or its outline before the simulation, has the baseline.
 
     Raises:
-      ValueError: there is no such policy, or setting.
+      ValueError: there is no policy or setting with this name.
     """
     known = sides_of(result)
     if baseline is not None and baseline not in known:
@@ -147,7 +149,7 @@ def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
 def _pairs(
     whole: xr.Dataset, side: Side, minus: Side, name: str, over: Sequence[str], level: float = 0.95
 ) -> xr.Dataset | None:
-    """The paired differences of two sides; None where the two can't be compared."""
+    """Returns the paired differences of two sides; None if they can't be compared."""
     try:
         with np.errstate(invalid="ignore"):
             return paired_difference(whole, side, minus, name, over=over, level=level)
@@ -156,13 +158,13 @@ def _pairs(
 
 
 def _count(whole: xr.Dataset) -> int:
-    """How many settings there are."""
+    """Counts the settings."""
     table = runs_table(whole).drop(columns="seed")
     return len(group(table, list(table.columns))[1])
 
 
 def sides_of(whole: xr.Dataset) -> dict[str, Side]:
-    """What is compared, by name: the policies; of one alone its settings, if they are few."""
+    """Returns what is compared, by name: the policies, or the settings of a single policy if they are few."""
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
     if len(policies) > 1 or _count(whole) > _FEW:
         return {policy: policy for policy in policies}
@@ -184,7 +186,7 @@ def _compared(
     over: Sequence[str],
     level: float,
 ) -> dict[str, tuple[str, str]]:
-    """By setting, a difference in words and what it means; none where the two can't be compared."""
+    """Returns by setting the text of its difference and its mark; empty if the two can't be compared."""
     found = _pairs(whole, side, minus, name, over, level)
     if found is None:
         return {}
@@ -215,7 +217,7 @@ def _difference(mean: float, low: float, high: float, metric: Metric) -> tuple[s
 
 
 def runs(result: xr.Dataset) -> Table | None:
-    """Every run with its seed and identity; None where they are too many for a page."""
+    """Returns every run with its seed and identity; None if there are more than `MOST_RUNS`."""
     if result.sizes["run"] > MOST_RUNS:
         return None
     table = records(runs_table(result).drop(columns="seed"))
@@ -228,7 +230,7 @@ def runs(result: xr.Dataset) -> Table | None:
 
 
 def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
-    """What the study is and how it was made: a word and what belongs to it."""
+    """Returns facts on the study and how it was made, as (word, lines) pairs."""
     records = records_in(result)
     seeds = sorted(set(result["seed"].values.tolist()))
     axes = [
@@ -266,7 +268,7 @@ def _versions(found: Record) -> str:
 
 
 def _briefly(seeds: Sequence[int]) -> str:
-    """Seeds without gaps as a span."""
+    """Writes seeds without gaps as a range, else as a list of at most 21."""
     if len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1:
         return f"{seeds[0]} to {seeds[-1]}"
     shown = ", ".join(map(str, seeds[:20]))
@@ -274,6 +276,6 @@ def _briefly(seeds: Sequence[int]) -> str:
 
 
 def _values(values: Sequence[Any]) -> str:
-    """The values of an axis, or how far they reach."""
+    """Writes the values of an axis, or only their number and range if there are more than 8."""
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(values)]
     return ", ".join(texts) if len(texts) <= 8 else f"{len(texts)} values from {texts[0]} to {texts[-1]}"

@@ -1,4 +1,4 @@
-"""Charts of a result as plain data, and what draws them."""
+"""Charts of a result as plain data, and the renderers that draw them."""
 
 FORMATS = ("png", "pdf", "svg", "csv", "json")
-"""What `Chart.save` writes: pictures, the numbers, and Vega-Lite."""
+"""File formats of `Chart.save`: pictures (png, pdf, svg), the numbers (csv), and Vega-Lite (json)."""

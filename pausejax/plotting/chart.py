@@ -1,4 +1,4 @@
-"""Charts: plain data with what can be done with it."""
+"""Charts with methods that draw, save and convert them."""
 
 import base64
 import html
@@ -16,15 +16,15 @@ from pausejax.plotting.data import Axis, ChartData, Panel
 
 
 class Chart(ChartData):
-    """Panels that are read together, to be drawn, saved and read as numbers."""
+    """A chart of one or more panels, which can be drawn, saved and read as numbers."""
 
     def draw(self, axes: Any) -> None:
-        """Draws on the caller's matplotlib axes: one, or an array with one for each panel.
+        """Draws on matplotlib axes: a single one, or an array with one for each panel.
 
         Raises:
-          ValueError: there are more panels, or fewer, than axes.
+          ValueError: the numbers of panels and axes differ.
         """
-        from pausejax.plotting import paper  # matplotlib is loaded for whoever needs it
+        from pausejax.plotting import paper  # matplotlib is loaded only when it is needed
 
         paper.draw(self, axes)
 
@@ -32,11 +32,11 @@ class Chart(ChartData):
         """Returns a matplotlib figure with its legend.
 
         Args:
-          width: in inches; by default one column of a paper (3.5), or both (7.0) for several panels.
-          height: in inches; by default as the panels need it.
+          width: in inches; default: one column of a paper (3.5), or two (7.0) if panels are side by side.
+          height: in inches; default: what the panels need.
 
         Raises:
-          ValueError: its labels have no room on a size that is given.
+          ValueError: the labels do not fit into the width and height that were given.
         """
         from pausejax.plotting import paper
 
@@ -46,12 +46,12 @@ class Chart(ChartData):
         """Writes the chart in the format of the path's ending: .png, .pdf, .svg, .csv or .json (Vega-Lite).
 
         Args:
-          path: of the file. A link in its place is replaced, not followed.
-          width: of a picture, as in `figure`.
-          height: the same.
+          path: of the file. If it is a symbolic link, the link is replaced and its target is kept.
+          width: of a picture, in inches, as in `figure`.
+          height: of a picture, in inches, as in `figure`.
 
         Raises:
-          ValueError: there is no such format, or no room for labels on a size that is given.
+          ValueError: the format is unknown, or the labels do not fit into the given size.
           OSError: the file can't be written.
         """
         path = Path(path)
@@ -60,10 +60,10 @@ class Chart(ChartData):
             partial.write_bytes(written)
 
     def encode(self, format: str, width: float | None = None, height: float | None = None) -> bytes:
-        """Returns what `save` writes.
+        """Returns the bytes of a file in a format; arguments as for `save`.
 
         Raises:
-          ValueError: there is no such format, or no room for labels on a size that is given.
+          ValueError: the format is unknown, or the labels do not fit into the given size.
         """
         if format not in FORMATS:
             raise ValueError(f"format = {format!r}: must be one of {', '.join(FORMATS)}")
@@ -78,9 +78,10 @@ class Chart(ChartData):
         return paper.encode(self, format, width, height)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Returns the numbers that are drawn: panel, series, name, x, y, low, high and color, a row a point.
+        """Returns the numbers that are drawn, one row for each point or each cell of a heat map.
 
-        A cell of a heat map is a row with its column as x, its row as y, and its value as color.
+        The columns are panel, series, name, x, y, low, high and color. A cell of a heat map has its column as
+        x, its row as y, and its value as color.
         """
         parts = [_frame_of(panel) for panel in self.panels]
         return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
@@ -94,8 +95,8 @@ class Chart(ChartData):
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         from pausejax.plotting import vega
 
-        # The newest of Vega-Lite's types that JupyterLab and VS Code have a renderer for; the picture is
-        # for whatever shows none.
+        # v5 is the newest Vega-Lite MIME type that JupyterLab and VS Code render. Other front ends show the
+        # picture.
         return {
             "application/vnd.vegalite.v5+json": vega.combined(self),
             "image/png": _on_screen(self),
@@ -104,7 +105,7 @@ class Chart(ChartData):
 
 
 class Charts(dict[str, Chart]):
-    """Charts by name; a notebook shows all of them."""
+    """A dictionary of charts by name. A notebook shows all of them."""
 
     def __repr__(self) -> str:
         return f"{len(self)} charts: {', '.join(self)}"
@@ -121,7 +122,7 @@ class Charts(dict[str, Chart]):
 
 
 def _on_screen(chart: Chart) -> str:
-    """A picture for a notebook, PNG in Base64."""
+    """Returns a picture for a notebook, as PNG in Base64."""
     from pausejax.plotting import paper
 
     return base64.b64encode(paper.encode(chart, "png", dpi=130)).decode()
@@ -144,7 +145,7 @@ def _frame_of(panel: Panel) -> pd.DataFrame:
 
 
 def _named(places: np.ndarray, axis: Axis) -> np.ndarray:
-    """The names of some places, or the numbers themselves."""
+    """Returns the names at some positions of an axis, or the numbers themselves if the axis has no names."""
     if not axis.names:
         return np.asarray(places, np.float64)
     return np.array(axis.names, object)[np.asarray(places, int)]

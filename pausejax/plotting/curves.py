@@ -22,18 +22,18 @@ AXES: dict[Against, Axis] = {
     "round": Axis("round", zero=True),
     "time": Axis("simulated time (s)", zero=True),
 }
-"""What curves are drawn against."""
+"""The x axes of curves."""
 _TIMES = 300
-"""Common times of the runs of a line."""
+"""Number of common times at which the runs of a line are read."""
 
 
 class Samples(NamedTuple):
-    """Curves of single runs on common places."""
+    """Curves of single runs at common rounds or times."""
 
     x: np.ndarray
-    """Rounds, or s; [n]."""
+    """Rounds, or simulated time in seconds; float or int [n]."""
     values: np.ndarray
-    """[runs, n], as charts show them."""
+    """Float [runs, n], multiplied by the metric's scale."""
     seeds: np.ndarray
     """Int [runs]."""
 
@@ -51,13 +51,13 @@ def curves(
     """Draws the mean of a metric over seeds for each line, with Student's t intervals.
 
     Args:
-      grid: who is in which panel and line.
-      metric: with a curve, see `has_curve`.
+      grid: assigns runs to panels and lines.
+      metric: one for which `has_curve` is true.
       against: "round", or "time" for simulated time.
       smoothing: window of the trailing mean over evaluations, in evaluations.
-      x: in place of the axis of `against`.
-      y: in place of an axis with a scale that fits the values.
-      levels: makes a panel's reference lines of its lines.
+      x: replaces the axis of `against`.
+      y: replaces the default axis, whose scale depends on the values.
+      levels: computes the reference lines of a panel from its lines.
     """
     parts = []
     for cell in grid.panels:
@@ -92,13 +92,15 @@ def curves(
 
 
 def samples(runs: xr.Dataset, metric: Metric, against: Against = "round", smoothing: int = 1) -> Samples:
-    """Returns a metric of some runs after every round or evaluation.
+    """Returns a metric of some runs after every round or evaluation, [runs, n].
 
     Args:
-      runs: of a result; nothing but the metric's variable and the clock is read of them.
-      metric: with a curve.
-      against: "round", or "time": at each of some common times a run has the value of its last round by then.
-      smoothing: window of the trailing mean over evaluations; what is recorded every round is left as it is.
+      runs: of a result; only the metric's variable, the seeds, divergence and times are read.
+      metric: one for which `has_curve` is true.
+      against: "round", or "time". At each common time a run has the value of its last round or evaluation
+        so far.
+      smoothing: window of the trailing mean over evaluations. Variables with a value for each round are not
+        smoothed.
     """
     runs = without_diverged(runs) if metric.learned else runs
     array = runs[metric.variable]
@@ -130,7 +132,7 @@ def mean_series(label: str, found: Samples, style: int, *, mark: Literal["line",
 
 
 def caption(what: str, runs: Sequence[xr.Dataset], grid: Grid, *, learned: bool = False) -> str:
-    """Says in one sentence or two what is averaged over what, and who is missing."""
+    """Writes a caption: what is shown, over what it is averaged, and how many runs are left out."""
     seeds = {seed for one in runs for seed in np.unique(one["seed"].values).tolist()}
     text = f"{what[:1].upper()}{what[1:]}"
     if len(seeds) > 1:
@@ -155,19 +157,19 @@ def has_curve(result: xr.Dataset, metric: Metric) -> bool:
 
 
 def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
-    """Returns what a result's curves can be drawn against."""
+    """Returns the x axes that a result's curves can have: rounds, and simulated time if it is recorded."""
     return ("round", "time") if "elapsed" in result else ("round",)
 
 
 def without_diverged(runs: xr.Dataset) -> xr.Dataset:
-    """Removes runs that diverged: what their models learned is in no mean."""
+    """Removes runs that diverged, because their learned metrics are in no mean."""
     if "diverged_round" not in runs:
         return runs
     return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
 
 
 def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "log", "symlog"]]:
-    """A logarithmic scale for means whose last values lie decades apart; below 0 too, symmetrically."""
+    """Chooses a scale: log or symlog if the last values of the means span decades, else linear."""
     ends = [one.y[np.isfinite(one.y)][-1:] for one in drawn]
     last = np.concatenate([*ends, np.zeros(0)])
     if metric.share or not last.size:
@@ -182,7 +184,7 @@ def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "
 
 
 def _missing(lines: Sequence[tuple[str, np.ndarray]]) -> str:
-    """Says which lines are not there, or not everywhere, and why."""
+    """Says which lines are missing or have gaps, and why."""
     endless, broken, lost = [], [], []
     for label, values in lines:
         if not len(values):
@@ -192,16 +194,16 @@ def _missing(lines: Sequence[tuple[str, np.ndarray]]) -> str:
             endless.append(f"{label} ({infinite} of {len(values)} runs)")
         if gaps := _gaps(values):
             broken.append(f"{label} ({gaps} of {values.shape[1]})")
-    notes = [f"infinite, and without a line from there on: {some(endless)}"] if endless else []
+    notes = [f"the line ends where a run becomes infinite: {some(endless)}"] if endless else []
     if lost:
         notes.append(f"without a line, as all runs diverged or have no value: {some(lost)}")
     if broken:
-        notes.append(f"without a mean where some run has no value: {some(broken)}")
+        notes.append(f"gaps, because some runs have no value there: {some(broken)}")
     return "; ".join(notes)
 
 
 def _gaps(values: np.ndarray) -> int:
-    """At how many places a run has no value, though it has one later on; of curves [runs, n]."""
+    """Counts the positions of curves [runs, n] at which a run has no value but has one later."""
     there = ~np.isnan(values)
     later = np.flip(np.logical_or.accumulate(np.flip(there, axis=1), axis=1), axis=1)
     return int((~there & later).any(axis=0).sum())

@@ -1,4 +1,4 @@
-"""Charts as plain data: what is drawn, and nothing of how; `paper` and `vega` draw them."""
+"""Charts as plain data, independent of a renderer; `paper` and `vega` draw them."""
 
 import dataclasses
 import re
@@ -8,32 +8,32 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 Mark = Literal["line", "step", "point", "ring", "cross"]
-"""How a series is drawn: joined, held up to the next point, or as filled, open or crossed points."""
+"""How a series is drawn: as a line, a step function, filled points, open rings or crosses."""
 Scale = Literal["linear", "log", "symlog"]
 
-# Okabe and Ito's colours, told apart under every common colour blindness.
+# Based on Okabe and Ito's palette, which stays distinct under common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 DASHES = ((), (5, 2), (1, 1.2), (6, 1.5, 1, 1.5), (2.5, 1), (8, 1.5, 1, 1.2, 1, 1.5), (2, 3))
-"""Lengths of ink and gap. There are seven, so that a pair of colour and dashes comes back after 56 lines."""
+"""Lengths of dashes and gaps. Seven patterns and eight colours repeat a pair only after 56 lines."""
 GREY = "#888888"
-"""The colour of what is no line of a study: a bound, a fit, a front."""
-# Of a part of a file's name that is a label, in bytes; a file system allows 255 for all of it.
+"""The colour of bounds, fits and fronts, which are not lines of a study."""
+# Most bytes that a label may add to a file name; file systems allow 255 for the whole name.
 _LONGEST_NAME = 60
 _FILE = re.compile(r"\w[\w-]*")
 
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """What one direction, or the colours, of a chart stand for."""
+    """The meaning and scale of a chart's x axis, y axis or colours."""
 
     label: str
     scale: Scale = "linear"
     names: tuple[str, ...] = ()
-    """Of the places 0, 1, …; empty for numbers."""
+    """Names of the positions 0, 1, …; empty for a numeric axis."""
     zero: bool = False
     """Whether the axis begins at 0."""
     linear: float = 1.0
-    """Of a "symlog" scale: up to this distance from 0 it is linear."""
+    """For a "symlog" scale: it is linear between minus this value and this value."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,15 +46,16 @@ class Series:
     y: np.ndarray
     """Float64 [n]; NaN interrupts a line."""
     low: np.ndarray | None = None
-    """Lower ends of intervals [n]: a band around a line, a bar at a point. None with one seed."""
+    """Float64 [n], lower ends of intervals, drawn as a band or bars. None with one seed."""
     high: np.ndarray | None = None
+    """Float64 [n], upper ends of intervals."""
     mark: Mark = "line"
     style: int = 0
-    """Place in the palette, one for each label in all charts of a result; -1: thin and grey."""
+    """Index into the palette, the same for a label in all charts of a result; -1: thin and grey."""
     color: np.ndarray | None = None
-    """[n], values on the chart's scale of colours, in place of the palette; NaN is grey."""
+    """Float64 [n], values that the chart's colour scale colours in place of the palette; NaN is grey."""
     names: tuple[str, ...] = ()
-    """What each point is, such as its setting; shown where a reader points at it."""
+    """A name for each point, such as its setting; shown when the reader points at it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,9 +66,9 @@ class Panel:
     y: Axis
     series: tuple[Series, ...] = ()
     cells: np.ndarray | None = None
-    """A heat map, [rows, columns] on the chart's scale of colours; NaN: there are no runs."""
+    """Values of a heat map, float64 [rows, columns], on the chart's colour scale; NaN: no runs."""
     levels: tuple[tuple[str, float], ...] = ()
-    """Horizontal reference lines: a name and where."""
+    """Horizontal reference lines: name and y value."""
     title: str = ""
     note: str = ""
     """What the panel leaves out."""
@@ -75,38 +76,38 @@ class Panel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChartData:
-    """Panels that are read together, row by row; panels with equal axes share them."""
+    """Panels of one chart, row by row; panels with equal axes share them."""
 
     name: str
-    """Of its files: letters, digits, _ and - alone."""
+    """Name of its files; only letters, digits, _ and -."""
     caption: str
-    """What, against what, averaged over what, and who is missing."""
+    """Says what is drawn against what, over what it is averaged, and which runs are left out."""
     panels: tuple[Panel, ...]
     columns: int = 1
     color: Axis | None = None
-    """One scale of colours for all panels."""
+    """The colour scale of all panels."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sweep:
-    """Every setting of a large study with its parameters and metrics; a reader chooses which to see."""
+    """Every setting of a large study, with the parameters and metrics that a reader can choose as axes."""
 
     labels: tuple[str, ...]
-    """Of the settings."""
+    """One for each setting."""
     axes: tuple[Axis, ...]
-    """Of the columns: first the parameters, then the metrics."""
+    """One for each column: first the parameters, then the metrics."""
     values: np.ndarray
-    """Float64 [settings, columns]; places of names where an axis has names, NaN where there is no value."""
+    """Float64 [settings, columns]; indices into the names if an axis has names; NaN: no value."""
     parameters: int
-    """How many columns are parameters."""
+    """Number of columns that are parameters."""
     front: np.ndarray
-    """Bool [settings]: on the Pareto front."""
+    """Bool [settings], whether a setting is on the Pareto front."""
     start: tuple[int, int, int]
-    """The columns that are shown first: across, upwards, in colour."""
+    """Indices of the columns that are shown at first: x axis, y axis, colour."""
 
 
 class Look(NamedTuple):
-    """How a series is told from the others."""
+    """Colour, dashes and line width of a series."""
 
     color: str
     dash: tuple[float, ...]
@@ -121,9 +122,10 @@ def look(style: int) -> Look:
 
 
 def thinned(count: int, most: int) -> np.ndarray:
-    """Returns which of some points of a line to draw: all, or some `most` that an eye can't tell from all.
+    """Returns the indices of the points of a line to draw, int [at most `most`].
 
-    Two thirds are evenly spread and one third over the decades, so that a logarithmic axis is served too.
+    If `count` is above `most`, two thirds of the indices are evenly spaced. One third is spaced
+    logarithmically, so that the line also looks the same on a logarithmic axis.
     """
     if count <= most:
         return np.arange(count)
@@ -133,7 +135,7 @@ def thinned(count: int, most: int) -> np.ndarray:
 
 
 def color_ends(chart: ChartData) -> tuple[float, float]:
-    """Returns the ends of a chart's scale of colours."""
+    """Returns the lowest and highest value of a chart's colour scale."""
     values = [panel.cells.ravel() for panel in chart.panels if panel.cells is not None]
     values += [one.color for panel in chart.panels for one in panel.series if one.color is not None]
     whole = np.concatenate([*values, np.zeros(0)])
@@ -145,16 +147,16 @@ def color_ends(chart: ChartData) -> tuple[float, float]:
 
 
 def file_names(labels: Sequence[str]) -> list[str]:
-    """Returns a part of a file's name for each of some labels, all different where the labels are.
+    """Converts labels to parts of file names, different ones for different labels.
 
-    They have letters, digits and _ alone, and few enough of them. Where nothing is left of a label, or no
-    more than of another one, it is numbered; upper and lower case are one to some file systems.
+    The parts contain only letters, digits and _, and are at most 60 bytes long, plus a number. An empty or
+    repeated part gets a number. Case is ignored in this comparison, because some file systems ignore it.
     """
     found: dict[str, str] = {}
     taken: set[str] = set()
     for label in dict.fromkeys(labels):
         words = re.sub(r"\W+", "_", label).strip("_")
-        # A letter may be four bytes.
+        # A letter may take four bytes in UTF-8.
         plain = words.encode()[:_LONGEST_NAME].decode(errors="ignore")
         name, number = plain, 1
         while not name or name.casefold() in taken:
@@ -169,8 +171,8 @@ def check_name(name: str) -> str:
     """Returns a chart's name.
 
     Raises:
-      ValueError: it is no name of a file within a folder.
+      ValueError: it contains other signs than letters, digits, _ and -, or begins with -.
     """
     if not _FILE.fullmatch(name):
-        raise ValueError(f"{name[:100]!r}: is no name of a chart: letters, digits, _ and - alone")
+        raise ValueError(f"{name[:100]!r}: is no name of a chart: use only letters, digits, _ and -")
     return name

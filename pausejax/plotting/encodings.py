@@ -1,4 +1,4 @@
-"""Encodings of Vega-Lite that panels and the explorer share: places, colours, headings, ends of axes."""
+"""Vega-Lite encodings that panels and the explorer share: positions, colours, tooltips, ends of axes."""
 
 import dataclasses
 import textwrap
@@ -11,13 +11,13 @@ from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, look
 VIRIDIS = "viridis"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 NOTEBOOK = 300
-"""Width of a panel where no page decides, in pixels."""
+"""Width of a panel outside of the page, in pixels."""
 _TITLE = 42
-"""Letters of an axis' label that fit along it."""
+"""Letters in a line of an axis' label."""
 _MOST_NAMES = 16
-"""Along an axis; of more, some are left out."""
+"""Names along an axis; if there are more, overlapping ones are hidden."""
 _MOST_DECADES = 4
-"""That have ticks within them."""
+"""Decades of a symlog axis up to which it also has ticks at 2 and 5."""
 _QUIET = "#8888"
 CONFIG: dict[str, Any] = {
     "background": "transparent",
@@ -38,19 +38,19 @@ CONFIG: dict[str, Any] = {
 
 
 def numbers(values: Any) -> list[float | int | None]:
-    """Returns values with five digits each, as few characters as they need; null for what is not finite."""
+    """Returns values rounded to five digits; None for values that are not finite."""
     short = (float(f"{value:.5g}") for value in np.asarray(values, np.float64).ravel().tolist())
     return [(int(v) if v == int(v) else v) if np.isfinite(v) else None for v in short]
 
 
 def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = None) -> list[float]:
-    """Returns where an axis begins and ends: so that all is in sight, of all panels with an equal axis.
+    """Returns the ends of an axis that show all values of all panels with an equal axis.
 
     Args:
-      chart: that the panel is of.
-      panel: one of the chart's.
+      chart: the chart with the panel.
+      panel: one of the chart's panels.
       letter: "x" or "y".
-      scale: in place of the axis' own.
+      scale: replaces the axis' own scale.
     """
     axis: Axis = getattr(panel, letter)
     alike = [other for other in chart.panels if getattr(other, letter) == axis]
@@ -66,7 +66,7 @@ def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = N
 
 
 def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:
-    """Returns the ends of an axis with some values in sight and room, a `share` of it, at each end."""
+    """Returns the ends of an axis that show some values, with a margin of `share` of their range."""
     if axis.names:
         return [-0.5, len(axis.names) - 0.5]
     values = np.concatenate([*(np.asarray(part, np.float64).ravel() for part in found), np.zeros(0)])
@@ -76,7 +76,7 @@ def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:
 
 
 def channel(axis: Axis, field: str, names: str = "names.x") -> dict[str, Any]:
-    """Returns the encoding of a place; `names` is where the names of the places can be looked up."""
+    """Returns the encoding of a position; `names` is the Vega expression of the list of its names."""
     found: dict[str, Any] = {
         "field": field,
         "type": "quantitative",
@@ -94,7 +94,7 @@ def channel(axis: Axis, field: str, names: str = "names.x") -> dict[str, Any]:
 
 
 def ticks(axis: Axis, low: float, high: float) -> list[float | int | None]:
-    """Returns where a "symlog" axis has ticks, which Vega would space evenly: at 0 and at 1, 2, 5, 10 …"""
+    """Returns the ticks of a "symlog" axis, 0 and ±1, 2, 5, 10, …; Vega's own ticks are evenly spaced."""
     far = max(abs(low), abs(high))
     first, last = (int(np.floor(np.log10(value))) for value in (axis.linear, max(far, axis.linear)))
     digits = (1, 2, 5) if last - first < _MOST_DECADES else (1,)
@@ -103,7 +103,7 @@ def ticks(axis: Axis, low: float, high: float) -> list[float | int | None]:
 
 
 def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]:
-    """Returns the encoding of a colour; what has no value is grey."""
+    """Returns the encoding of a colour; missing values are grey."""
     axis = color or Axis("")
     kind = "linear" if axis.scale == "log" and ends[0] <= 0 else axis.scale
     scale: dict[str, Any] = {"type": kind, "scheme": VIRIDIS, "domain": numbers(ends)}
@@ -115,14 +115,14 @@ def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]
 
 
 def ink(style: int) -> str:
-    """Returns the colour of a style; black is whatever the text is, by day and by night."""
+    """Returns the colour of a style; black becomes the colour of the text, in light and dark mode."""
     return "currentColor" if look(style).color == "#000000" else look(style).color
 
 
 def tip(field: str, title: str) -> dict[str, Any]:
     """Returns a line of a tooltip.
 
-    Vega-Lite writes its heading into an expression and escapes no more than quotes.
+    Vega-Lite writes the title into an expression and escapes only quotes, so backslashes are escaped here.
     """
     words = " ".join(title.split())[:80].replace("\\", "\\\\")
     shown = {"type": "quantitative", "format": ".4~g"} if field == "shade" else {"type": "nominal"}
@@ -130,12 +130,12 @@ def tip(field: str, title: str) -> dict[str, Any]:
 
 
 def _padded(axis: Axis, low: float, high: float, share: float) -> list[float]:
-    """Ends with some room around them; 0 is one of them where the axis begins there."""
+    """Adds a margin to both ends; an axis that begins at 0 keeps this end."""
     if axis.scale == "log":
         room = max(np.log(high / low) * share, 0.0) or (0.0 if high > low else 0.1)
         return [low * float(np.exp(-room)), high * float(np.exp(room))]
     if axis.scale == "symlog":
-        # Room in what is drawn: a share of the numbers themselves would be decades at the small end.
+        # The margin is a share of the transformed range: a share of the values would span decades near 0.
         bent = [float(np.sign(end) * np.log1p(abs(end) / axis.linear)) for end in (low, high)]
         room = (bent[1] - bent[0]) * share or 0.1
         bent = [0.0 if axis.zero else bent[0] - room, bent[1] + room]

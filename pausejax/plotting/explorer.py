@@ -1,4 +1,4 @@
-"""The explorer of a large study, as Vega-Lite: every setting, on the columns that a reader chooses."""
+"""The explorer of a large study, as Vega-Lite: all settings on axes that the reader chooses."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from pausejax.plotting.encodings import CONFIG, NOTEBOOK, SCHEMA, channel, numbe
 
 _BRUSH = {"fill": PALETTE[0], "fillOpacity": 0.25, "stroke": PALETTE[0]}
 _MOST_NAMES = 5
-"""Beneath a scale of colours."""
+"""Names below a colour scale."""
 
 
 def explorer(sweep: Sweep) -> dict[str, Any]:
-    """Returns a scatter plot of all settings over a strip, along which a reader chooses an interval.
+    """Returns a scatter plot of all settings, above a strip on which the reader selects an interval.
 
-    `usermeta` has, column by column, the encodings that the page puts in the place of the first ones.
+    `usermeta` holds the encodings of each column; the page inserts those of the columns that are chosen.
     """
     columns = range(len(sweep.axes))
     names = {f"c{i}": list(axis.names) for i, axis in enumerate(sweep.axes) if axis.names}
@@ -76,11 +76,11 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
 
 
 def _encoded(axis: Axis, field: str, values: np.ndarray) -> dict[str, Any]:
-    """A column across, upwards, in colour, and along the strip."""
+    """Returns the encodings of a column as x axis, y axis, colour and strip."""
     place = channel(axis, field, f"names.{field}")
     place["scale"].setdefault("domain", numbers(within(axis, [values])))
     ticks = place["axis"]
-    # So that the page knows how much room is left beside the axis.
+    # A fixed extent, so that the page knows the width of the plot.
     beside = {"minExtent": 55, "maxExtent": 55, "labelLimit": 55, "labelAngle": 0}
     tint = shade(axis, within(axis, [values], 0.0), legend=True)["condition"]
     legend = {**tint["legend"], "orient": "top", "direction": "horizontal"}

@@ -1,4 +1,4 @@
-"""Assigns runs to panels and lines: a line for each of few settings, small multiples of many."""
+"""Assigns runs to panels and lines: one line for each setting, or small multiples of many settings."""
 
 import itertools
 import json
@@ -24,23 +24,23 @@ from pausejax.analysis.settings import (
 )
 from pausejax.plotting.levels import format_level, format_levels, levels_of, name_of
 
-# More lines than this, and nobody can tell them apart.
+# More lines can not be distinguished in one panel.
 MAX_LINES = 16
-# More panels than this, and nobody can read them.
+# More panels are too small to read.
 MAX_PANELS = 24
 _IN_A_ROW = 4
-# The line and the panels' columns and rows.
+# The axes of lines, columns and rows.
 _SHOWN_AXES = 3
 
 
 class Line(NamedTuple):
-    """Runs that differ in their seed alone, or that one line averages."""
+    """The runs of one line: they differ only in their seed and in averaged axes."""
 
     label: str
     policy: str
     runs: xr.Dataset
     style: int = 0
-    """Place in the palette, the same in all panels and charts."""
+    """Index into the palette, the same in all panels and charts."""
 
 
 class Cell(NamedTuple):
@@ -60,7 +60,7 @@ class Grid(NamedTuple):
 
 
 def lines(result: xr.Dataset) -> list[Line]:
-    """Splits a result by policy and swept parameters, in the order in which they first appear."""
+    """Splits a result into settings (policy and swept parameters), in order of first appearance."""
     table = runs_table(result).drop(columns="seed")
     codes, first = group(table, list(table.columns))
     order = np.argsort(codes, kind="stable")
@@ -71,7 +71,7 @@ def lines(result: xr.Dataset) -> list[Line]:
 
 
 def is_many(result: xr.Dataset) -> bool:
-    """Returns whether a result has more settings (of one data set) than a panel has room for lines."""
+    """Returns whether a data set of a result has more than `MAX_LINES` settings."""
     table = runs_table(result).drop(columns="seed")
     separate = [name for name in apart_in(result) if name in table]
     whole = table.iloc[group(table, list(table.columns))[1]]
@@ -79,30 +79,31 @@ def is_many(result: xr.Dataset) -> bool:
 
 
 def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
-    """Assigns a result's runs; None where there are too many settings and nobody says which to show.
+    """Assigns a result's runs to panels and lines; None if too much varies and `by` is empty.
 
-    Data sets have panels of their own. Of few settings each is a line. Of many, a grid over at most three
-    axes is made: lines are the policies, or else the axis with the most values; the rest are panels.
+    Each data set has its own panels. Up to `MAX_LINES` settings have one line each. More settings become a
+    grid over at most three axes: lines are the policies, or, with a single policy, the axis with the most
+    values. The other axes become panels.
 
     Args:
-      result: whose runs are to be drawn.
-      by: which axis lines are, then those of columns and rows, by name, alias or symbol. Policies and data
-        sets that are not named become panels; lines are averaged over other axes that are not named.
+      result: the result to draw.
+      by: the axis of lines, then those of columns and rows, by name, alias or symbol. If policies or data
+        sets are not named, they become panels. Lines are averaged over other axes that are not named.
 
     Raises:
-      ValueError: `by` names what is no axis, or makes too many lines or panels.
+      ValueError: `by` has a name that is no axis, has a name twice, or makes too many lines or panels.
     """
     found = _arranged(result, by)
     return None if found is None else _styled(found, styles(result))
 
 
 def styles(result: xr.Dataset) -> dict[str, int]:
-    """Returns the place in the palette of each policy, wherever a line or points have its name."""
+    """Returns the index into the palette of each policy, for lines and points with its name."""
     return {name: place for place, name in enumerate(dict.fromkeys(result["policy"].values.tolist()))}
 
 
 def _styled(grid: Grid, policies: dict[str, int]) -> Grid:
-    """Every line with its place in the palette: its policy's if that is its name, or else a free one."""
+    """Sets the style of each line: that of the policy with the line's label, or else a free one."""
     labels = list(dict.fromkeys(line.label for cell in grid.panels for line in cell.lines))
     found = {label: policies[label] for label in labels if label in policies}
     free = iter(sorted(set(range(len(labels) + len(found))) - set(found.values())))
@@ -134,18 +135,18 @@ def _arranged(result: xr.Dataset, by: Sequence[str]) -> Grid | None:
 
 
 def factors(result: xr.Dataset) -> list[str]:
-    """Lists what varies: policies, where there are several, and the axes with two values or more."""
+    """Lists "policy", if there are several policies, and the axes with at least two values."""
     several = len(np.unique(result["policy"].values)) > 1
     return [*(["policy"] if several else []), *levels_of(result).axes]
 
 
 def for_lines(result: xr.Dataset) -> list[str]:
-    """Lists what varies and may be a panel's lines."""
+    """Lists the axes, or "policy", with few enough values to be the lines of a panel."""
     return [name for name, size in _sizes(result).items() if size <= MAX_LINES]
 
 
 def _sizes(result: xr.Dataset) -> dict[str, int]:
-    """How many values has what varies and may share a panel."""
+    """Counts the values of each axis, and of "policy", whose values may share a panel."""
     runs, apart = levels_of(result).runs, apart_in(result)
     return {name: len(_values(runs, name)) for name in factors(result) if name not in apart}
 
@@ -165,7 +166,7 @@ def _checked(result: xr.Dataset, by: Sequence[str], apart: Sequence[str]) -> lis
 
 
 def _by_setting(result: xr.Dataset, apart: Sequence[str]) -> Grid:
-    """A line for each setting."""
+    """Makes one line for each setting, and one panel for each data set."""
     panels = []
     axes = [name for name in schema.read(result, "axes") if name not in apart]
     for title, runs in split(result, apart):
@@ -174,7 +175,7 @@ def _by_setting(result: xr.Dataset, apart: Sequence[str]) -> Grid:
 
 
 def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Dataset]]:
-    """Splits the runs by some coordinates' values; each part has a title."""
+    """Splits the runs by the values of some coordinates; returns (title, runs) pairs."""
     if not names:
         return [("", result)]
     table = runs_table(result)[list(names)]
@@ -184,7 +185,7 @@ def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Datase
 
 
 def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid:
-    """Lines by the first axis, panels by the others and by what must not share a panel."""
+    """Makes lines of the first axis, and panels of the other axes, of policies and of data sets."""
     line, *rest = names
     varying = factors(result)
     rest += [name for name in ("policy", *apart) if name in varying and name not in names]
@@ -196,7 +197,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     for values in itertools.product(*(levels[name] for name in rest)):
         kept = np.ones(runs.sizes["run"], bool)
         for name, value in zip(rest, values, strict=True):
-            # What a policy does not have, it need not match: it is in every panel.
+            # A policy without this parameter is in every panel.
             kept &= (runs[name].values == value) | ~has(runs, name)
         own = {
             name: value for name, value in zip(rest, values, strict=True) if (kept & has(runs, name)).any()
@@ -208,7 +209,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
         raise ValueError(f"by: {len(panels)} panels; at most {MAX_PANELS}: choose some, where")
     complete = len(rest) == 2 and len(panels) == np.prod([len(levels[name]) for name in rest])
     if complete:
-        # The first axis runs along the rows of panels.
+        # The values of the first axis are the columns.
         rows = len(levels[rest[1]])
         ordered = [p for row in range(rows) for p in list(panels.values())[row::rows]]
         columns = len(levels[rest[0]])
@@ -219,7 +220,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
 
 
 def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any]) -> tuple[Line, ...]:
-    """The lines of a panel; policies that lack the axis of the lines have one each, by their name."""
+    """Returns the lines of a panel. A policy without the axis of the lines has a single line, its name."""
     column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)
     found = []
@@ -235,18 +236,18 @@ def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any]) -> 
 
 
 def _title(runs: xr.Dataset, own: dict[str, Any]) -> str:
-    """What the runs of a panel have in common."""
+    """Returns a title with the values that the runs of a panel have in common."""
     plain = [str(own[name]) for name in own if name == "policy" or name in apart_in(runs)]
     swept = {n: format_level(v) for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
     return ", ".join([*plain, *([label(swept, symbols(runs))] if swept else [])])
 
 
 def _values(runs: xr.Dataset, name: str) -> list[Any]:
-    """The levels of an axis, ascending; policies in the order of the study."""
+    """Returns the levels of an axis: numbers ascending, others in the order of the study."""
     values = values_of(runs, name)
     return values if name == "policy" or runs[name].dtype.kind not in "iuf" else sorted(values)
 
 
 def words_for(names: Sequence[str], result: xr.Dataset) -> str:
-    """Writes axes as charts do, in one line."""
+    """Joins the symbols or names of axes by commas."""
     return ", ".join(name_of(name, result) for name in names)

@@ -1,4 +1,4 @@
-"""Cuts swept parameters to a few levels, and writes these."""
+"""Bins the values of swept parameters into a few levels, and formats levels."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,29 +12,30 @@ from pausejax.analysis.settings import axes_of, has, symbols
 
 MAX_LEVELS = 8
 MAX_AXES = 4
-"""That have heat maps: six pairs are what a page has room for."""
-# Values further apart than this factor are drawn on a logarithmic scale.
+"""Axes that have heat maps; four axes make six pairs."""
+# Ratio of the largest to the smallest value from which the scale is logarithmic.
 _DECADE = 10
 
 
 class Levels(NamedTuple):
-    """Final metrics of one policy or several, each axis cut to a few levels."""
+    """Final metrics of one or more policies, with the values of each axis binned into a few levels."""
 
     runs: xr.Dataset
-    """The finals; numeric axes with many values hold the median of the bin that the value is in."""
+    """As `finals` returns them. In axes with more than `MAX_LEVELS` numbers, each value is replaced by the
+    median of its bin."""
     axes: tuple[str, ...]
-    """Axes with two levels or more."""
+    """Axes with at least two levels."""
 
 
 def charted_metrics(result: xr.Dataset) -> list[Metric]:
-    """Returns the metrics that charts show unasked and a result has a finite value of."""
+    """Returns the metrics that charts show by default, if any run has a finite value."""
     shown = {name: metric for name, metric in metrics_of(result).items() if metric.label}
     found = finals(result, list(shown))
     return [metric for name, metric in shown.items() if np.isfinite(found[name].values).any()]
 
 
 def levels_of(runs: xr.Dataset) -> Levels:
-    """Cuts the axes of some finals into levels; those that do not vary are left out."""
+    """Bins the axes of some final metrics into levels; axes with a single value are left out."""
     cut = {}
     for name in axes_of(runs):
         column, present = runs[name].values, has(runs, name)
@@ -45,13 +46,13 @@ def levels_of(runs: xr.Dataset) -> Levels:
 
 
 def _binned(column: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Values, or the rounded medians of their quantile bins where there are more than `MAX_LEVELS`."""
+    """Replaces more than `MAX_LEVELS` values by the (rounded) medians of their quantile bins, [runs]."""
     values = column[present]
     if len(np.unique(values)) <= MAX_LEVELS:
         return column
     edges = np.quantile(np.unique(values), np.linspace(0, 1, MAX_LEVELS + 1)[1:-1])
     bins = np.searchsorted(edges, values, side="right")
-    # No bin is empty: there are more different values than bins.
+    # No bin is empty, because there are more distinct values than bins.
     medians = np.array([np.median(values[bins == b]) for b in range(MAX_LEVELS)])
     brief = np.array([float(f"{median:.2g}") for median in medians])
     if len(np.unique(brief)) == MAX_LEVELS:
@@ -67,9 +68,10 @@ def values_of(levels: Levels, axis: str) -> list:
 
 
 def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
-    """Averages the finite values of a metric over seeds for each policy and level of the kept axes, scaled.
+    """Averages the finite values of a metric for each combination of levels of the kept axes.
 
-    Each seed is averaged over all other axes first; the intervals are over seeds.
+    Each seed is first averaged over all other axes; then means and 95 % intervals are taken over seeds. All
+    are multiplied by the metric's scale.
     """
     over = [*(name for name in axes_of(levels.runs) if name not in kept), "seed"]
     finite = levels.runs[metric.name].where(np.isfinite(levels.runs[metric.name]))
@@ -78,29 +80,29 @@ def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
 
 
 def spans_decades(values: np.ndarray) -> bool:
-    """Returns whether values are all positive and far enough apart for a logarithmic scale."""
+    """Returns whether all finite values are positive and the largest is at least ten times the smallest."""
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values)]
     return bool(values.size and values.min() > 0 and values.max() / values.min() >= _DECADE)
 
 
 def is_logarithmic(metric: Metric, values: np.ndarray) -> bool:
-    """Returns whether values of a metric are drawn on a logarithmic scale."""
+    """Returns whether values of a metric are drawn on a logarithmic scale; shares never are."""
     return not metric.share and spans_decades(values)
 
 
 def name_of(axis: str, runs: xr.Dataset) -> str:
-    """Writes a parameter as charts do: by its symbol, or in words."""
+    """Returns the symbol of a parameter, or else its name in words."""
     return symbols(runs).get(axis, axis.replace("_", " "))
 
 
 def format_levels(values: Sequence[object]) -> list[str]:
-    """Writes levels as ticks or names of lines, with all digits where three leave two of them alike."""
+    """Formats levels for ticks and labels, with all digits if the short forms of two levels are equal."""
     return settings.told_apart([format_level(value) for value in values], [str(value) for value in values])
 
 
 def format_level(value: object) -> str:
-    """Writes a level briefly, with three digits at least."""
+    """Formats a level; a number is rounded to three digits if it would take more than five characters."""
     if not isinstance(value, float):
         return str(value)
     text = f"{value:g}" if len(f"{value:g}") <= 5 else f"{value:.3g}"

@@ -24,9 +24,9 @@ _MARKERS = "osD^vP*X"
 _COLORS = "viridis"
 _MISSING = "0.85"
 _POINTS = 2000
-"""That a line keeps: more than a printer can tell apart."""
+"""Most points of a line; a printer can not resolve more."""
 _FEW = 12
-"""Points of a line that are marked: nothing was measured between them."""
+"""A line of at most this many points shows them as dots, since nothing was measured in between."""
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -40,24 +40,24 @@ _STYLE: dict[Any, Any] = {
     "savefig.bbox": None,
 }
 _LONGEST_NAME = 16
-"""Letters of a tick's name."""
+"""Most letters of the name of a tick."""
 _LETTER = 0.065
 """Width of a digit, in inches."""
 _SCALE = 0.6
-"""Width of a scale of colours with its numbers, in inches."""
+"""Width of the colour bar with its numbers, in inches."""
 _INNER = 0.75
-"""What is left of a panel for its axes, about."""
+"""Approximate share of a panel's size that its axes take without labels."""
 
 
 def draw(chart: ChartData, axes: Any) -> None:
-    """Draws a chart on axes: one, or an array with one for each panel.
+    """Draws a chart on matplotlib axes: a single one, or an array with one for each panel.
 
     Raises:
-      ValueError: there are more panels, or fewer, than axes.
+      ValueError: the numbers of panels and axes differ.
     """
     places = np.ravel(np.asarray(axes, object))
     if len(places) != len(chart.panels):
-        raise ValueError(f"axes: {chart.name} has {len(chart.panels)} panels, and not {len(places)}")
+        raise ValueError(f"axes: {chart.name} has {len(chart.panels)} panels, and not {len(places)} axes")
     norm = _norm(chart)
     for panel, own in zip(chart.panels, places, strict=True):
         _draw(panel, own, norm)
@@ -65,10 +65,10 @@ def draw(chart: ChartData, axes: Any) -> None:
 
 
 def figure(chart: ChartData, width: float | None = None, height: float | None = None) -> Figure:
-    """Returns a figure of all panels, with one legend and one scale of colours; sizes in inches.
+    """Returns a figure of all panels, with one legend and one colour bar; sizes in inches.
 
     Raises:
-      ValueError: its labels have no room on a size that is given.
+      ValueError: the labels do not fit into the size that was given.
     """
     asked = width or height
     width = width or (COLUMN if chart.columns == 1 else PAGE)
@@ -106,7 +106,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
         drawn.align_labels()
-        # What is laid out decides how many ticks there are, and so how much room they take.
+        # The layout fixes the number of ticks, and so the room that they need: lay out once before saving.
         with warnings.catch_warnings():
             warnings.filterwarnings("error" if asked else "default", "constrained_layout not applied")
             try:
@@ -125,23 +125,23 @@ def encode(
     *,
     dpi: int = 300,
 ) -> bytes:
-    """Returns a picture that is the same for the same chart; sizes in inches."""
+    """Returns the bytes of a picture, without a date; sizes in inches."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
     written = io.BytesIO()
     drawn = figure(chart, width, height)
-    with matplotlib.rc_context(_STYLE):  # which fonts are embedded, and names within an SVG
+    with matplotlib.rc_context(_STYLE):  # sets the type of embedded fonts, and the ids in an SVG
         drawn.savefig(written, format=format, dpi=dpi, metadata=undated)
     return written.getvalue()
 
 
 def _narrowest(chart: ChartData) -> float:
-    """A panel with its labels, in inches; a narrow figure has fewer of them abreast."""
+    """Returns the smallest width of a panel with its labels, in inches."""
     cells = [panel.cells.shape[1] for panel in chart.panels if panel.cells is not None]
     return max(1.15, 0.12 * max(cells, default=0) + 0.75)
 
 
 def _panel_height(chart: ChartData, width: float) -> float:
-    """Room for a panel with its labels, in inches."""
+    """Returns the height of a panel with its labels, in inches."""
     cells = [len(panel.cells) for panel in chart.panels if panel.cells is not None]
     if cells:
         return max(1.7, 0.2 * max(cells) + 0.8)
@@ -149,7 +149,7 @@ def _panel_height(chart: ChartData, width: float) -> float:
 
 
 def _shared(axes: list[Axis], columns: int, lines: Literal["row", "col"]) -> bool | Literal["row", "col"]:
-    """Whether all panels share an axis, or those of each row or column do; names are never shared."""
+    """Returns whether all panels, or those of each row or column, share an axis."""
     if len(axes) < 2:
         return False
     if len(set(axes)) == 1:
@@ -161,7 +161,7 @@ def _shared(axes: list[Axis], columns: int, lines: Literal["row", "col"]) -> boo
 
 
 def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, up: float = 0) -> None:
-    """Draws one panel; its size in inches is for wrapping labels, 0 if the axes know it."""
+    """Draws one panel; `across` and `up` are its size in inches for wrapping labels, 0: that of the axes."""
     width, height = across or _inches(axes)[0], up or _inches(axes)[1]
     if panel.cells is not None and norm is not None:
         _cells(panel.cells, axes, norm, width, height)
@@ -183,7 +183,7 @@ def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, u
 
 
 def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
-    """The scale and the ticks of an axis."""
+    """Sets the scale and the ticks of an axis."""
     if axis.names:
         names = [plain(cut(name, _LONGEST_NAME)) for name in axis.names]
         crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
@@ -200,7 +200,7 @@ def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) ->
 
 
 def _from_zero(panels: Sequence[Panel], places: Iterable[Axes]) -> None:
-    """Lets axes begin at 0 when all panels are drawn: an end that is fixed stops shared axes from growing."""
+    """Lets axes begin at 0; must follow the drawing of all panels, as shared axes no longer grow after it."""
     for panel, axes in zip(panels, places, strict=False):
         if panel.x.zero and panel.x.scale != "log":
             axes.set_xlim(left=0)
@@ -235,14 +235,14 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         shades[~np.isfinite(one.color)] = matplotlib.colors.to_rgba("0.6")
         points["color"] = shades
         axes.scatter(one.x, one.y, **points)
-        # In the legend the marker tells the policy; its colours stand for something else.
+        # In the legend the marker means the policy; the colours are values of a metric.
         axes.scatter([], [], label=label, **points | {"color": "0.4"})
         return
     axes.scatter(one.x, one.y, label=label, **points)
 
 
 def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height: float) -> None:
-    """A heat map of some inches, with its numbers where there is room for them."""
+    """Draws a heat map of some inches, with its numbers if they have room."""
     axes.set_facecolor(_MISSING)
     axes.pcolormesh(np.ma.masked_invalid(cells), cmap=_COLORS, norm=norm, edgecolors="w", linewidth=0.4)
     texts = {
@@ -267,7 +267,7 @@ def _norm(chart: ChartData) -> Normalize | None:
 
 
 def _legend(drawn: Figure) -> int:
-    """Names every label once, above all panels; returns the number of its lines, 0 without a legend."""
+    """Adds one legend above all panels; returns its number of lines, 0 without a legend."""
     handles: dict[str, Any] = {}
     for axes in drawn.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -1,4 +1,4 @@
-"""Resolves what a reader asks for by name, and lists what the charts of a result omit."""
+"""Resolves requested names of metrics, runs and axes, and lists what the charts of a result omit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,19 +25,19 @@ def resolve(
     where: Mapping[str, Any] | None = None,
     by: Sequence[str] = (),
 ) -> tuple[xr.Dataset, list[Metric]]:
-    """Finds the runs and metrics that are asked for.
+    """Finds the runs and metrics of a request.
 
     Args:
-      result: a result, or the outline of one.
-      measures: names of metrics or of variables with a value for each round or evaluation.
+      result: a result, or its outline before the simulation.
+      measures: names of metrics, or of variables with a value for each round or evaluation.
       where: as in `analysis.select`.
       by: as in `grid.arrange`.
 
     Returns:
-      The runs, whose table of metrics has every measure in it, and the metrics.
+      The runs, with every measure added to their table of metrics, and the metrics.
 
     Raises:
-      ValueError: one of the names is unknown, or there is no such run.
+      ValueError: a name is unknown, no run has the values of `where`, or `by` fails as in `grid.arrange`.
     """
     runs = select(result, where)
     found = []
@@ -51,7 +51,7 @@ def resolve(
 
 
 def _named(result: xr.Dataset, name: str) -> Metric:
-    """The metric that a name means."""
+    """Returns the metric with a name, or makes one of a variable."""
     table = metrics_of(result)
     if name in table:
         return table[name]
@@ -59,7 +59,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
         known = [*table, *(str(v) for v in result.data_vars if result[v].dims in _PER_ROUND)]
         listed = ", ".join(dict.fromkeys(known))
         raise ValueError(f"measure: {name}: unknown here{nearest(name, known)}; known: {listed}")
-    # Of what is added up over the rounds, single rounds are mostly noise.
+    # Prefer the running sum of a variable, because its single rounds are mostly noise.
     for metric in table.values():
         if metric.variable == name and metric.reduce == "total":
             return metric
@@ -75,7 +75,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
 
 
 def incomparable(runs: xr.Dataset, metric: Metric) -> str:
-    """Says why a metric is no amount of one thing over some runs; "" where it is."""
+    """Says why the values of a metric can not be compared over some runs; "" if they can."""
     differing = unlike(runs, metric.name)
     if not differing:
         return ""
@@ -84,7 +84,7 @@ def incomparable(runs: xr.Dataset, metric: Metric) -> str:
 
 
 def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool], str]:
-    """Returns whether more is better for each metric, and why they make no front; "" where they do."""
+    """Returns whether more is better for each metric, and why they make no Pareto front; "" if they do."""
     for metric in metrics:
         if why := incomparable(runs, metric):
             return [], f"{metric.name} {why}"
@@ -107,8 +107,8 @@ def omitted(
     Args:
       result: as `pausejax run` writes it.
       measures: as for `pausejax.charts`.
-      where: the same.
-      by: the same.
+      where: as for `pausejax.charts`.
+      by: as for `pausejax.charts`.
     """
     runs, wanted = resolve(result, measures, where, by)
     lines = [*_curves(runs, by), *_without_a_number(runs, wanted or charted_metrics(runs))]
@@ -125,7 +125,7 @@ def omitted(
     if len(wanted) > 1 and (why := directions(runs, wanted[:3])[1]):
         lines.append(f"no front: {why}{_fix(runs, wanted)}")
     if len(wanted) > 3:
-        lines.append(f"the front weighs the first three measures, not {some(m.name for m in wanted[3:])}")
+        lines.append(f"the front is of the first three measures, not {some(m.name for m in wanted[3:])}")
     return lines
 
 
@@ -136,7 +136,7 @@ def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
         fix = f"fix some: --where {_example(runs)}"
         if axes := ",".join(_short(runs, name) for name in for_lines(runs)[:2]):
             fix = f"name the axes of lines and panels, the others are averaged: --by {axes}, or {fix}"
-        return [f"no curves: too much varies for one grid of panels ({', '.join(varying)}); {fix}"]
+        return [f"no curves: too many axes for one grid of panels ({', '.join(varying)}); {fix}"]
     if grid.averaged:
         averaged = words_for(grid.averaged, runs)
         return [f"curves are means over {averaged} too: fix them by --where, or add them to --by"]
@@ -144,21 +144,21 @@ def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
 
 
 def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
-    """Runs that some means do not take in."""
+    """Lists how many runs are left out of means."""
     lines, count = [], runs.sizes["run"]
     if "diverged_round" in runs and (broken := int((runs["diverged_round"].values > 0).sum())):
-        left = "what their models learned is in no mean, curve, heat map or main effect"
+        left = "their learned metrics are left out of means, curves, heat maps and main effects"
         lines.append(f"{broken} of {count} runs diverged: {left}")
     for name, values in finals(runs, [metric.name for metric in shown]).data_vars.items():
         infinite = int(np.isinf(values.values).sum())
         if 0 < infinite < count:
-            left = "heat maps and main effects are means over the others"
+            left = "heat maps and main effects are means over the other runs"
             lines.append(f"{name}: infinite in {infinite} of {count} runs; {left}")
     return lines
 
 
 def _without_heat_maps(runs: xr.Dataset) -> list[str]:
-    """The axes that are beyond those which a policy's heat maps have room for."""
+    """Lists the axes beyond the first `MAX_AXES` of each policy, which have no heat maps."""
     found: dict[str, None] = {}
     for policy in dict.fromkeys(runs["policy"].values.tolist()):
         own = runs.isel(run=np.flatnonzero(runs["policy"].values == policy))
@@ -183,7 +183,7 @@ def _unasked(runs: xr.Dataset) -> list[str]:
             each = "it" if len(names) == 1 else "each"
             lines.append(
                 f"{', '.join(names)}: no main effects: {each} {why}{_fix(runs, alike)}; "
-                f"all the same: --measure {' '.join(names)}"
+                f"to draw them anyway: --measure {' '.join(names)}"
             )
     return lines
 
@@ -200,6 +200,6 @@ def _example(runs: xr.Dataset) -> str:
 
 
 def _short(runs: xr.Dataset, name: str) -> str:
-    """A parameter as one types it."""
+    """Returns the shortest name of a parameter on the command line."""
     aliases, _ = parameters_in(runs).get(name, ((), ""))
     return aliases[0] if aliases else name

@@ -1,4 +1,4 @@
-"""Builds the charts of large sweeps: main effects, heat maps, the Pareto chart, the table to choose from."""
+"""Builds the charts of large sweeps: main effects, heat maps, the Pareto chart, the table of settings."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ from pausejax.plotting.request import directions, incomparable
 
 
 def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
-    """Returns main effects and the Pareto chart of a large sweep; memory does not grow with the runs."""
+    """Returns main effects and the Pareto chart of a large sweep; needs the final metrics only."""
     metrics = charted_metrics(result)
     whole = finals(result, [metric.name for metric in metrics]).load()
-    # A mean over unlike rewards says nothing: such metrics are drawn if they are asked for.
+    # A mean over different rewards has no meaning: such metrics are drawn only on request (`measures`).
     shown = [metric for metric in metrics if not incomparable(_by_data_set(whole)[0][1], metric)]
     drawn = effects(whole, shown)
     known = {metric.name: metric for metric in metrics}
@@ -44,14 +44,14 @@ def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
 
 
 def charts_of(result: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Returns heat maps and main effects of some metrics, and their front."""
+    """Returns heat maps and main effects of some metrics, and the Pareto chart of the first three."""
     whole = finals(result, [metric.name for metric in metrics]).load()
     drawn = effects(whole, metrics) | heat_maps(whole, metrics)
     return drawn | (fronts(whole, metrics[:3]) if len(metrics) > 1 else {})
 
 
 def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Draws each metric against each parameter, averaged over all others, for each data set."""
+    """Draws each metric against each parameter, averaged over all other parameters, for each data set."""
     drawn = {}
     for ending, runs in _by_data_set(whole):
         levels, seeds = levels_of(runs), len(np.unique(runs["seed"].values))
@@ -83,7 +83,7 @@ def heat_maps(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
 
 
 def fronts(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Draws the trade-off of two or three metrics (upwards, across, in colour), for each data set."""
+    """Draws the trade-off of two or three metrics (y axis, x axis, colour), for each data set."""
     drawn: dict[str, Chart] = {}
     for ending, runs in _by_data_set(whole):
         if not directions(runs, metrics)[1]:
@@ -93,7 +93,10 @@ def fronts(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
 
 
 def sweep_table(result: xr.Dataset) -> Sweep | None:
-    """Returns every setting with its parameters and metrics; None where data sets differ."""
+    """Returns every setting with its parameters and metrics.
+
+    None if there are several data sets, an objective is not shown, or no value is finite.
+    """
     shown = {name: metric for name, metric in metrics_of(result).items() if metric.label or metric.heading}
     objectives = objectives_in(result)
     if any(name in axes_of(result) for name in apart_in(result)) or not set(objectives) <= set(shown):
@@ -123,7 +126,7 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
 
 
 def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
-    """The runs of each data set, and how the names of its files end."""
+    """Returns the runs of each data set, with the ending of its chart names."""
     found = split(whole, [name for name in apart_in(whole) if name in axes_of(whole)])
     if not found[0][0]:
         return found
@@ -132,7 +135,7 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
 
 
 def _effects(levels: Levels, metric: Metric, styles: Mapping[str, int]) -> tuple[Panel, ...]:
-    """A panel for each axis, with a line per policy that has the axis."""
+    """Returns one panel for each axis, with one line for each policy that has this axis."""
     across, drawn = [], []
     band: dict[str, Any]
     for axis in levels.axes:
@@ -154,7 +157,7 @@ def _effects(levels: Levels, metric: Metric, styles: Mapping[str, int]) -> tuple
 
 
 def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
-    """Means over seeds and all other axes for each pair of the first axes."""
+    """Draws means over seeds and all other axes, for each pair of the first `MAX_AXES` axes."""
     axes = levels.axes[:MAX_AXES]
     panels = []
     for row, column in ((axes[j], axes[i]) for i, j in itertools.combinations(range(len(axes)), 2)):
@@ -176,7 +179,7 @@ def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
     over = f"{seeds} seeds" if seeds > 1 else "one seed"
     caption = (
         f"{policy}: {metric.meaning} by {words_for(axes, levels.runs)}, mean over {over}{others}. "
-        "Empty: there are no runs."
+        "Empty cells have no runs."
     )
     return Chart(name, caption, tuple(panels), min(3, len(panels)), color)
 
@@ -184,7 +187,7 @@ def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
 def _pareto(
     name: str, whole: xr.Dataset, metrics: Sequence[Metric], looks: Mapping[str, int]
 ) -> Chart | None:
-    """Seed means of two metrics, coloured by a third; None where no setting has both."""
+    """Draws seed means of two metrics, coloured by a third; None if no setting has finite values of both."""
     means = [mean_ci(whole, metric.name) for metric in metrics]
     trusted, ways = _trusted(whole, metrics, means)
     values = np.stack(
@@ -195,7 +198,7 @@ def _pareto(
     if not there.any():
         return None
     weighed = ~np.isnan(trusted).all(axis=1)
-    # What is infinite has no place, and may be on the front all the same.
+    # A setting with an infinite value is not drawn, but may be on the front.
     every_front, known = non_dominated(trusted, ways), ~np.isnan(up + across)
     front = every_front & there
     of_two = non_dominated(trusted[:, :2], ways[:2]) & there
@@ -228,9 +231,9 @@ def _pareto(
     ]
     unbounded = third is not None and np.isnan(third[there]).any()
     caption = (
-        "Every setting, mean over its seeds. Ringed: no other setting is as good in every metric and better "
-        f"in one{'; bars: 95 % intervals' if noise else ''}. Line: the front of the two axes."
-        f"{' Grey: the colour has no finite value.' if unbounded else ''}"
+        "Every setting, mean over its seeds. Rings: the Pareto front of all metrics"
+        f"{', with 95 % intervals as bars' if noise else ''}. Line: the Pareto front of the two axes."
+        f"{' Grey: no finite value of the colour.' if unbounded else ''}"
     )
     endless = known & ~there
     on_front = f" ({(every_front & endless).sum()} of them on the front)" if endless.any() else ""
@@ -242,7 +245,10 @@ def _pareto(
 def _trusted(
     whole: xr.Dataset, metrics: Sequence[Metric], means: Sequence[xr.Dataset]
 ) -> tuple[np.ndarray, list[bool]]:
-    """Means [settings, metrics] with NaN for settings with a larger share of runs without a value."""
+    """Returns means [settings, metrics], and for each metric whether more is better.
+
+    Settings with a larger share of runs without a value than the best setting have NaN.
+    """
     ways, _ = directions(whole, metrics)
     lost = np.max([share_left_out(found) for found in means], axis=0)
     values = np.stack([found["mean"].values for found in means], axis=1)
@@ -251,8 +257,8 @@ def _trusted(
 
 
 def _steps(across: np.ndarray, up: np.ndarray, ways: Sequence[bool], several: bool) -> Series:
-    """The border of what the settings of a front reach, in steps: nobody reached the points between."""
-    # Held up to the next point, so points come in the order in which they get worse across.
+    """Returns the front as a step function, because no setting reached the points in between."""
+    # A step keeps its y value up to the next point, so points are ordered from good to bad on the x axis.
     order = np.lexsort((up, across))
     order = order[::-1] if ways[1] else order
     label = "front of the two axes" if several else "front"
@@ -260,7 +266,7 @@ def _steps(across: np.ndarray, up: np.ndarray, ways: Sequence[bool], several: bo
 
 
 def _column(settings: xr.Dataset, name: str, label: str) -> tuple[Axis, np.ndarray]:
-    """A parameter of some settings as an axis with places."""
+    """Returns the axis of a parameter, and the position of each setting on it, float64 [settings]."""
     column, present = settings[name].values, has(settings, name)
     if column.dtype.kind in "iuf":
         places = np.where(present, column.astype(np.float64), np.nan)

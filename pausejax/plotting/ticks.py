@@ -1,4 +1,4 @@
-"""Chooses the ticks of axes that are logarithmic on both sides of 0, as far apart as their numbers need."""
+"""Chooses the ticks of symlog axes, with enough distance between their numbers."""
 
 import itertools
 from typing import Any
@@ -7,17 +7,17 @@ import numpy as np
 from matplotlib.ticker import Locator
 
 _GAP = {"x": 0.4, "y": 0.15}
-"""Between two numbers, in inches."""
+"""Smallest distance between the numbers of two ticks, in inches."""
 
 
 class Decades(Locator):
-    """0, and powers of ten whose numbers have room; nearer to 0 than `linear` there are none."""
+    """Places ticks at 0 and at powers of ten that have room, none of them between 0 and ±`linear`."""
 
     def __init__(self, linear: float) -> None:
         self.linear = linear
 
     def __call__(self) -> Any:
-        """Returns the ticks of the axis as it is shown."""
+        """Returns the ticks within the current ends of the axis."""
         return self.tick_values(*self.axis.get_view_interval())  # type: ignore[union-attr]
 
     def tick_values(self, vmin: float, vmax: float) -> Any:

@@ -1,8 +1,8 @@
-"""Charts as Vega-Lite 6: values that a page, JupyterLab, altair and vl-convert draw.
+"""Charts as Vega-Lite 6 specifications, which the page, JupyterLab, altair and vl-convert draw.
 
-A label is data wherever it stands, never a part of an expression and never the name of a field: series are
-s0, s1, … to the scales, columns x, y, low, …, and what they are called is looked up. Only the headings of
-tooltips become text of an expression, where Vega-Lite leaves no choice.
+Labels are data: none is a part of an expression or the name of a field. Scales call the series s0, s1, …,
+and columns are x, y, low, …; a table maps them to their labels. The titles of tooltips are the exception,
+because Vega-Lite writes them into an expression.
 """
 
 import json
@@ -29,15 +29,15 @@ from pausejax.plotting.explorer import explorer
 __all__ = ["MOST_POINTS", "as_json", "combined", "explorer", "page_spec", "spec"]
 
 MOST_POINTS = 300
-"""That a line keeps."""
+"""Most points of a line."""
 _HEIGHT = 230
 _ARRAYS = ("x", "y", "low", "high", "shade", "name")
 _MOST_NUMBERS = 150
-"""Cells of a heat map that have their value written in them."""
+"""A heat map of at most this many cells shows their values."""
 _PALE = 0.55
-"""From this share of viridis on, dark letters are easier to read than white ones."""
+"""Above this position on the colour map viridis, values are written in black, else in white."""
 _MOST_ABREAST = 16
-"""Columns of cells with numbers in them, and labels of a legend."""
+"""Most columns of a heat map that shows its values, and most labels of a legend."""
 _JOINED = {"line": "linear", "step": "step-after"}
 _POINTS: dict[str, dict[str, Any]] = {
     "point": {"filled": True},
@@ -47,18 +47,20 @@ _POINTS: dict[str, dict[str, Any]] = {
 
 
 def spec(chart: ChartData, panel: Panel) -> dict[str, Any]:
-    """Returns a panel as a specification that is complete in itself, with a legend and with tooltips."""
+    """Returns the complete specification of a panel, with a legend and tooltips."""
     head = {"$schema": SCHEMA, "width": NOTEBOOK, "height": _HEIGHT, "config": CONFIG}
     return {**head, "description": chart.caption, **_titled(panel), **_Writer(chart, panel).written()}
 
 
 def page_spec(chart: ChartData, panel: Panel, most: int = MOST_POINTS) -> dict[str, Any]:
-    """Returns a panel for the page, which tells of lines itself and sets hidden, x_ends and y_ends.
+    """Returns the specification of a panel for the page.
+
+    The page adds legends and the tooltips of lines, and sets the parameters hidden, x_ends and y_ends.
 
     Args:
-      chart: that the panel is of.
-      panel: one of the chart's.
-      most: points of a line.
+      chart: the chart with the panel.
+      panel: one of the chart's panels.
+      most: largest number of points of a line.
     """
     height = _HEIGHT if panel.cells is None else int(np.clip(34 * len(panel.cells), 140, 400))
     head = {"$schema": SCHEMA, "width": "container", "height": height, "config": CONFIG}
@@ -88,19 +90,19 @@ def as_json(document: Any) -> str:
     """Returns a document as compact JSON.
 
     Raises:
-      ValueError: there is a NaN or an infinity in it.
+      ValueError: the document contains NaN or an infinity.
     """
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 class _Writer:
-    """One panel, written as layers over one table: a row for each series, flattened to one for each point."""
+    """Writes one panel as layers over one table. It has a row for each series; Vega flattens it to points."""
 
     def __init__(
         self, chart: ChartData, panel: Panel, most: int = MOST_POINTS, place: int = 0, page: bool = False
     ) -> None:
         self.chart, self.panel, self.most, self.page = chart, panel, most, page
-        # Of the parameters, which are one set for all panels of a notebook.
+        # Names of parameters must differ, because all panels of a notebook share one set.
         self.names = f"names{place or ''}"
         self.zoom = f"zoom{place or ''}"
         self.ends: dict[str, Any] = {letter: numbers(ends_of(chart, panel, letter)) for letter in "xy"}
@@ -117,7 +119,7 @@ class _Writer:
         layers = self._cells() if panel.cells is not None else []
         layers += self._series()
         layers += self._levels() if panel.levels else []
-        # On the first one, whose marks lie beneath all others.
+        # The first layer has the zoom, because its marks lie below all others.
         bound = {"translate": True, "zoom": "wheel![event.shiftKey]"}
         select = {"type": "interval", **({"translate": False, "zoom": False} if self.page else bound)}
         layers[0]["params"] = [
@@ -129,7 +131,7 @@ class _Writer:
         return {"params": params, "data": {"values": rows}, "transform": steps, "layer": layers}
 
     def _row(self, key: str, one: Series) -> dict[str, Any]:
-        """A series, thinned if it is a line; a column that it lacks is empty."""
+        """Returns the row of a series, thinned if it is a line; missing columns are empty lists."""
         joined = one.mark in ("line", "step")
         some = thinned(len(one.x), self.most) if joined else np.arange(len(one.x))
         columns = {"x": one.x, "y": one.y, "low": one.low, "high": one.high, "shade": one.color}
@@ -139,7 +141,7 @@ class _Writer:
         return {"key": key, "series": one.label, "mark": _kind(one), **known, **found, "name": name}
 
     def _places(self, **fields: str) -> dict[str, Any]:
-        """x and y, or other fields on the same axes."""
+        """Returns the encodings of x and y; `fields` names other fields on the same axes."""
         found = {}
         for letter, axis in (("x", self.panel.x), ("y", self.panel.y)):
             found[letter] = channel(axis, letter, f"{self.names}.{letter}")
@@ -187,7 +189,7 @@ class _Writer:
 
     def _series(self) -> list[dict[str, Any]]:
         series, tooltip = self.panel.series, self._tooltip()
-        # Rings stand around points that others draw.
+        # Rings come last, so that they are drawn over the points.
         kinds = sorted(dict.fromkeys(map(_kind, series)), key=lambda kind: kind.endswith("ring"))
         bands = {_kind(one) for one in series if one.low is not None}
         color, dash = (
@@ -225,7 +227,7 @@ class _Writer:
         return layers or [{"mark": "point", "encoding": self._places()}]
 
     def _scale(self, values: list[Any]) -> dict[str, Any]:
-        """An encoding by series, with a legend of the labels that differ."""
+        """Returns an encoding by series, with each distinct label once in the legend."""
         first = {one.label: f"s{i}" for i, one in reversed([*enumerate(self.panel.series)]) if one.label}
         legend: dict[str, Any] = {
             "title": None,
@@ -259,7 +261,7 @@ class _Writer:
         ]
 
     def _told(self) -> list[dict[str, str]]:
-        """Steps that put what tooltips say into columns; the lower end of an interval stays on the axis."""
+        """Returns steps that compute the texts of tooltips, and keep lower interval ends on a log axis."""
         both = "format(datum.low, '.4~g') + ' to ' + format(datum.high, '.4~g')"
         steps = {"interval": f"isValid(datum.low) ? {both} : ''"}
         for letter, axis in (("x", self.panel.x), ("y", self.panel.y)):
@@ -284,7 +286,7 @@ def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any]) -> dict[st
 
 
 def _kind(one: Series) -> str:
-    """A mark, and whether its colours are values."""
+    """Returns the mark of a series; "tinted …" if its colours are values."""
     return f"tinted {one.mark}" if one.color is not None and one.mark not in _JOINED else one.mark
 
 

@@ -48,7 +48,7 @@ def test_report_leaves_the_page_and_no_picture(study, capsys):
     before = left(study)
     assert cli.main(["report", str(study)]) == cli.OK
     assert left(study) - before == {"report.html"}
-    assert "on one page" in " ".join(capsys.readouterr().out.split())
+    assert "the page with all charts: " in " ".join(capsys.readouterr().out.split())
     assert (study / "report.html").read_text().startswith("<!")
     assert cli.main(["report", str(study), "--quiet"]) == cli.OK
     assert capsys.readouterr() == ("", "")

@@ -200,7 +200,7 @@ def test_a_run_says_how_it_was_made(tmp_path, monkeypatch, capsys):
     )
     assert cli.main(["run", "mine.toml", "--out", "out", "--set", "eval_every=4"]) == cli.OK
     shown = capsys.readouterr().out
-    assert "all of it on one page: out/report.html" in shown
+    assert "the page with all charts: out/report.html" in shown
     (record,) = analysis.made.records_in(pausejax.open("out"))
     assert record["command"] == "pausejax run mine.toml --out out --set eval_every=4"
     assert record["devices"] == "2 × cpu" and record["versions"] == provenance.versions()
