@@ -1,15 +1,16 @@
 """Rounds with absent and failing clients, replayed in NumPy from the keys of seed and round."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pausejax import bandit, parts, privacy
+from pausejax import bandit, network, parts, privacy
 from pausejax.clients import play as simulation
-from pausejax.clients.conditions import close_round
+from pausejax.clients.conditions import NetworkDraw, close_round
 from pausejax.clients.program import Program, World
 from pausejax.devices import SHARED, SPLIT, put, runs_mesh
 from pausejax.policies.base import Cohort
@@ -158,12 +159,20 @@ def test_weights_are_shared_out_among_those_who_arrive():
     members = jnp.array([[0, 2, 3], [1, 2, -1], [4, -1, -1]])
     weights = jnp.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
     fails = jnp.array([[False, True, True, False, False], [False] * 5, [True] * 5])
-
+    latency = jnp.ones((3, 5), jnp.float32)
     for stage, counted in (("before_release", [0, -1, 3]), ("after_release", [0, 2, 3])):
-        turnout = close_round(stage, Cohort(members, weights), fails)
-        assert turnout.cohort.members.tolist() == [[0, -1, 3], [1, 2, -1], [-1, -1, -1]]
-        np.testing.assert_allclose(
-            turnout.cohort.weights, [[2 / 3, 0, 1 / 3], [0.5, 0.5, 0], [0, 0, 0]], rtol=1e-6
+        program = SimpleNamespace(
+            build_ending=lambda *_: network.all_clients(), failure_stage=stage, waits_for_all=True
         )
-        assert turnout.arrived.tolist() == [[True, False, True], [True, True, False], [False] * 3]
-        assert turnout.released[0].tolist() == counted
+
+        def closed(members, weights, latency, fails, program=program):
+            drawn = NetworkDraw(latency, None, fails, ())
+            return close_round(program, {}, {"min_latency": 0.1}, Cohort(members, weights), drawn)
+
+        found = jax.vmap(closed)(members, weights, latency, fails)
+        assert found.cohort.members.tolist() == [[0, -1, 3], [1, 2, -1], [-1, -1, -1]]
+        np.testing.assert_allclose(
+            found.cohort.weights, [[2 / 3, 0, 1 / 3], [0.5, 0.5, 0], [0, 0, 0]], rtol=1e-6
+        )
+        assert found.arrived.tolist() == [[True, False, True], [True, True, False], [False] * 3]
+        assert found.released[0].tolist() == counted
