@@ -89,6 +89,8 @@ def charts(
     from pausejax.plotting import curves, grid, request, sweeps
     from pausejax.plotting.chart import Charts
 
+    if not isinstance(smoothing, int) or smoothing < 1:
+        raise ValueError(f"smoothing = {smoothing!r}: must be an integer >= 1")
     runs, wanted = request.resolve(result, measures, where, by)
     if runs.nbytes <= _LOADED:
         runs = runs.load()

@@ -146,8 +146,8 @@ def harmless(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**changed)
 
 
-def _is_command(word: str) -> bool:
-    if not word.startswith(_COMMANDS):
+def _is_command(word: object) -> bool:
+    if not isinstance(word, str) or not word.startswith(_COMMANDS):
         return False
     try:
         float(word)

@@ -5,6 +5,7 @@ that a study with parts of its user's own is read without those parts.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,9 @@ from pausejax.analysis import schema
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Variable(NamedTuple):
@@ -58,8 +62,11 @@ class Metric(NamedTuple):
     @property
     def axis_label(self) -> str:
         """What charts write along its axis."""
-        unit = "" if self.units == "1" else f" ({self.units})"
-        return self.label or f"{self.meaning}{unit}"
+        unit = "" if self.units == "1" else self.units
+        if self.scale != 1:
+            power = str(round(-math.log10(self.scale))).translate(_RAISED)
+            unit = "%" if self.scale == 100 else f"10{power} {unit}".rstrip()
+        return self.label or (f"{self.meaning} ({unit})" if unit else self.meaning)
 
 
 def as_json(metrics: Mapping[str, Metric]) -> str:

@@ -19,6 +19,7 @@ from pausejax.plotting.curves import (
     clocks_of,
     curves,
     mean_series,
+    missing,
     samples,
 )
 from pausejax.plotting.data import Axis, Panel
@@ -66,7 +67,8 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
         if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
             found.append(curves(grid, metric._replace(reduce="each")))
     if len(grid.panels) == 1 and selecting.panels:
-        found.append(_participation(selecting))
+        chart = _participation(selecting)
+        found += [chart] if chart else []
     return found
 
 
@@ -75,7 +77,14 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
     lines = {line.label: line for cell in grid.panels for line in cell.lines}
     large = [label for label, line in lines.items() if not _selects_m(line.runs)]
     why = "not in the charts of regret and participation, as cohorts exceed clients_per_round"
-    return [f"{why}: {some(large)}"] if large else []
+    found = [f"{why}: {some(large)}"] if large else []
+    if len(grid.panels) > 1:
+        found.append("no chart of participation, which takes a single panel: choose one by --where")
+    mixed = [label for label, line in lines.items() if not _of_one_size(line.runs)]
+    if mixed:
+        why = "not in the chart of participation, as their runs have unlike numbers of clients"
+        found.append(f"{why}: {some(mixed)}")
+    return found
 
 
 def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
@@ -90,12 +99,16 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
 def _budget(lines: Sequence[Line]) -> tuple[tuple[str, float], ...]:
     """Returns the line of the privacy budget, if all private lines share it and one reaches half of it."""
     private = [line.runs for line in lines if not np.isinf(line.runs["max_leakage"].values).any()]
-    budgets = np.unique([runs["privacy_budget"].values.max() for runs in private])
-    if len(budgets) != 1 or max(np.nanmax(runs["max_leakage"].values) for runs in private) < budgets[0] / 2:
+    budgets = {value for runs in private for value in np.unique(runs["privacy_budget"].values).tolist()}
+    if len(budgets) != 1:
         return ()
-    clips = values_of(private[0], "clip") if "clip" in private[0].coords else ["vector"]
-    protected = PROTECTED[clips[0]] if len(clips) == 1 else ""
-    return ((f"budget ε̄ = {budgets[0]:g} {protected}".strip(), float(budgets[0])),)
+    (budget,) = budgets
+    if max(np.nanmax(runs["max_leakage"].values) for runs in private) < budget / 2:
+        return ()
+    told = [runs for runs in private if "clip" in runs.coords]
+    clips = {clip for runs in told for clip in values_of(runs, "clip")} or {"vector"}
+    protected = PROTECTED[min(clips)] if len(clips) == 1 else ""
+    return ((f"budget ε̄ = {budget:g} {protected}".strip(), budget),)
 
 
 def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Chart:
@@ -110,36 +123,48 @@ def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Cha
 def _selection_gap(grid: Grid) -> Chart:
     """Draws the trailing mean of the gap between each cohort's (14) and the exact maximum."""
     metric = Metric("selection_gap", "each", False, "1", "gap to the maximum of (14)", name="selection_gap")
-    panels = []
+    panels, every = [], []
     for cell in grid.panels:
-        drawn = []
+        found = []
         for line in cell.lines:
-            found = samples(line.runs, metric)
-            explored = np.isfinite(found.values).all(axis=0)
-            values = smooth(found.values[:, explored], _GAP_ROUNDS)
-            gap = Samples(found.x[explored], values, found.seeds)
-            drawn.append(mean_series(line.label, gap, line.style))
+            every_round = samples(line.runs, metric)
+            explored = np.isfinite(every_round.values).all(axis=0)
+            values = smooth(every_round.values[:, explored], _GAP_ROUNDS)
+            found.append((line, Samples(every_round.x[explored], values, every_round.seeds)))
+        drawn = tuple(mean_series(line.label, one, line.style) for line, one in found)
         y = Axis(metric.meaning, zero=True)
-        panels.append(Panel(AXES["round"], y, tuple(drawn), title=cell.title))
-    what = f"Gap of each cohort to the exact maximum of (14), trailing mean of {_GAP_ROUNDS} rounds"
-    runs = [line.runs for cell in grid.panels for line in cell.lines]
-    return Chart("selection_gap_vs_round", caption(what, runs, grid), tuple(panels), grid.columns)
+        panels.append(Panel(AXES["round"], y, drawn, title=cell.title, note=missing(found)))
+        every += found
+    what = (
+        f"Gap of each cohort to the exact maximum of (14), trailing mean of {_GAP_ROUNDS} rounds in which "
+        "every run of a line has explored all of its clients"
+    )
+    return Chart("selection_gap_vs_round", caption(what, every, grid), tuple(panels), grid.columns)
 
 
-def _participation(grid: Grid) -> Chart:
-    """Draws how often each client took part, with one panel for each line."""
-    panels = []
+def _participation(grid: Grid) -> Chart | None:
+    """Draws how often each client was selected, with one panel for each line of one K."""
+    panels, every = [], []
     for line in (line for cell in grid.panels for line in cell.lines):
+        if not _of_one_size(line.runs):
+            continue
         counts = line.runs["counts"].values
         clients = np.flatnonzero((counts >= 0).all(axis=0))
         found = Samples(clients, counts[:, clients], line.runs["seed"].values)
         series = mean_series(line.label, found, line.style, mark="point")
         levels = (("equal share", float(counts[:, clients].mean())),) if clients.size else ()
-        x, y = Axis("client index"), Axis("rounds taken part in", zero=True)
+        x, y = Axis("client index"), Axis("rounds selected", zero=True)
         panels.append(Panel(x, y, (series,), levels=levels, title=line.label))
-    runs = [line.runs for cell in grid.panels for line in cell.lines]
-    what = "Rounds that each client took part in"
-    return Chart("participation", caption(what, runs, grid), tuple(panels), min(len(panels), 4))
+        every.append((line, found))
+    if not panels:
+        return None
+    what = "Rounds in which each client was selected"
+    return Chart("participation", caption(what, every, grid), tuple(panels), min(len(panels), 4))
+
+
+def _of_one_size(runs: xr.Dataset) -> bool:
+    """Whether all runs have equally many clients."""
+    return len(np.unique((runs["counts"].values >= 0).sum(axis=1))) <= 1
 
 
 def _selects_m(runs: xr.Dataset) -> bool:

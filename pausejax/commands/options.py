@@ -150,8 +150,8 @@ def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
     from pausejax.plotting import request
 
     try:
-        request.resolve(result, **asked_for(options))
-        check_baseline(result, options.baseline)
+        runs, _ = request.resolve(result, **asked_for(options))
+        check_baseline(runs, options.baseline)
     except ValueError as mistake:
         raise option_mistake(mistake) from mistake
 

@@ -114,12 +114,12 @@ def _leave(
         raise SpecError([f"--chart {unknown[0]}: is not here; there are: {', '.join(charts) or 'none'}"])
     formats = options.format or (("pdf",) if named else formats)
     folder, size = Folder(directory), (options.width, options.height)
+    folder.write(page.NAME, text.encode())
     files = []
     for name in named or charts if formats else ():
         for format in formats:
             files.append(f"{check_name(name)}.{format}")
             folder.write(files[-1], charts[name].encode(format, *size))
-    folder.write(page.NAME, text.encode())
     if options.quiet:
         return
     out = common.console()

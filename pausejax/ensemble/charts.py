@@ -60,7 +60,7 @@ def _regret(grid: Grid, result: xr.Dataset) -> Chart:
 
 def _models_sent(grid: Grid) -> Chart:
     """Share of the rounds in which each model was sent."""
-    panels = []
+    panels, every = [], []
     for cell in grid.panels:
         names = tuple(map(str, cell.lines[0].runs["model"].values))
         drawn = []
@@ -68,9 +68,8 @@ def _models_sent(grid: Grid) -> Chart:
             share = 100 * line.runs["sent_counts"].values / line.runs["rounds_played"].values[:, None]
             found = Samples(np.arange(len(names)), share, line.runs["seed"].values)
             drawn.append(mean_series(line.label, found, line.style, mark="point"))
+            every.append((line, found))
         y = Axis("rounds sent (%)", zero=True)
         panels.append(Panel(Axis("model", names=names), y, tuple(drawn), title=cell.title))
-    runs = [line.runs for cell in grid.panels for line in cell.lines]
-    return Chart(
-        "models_sent", caption("Share of the rounds in which each model was sent", runs, grid), tuple(panels)
-    )
+    text = caption("Share of the rounds in which each model was sent", every, grid)
+    return Chart("models_sent", text, tuple(panels))

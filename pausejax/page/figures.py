@@ -133,7 +133,9 @@ def settings(sweep: Sweep) -> Table:
         cells = []
         for column in columns:
             value, names = float(sweep.values[place, column]), sweep.axes[column].names
-            cells.append((names[int(value)] if names else _short(value)) if np.isfinite(value) else _NONE)
+            digits = 12 if column < sweep.parameters else 4
+            named = names[int(value)] if names and np.isfinite(value) else ""
+            cells.append(named or _short(value, digits))
         rows.append((sweep.labels[place], "yes" if sweep.front[place] else "", *cells))
     caption = "every setting, those on the Pareto front first"
     if len(order) < len(sweep.labels):
@@ -212,5 +214,5 @@ def _places(axis: Axis, count: int) -> Sequence[str]:
     return axis.names or [str(place) for place in range(count)]
 
 
-def _short(value: float) -> str:
-    return f"{value:.4g}" if np.isfinite(value) else _NONE
+def _short(value: float, digits: int = 4) -> str:
+    return f"{value:.{digits}g}" if np.isfinite(value) else _NONE

@@ -1,7 +1,7 @@
 """Computes mean curves with intervals, against rounds or simulated time."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -38,6 +38,10 @@ class Samples(NamedTuple):
     """Int [runs]."""
 
 
+Drawn = Sequence[tuple[Line, Samples]]
+"""Lines with what is drawn of them."""
+
+
 def curves(
     grid: Grid,
     metric: Metric,
@@ -59,12 +63,13 @@ def curves(
       y: replaces the default axis, whose scale depends on the values.
       levels: computes the reference lines of a panel from its lines.
     """
-    parts = []
+    parts, every = [], []
     for cell in grid.panels:
         found = [(line, samples(line.runs, metric, against, smoothing)) for line in cell.lines]
         drawn = tuple(mean_series(line.label, one, line.style) for line, one in found)
-        note = _missing([(line.label, one.values) for line, one in found])
+        note = missing(found, learned=metric.learned)
         parts.append((cell, drawn, note))
+        every += found
     smoothed = smoothing > 1 and any(
         line.runs[metric.variable].dims[1] == "eval" for cell in grid.panels for line in cell.lines
     )
@@ -83,11 +88,10 @@ def curves(
         )
         for cell, drawn, note in parts
     )
-    runs = [line.runs for cell in grid.panels for line in cell.lines]
     name = f"{metric.name}_vs_{against}"
     what = metric.meaning.removeprefix("final ")
     what += f", mean of the last {smoothing} evaluations" if smoothed else ""
-    text = caption(f"{what}, against {AXES[against].label}", runs, grid, learned=metric.learned)
+    text = caption(f"{what}, against {AXES[against].label}", every, grid, learned=metric.learned)
     return Chart(name, text, panels, grid.columns)
 
 
@@ -110,10 +114,12 @@ def samples(runs: xr.Dataset, metric: Metric, against: Against = "round", smooth
         values = smooth(values, smoothing)
     rounds = runs["eval_round" if evaluated else "round"].values
     seeds = runs["seed"].values if "seed" in runs.coords else np.arange(runs.sizes["run"])
+    known = ~np.isnan(values)
     if against == "round":
-        return Samples(rounds, values, seeds)
+        there = known.any(axis=1)
+        return Samples(rounds, values[there], seeds[there])
     times = runs["elapsed"].values[:, np.searchsorted(runs["round"].values, rounds)]
-    there = (np.isfinite(times) & ~np.isnan(values)).any(axis=1)
+    there = (np.isfinite(times) & known).any(axis=1)
     return Samples(*resample(times[there], values[there], _TIMES), seeds[there])
 
 
@@ -131,24 +137,54 @@ def mean_series(label: str, found: Samples, style: int, *, mark: Literal["line",
     return Series(label, x, mean, low if known else None, high if known else None, mark, style)
 
 
-def caption(what: str, runs: Sequence[xr.Dataset], grid: Grid, *, learned: bool = False) -> str:
-    """Writes a caption: what is shown, over what it is averaged, and how many runs are left out."""
-    seeds = {seed for one in runs for seed in np.unique(one["seed"].values).tolist()}
+def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> str:
+    """Writes a caption: what is shown, over what it is averaged, and how many runs are left out.
+
+    Args:
+      what: is shown.
+      drawn: lines with what is drawn of them.
+      grid: that the lines are of.
+      learned: whether runs that diverged are left out.
+    """
     text = f"{what[:1].upper()}{what[1:]}"
-    if len(seeds) > 1:
-        text += f": mean over {len(seeds)} seeds with 95 % t intervals"
+    seeds = [len(np.unique(one.seeds)) for _, one in drawn if len(one.seeds)]
+    if max(seeds, default=0) > 1:
+        text += f": mean over {counted(seeds)} seeds with 95 % t intervals"
     else:
         text += ": one seed, so no intervals"
-    if grid.averaged and runs:
-        text += f"; each seed is averaged over {words_for(grid.averaged, runs[0])} first"
-    if learned:
-        diverged = sum(
-            int((one["diverged_round"].values > 0).sum()) for one in runs if "diverged_round" in one
+    if grid.averaged and drawn:
+        text += f"; each seed is averaged over {words_for(grid.averaged, drawn[0][0].runs)} first"
+    if grid.binned and drawn:
+        text += (
+            f"; {words_for(grid.binned, drawn[0][0].runs)} in bins, and each seed is averaged within a bin"
         )
-        count = sum(one.sizes["run"] for one in runs)
-        if diverged:
-            text += f". {diverged} of {count} runs diverged and are left out"
+    if learned and (diverged := _diverged(drawn)):
+        text += f". {len(diverged)} of {len(_runs(drawn))} runs diverged and are left out"
     return f"{text}."
+
+
+def counted(numbers: Sequence[int]) -> str:
+    """Writes how many there are, or from how many to how many."""
+    low, high = min(numbers), max(numbers)
+    return str(high) if low == high else f"{low} to {high}"
+
+
+def _runs(drawn: Drawn) -> set[tuple[Any, ...]]:
+    """The runs of some lines; one may be in several panels."""
+    found: set[tuple[Any, ...]] = set()
+    for line, _ in drawn:
+        names = [name for name in ("policy", "identity", "seed") if name in line.runs.coords]
+        found |= set(zip(*(line.runs[name].values.tolist() for name in names), strict=True))
+    return found
+
+
+def _diverged(drawn: Drawn) -> set[tuple[Any, ...]]:
+    found = []
+    for line, one in drawn:
+        if "diverged_round" in line.runs:
+            lost = np.flatnonzero(line.runs["diverged_round"].values > 0)
+            found.append((line._replace(runs=line.runs.isel(run=lost)), one))
+    return _runs(found)
 
 
 def has_curve(result: xr.Dataset, metric: Metric) -> bool:
@@ -183,20 +219,31 @@ def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "
     )
 
 
-def _missing(lines: Sequence[tuple[str, np.ndarray]]) -> str:
-    """Says which lines are missing or have gaps, and why."""
-    endless, broken, lost = [], [], []
-    for label, values in lines:
-        if not len(values):
+def missing(drawn: Drawn, *, learned: bool = False) -> str:
+    """Says which lines are missing, lack runs or have gaps, and why.
+
+    Args:
+      drawn: lines with what is drawn of them.
+      learned: whether runs that diverged are left out, which the caption counts.
+    """
+    endless, broken, lost, fewer = [], [], [], []
+    for line, one in drawn:
+        label, values = line.label, one.values
+        runs = without_diverged(line.runs) if learned else line.runs
+        if not values.size or np.isnan(values).any(axis=0).all():
             lost.append(label)
             continue
+        if len(values) < runs.sizes["run"]:
+            fewer.append(f"{label} ({runs.sizes['run'] - len(values)} of {runs.sizes['run']} runs)")
         if infinite := int(np.isinf(values).any(axis=-1).sum()):
             endless.append(f"{label} ({infinite} of {len(values)} runs)")
         if gaps := _gaps(values):
             broken.append(f"{label} ({gaps} of {values.shape[1]})")
     notes = [f"the line ends where a run becomes infinite: {some(endless)}"] if endless else []
     if lost:
-        notes.append(f"without a line, as all runs diverged or have no value: {some(lost)}")
+        notes.append(f"without a line, as its runs diverged or have no value in common: {some(lost)}")
+    if fewer:
+        notes.append(f"runs without a value are left out: {some(fewer)}")
     if broken:
         notes.append(f"gaps, because some runs have no value there: {some(broken)}")
     return "; ".join(notes)

@@ -121,17 +121,28 @@ def look(style: int) -> Look:
     return Look(PALETTE[style % len(PALETTE)], DASHES[style % len(DASHES)], 1.2)
 
 
-def thinned(count: int, most: int) -> np.ndarray:
-    """Returns the indices of the points of a line to draw, int [at most `most`].
+def thinned(values: np.ndarray, most: int) -> np.ndarray:
+    """Returns the indices of the points of a line to draw, int [about `most`].
 
-    If `count` is above `most`, two thirds of the indices are evenly spaced. One third is spaced
-    logarithmically, so that the line also looks the same on a logarithmic axis.
+    Evenly spaced ones, logarithmically spaced ones for a logarithmic axis, and the lowest and the highest of
+    each stretch between, so that no spike is lost; where a gap begins or ends, its edges.
+
+    Args:
+      values: y of the line, float [n]; NaN is a gap.
+      most: points to keep.
     """
+    count = len(values)
     if count <= most:
         return np.arange(count)
-    even = np.linspace(0, count - 1, 2 * most // 3)
-    early = np.geomspace(1, count, most // 3) - 1
-    return np.unique(np.concatenate([even, early]).astype(int))
+    quarter = max(most // 4, 1)
+    even, early = np.linspace(0, count - 1, quarter), np.geomspace(1, count, quarter) - 1
+    extremes = []
+    for part in np.array_split(np.arange(count), quarter):
+        finite = part[np.isfinite(values[part])]
+        if finite.size:
+            extremes += [finite[np.argmin(values[finite])], finite[np.argmax(values[finite])]]
+    edges = np.flatnonzero(np.diff(np.isnan(values)))[:quarter]
+    return np.unique(np.concatenate([even, early, extremes, edges, edges + 1]).astype(int))
 
 
 def color_ends(chart: ChartData) -> tuple[float, float]:

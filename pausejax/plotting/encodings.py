@@ -37,9 +37,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def numbers(values: Any) -> list[float | int | None]:
-    """Returns values rounded to five digits; None for values that are not finite."""
-    short = (float(f"{value:.5g}") for value in np.asarray(values, np.float64).ravel().tolist())
+def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
+    """Rounds values to so many digits, for short JSON; null for values that are not finite."""
+    short = (float(f"{value:.{digits}g}") for value in np.asarray(values, np.float64).ravel().tolist())
     return [(int(v) if v == int(v) else v) if np.isfinite(v) else None for v in short]
 
 

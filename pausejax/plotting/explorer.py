@@ -36,7 +36,9 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
     ]
     looked_up = [{"calculate": f"names.{key}[datum.{key}]", "as": f"t{key[1:]}"} for key in names]
     faint = {"condition": {"param": "brush", "value": 0.85}, "value": 0.07}
-    data = {f"c{i}": numbers(sweep.values[:, i]) for i in columns}
+    # A parameter must be the one that the runs have had.
+    digits = [12 if i < sweep.parameters else 5 for i in columns]
+    data = {f"c{i}": numbers(sweep.values[:, i], own) for i, own in zip(columns, digits, strict=True)}
     row = {**data, "label": list(sweep.labels), "front": np.asarray(sweep.front, int).tolist()}
     ring = {"type": "point", "filled": False, "size": 90, "stroke": "currentColor", "fill": "transparent"}
     brush = {

@@ -22,7 +22,7 @@ from pausejax.analysis.settings import (
     symbols,
     values_of,
 )
-from pausejax.plotting.levels import format_level, format_levels, levels_of, name_of
+from pausejax.plotting.levels import Levels, format_levels, levels_of, name_of
 
 # More lines can not be distinguished in one panel.
 MAX_LINES = 16
@@ -57,6 +57,8 @@ class Grid(NamedTuple):
     columns: int
     averaged: tuple[str, ...] = ()
     """Axes that lines are averaged over."""
+    binned: tuple[str, ...] = ()
+    """Axes of lines and panels whose values are binned: a line averages all values of its bin."""
 
 
 def lines(result: xr.Dataset) -> list[Line]:
@@ -93,7 +95,7 @@ def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
     Raises:
       ValueError: `by` has a name that is no axis, has a name twice, or makes too many lines or panels.
     """
-    found = _arranged(result, by)
+    found = _arranged(result, [by] if isinstance(by, str) else by)
     return None if found is None else _styled(found, styles(result))
 
 
@@ -189,8 +191,10 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     line, *rest = names
     varying = factors(result)
     rest += [name for name in ("policy", *apart) if name in varying and name not in names]
-    runs = levels_of(result).runs
+    found = levels_of(result)
+    runs = found.runs
     levels = {name: _values(runs, name) for name in (line, *rest)}
+    written = {name: _written(found, name, values) for name, values in levels.items()}
     if len(levels[line]) > MAX_LINES:
         raise ValueError(f"by: {line}: {len(levels[line])} lines; at most {MAX_LINES}: choose some, where")
     panels: dict[bytes, Cell] = {}
@@ -202,9 +206,9 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
         own = {
             name: value for name, value in zip(rest, values, strict=True) if (kept & has(runs, name)).any()
         }
-        drawn = _lines(runs, kept, line, levels[line])
+        drawn = _lines(runs, kept, line, written[line])
         if drawn:
-            panels.setdefault(kept.tobytes(), Cell(_title(runs, own), drawn))
+            panels.setdefault(kept.tobytes(), Cell(_title(runs, own, written), drawn))
     if len(panels) > MAX_PANELS:
         raise ValueError(f"by: {len(panels)} panels; at most {MAX_PANELS}: choose some, where")
     complete = len(rest) == 2 and len(panels) == np.prod([len(levels[name]) for name in rest])
@@ -216,15 +220,23 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     else:
         ordered, columns = list(panels.values()), min(len(panels), _IN_A_ROW)
     averaged = tuple(n for n in varying if n not in (line, *rest))
-    return Grid(tuple(ordered), columns, averaged)
+    binned = tuple(name for name in (line, *rest) if name in found.bins)
+    return Grid(tuple(ordered), columns, averaged, binned)
 
 
-def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any]) -> tuple[Line, ...]:
+def _written(levels: Levels, name: str, values: list[Any]) -> dict[Any, str]:
+    """How each value of an axis is written: all digits that tell them apart, or the range of a bin."""
+    if name in levels.bins:
+        return {value: levels.bins[name][value] for value in values}
+    return dict(zip(values, format_levels(values), strict=True))
+
+
+def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: dict[Any, str]) -> tuple[Line, ...]:
     """Returns the lines of a panel. A policy without the axis of the lines has a single line, its name."""
     column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)
     found = []
-    for value, level in zip(values, format_levels(values), strict=True):
+    for value, level in values.items():
         mine = np.flatnonzero(kept & present & (column == value))
         if mine.size:
             name = str(value) if line == "policy" else f"{written.get(line, line)} = {level}"
@@ -235,10 +247,10 @@ def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: list[Any]) -> 
     return tuple(found)
 
 
-def _title(runs: xr.Dataset, own: dict[str, Any]) -> str:
+def _title(runs: xr.Dataset, own: dict[str, Any], written: dict[str, dict[Any, str]]) -> str:
     """Returns a title with the values that the runs of a panel have in common."""
     plain = [str(own[name]) for name in own if name == "policy" or name in apart_in(runs)]
-    swept = {n: format_level(v) for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
+    swept = {n: written[n][v] for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
     return ", ".join([*plain, *([label(swept, symbols(runs))] if swept else [])])
 
 

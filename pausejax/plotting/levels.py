@@ -25,6 +25,8 @@ class Levels(NamedTuple):
     median of its bin."""
     axes: tuple[str, ...]
     """Axes with at least two levels."""
+    bins: dict[str, dict[float, str]] = {}  # noqa: RUF012, never written to
+    """For each axis that is binned, the range of values of each median."""
 
 
 def charted_metrics(result: xr.Dataset) -> list[Metric]:
@@ -36,20 +38,26 @@ def charted_metrics(result: xr.Dataset) -> list[Metric]:
 
 def levels_of(runs: xr.Dataset) -> Levels:
     """Bins the axes of some final metrics into levels; axes with a single value are left out."""
-    cut = {}
+    cut: dict[str, np.ndarray] = {}
+    bins: dict[str, dict[float, str]] = {}
     for name in axes_of(runs):
         column, present = runs[name].values, has(runs, name)
         if len(np.unique(column[present])) > 1:
-            cut[name] = _binned(column, present) if column.dtype.kind in "iuf" else column
+            cut[name], ranges = _binned(column, present) if column.dtype.kind in "iuf" else (column, {})
+            if ranges:
+                bins[name] = ranges
     binned = runs.assign_coords({name: ("run", column) for name, column in cut.items()})
-    return Levels(binned, tuple(cut))
+    return Levels(binned, tuple(cut), bins)
 
 
-def _binned(column: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Replaces more than `MAX_LEVELS` values by the (rounded) medians of their quantile bins, [runs]."""
+def _binned(column: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, dict[float, str]]:
+    """Replaces more than `MAX_LEVELS` values by the (rounded) medians of their quantile bins, [runs].
+
+    Also returns the range of the bin of each median; empty if nothing is binned.
+    """
     values = column[present]
     if len(np.unique(values)) <= MAX_LEVELS:
-        return column
+        return column, {}
     edges = np.quantile(np.unique(values), np.linspace(0, 1, MAX_LEVELS + 1)[1:-1])
     bins = np.searchsorted(edges, values, side="right")
     # No bin is empty, because there are more distinct values than bins.
@@ -59,7 +67,10 @@ def _binned(column: np.ndarray, present: np.ndarray) -> np.ndarray:
         medians = brief
     found = np.full(column.shape, np.nan)
     found[present] = medians[bins]
-    return found
+    ends = [(values[bins == b].min(), values[bins == b].max()) for b in range(MAX_LEVELS)]
+    low, high = format_levels([float(a) for a, _ in ends]), format_levels([float(b) for _, b in ends])
+    ranges = [f"{a} to {b}" if a != b else a for a, b in zip(low, high, strict=True)]
+    return found, dict(zip(medians.tolist(), ranges, strict=True))
 
 
 def values_of(levels: Levels, axis: str) -> list:

@@ -213,7 +213,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
     if not np.isfinite(one.x + one.y).any():
         return
     if one.mark in ("line", "step"):
-        kept = thinned(len(one.x), _POINTS)
+        kept = np.arange(len(one.x)) if one.mark == "step" else thinned(one.y, _POINTS)
         step = "post" if one.mark == "step" else None
         style: Any = {"color": kind.color, "linestyle": (0, kind.dash) if kind.dash else "-"}
         drawstyle: Any = f"steps-{step}" if step else "default"

@@ -39,6 +39,7 @@ def resolve(
     Raises:
       ValueError: a name is unknown, no run has the values of `where`, or `by` fails as in `grid.arrange`.
     """
+    measures = [measures] if isinstance(measures, str) else measures
     runs = select(result, where)
     found = []
     for name in dict.fromkeys(measures):

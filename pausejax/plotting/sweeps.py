@@ -13,6 +13,7 @@ from pausejax.analysis.quantities import Metric, apart_in, objectives_in
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import axes_of, has
 from pausejax.plotting.chart import Chart
+from pausejax.plotting.curves import counted
 from pausejax.plotting.data import Axis, Panel, Series, Sweep, file_names
 from pausejax.plotting.grid import factors, split, styles, words_for
 from pausejax.plotting.levels import (
@@ -54,15 +55,17 @@ def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
     """Draws each metric against each parameter, averaged over all other parameters, for each data set."""
     drawn = {}
     for ending, runs in _by_data_set(whole):
-        levels, seeds = levels_of(runs), len(np.unique(runs["seed"].values))
-        over = f"{seeds} seeds" if seeds > 1 else "one seed"
-        bands = "; bands: 95 % t intervals over seeds" if seeds > 1 else ""
+        levels = levels_of(runs)
         for metric in metrics if levels.axes else ():
             if np.isfinite(runs[metric.name].values).any():
                 name = f"main_effects_{metric.name}{ending}"
                 what = f"{metric.meaning[:1].upper()}{metric.meaning[1:]}"
-                caption = f"{what} by each parameter: means over {over} and all other parameters{bands}."
-                panels = _effects(levels, metric, styles(whole))
+                panels, seeds = _effects(levels, metric, styles(whole))
+                bands = "; bands: 95 % t intervals over seeds" if max(seeds, default=0) > 1 else ""
+                caption = (
+                    f"{what} by each parameter: means over {_over(seeds)} and all other parameters{bands}."
+                )
+                caption += _bins(levels, levels.axes)
                 drawn[name] = Chart(name, caption, panels, min(len(panels), 4))
     return drawn
 
@@ -134,9 +137,23 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
     return [(f"_{name}", runs) for name, (_, runs) in zip(names, found, strict=True)]
 
 
-def _effects(levels: Levels, metric: Metric, styles: Mapping[str, int]) -> tuple[Panel, ...]:
-    """Returns one panel for each axis, with one line for each policy that has this axis."""
+def _over(seeds: Sequence[int]) -> str:
+    """How many seeds means are over."""
+    return f"{counted(seeds)} seeds" if max(seeds, default=0) > 1 else "one seed"
+
+
+def _bins(levels: Levels, axes: Sequence[str]) -> str:
+    """Says which axes are binned."""
+    binned = [axis for axis in axes if axis in levels.bins]
+    return f" {words_for(binned, levels.runs)} in bins, named by their medians." if binned else ""
+
+
+def _effects(
+    levels: Levels, metric: Metric, styles: Mapping[str, int]
+) -> tuple[tuple[Panel, ...], list[int]]:
+    """Returns one panel for each axis, with a line for each policy that has it; and the counts of seeds."""
     across, drawn = [], []
+    seeds: list[int] = []
     band: dict[str, Any]
     for axis in levels.axes:
         found = averaged(levels, metric, ("policy", axis))
@@ -149,21 +166,24 @@ def _effects(levels: Levels, metric: Metric, styles: Mapping[str, int]) -> tuple
             band = {"low": low, "high": high} if np.isfinite(low).any() else {}
             if mine.size:
                 lines.append(Series(policy, places[mine], mean, style=styles[policy], **band))
+                seeds += found["count"].values[mine][np.isfinite(mean)].tolist()
         across.append(x)
         drawn.append(tuple(lines))
     means = np.concatenate([np.zeros(0), *(one.y for lines in drawn for one in lines)])
     y = Axis(metric.axis_label, "log" if is_logarithmic(metric, means) else "linear")
-    return tuple(Panel(x, y, lines) for x, lines in zip(across, drawn, strict=True))
+    return tuple(Panel(x, y, lines) for x, lines in zip(across, drawn, strict=True)), seeds
 
 
 def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
     """Draws means over seeds and all other axes, for each pair of the first `MAX_AXES` axes."""
     axes = levels.axes[:MAX_AXES]
     panels = []
+    seeds: list[int] = []
     for row, column in ((axes[j], axes[i]) for i, j in itertools.combinations(range(len(axes)), 2)):
         rows, columns = values_of(levels, row), values_of(levels, column)
         found = averaged(levels, metric, (row, column))
         found = found.isel(setting=np.flatnonzero(has(found, row) & has(found, column)))
+        seeds += found["count"].values[np.isfinite(found["mean"].values)].tolist()
         cells = np.full((len(rows), len(columns)), np.nan)
         for i, j, value in zip(found[row].values, found[column].values, found["mean"].values, strict=True):
             cells[rows.index(i), columns.index(j)] = value
@@ -174,12 +194,10 @@ def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
         panels.append(Panel(x, y, cells=cells))
     every = np.concatenate([panel.cells.ravel() for panel in panels if panel.cells is not None])
     color = Axis(metric.axis_label, "log" if is_logarithmic(metric, every) else "linear")
-    seeds = len(np.unique(levels.runs["seed"].values))
     others = " and the other parameters" if len(levels.axes) > 2 else ""
-    over = f"{seeds} seeds" if seeds > 1 else "one seed"
     caption = (
-        f"{policy}: {metric.meaning} by {words_for(axes, levels.runs)}, mean over {over}{others}. "
-        "Empty cells have no runs."
+        f"{policy}: {metric.meaning} by {words_for(axes, levels.runs)}, mean over {_over(seeds)}{others}. "
+        f"Empty cells have no runs.{_bins(levels, axes)}"
     )
     return Chart(name, caption, tuple(panels), min(3, len(panels)), color)
 
@@ -223,7 +241,7 @@ def _pareto(
     drawn.append(points(of_all, front, mark="ring", style=-1, **noise))
     if (lost := there & ~weighed).any():
         drawn.append(
-            points(f"with runs that diverged, on no front: {lost.sum()}", lost, mark="cross", style=6)
+            points(f"with runs without a value, on no front: {lost.sum()}", lost, mark="cross", style=6)
         )
     axes = [
         Axis(m.axis_label, "log" if is_logarithmic(m, row[there]) else "linear")

@@ -132,8 +132,7 @@ class _Writer:
 
     def _row(self, key: str, one: Series) -> dict[str, Any]:
         """Returns the row of a series, thinned if it is a line; missing columns are empty lists."""
-        joined = one.mark in ("line", "step")
-        some = thinned(len(one.x), self.most) if joined else np.arange(len(one.x))
+        some = thinned(one.y, self.most) if one.mark == "line" else np.arange(len(one.x))
         columns = {"x": one.x, "y": one.y, "low": one.low, "high": one.high, "shade": one.color}
         found = {k: [] if v is None else numbers(np.asarray(v)[some]) for k, v in columns.items()}
         name = [one.names[place] for place in some] if one.names else []

@@ -148,6 +148,12 @@ def _points(
     )
 
 
+def _without(record: Record, trials: Sequence[Row], places: Sequence[int], why: str) -> str:
+    """Says how many of some settings have no finite value of some metrics, and so no place in a chart."""
+    lost = int((~np.isfinite(record.values(trials)[:, list(places)]).all(axis=1)).sum()) if trials else 0
+    return f"{lost} of {len(trials)} settings have no finite value{why}, and no place here" if lost else ""
+
+
 def _history(record: Record) -> Chart:
     """What each setting came to, and the best so far, by number."""
     panels = []
@@ -164,7 +170,8 @@ def _history(record: Record) -> Chart:
             best = so_far.accumulate(_scaled(record, record.valid, 0))
             numbers = np.array([float(one.number) for one in record.valid])
             drawn.append(Series("best so far", numbers, best, mark="step", style=6))
-        panels.append(Panel(Axis("setting, by number"), Axis(metric.label), tuple(drawn)))
+        note = _without(record, record.trials, [place], "")
+        panels.append(Panel(Axis("setting, by number"), Axis(metric.label), tuple(drawn), note=note))
     caption = "Every setting that was tried, mean over its seeds, in the order in which they were proposed."
     return Chart("search_history", caption, tuple(panels), min(len(panels), 2))
 
@@ -184,7 +191,8 @@ def _slices(record: Record) -> Chart:
         numbers = np.array([float(one.number) for one in group])
         values = _scaled(record, group, 0)
         drawn = _points(record, "settings", group, places, values, color=numbers)
-        panels.append(Panel(x, Axis(record.metrics[0].label), (drawn,)))
+        note = _without(record, group, [0], "")
+        panels.append(Panel(x, Axis(record.metrics[0].label), (drawn,), note=note))
     caption = "Every setting against each parameter that was chosen; the colour is its number."
     color = Axis("setting, by number")
     return Chart("search_slices", caption, tuple(panels), min(len(panels), 3), color)
@@ -209,7 +217,9 @@ def _front(record: Record) -> Chart:
     caption = (
         "Every setting that keeps the constraints; no other one beats those on the front in all metrics."
     )
-    panel = Panel(Axis(record.metrics[1].label), Axis(record.metrics[0].label), tuple(drawn))
+    kept = [one for one in record.trials if not one.broken]
+    note = _without(record, kept, range(len(record.metrics)), " of every metric")
+    panel = Panel(Axis(record.metrics[1].label), Axis(record.metrics[0].label), tuple(drawn), note=note)
     return Chart("search_front", caption, (panel,))
 
 

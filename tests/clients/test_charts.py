@@ -70,8 +70,8 @@ def test_the_budget_is_shown_where_leakage_comes_half_as_high():
     assert leakage(runs(max_leakage=RAMP)).levels == ()
     near = runs(max_leakage=RAMP * 20 / 15)
     assert leakage(near).levels == (budget,) and leakage(near).y == Axis("maximum leakage ε", zero=True)
-    # Of several settings in one line the largest budget counts, of several lines none.
-    assert leakage(near.assign_coords(privacy_budget=("run", [10.0, 40.0]))).levels == (budget,)
+    # Of several budgets none is that of the panel, whether they are in one line or in two.
+    assert leakage(near.assign_coords(privacy_budget=("run", [10.0, 40.0]))).levels == ()
     assert leakage(near, near.assign_coords(privacy_budget=("run", [50.0, 50.0]))).levels == ()
     assert leakage(runs(max_leakage=np.inf)).levels == ()
     assert leakage(near, runs(max_leakage=np.inf)).levels == (budget,)
@@ -138,20 +138,22 @@ def test_the_gap_is_the_mean_of_the_last_20_rounds_in_which_all_runs_chose():
     assert "selection_gap_vs_round" not in made(runs())
 
 
-def test_participation_is_of_clients_that_all_runs_have():
-    counted = runs().assign(counts=(("run", "client"), [[4, 0, 1, 7], [6, 2, 0, -1]]))
-    other = runs().assign(counts=(("run", "client"), [[-1] * 4] * 2))
-    first, second = made(counted, other)["participation"].panels
-    assert (first.title, second.title) == ("line 0", "line 1")
-    (points,) = first.series
+def test_participation_is_of_lines_whose_runs_have_the_same_clients():
+    counted = runs().assign(counts=(("run", "client"), [[4, 0, 1, -1], [6, 2, 0, -1]]))
+    mixed = runs().assign(counts=(("run", "client"), [[4, 0, 1, 7], [6, 2, 0, -1]]))
+    chart = made(counted, mixed)["participation"]
+    (panel,) = chart.panels
+    (points,) = panel.series
+    assert panel.title == "line 0" and points.mark == "point" and panel.y.zero
     np.testing.assert_allclose([points.x, points.y], [[0, 1, 2], [5, 1, 0.5]])
-    assert points.mark == "point" and first.levels == (("equal share", 13 / 6),) and first.y.zero
-    assert second.series[0].x.size == 0 and second.levels == ()
+    assert panel.levels == (("equal share", 13 / 6),)
+    said = listed.omitted(counted, grid(counted, mixed))
+    assert any("unlike numbers of clients: line 1" in line for line in said)
     # Who takes more than m clients is left out, and of several panels there is no such chart.
-    assert [panel.title for panel in made(greedy(counted), other)["participation"].panels] == ["line 1"]
-    assert "participation" not in made(greedy(counted))
+    assert "participation" not in made(greedy(counted), mixed)
     two = Grid(grid(counted).panels * 2, 2)
     assert "participation" not in {chart.name for chart in listed.charts(counted, two, smoothing=1)}
+    assert any("takes a single panel" in line for line in listed.omitted(counted, two))
 
 
 def test_a_studys_own_quantities_are_shown_round_by_round():

@@ -184,3 +184,28 @@ def test_run_refuses_what_it_could_not_draw_before_it_computes(tmp_path, capsys)
 
 def test_conditions_may_hold_commas():
     assert conditions("policy=PAUSE, exact,gamma=5") == {"policy": ["PAUSE, exact"], "gamma": ["5"]}
+
+
+def test_words_and_numbers_in_one_column_are_written_as_csv(tmp_path):
+    """Panels of main effects go over words and over numbers."""
+    words = [f"w{place}" for place in range(6)]
+    made = build(
+        {"pause": {"latency": words, "privacy_weight": [1.0, 5.0, 25.0]}},
+        1,
+        {**AXES, "latency": "latency"},
+        "bandit",
+    )
+    store(made[0], tmp_path)
+    assert cli.main(["report", str(tmp_path), "--format", "csv", "--quiet"]) == cli.OK
+    table = pd.read_csv(tmp_path / "main_effects_max_leakage.csv")
+    assert {*words, "1.0", "5.0", "25.0"} <= set(table["x"].astype(str))
+
+
+def test_the_baseline_is_one_of_what_is_asked_for(tmp_path, capsys):
+    """Of one policy its settings are compared."""
+    store(build({"pause": {"privacy_weight": [1.0, 5.0]}, "uniform": {}}, 3, AXES, "bandit")[0], tmp_path)
+    asked = ["report", str(tmp_path), "--quiet", "--where", "policy=pause", "--baseline"]
+    assert cli.main([*asked, "pause, γ = 5"]) == cli.OK
+    assert "minus pause, γ = 5" in (tmp_path / "where_policy_pause" / "report.html").read_text()
+    assert cli.main([*asked, "pause"]) == cli.BAD_SPEC
+    assert "--baseline = 'pause': must be one of 'pause, γ = 5', 'pause, γ = 1'" in capsys.readouterr().err

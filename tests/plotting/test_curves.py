@@ -8,8 +8,9 @@ import xarray as xr
 from scipy import stats
 
 from pausejax.analysis.quantities import Metric
+from pausejax.plotting.chart import Chart
 from pausejax.plotting.curves import AXES, curves
-from pausejax.plotting.data import Axis, thinned
+from pausejax.plotting.data import Axis, Panel, Series, thinned
 from pausejax.plotting.grid import Cell, Grid, Line
 
 from .made import series_of
@@ -93,6 +94,24 @@ def test_captions_say_seeds_other_axes_and_who_diverged():
     assert "1 of 3 runs diverged" in learned.caption
     np.testing.assert_allclose(learned.panels[0].series[0].y, 2 * (np.arange(1, 4) + 1.5))
     assert "diverged" not in curves(one_panel(lost), LEAKAGE).caption
+    # A run that is in two panels is one run.
+    twice = one_panel(lost)
+    twice = twice._replace(panels=twice.panels * 2, columns=2)
+    assert "1 of 3 runs diverged" in curves(twice, LEAKAGE._replace(learned=True)).caption
+
+
+@pytest.mark.parametrize("against", ["round", "time"])
+def test_runs_without_a_value_are_left_out_and_said(against):
+    """One was stopped before its first evaluation; the mean is over the others, and the caption says so."""
+    runs = runs_at(1.0)
+    runs["max_leakage"][1] = np.nan
+    chart = curves(one_panel(runs, runs_at(2.0)), LEAKAGE, against)
+    (panel,) = chart.panels
+    assert "runs without a value are left out: a (1 of 3 runs)" in panel.note
+    assert "mean over 2 to 3 seeds" in chart.caption
+    if against == "round":
+        expected = 2 * runs["max_leakage"].values[[0, 2]].mean(axis=0)
+        np.testing.assert_allclose(panel.series[0].y, expected)
 
 
 @pytest.mark.parametrize("against", ["round", "time"])
@@ -154,11 +173,31 @@ def test_reference_lines_are_made_of_a_panels_lines(lines):
 
 @pytest.mark.parametrize("points", [0, 300, 301, 50_000])
 def test_a_long_line_is_drawn_at_points_that_keep_its_ends(points):
-    kept = thinned(points, 300)
+    kept = thinned(np.sin(np.arange(points)), 300)
     if points <= 300:
         assert kept.tolist() == list(range(points))
         return
-    assert kept[0] == 0 and kept[-1] == points - 1 and (np.diff(kept) > 0).all() and kept.size <= 300
-    # No gap is longer than a hundredth of the picture; the first rounds are all there.
-    assert np.diff(kept).max() <= points / 190 + 1
-    np.testing.assert_array_equal(kept[:8], np.arange(8))
+    assert kept[0] == 0 and kept[-1] == points - 1 and (np.diff(kept) > 0).all() and kept.size <= 450
+    # No gap is longer than a fortieth of the picture; the first rounds are all there.
+    assert np.diff(kept).max() <= points / 40 + 1
+    np.testing.assert_array_equal(kept[:6], np.arange(6))
+
+
+@pytest.mark.parametrize("place", [1, 777, 3999])
+def test_no_spike_and_no_gap_is_lost_when_a_line_is_thinned(place):
+    values = np.linspace(0, 1, 4001)
+    for odd in (50.0, -50.0):
+        values[place] = odd
+        assert odd in values[thinned(values, 300)]
+    values[place] = np.nan
+    kept = thinned(values, 300)
+    assert np.isnan(values[kept]).any() and {place - 1, place, place + 1} <= set(kept.tolist())
+
+
+def test_a_front_keeps_all_of_its_steps():
+    """Between two steps that are left out nobody was."""
+    x = np.arange(4000.0)
+    series = (Series("front", x, np.sqrt(x), mark="step", style=-1),)
+    chart = Chart("a", "", (Panel(Axis("x"), Axis("y"), series),))
+    (spec,) = chart.to_vega()
+    assert len(spec["data"]["values"][0]["x"]) == 4000

@@ -148,3 +148,21 @@ def test_what_varies_are_policies_and_axes_with_two_values():
     assert grid.factors(runs_of(rows[:2])) == ["gamma"]
     runs = runs_of(crossed(budget_decay=[1.0], gamma=[1.0]))
     assert grid.words_for(["gamma", "budget_decay"], runs) == "γ, budget decay"
+
+
+def test_a_binned_axis_is_named_by_the_ranges_of_its_bins():
+    """A line of a bin is a mean of several values, of which the median may be none."""
+    runs = runs_of(crossed(gamma=[float(n) for n in range(1, 18)], seed=[0, 1]))
+    found = arrange(runs, ["gamma"])
+    labels = [line.label for line in found.panels[0].lines]
+    assert len(labels) == 8 and found.binned == ("gamma",)
+    for line in found.panels[0].lines:
+        values = line.runs["number"].values // 2 + 1.0
+        low, high = values.min(), values.max()
+        assert line.label == (f"γ = {low:g} to {high:g}" if low < high else f"γ = {low:g}")
+
+
+def test_panels_of_nearly_equal_values_have_titles_of_their_own():
+    runs = runs_of(crossed(policy=["a", "b"], gamma=[100.0, 100.25]))
+    titles = [panel.title for panel in arrange(runs, ["policy", "gamma"]).panels]
+    assert titles == ["γ = 100.0", "γ = 100.25"]

@@ -106,3 +106,10 @@ def test_a_decade_of_positive_values_is_logarithmic_unless_it_is_of_shares(value
 )
 def test_a_level_has_three_digits_at_least(value, text):
     assert levels.format_level(value) == text
+
+
+def test_an_axis_says_by_what_its_numbers_are_multiplied():
+    plain = Metric("a", "last", None, "1", "share of rounds")
+    assert plain.axis_label == "share of rounds"
+    assert plain._replace(scale=100.0).axis_label == "share of rounds (%)"
+    assert plain._replace(scale=1000.0, units="s").axis_label == "share of rounds (10⁻³ s)"

@@ -203,3 +203,11 @@ def test_a_label_has_one_colour_in_all_charts_although_some_leave_it_out():
     assert len({next(iter(styles[name])) for name in policies}) == 4
     regrets = kinds.charts(result, by=["policy"])["cumulative_regret_vs_round"]
     assert not any("x alone" in series_of(panel) for panel in regrets.panels)
+
+
+def test_a_name_may_stand_alone_and_a_window_is_a_count(swept):
+    one = kinds.charts(swept, measures="max_leakage", by="gamma")
+    assert list(one) == list(kinds.charts(swept, measures=["max_leakage"], by=["gamma"]))
+    for window in (0, -2, 2.5):
+        with pytest.raises(ValueError, match=f"smoothing = {window}: must be an integer >= 1"):
+            kinds.charts(swept, smoothing=window)

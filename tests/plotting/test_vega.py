@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pausejax.plotting import vega
-from pausejax.plotting.data import PALETTE, Axis, ChartData, Panel, Series
+from pausejax.plotting.data import PALETTE, Axis, ChartData, Panel, Series, Sweep
 
 from .every_kind import HOSTILE, ROUND, charts, curves, sweep
 
@@ -200,3 +200,13 @@ def test_an_axis_about_0_has_ticks_at_round_numbers():
         0,
         *(10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
     ]
+
+
+def test_a_parameter_of_the_explorer_is_that_of_the_runs():
+    """And not its first five digits, of which several settings have the same."""
+    gamma = np.array([100001.0, 100002.0, 100003.0])
+    axes = (Axis("γ"), Axis("time"), Axis("leakage"))
+    columns = np.stack([gamma, gamma / 7, gamma / 3], axis=1)
+    made = Sweep(("a", "b", "c"), axes, columns, 1, np.ones(3, bool), (1, 2, 0))
+    (row,) = vega.explorer(made)["data"]["values"]
+    assert row["c0"] == gamma.tolist() and row["c1"] == [float(f"{value:.5g}") for value in gamma / 7]

@@ -103,3 +103,13 @@ def test_settings_without_a_value_are_drawn_as_nothing():
     drawn = report.charts(record([(1.0, "a")], [(None,)]))
     assert set(drawn) == {"search_history", "search_slices"}
     assert all(chart.encode("png")[1:4] == b"PNG" for chart in drawn.values())
+
+
+def test_settings_without_a_place_are_counted():
+    found = report.charts(
+        record([(1.0, "a"), (2.0, "b"), (3.0, "a")], [(1.0, 2.0), (np.inf, 1.0), (np.nan, 3.0)])
+    )
+    assert found["search_history"].panels[0].note.startswith("2 of 3 settings have no finite value")
+    assert found["search_history"].panels[1].note == ""
+    assert "2 of 3 settings have no finite value" in found["search_slices"].panels[0].note
+    assert "2 of 3 settings have no finite value of every metric" in found["search_front"].panels[0].note
