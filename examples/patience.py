@@ -18,7 +18,7 @@ def patience(
         there = work.client >= 0
         delivers = there & ~work.fails
         arrivals = jnp.sort(jnp.where(delivers, work.latency, jnp.inf))
-        needed = jnp.ceil(waited_share * jnp.sum(there)).astype(jnp.int32)
+        needed = jnp.ceil(waited_share * jnp.sum(there, dtype=jnp.float32)).astype(jnp.int32)
         waited = jnp.where(needed > 0, arrivals[jnp.maximum(needed - 1, 0)], 0.0)
         slowest = jnp.max(jnp.where(there, work.latency, 0.0))
         duration = jnp.minimum(waited + grace, slowest)

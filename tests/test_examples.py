@@ -14,6 +14,7 @@ import pausejax
 from pausejax import analysis, kinds
 from pausejax.commands import main as cli
 
+ENDINGS = ("all", "deadline", "first", "patience")
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SHORT = {"rounds": "3", "eval_every": "3", "seeds": "1"}
 
@@ -30,14 +31,14 @@ def folder(tmp_path_factory):
     return copy
 
 
-def run(folder, name, tmp_path, **settings):
+def run(folder, name, tmp_path, finite=("reward",), **settings):
     """A short run's result; `settings` override the spec."""
     given = [word for key, value in (SHORT | settings).items() for word in ("--set", f"{key}={value}")]
     out = tmp_path / "out"
     arguments = ["run", str(folder / f"{name}.toml"), "--out", str(out), "--quiet", "--no-report", *given]
     assert cli.main(arguments) == cli.OK
     found = pausejax.open(out).load()
-    assert np.isfinite(found["reward"]).all()
+    assert all(np.isfinite(found[name]).all() for name in finite)
     if found.attrs["mode"] == "training":
         assert not found["diverged_round"].any()
     return found
@@ -64,6 +65,16 @@ def test_a_policy_with_its_own_parameter(folder, tmp_path):
         stayed[s] = np.mean([len(set(a) & set(b)) / 3 for a, b in pairs])
     assert stayed[0.0] < stayed[0.5] < stayed[0.9]
     assert 0.85 < stayed[0.9] < 0.97
+
+
+def test_an_ending_of_ones_own(folder, tmp_path):
+    found = run(folder, "patience", tmp_path, rounds="40", seeds="4", finite=("max_leakage",))
+    of = {name: found.isel(run=np.flatnonzero(found["ending"].values == name)) for name in ENDINGS}
+    lasts = {name: float(own["elapsed"][:, -1].mean()) for name, own in of.items()}
+    assert max(lasts, key=lasts.get) == "all"
+    late = {name: int(own["late_count"].sum()) for name, own in of.items() if name != "all"}
+    assert late["first"] == 2 * 40 * 4 and late["patience"] > 0
+    assert np.isfinite(of["all"]["reward"]).all() and np.isnan(of["patience"]["reward"]).all()
 
 
 @pytest.mark.slow

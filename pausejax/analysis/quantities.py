@@ -90,6 +90,11 @@ def series(units: str, meaning: str) -> Variable:
     return Variable(("round",), "float32", float("nan"), units, meaning)
 
 
+def count(meaning: str, over: str = "round") -> Variable:
+    """A count for each round, or client; -1 is unknown."""
+    return Variable((over,), "int32", -1, "1", meaning)
+
+
 def described(
     metrics: Mapping[str, Metric],
     objectives: tuple[str, ...],

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pausejax.analysis.quantities import Metric, Variable, series
+from pausejax.analysis.quantities import Metric, Variable, count, series
 from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import metrics_of, variables_of
 from pausejax.federated.tasks import Task, build
@@ -27,25 +27,11 @@ VARIABLES: dict[str, Variable] = {
     ),
     "test_loss": Variable(("eval",), "float32", np.nan, "nat", "mean cross-entropy on the test set"),
     "selected": Variable(("round", "slot"), "int32", -1, "1", "selected clients, ascending; -1 pads"),
-    "counts": Variable(
-        ("client",), "int32", -1, "1", "rounds that selected each client, failures among them; -1 beyond K"
-    ),
-    "releases": Variable(
-        ("client",),
-        "int32",
-        -1,
-        "1",
-        "updates that each client has released, its T_k; -1 beyond K",
-    ),
-    "available_count": Variable(
-        ("round",), "int32", -1, "1", "clients that could be selected; absent where it is always everyone"
-    ),
-    "failed_count": Variable(
-        ("round",), "int32", -1, "1", "selected clients that failed in mid-round; absent where none can"
-    ),
-    "late_count": Variable(
-        ("round",), "int32", -1, "1", "selected clients that came too late to count; absent where none can"
-    ),
+    "counts": count("rounds that selected each client, failures among them; -1 beyond K", "client"),
+    "releases": count("updates that each client has released, its T_k; -1 beyond K", "client"),
+    "available_count": count("clients that could be selected; absent where it is always everyone"),
+    "failed_count": count("selected clients that failed in mid-round; absent where none can"),
+    "late_count": count("selected clients that came too late to count; absent where none can"),
     "diverged_round": Variable((), "int32", 0, "1", "round in which the model ceased to be finite; 0: never"),
 }
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")

@@ -44,6 +44,7 @@ def simulate(
         policy=bound("policy", policy),
         law=bound("latency", "two_speed"),
         availability=bound("availability", availability),
+        ending=bound("ending", "all"),
         num_clients=K,
         clients_per_round=M,
         clock="paper",

@@ -35,7 +35,7 @@ def test_every_kind_of_part_is_shown(written):
     study = kinds.parse({"use": ["mine.py"], "policy": [{"name": "in_turn"}]})
     shown = {part.category for part in study.parts.own()}
     assert shown == {name for name in vars(parts) if name in dir(pausejax)} & parts.CATEGORIES.keys()
-    assert len(shown) == len(study.parts.own()) == 9
+    assert len(shown) == len(study.parts.own()) == 10
 
 
 @pytest.mark.slow
@@ -45,6 +45,7 @@ def test_the_parts_play_together(written, tmp_path):
         "clients_per_round": 2,
         "latency": "uniform_speed",
         "availability": "every_other",
+        "ending": "nobody_waits",
     }
     learning = {"model": "small", "task": "absolute_error", "dataset": "waves", "partition": "neighbours"}
     found = pausejax.simulate(
