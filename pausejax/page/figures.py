@@ -67,7 +67,11 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
     for name, chart in charts.items():
         panels = [(len(specs) + i, panel.title, panel.note) for i, panel in enumerate(chart.panels)]
         specs += [_spec(chart, panel, most) for panel in chart.panels]
-        legend = [key for label, key in keys[name].items() if label not in shared and len(keys[name]) > 1]
+        legend = [
+            key
+            for label, key in keys[name].items()
+            if label not in shared and len(keys[name]) >= chart.least_named
+        ]
         tables, more = numbers(chart)
         low, high = map(_short, color_ends(chart))
         colors = (chart.color.label, low, high) if chart.color else None

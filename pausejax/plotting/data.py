@@ -87,6 +87,11 @@ class ChartData:
     color: Axis | None = None
     """The colour scale of all panels."""
 
+    @property
+    def least_named(self) -> int:
+        """Fewest labels that need a legend: two, or one beside a note on others that were left out."""
+        return 1 if any(panel.note and len(panel.series) == 1 for panel in self.panels) else 2
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sweep:

@@ -102,7 +102,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
             drawn.colorbar(
                 ScalarMappable(norm, _COLORS), ax=places[: len(chart.panels)], label=label, aspect=30
             )
-        lines = _legend(drawn)
+        lines = _legend(drawn, chart.least_named)
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
         drawn.align_labels()
@@ -266,13 +266,13 @@ def _norm(chart: ChartData) -> Normalize | None:
     return LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
 
 
-def _legend(drawn: Figure) -> int:
-    """Adds one legend above all panels; returns its number of lines, 0 without a legend."""
+def _legend(drawn: Figure, least: int) -> int:
+    """Adds one legend above all panels; returns its number of lines, 0 below `least` labels."""
     handles: dict[str, Any] = {}
     for axes in drawn.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    if len(handles) < 2:
+    if len(handles) < least:
         return 0
     most = int(LETTERS * drawn.get_figwidth()) - 6
     written = [plain(cut(label.replace(r"\$", "$"), most)) for label in handles]

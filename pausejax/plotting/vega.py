@@ -237,7 +237,7 @@ class _Writer:
         if any(one.mark in _JOINED for one in self.panel.series):
             legend |= {"symbolType": "stroke", "symbolStrokeWidth": 2}
         scale = {"domain": [f"s{i}" for i in range(len(values))], "range": values}
-        shown = legend if not self.page and 1 < len(first) <= _MOST_ABREAST else None
+        shown = legend if not self.page and self.chart.least_named <= len(first) <= _MOST_ABREAST else None
         return {"field": "key", "type": "nominal", "scale": scale, "legend": shown}
 
     def _levels(self) -> list[dict[str, Any]]:

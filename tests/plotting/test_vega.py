@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pausejax.plotting import vega
+from pausejax.plotting import paper, vega
 from pausejax.plotting.data import PALETTE, Axis, ChartData, Panel, Series, Sweep
 
 from .every_kind import HOSTILE, ROUND, charts, curves, sweep
@@ -210,3 +210,13 @@ def test_a_parameter_of_the_explorer_is_that_of_the_runs():
     made = Sweep(("a", "b", "c"), axes, columns, 1, np.ones(3, bool), (1, 2, 0))
     (row,) = vega.explorer(made)["data"]["values"]
     assert row["c0"] == gamma.tolist() and row["c1"] == [float(f"{value:.5g}") for value in gamma / 7]
+
+
+@pytest.mark.parametrize(("note", "named"), [("", False), ("without a line: b", True)])
+def test_the_only_line_is_named_where_others_are_left_out(note, named):
+    times = np.arange(3.0)
+    panel = Panel(ROUND, Axis("regret"), (Series("a", times, times),), note=note)
+    chart = ChartData("alone", "Alone.", (panel,))
+    assert bool(paper.figure(chart).legends) == named
+    found = [d["legend"] for d in walk(vega.spec(chart, panel)) if isinstance(d, dict) and "legend" in d]
+    assert any(isinstance(legend, dict) and "labelExpr" in legend for legend in found) == named
