@@ -90,7 +90,7 @@ class ChartData:
     @property
     def least_named(self) -> int:
         """Fewest labels that need a legend: two, or one beside a note on others that were left out."""
-        return 1 if any(panel.note and len(panel.series) == 1 for panel in self.panels) else 2
+        return 1 if any(panel.note and len(panel.series) > 0 for panel in self.panels) else 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
