@@ -134,7 +134,11 @@ def test_a_run_goes_on_until_it_has_reached_the_time(played):
 
 def test_what_mode_bandit_does_not_have_is_not_left(played):
     found = records.finish(study(), segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
-    assert found.keys() == {"round_latency", "reward", "selected", "elapsed", "counts", "releases"}
+    regrets = {"regret", "pseudo_regret", "regret_own_history"}
+    own = {"round_latency", "reward", "selected", "elapsed", "counts", "releases"}
+    assert found.keys() == own | regrets
+    # Runs whose rounds do not wait for all have recorded none.
+    assert all(np.isnan(found[name]).all() for name in regrets)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_models_are_evaluated_every_so_often_and_in_the_end(rounds, every, expec
 
 
 class Record(NamedTuple):
-    reward: np.ndarray
+    round_latency: np.ndarray
     selected: np.ndarray
     absent: None
     own: dict
@@ -155,12 +159,12 @@ class Record(NamedTuple):
 @pytest.mark.parametrize(("first", "last"), [(1, 4), (6, 9), (7, 10), (8, 10), (10, 10)])
 def test_a_segment_ends_with_the_last_round(first, last):
     """Of calls of four rounds over two runs, of which the last may be longer than what is left."""
-    reward, harm = np.arange(8.0).reshape(4, 2), 10 + np.arange(8.0).reshape(4, 2)
-    record = Record(reward, np.arange(24).reshape(4, 2, 3), None, {"harm": harm})
+    latency, harm = np.arange(8.0).reshape(4, 2), 10 + np.arange(8.0).reshape(4, 2)
+    record = Record(latency, np.arange(24).reshape(4, 2, 3), None, {"harm": harm})
     segment = records.to_host(first, np.array([5, 6]), record, 10)
     kept = last + 1 - first
     assert (segment.first_round, segment.last_round, segment.positions.tolist()) == (first, last, [5, 6])
-    assert segment.records.keys() == {"reward", "selected", "harm"}
-    np.testing.assert_array_equal(segment.records["reward"], reward[:kept].T)
+    assert segment.records.keys() == {"round_latency", "selected", "harm"}
+    np.testing.assert_array_equal(segment.records["round_latency"], latency[:kept].T)
     np.testing.assert_array_equal(segment.records["harm"], harm[:kept].T)
     assert segment.records["selected"].shape == (2, kept, 3)
