@@ -1,4 +1,4 @@
-"""What scripts share: accuracies at a simulated time, means in tables, and lines with their points."""
+"""Helpers of several scripts: accuracy at a simulated time, means in tables, lines with points."""
 
 import dataclasses
 

@@ -15,7 +15,7 @@ from pausejax.analysis.settings import axes_of, column_of
 _IDENTITY = ("identity", "policy", "algorithm", "seed")
 
 _COMMANDS = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet compute a cell of CSV, or run what it says."""
+"""First characters that make a spreadsheet evaluate a cell of a CSV file as a formula."""
 
 
 def to_dataframe(

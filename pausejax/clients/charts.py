@@ -121,7 +121,7 @@ def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Cha
 
 
 def _selection_gap(grid: Grid) -> Chart:
-    """Draws the trailing mean of the gap between each cohort's (14) and the exact maximum."""
+    """Draws how far the cohorts' objective (14) is below its exact maximum, as a trailing mean."""
     metric = Metric("selection_gap", "each", False, "1", "gap to the maximum of (14)", name="selection_gap")
     panels, every = [], []
     for cell in grid.panels:

@@ -12,7 +12,7 @@ from pausejax.clients.learn import Learned
 from pausejax.clients.program import Hyper, Program, State, World
 from pausejax.clients.quantities import Snapshot
 from pausejax.clients.quantities import record as record_quantities
-from pausejax.policies.base import Cohort, Feedback
+from pausejax.policies.base import Cohort
 from pausejax.policies.check import Fault, fault
 
 
@@ -58,7 +58,6 @@ def record_round(
     network: NetworkDraw,
     cohort: Cohort,
     close: RoundClose,
-    feedback: Feedback,
     learned: Learned,
     evaluated: tuple[jax.Array, jax.Array],
     regrets: regret.Regrets | None,
@@ -89,7 +88,7 @@ def record_round(
         test_loss=evaluated[1],
         diverged_round=after.diverged,
         selected=cohort.members,
-        available_count=_available(network),
+        available_count=_count(network.available),
         failed_count=_count(close.failed),
         late_count=_count(_late(program, valid, close)),
         released=close.released >= 0 if _may_not_release(program) else None,
@@ -105,12 +104,8 @@ def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
     return jnp.where(jnp.any(there, axis=1), mean, jnp.nan)
 
 
-def _available(network: NetworkDraw) -> jax.Array | None:
-    return None if network.available is None else jnp.sum(network.available, axis=1, dtype=jnp.int32)
-
-
 def _late(program: Program, valid: jax.Array, close: RoundClose) -> jax.Array | None:
-    """Who would have delivered, and does not count; None where the round waits for all."""
+    """Returns which members came too late, bool [R, n]; None if the round waits for all clients."""
     if program.waits_for_all or close.arrived is None:
         return None
     late = valid & ~close.arrived

@@ -89,7 +89,6 @@ def play_round(
         network,
         cohort,
         close,
-        feedback,
         learned,
         evaluated,
         regrets,

@@ -21,8 +21,8 @@ class Levels(NamedTuple):
     """Final metrics of one or more policies, with the values of each axis binned into a few levels."""
 
     runs: xr.Dataset
-    """As `finals` returns them. In axes with more than `MAX_LEVELS` numbers, each value is replaced by the
-    median of its bin."""
+    """As `finals` returns them. An axis with more than `MAX_LEVELS` numbers is binned: its values are the
+    medians of their bins."""
     axes: tuple[str, ...]
     """Axes with at least two levels."""
     bins: dict[str, dict[float, str]] = {}  # noqa: RUF012, never written to

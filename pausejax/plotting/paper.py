@@ -161,7 +161,7 @@ def _shared(axes: list[Axis], columns: int, lines: Literal["row", "col"]) -> boo
 
 
 def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, up: float = 0) -> None:
-    """Draws one panel; `across` and `up` are its size in inches for wrapping labels, 0: that of the axes."""
+    """Draws one panel. Labels wrap at `across` and `up`, in inches; 0 is the size of the axes."""
     width, height = across or _inches(axes)[0], up or _inches(axes)[1]
     if panel.cells is not None and norm is not None:
         _cells(panel.cells, axes, norm, width, height)
@@ -242,7 +242,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
 
 
 def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height: float) -> None:
-    """Draws a heat map of some inches, with its numbers if they have room."""
+    """Draws a heat map, and its numbers if they fit into `width` and `height`, in inches."""
     axes.set_facecolor(_MISSING)
     axes.pcolormesh(np.ma.masked_invalid(cells), cmap=_COLORS, norm=norm, edgecolors="w", linewidth=0.4)
     texts = {

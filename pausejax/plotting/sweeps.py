@@ -151,7 +151,7 @@ def _bins(levels: Levels, axes: Sequence[str]) -> str:
 def _effects(
     levels: Levels, metric: Metric, styles: Mapping[str, int]
 ) -> tuple[tuple[Panel, ...], list[int]]:
-    """Returns one panel for each axis, with a line for each policy that has it; and the counts of seeds."""
+    """Returns a panel for each axis, with a line for each policy that has it, and the numbers of seeds."""
     across, drawn = [], []
     seeds: list[int] = []
     band: dict[str, Any]
