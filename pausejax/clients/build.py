@@ -39,7 +39,7 @@ def build_program(
     Raises:
       SpecError: the data can't be shared out among so many clients, or a part refuses the rest.
     """
-    static, runs = group.static, group.runs
+    static, runs = static_values(group), group.runs
     learning = _learning(study, group, sources, backend, layout) if learns(study.mode) else None
     known = {**static, **_sizes(study, static, learning)}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
@@ -56,6 +56,7 @@ def build_program(
     try:
         hyper = {name: jnp.float32(value) for name, value in traced_values(study, runs[0].values).items()}
         ending = bound(part_of(study, "ending", static))
+        mechanism = bound(part_of(study, "mechanism", static))
         built = network.checked_ending(ending.build(**hyper, **files), ending.part)
         chosen = built.chooses or static["clients_per_round"]
         program = Program(
@@ -63,7 +64,11 @@ def build_program(
             law=bound(part_of(study, "latency", static)),
             availability=bound(part_of(study, "availability", static)),
             ending=ending,
+            mechanism=mechanism,
+            trusts_server=mechanism.build(**hyper, **files).server is not None,
             waits_for_all=built.waits_for_all,
+            late=static["late"],
+            limits_releases=runs[0].values["stop_at_epsilon"] > 0,
             num_clients=static["num_clients"],
             clients_per_round=static["clients_per_round"],
             clock=static["clock"],
@@ -77,6 +82,7 @@ def build_program(
         policy = program.build(hyper, files)
         program.build_law(hyper, files)
         program.build_availability(hyper, files)
+        program.build_mechanism(hyper, files)
         if not learning and (policy.needs_learning or policy.needs_updates):
             raise PartError(f"{program.policy.part.where}: {NEEDS_LEARNING}")
     except SpecError:
@@ -103,6 +109,19 @@ def _sizes(study: Study, static: Mapping[str, Any], learning: Learning | None) -
     return {name: size}
 
 
+def static_values(group: Group) -> dict[str, Any]:
+    """Returns a group's static values, with the parts that older words of a spec name.
+
+    `private = false` is the mechanism "none", and a proximal weight with "fedavg" is "fedprox".
+    """
+    found = dict(group.static)
+    if found.get("private") is False:
+        found["mechanism"] = "none"
+    if group.runs[0].values.get("proximal_weight", 0.0) > 0 and found["federated_algorithm"] == "fedavg":
+        found["federated_algorithm"] = "fedprox"
+    return found
+
+
 def traced_values(study: Study, values: Mapping[str, Any]) -> dict[str, float]:
     """Those of a run's values that are traced."""
     return {name: value for name, value in values.items() if study.words.parameters[name].traced}
@@ -110,7 +129,7 @@ def traced_values(study: Study, values: Mapping[str, Any]) -> dict[str, float]:
 
 def part_of(study: Study, category: str, static: Mapping[str, Any]) -> Part:
     """The part of a category that a group's static values name."""
-    return study.parts.get(category, static[category])
+    return study.parts.get(category, static[CATEGORIES[category].key])
 
 
 def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dataset:
@@ -168,7 +187,7 @@ def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarr
     Raises:
       SpecError: a file is not given, can't be read, or holds no such table.
     """
-    found, static = {}, group.static
+    found, static = {}, static_values(group)
     for category in map(CATEGORIES.__getitem__, (study.kind.policy_category, *study.kind.categories)):
         if not category.on_device or (category.learning and not learns(study.mode)):
             continue
@@ -188,7 +207,7 @@ def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarr
 
 
 def _learning(study: Study, group: Group, sources: Sources, backend: str, layout: Layout | None) -> Learning:
-    static, runs = group.static, group.runs
+    static, runs = static_values(group), group.runs
     dataset = dataset_of(study, static, sources)
     seeds = {run.seed for run in runs}
     longest = max(int(partition_of(study, static, seed, sources).sizes.max()) for seed in seeds)
@@ -200,7 +219,6 @@ def _learning(study: Study, group: Group, sources: Sources, backend: str, layout
             _on_host(study, static),
             dataset,
             longest,
-            proximal=runs[0].values["proximal_weight"] > 0,
             traced=traced_values(study, runs[0].values).keys(),
             tables=tables,
             contents=contents,

@@ -10,7 +10,7 @@ from pausejax.analysis.mean_curves import smooth
 from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import values_of
-from pausejax.clients.variables import METRICS, PROTECTED
+from pausejax.clients.variables import METRICS
 from pausejax.plotting.chart import Chart
 from pausejax.plotting.curves import (
     AXES,
@@ -24,6 +24,7 @@ from pausejax.plotting.curves import (
 )
 from pausejax.plotting.data import Axis, Panel
 from pausejax.plotting.grid import Grid, Line
+from pausejax.privacy import PROTECTED
 
 _GAP_ROUNDS = 20
 """Rounds of the trailing mean of the gap to the exact maximum."""

@@ -25,6 +25,7 @@ def check(say: Say, study: Study) -> None:
         if cohort > clients:
             say("network.clients_per_round", cohort, f"must be <= network.num_clients = {clients}")
             break
+    _check_parts(say, study)
     if study.expected_regret:
         _check_expected_regret(say, study)
     _check_size(say, study)
@@ -41,6 +42,24 @@ def _check_size(say: Say, study: Study) -> None:
     runs, clients = count_runs(study), max(values_of(study, "num_clients"))
     if runs * clients > _MAX_CLIENTS:
         say("network.num_clients", clients, f"times {runs} runs must be <= {_MAX_CLIENTS}")
+
+
+def _check_parts(say: Say, study: Study) -> None:
+    """Parts and numbers that contradict each other."""
+    for algorithm, weight in together(study, ("federated_algorithm", "proximal_weight")):
+        if algorithm == "fedprox" and not weight:
+            say("training.proximal_weight", weight, 'must be > 0 with federated_algorithm = "fedprox"')
+            break
+        if weight and algorithm not in ("fedavg", "fedprox"):
+            allowed = 'goes with federated_algorithm = "fedprox", or with none given'
+            say("training.proximal_weight", weight, f'{allowed}, not with "{algorithm}"')
+            break
+    for mechanism, private, limit in together(study, ("mechanism", "private", "stop_at_epsilon")):
+        if limit and (mechanism == "none" or not private):
+            say("privacy.stop_at_epsilon", limit, "needs a mechanism: without one all leakage is infinite")
+            break
+    if "released" in values_of(study, "late") and values_of(study, "ending") == ["all"]:
+        say("network.late", "released", 'goes with an ending that does not wait for all, such as "deadline"')
 
 
 def _check_speeds(say: Say, study: Study) -> None:
@@ -75,7 +94,7 @@ def _check_expected_regret(say: Say, study: Study) -> None:
                 f"{count_sets(clients, cohort):.3g}",
             )
             break
-    alone = {"availability": "always", "failure_probability": 0.0, "ending": "all"}
+    alone = {"availability": "always", "failure_probability": 0.0, "ending": "all", "stop_at_epsilon": 0.0}
     for name, only in alone.items():
         if any(value != only for value in values_of(study, name)):
             say("expected_regret", True, f"knows networks with {name} = {only!r} only")
@@ -87,6 +106,8 @@ def _check_bandit(say: Say, study: Study) -> None:
             say("policy.name", policy.algorithm, NEEDS_LEARNING)
     if any(value != "iid" for value in values_of(study, "partition")):
         say("data.partition", "unequal", 'mode = "bandit" knows equal shares only: "iid"')
+    if "none" in values_of(study, "mechanism"):
+        say("privacy.mechanism", "none", 'mode = "bandit" has no updates to protect or to release')
     if not all(values_of(study, "private")):
         say("privacy.private", False, 'mode = "bandit" has no updates to protect or to release')
 

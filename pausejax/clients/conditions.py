@@ -5,14 +5,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.clients.program import AVAILABILITY, FAILURE, LATENCY, Files, Hyper, Program
+from pausejax.clients.program import AVAILABILITY, FAILURE, LATENCY, RELEASE_LIMIT, Files, Hyper, Program
 from pausejax.network import Work
 from pausejax.policies.base import Cohort
 
 
 class NetworkDraw(NamedTuple):
     """The network of one run in one round. It does not depend on the policy, only on the seed, the round and
-    the network's parameters, so policies are compared on the same draws."""
+    the network's parameters, so policies are compared on the same draws. The one exception: clients whose
+    privacy budget is spent are not available."""
 
     latency: jax.Array
     """float32 [K], seconds."""
@@ -40,7 +41,13 @@ class RoundClose(NamedTuple):
 
 
 def draw_network(
-    program: Program, files: Files, round: jax.Array, key: jax.Array, hyper: Hyper, state: Any
+    program: Program,
+    files: Files,
+    round: jax.Array,
+    key: jax.Array,
+    hyper: Hyper,
+    state: Any,
+    releases: jax.Array,
 ) -> NetworkDraw:
     """Draws latencies, availability and failures of one round of one run.
 
@@ -51,12 +58,16 @@ def draw_network(
       key: the key of this run and round, scalar.
       hyper: hyper-parameters of the run, scalars.
       state: state of the availability process.
+      releases: int32 [K], updates that each client has released so far.
     """
     latency = program.build_law(hyper, files).sample(jax.random.fold_in(key, LATENCY))
     availability = program.build_availability(hyper, files)
     available = fails = None
     if not availability.always:
         state, available = availability.step(jax.random.fold_in(key, AVAILABILITY), state, round)
+    if program.limits_releases:
+        left = releases.astype(jnp.float32) < hyper[RELEASE_LIMIT]
+        available = left if available is None else available & left
     if program.failure_stage is not None:
         chance = jax.random.uniform(jax.random.fold_in(key, FAILURE), (program.num_clients,))
         fails = chance < hyper["failure_probability"]
@@ -70,7 +81,8 @@ def close_round(
 
     A client that fails before it releases its update spends no privacy and does not count as a participant.
     A client that fails after the release spends privacy and counts, but its update does not reach the model.
-    A late client is told to stop before it releases anything.
+    A late client is told to stop before it releases anything, or it has released its update all the same,
+    as `Program.late` says. If the server is trusted, only what is aggregated spends privacy.
 
     Args:
       program: static.
@@ -93,8 +105,13 @@ def close_round(
     weights = jnp.where(made.counts, cohort.weights, 0.0)
     total = jnp.sum(weights)
     rest = Cohort(jnp.where(made.counts, members, -1), weights / jnp.where(total > 0, total, 1.0))
-    released = rest.members
-    if program.failure_stage == "after_release":
-        released = jnp.where(made.counts | (there & fails & (latency <= duration)), members, -1)
+    released = made.counts
+    if not program.trusts_server:
+        in_time = latency <= duration
+        if program.late == "released":
+            in_time = there
+            released = released | (there & ~fails)
+        if program.failure_stage == "after_release":
+            released = released | (there & fails & in_time)
     failed = None if network.fails is None else there & fails
-    return RoundClose(rest, made.counts, released, failed, duration)
+    return RoundClose(rest, made.counts, jnp.where(released, members, -1), failed, duration)

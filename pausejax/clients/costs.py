@@ -53,8 +53,8 @@ def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
     record = 4 * (len(Record._fields) + cohort)
     each = {
         "parameters": bytes_of(state.params),
-        "moments": bytes_of(state.optimizer),
-        "state": bytes_of(state._replace(params=None, optimizer=None)),
+        "moments": bytes_of(state.memory),
+        "state": bytes_of(state._replace(params=None, memory=None)),
         "records": 2 * simulation.rounds_per_call * record,
     }
     if learning and keeps_updates:

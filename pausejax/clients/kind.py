@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from pausejax import data, network, policies
+from pausejax import data, network, policies, privacy
 from pausejax.clients.checks import check
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
 from pausejax.clients.play import initial_params, play, start
@@ -14,7 +14,7 @@ from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.clients.variables import outputs
 from pausejax.data.host import Sources
-from pausejax.federated import models, optimizers, servers, tasks
+from pausejax.federated import aggregators, algorithms, models, optimizers, servers, tasks
 from pausejax.study.runs import Group
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Kind, Study
@@ -22,7 +22,7 @@ from pausejax.study.study import Kind, Study
 if TYPE_CHECKING:
     pass
 
-PARTS = (data, network, policies, models, optimizers, servers, tasks)
+PARTS = (data, network, policies, privacy, algorithms, aggregators, models, optimizers, servers, tasks)
 """Whose parts every study may use; importing them registers these."""
 
 
@@ -65,6 +65,9 @@ KIND = Kind(
         "task",
         "optimizer",
         "server_optimizer",
+        "algorithm",
+        "aggregator",
+        "mechanism",
     ),
     ignored={"bandit": LEARNING},
     check=check,

@@ -7,19 +7,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax import privacy
-from pausejax.clients.program import CLIENT, Files, Hyper, Program, State, World
+from pausejax.clients.program import CLIENT, SERVER_NOISE, Hyper, Program, State, World
 from pausejax.federated import evaluation
-from pausejax.federated.learning import (
-    Learning,
-    Memory,
-    Rates,
-    init_memory,
-    init_weights,
-    mean_statistics,
-    step_server,
-)
+from pausejax.federated.algorithms import Arrived
+from pausejax.federated.batches import num_steps
+from pausejax.federated.learning import Learning, Memory
 from pausejax.federated.modules import Weights
+from pausejax.federated.server import aggregate, evaluated_weights, step_server
 from pausejax.federated.training import Jobs, train
 from pausejax.policies.base import Cohort
 
@@ -29,8 +23,8 @@ class Learned(NamedTuple):
 
     params: Any
     """The next global models, as in `State`."""
-    optimizer: Any
-    """The next optimizer states, as in `State`."""
+    memory: Any
+    """What learning remembers besides, as in `State`."""
     loss: jax.Array
     """float32 [R, n], mean minibatch loss of each member; 0 if its update did not arrive."""
     loss_rms: jax.Array
@@ -39,14 +33,6 @@ class Learned(NamedTuple):
     """float32 [R, n, d], the privatized updates if the policy needs them, else [R, n, 0]."""
     finite: jax.Array | None
     """bool [R], whether all weights of the model are finite; None in mode "bandit"."""
-
-
-def begin(
-    learning: Learning, weights: Weights, hyper: Hyper, files: Files, num_clients: int
-) -> tuple[Weights, Memory]:
-    """Makes the global models and optimizer states before round 1 from initial models, pytree [R, ...]."""
-    memory = init_memory(learning, weights.params, rates_of(learning, hyper, files), num_clients)
-    return init_weights(learning, weights, num_clients), memory
 
 
 def learn(
@@ -65,28 +51,50 @@ def learn(
     if program.learning is None:
         nothing = jnp.zeros(cohort.members.shape)
         updates = jnp.zeros((*cohort.members.shape, 0))
-        return Learned(state.params, state.optimizer, nothing, nothing, updates, None)
+        return Learned(state.params, state.memory, nothing, nothing, updates, None)
     learning, (runs, slots) = program.learning, cohort.members.shape
     assert world.data is not None
-    jobs = _jobs(world, hyper, state, keys, cohort)
-    rates = rates_of(learning, hyper, world.files)
-    needs_updates = program.build(jax.tree.map(lambda leaf: leaf[0], hyper), world.files).needs_updates
-    memory: Memory = state.optimizer
+    first = jax.tree.map(lambda leaf: leaf[0], hyper)
+    needs_rows = learning.build_aggregator(first | world.files).combine is not None
+    needs_updates = program.build(first, world.files).needs_updates
+    memory: Memory = state.memory
+    jobs = _jobs(world, state, keys, cohort)
     trained = train(
         learning,
+        program.mechanism,
         world.data,
         world.partition,
         state.params,
-        memory.clients,
-        rates,
+        memory,
+        hyper,
+        world.files,
         jobs,
-        keep_updates=needs_updates,
+        keep_updates=needs_updates or needs_rows,
     )
-    arrived = jnp.any(cohort.members >= 0, axis=1)
-    weights, server = step_server(learning, state.params, trained.update, memory.server, rates, arrived)
+    rows = trained.updates.reshape(runs, slots, trained.updates.shape[-1])
+
+    def mean_of(values: Hyper, key: jax.Array, total: jax.Array, rows: jax.Array, weight: jax.Array) -> Any:
+        mechanism, key = program.build_mechanism(values, world.files), jax.random.fold_in(key, SERVER_NOISE)
+        return aggregate(learning, mechanism, values | world.files, key, total, rows, weight)
+
+    mean = jax.vmap(mean_of)(hyper, keys, trained.total, rows, cohort.weights)
+    there = cohort.members >= 0
+    member = jnp.maximum(cohort.members, 0)
+    size = world.data.size[world.partition[:, None], member]
+    share = jnp.take_along_axis(world.data_share, member, axis=1)
+    arrived = Arrived(
+        weight=cohort.weights,
+        share=jnp.where(there, share, 0.0),
+        steps=jnp.where(there, num_steps(learning.training, size), 0),
+    )
+    anyone = jnp.any(there, axis=1)
+    weights, server = step_server(
+        learning, state.params, mean, memory.server, hyper, world.files, arrived, anyone
+    )
+    if learning.keeps_statistics:
+        weights = weights._replace(statistics=trained.statistics)
     have_trained = memory.trained
     if have_trained is not None:
-        weights = weights._replace(statistics=trained.statistics)
         place = jnp.where(jobs.client >= 0, jobs.client, program.num_clients)
         have_trained = have_trained.at[jobs.run, place].set(True, mode="drop")
     finite = functools.reduce(
@@ -94,12 +102,11 @@ def learn(
         (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(weights)),
     )
     loss, loss_rms = (x.reshape(runs, slots) for x in (trained.loss, trained.loss_rms))
-    updates = trained.updates.reshape(runs, slots, trained.updates.shape[-1])
-    memory = Memory(trained.optimizer, server, have_trained)
-    return Learned(weights, memory, loss, loss_rms, updates, finite)
+    updates = rows if needs_updates else rows[:, :, :0]
+    return Learned(weights, Memory(trained.clients, server, have_trained), loss, loss_rms, updates, finite)
 
 
-def _jobs(world: World, hyper: Hyper, state: State, keys: jax.Array, cohort: Cohort) -> Jobs:
+def _jobs(world: World, state: State, keys: jax.Array, cohort: Cohort) -> Jobs:
     """Returns the local trainings of a round, one for each slot of each run, [R * n]."""
     runs, slots = cohort.members.shape
     run = jnp.repeat(jnp.arange(runs), slots)
@@ -109,25 +116,30 @@ def _jobs(world: World, hyper: Hyper, state: State, keys: jax.Array, cohort: Coh
         return jax.random.split(jax.random.fold_in(jax.random.fold_in(keys[run], CLIENT), client))
 
     batch_key, noise_key = jax.vmap(job_keys, out_axes=1)(run, jnp.maximum(client, 0))
-    release = state.bandit.counts[run, client] + 1
     return Jobs(
         run=run,
         client=client,
         weight=cohort.weights.reshape(-1),
         batch_key=batch_key,
         noise_key=noise_key,
-        epsilon=privacy.epsilon_at(release, hyper["privacy_budget"][run], hyper["budget_decay"][run]),
+        number=state.bandit.counts[run, client] + 1,
     )
 
 
 def evaluate_if_due(
-    program: Program, world: World, round: jax.Array, last_round: jax.Array, learned: Learned
+    program: Program,
+    world: World,
+    hyper: Hyper,
+    round: jax.Array,
+    last_round: jax.Array,
+    learned: Learned,
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the metric and the loss on the test set, [R] each; NaN in rounds without an evaluation.
 
     Args:
       program: the group's static values.
       world: see `World`.
+      hyper: see `Hyper`.
       round: int32 [R], t of each run.
       last_round: int32 scalar, the last round, which is always evaluated.
       learned: the result of learning in this round.
@@ -139,30 +151,31 @@ def evaluate_if_due(
     assert world.test is not None
     # All runs of a call are due in the same step, even if their rounds t differ, so the first run decides.
     due = (round[0] % program.eval_every == 0) | (round[0] == last_round)
-    test, trained = world.test, learned.optimizer.trained
+    test, files, share = world.test, world.files, world.data_share
 
-    def evaluate(weights: Weights) -> tuple[jax.Array, jax.Array]:
-        return evaluation.evaluate(learning, test, mean_statistics(weights, world.data_share, trained))
+    def evaluate(learned: tuple[Weights, Memory]) -> tuple[jax.Array, jax.Array]:
+        weights = evaluated_weights(learning, *learned, hyper, files, share)
+        return evaluation.evaluate(learning, test, weights)
 
     with jax.named_scope("evaluation"):
-        return jax.lax.cond(due, evaluate, lambda _: (unknown, unknown), learned.params)
-
-
-def rates_of(learning: Learning, hyper: Hyper, files: Files) -> Rates:
-    """Collects the traced hyper-parameters, each [R], and the files that learning reads."""
-    both = learning.training.optimizer, learning.server
-    own, servers = ({name: hyper[name] for name in part.traced if name not in files} for part in both)
-    tables = {name: files[name] for part in both for name in part.traced if name in files}
-    return Rates(hyper["learning_rate"], hyper["proximal_weight"], hyper["sensitivity"], own, servers, tables)
+        return jax.lax.cond(due, evaluate, lambda _: (unknown, unknown), (learned.params, learned.memory))
 
 
 def local_loss(
-    learning: Learning | None, world: World, weights: Any, partition: jax.Array | None
+    learning: Learning | None, world: World, hyper: Hyper, weights: Any, memory: Any, partition: Any
 ) -> Callable[[jax.Array], jax.Array]:
     """Returns a function from clients, int32 [c], to one run's mean loss on each one's data, float32 [c].
 
-    In mode "bandit" the losses are 0.
+    The model of a client is the one that it would start from. In mode "bandit" the losses are 0.
     """
-    if learning is None or world.data is None or partition is None:
+    if learning is None or world.data is None:
         return lambda clients: jnp.zeros(clients.shape)
-    return functools.partial(evaluation.client_loss, learning, world.data, partition, weights)
+
+    def start(client: jax.Array) -> Any:
+        own = jax.tree.map(lambda leaf: leaf[client], memory.clients.algorithm)
+        algorithm = learning.build_algorithm(hyper | world.files)
+        return algorithm.start(weights.params, memory.server.algorithm, own)
+
+    return functools.partial(
+        evaluation.client_loss, learning, world.data, partition, start, weights.statistics
+    )

@@ -5,7 +5,6 @@ from pausejax.federated.learning import BATCH_STATISTICS, LocalTraining
 from pausejax.federated.precision import PRECISIONS
 from pausejax.parts import Parameter, table
 from pausejax.parts.signature import parameters_of
-from pausejax.privacy import CLIPS, NOISE_GENERATORS
 
 MOST_COUNTED = 2**24
 """Rounds and clients: float32, in which shares are taken of them, tells all counts up to here apart."""
@@ -57,6 +56,12 @@ PARAMETERS: dict[str, Parameter] = table(
         "min_latency": _positive(0.05, "τ_min in seconds", alias="tau_min", symbol="τ_min", units="s"),
         "availability": Parameter("always", "who can be selected in a round"),
         "ending": Parameter("all", "when a round closes, and whose update counts", added=True),
+        "late": Parameter(
+            "stopped",
+            "whether a client that is too late is told to stop, or has released its update",
+            choices=("stopped", "released"),
+            added=True,
+        ),
         "failure_probability": Parameter(
             0.0, "that a selected client fails in mid-round", low=0, high=1, traced=True, zero_is_static=True
         ),
@@ -79,6 +84,10 @@ PARAMETERS: dict[str, Parameter] = table(
         "batch_size": Parameter(_TRAINING.batch_size, "minibatch size", low=1),
         "local_epochs": Parameter(_TRAINING.local_epochs, "epochs over a client's data per round", low=1),
         "max_steps": Parameter(_TRAINING.max_steps, "at most so many minibatches per round", low=1),
+        "federated_algorithm": Parameter(
+            "fedavg", "how clients train, what they send, and what the server makes of it", added=True
+        ),
+        "aggregator": Parameter("mean", "how the updates of a cohort become one", added=True),
         "proximal_weight": Parameter(
             0.0, "FedProx: weight of ½‖w - w_t‖²", low=0, traced=True, zero_is_static=True
         ),
@@ -93,16 +102,17 @@ PARAMETERS: dict[str, Parameter] = table(
         "server_optimizer": Parameter("fedavg", "what the server does with the mean update"),
     },
     privacy={
-        "private": Parameter(_TRAINING.private, "clip and noise every update"),
-        "privacy_budget": _positive(40.0, "ε̄, a client's leakage limit", alias="eps_bar", symbol="ε̄"),
-        "budget_decay": _OBJECTIVE["budget_decay"],
-        "sensitivity": _positive(0.012, "Δf, twice the clipping bound", alias="delta_f", symbol="Δf"),
-        "clip": Parameter(_TRAINING.clip, "what is clipped", choices=CLIPS),
-        "noise_generator": Parameter(
-            _TRAINING.noise_generator,
-            "what draws the noise: JAX's cipher, or a hash of counters at a third of its cost",
-            choices=NOISE_GENERATORS,
+        "private": Parameter(True, "protect every update by the mechanism; false: mechanism none"),
+        "mechanism": Parameter("laplace", "what protects an update, and what that costs", added=True),
+        "stop_at_epsilon": Parameter(
+            0.0,
+            "clients are no longer available that could exceed this leakage; 0: never",
+            low=0,
+            traced=True,
+            zero_is_static=True,
+            added=True,
         ),
+        "budget_decay": _OBJECTIVE["budget_decay"],
         "batch_statistics": Parameter(
             "private",
             "batch norm's statistics: noised with the update, sent in the clear (with their layers'"

@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from pausejax import bandit, network, regret
-from pausejax.clients.learn import begin
 from pausejax.clients.program import (
     AVAILABILITY,
     Hyper,
@@ -28,6 +27,7 @@ from pausejax.clients.round import play_round
 from pausejax.devices import AXIS, SHARED, SPLIT
 from pausejax.federated.batches import TrainingData
 from pausejax.federated.modules import Model
+from pausejax.federated.server import init_memory, init_weights
 from pausejax.policies.base import Clients
 
 
@@ -57,7 +57,8 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     runs = world.seed.shape[0]
     learning, memory = program.learning, None
     if learning:
-        params, memory = begin(learning, params, hyper, world.files, program.num_clients)
+        memory = init_memory(learning, params.params, hyper, world.files, program.num_clients)
+        params = init_weights(learning, params, program.num_clients)
     return State(
         bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
         genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
@@ -65,7 +66,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
         availability=jax.vmap(init_availability)(world.seed, hyper),
         policy=jax.vmap(init_policy)(world.seed, world.data_share, hyper),
         params=params,
-        optimizer=memory,
+        memory=memory,
         diverged=jnp.zeros(runs, jnp.int32),
     )
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 
-from pausejax import bandit, network
+from pausejax import bandit, network, privacy
 from pausejax.federated.batches import HeldOut, TrainingData
 from pausejax.federated.learning import Learning
 from pausejax.parts import Bound
@@ -20,6 +20,12 @@ FailureStage = Literal["before_release", "after_release"]
 """Whether the privatized update has left a client when it fails."""
 
 
+Late = Literal["stopped", "released"]
+"""Whether a client that is too late is told to stop, or releases its update all the same."""
+RELEASE_LIMIT = "release_limit"
+"""The hyper-parameter that `stop_at_epsilon` becomes: how many updates a client may release."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Program:
     """Everything that shapes the compiled program: one compilation each."""
@@ -30,6 +36,8 @@ class Program:
     availability: Bound
     ending: Bound
     """When a round closes."""
+    mechanism: Bound
+    """What protects updates, and what a release costs."""
     num_clients: int
     clients_per_round: int
     clock: bandit.Clock
@@ -41,6 +49,12 @@ class Program:
     """When clients fail that fail in mid-round; None where nobody does."""
     waits_for_all: bool = True
     """Whether the slowest of the cohort ends every round."""
+    late: Late = "stopped"
+    """Whether a late client has released its update."""
+    trusts_server: bool = False
+    """Whether updates reach the server unprotected, so that only what is aggregated spends privacy."""
+    limits_releases: bool = False
+    """Whether a client whose budget is spent is no longer available."""
     quantities: tuple[Bound, ...] = ()
     """What is recorded besides."""
     learning: Learning | None = None
@@ -64,6 +78,10 @@ class Program:
     def build_ending(self, hyper: Hyper, files: Files) -> network.Ending:
         """The ending of one run's rounds (or, under vmap, of each run's)."""
         return network.checked_ending(self.ending.build(**hyper, **files), self.ending.part)
+
+    def build_mechanism(self, hyper: Any, files: Any) -> privacy.Mechanism:
+        """The mechanism of one run (or, under vmap, of each; or, on the host, of many)."""
+        return privacy.checked_mechanism(self.mechanism.build(**hyper, **files), self.mechanism.part)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
         """What the regrets of a run (or, under vmap, of each) are measured by."""
@@ -101,14 +119,14 @@ class State(NamedTuple):
     policy: Any
     params: Any
     """The global models, `federated.modules.Weights`; None in mode "bandit"."""
-    optimizer: Any
+    memory: Any
     """What learning remembers besides, `federated.learning.Memory`; None in mode "bandit"."""
     diverged: jax.Array
     """int32 [R], the round in which a run's model ceased to be finite; 0: never."""
 
 
 # All randomness derives from a run's seed: what a purpose draws in a round never depends on another purpose.
-LATENCY, POLICY, CLIENT, AVAILABILITY, FAILURE = range(5)
+LATENCY, POLICY, CLIENT, AVAILABILITY, FAILURE, SERVER_NOISE = range(6)
 
 
 def initial_key(seed: jax.Array) -> jax.Array:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax import privacy, regret
+from pausejax import regret
 from pausejax.clients.conditions import NetworkDraw, RoundClose
 from pausejax.clients.learn import Learned
 from pausejax.clients.program import Hyper, Program, State, World
@@ -26,8 +26,8 @@ class Record(NamedTuple):
     regret: jax.Array | None
     pseudo_regret: jax.Array | None
     regret_own_history: jax.Array | None
-    max_leakage: jax.Array
-    max_leakage_update: jax.Array
+    max_releases: jax.Array
+    """int32 [R], the most updates that a client has released so far."""
     selection_gap: jax.Array | None
     train_loss: jax.Array
     test_metric: jax.Array
@@ -66,23 +66,13 @@ def record_round(
 ) -> Record:
     """Makes the record of a round; all arguments but `program` and shared arrays have one row per run."""
     learning, valid = program.learning, cohort.members >= 0
-    leaked = jnp.max(
-        privacy.leakage(
-            after.bandit.counts, hyper["privacy_budget"][:, None], hyper["budget_decay"][:, None]
-        ),
-        axis=1,
-    )
-    if learning and learning.in_the_clear:
-        leaked = jnp.full_like(leaked, jnp.inf)
-    clip = learning.training.clip if learning else "vector"
     unknown = jnp.full(round.shape[0], jnp.nan)
     faulty = functools.partial(fault, program.num_clients)
     return Record(
         round_latency=close.duration,
         **(regrets._asdict() if regrets else dict.fromkeys(regret.Regrets._fields)),
         selection_gap=gap,
-        max_leakage=leaked,
-        max_leakage_update=privacy.update_leakage(leaked, learning.num_parameters if learning else 1, clip),
+        max_releases=jnp.max(after.bandit.counts, axis=1),
         train_loss=mean_loss(close.cohort, learned.loss) if learning else unknown,
         test_metric=evaluated[0],
         test_loss=evaluated[1],
@@ -117,7 +107,8 @@ def _count(who: jax.Array | None) -> jax.Array | None:
 
 
 def _may_not_release(program: Program) -> bool:
-    return program.failure_stage == "before_release" or not program.waits_for_all
+    lost = program.failure_stage == "before_release" or (program.failure_stage and program.trusts_server)
+    return bool(lost) or not program.waits_for_all
 
 
 def _quantities(

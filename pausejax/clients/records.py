@@ -90,7 +90,7 @@ def finish(
     segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]
     history = _history(study, table, segments, rows)
     history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
-    released = history.pop("released", True)
+    released, releases = history.pop("released", True), history.pop("max_releases")
     played = ~np.isnan(history["round_latency"])
     for name in ("failed_count", "late_count"):
         if name not in history and name in table:
@@ -116,7 +116,51 @@ def finish(
     selected = history["selected"]
     history["counts"] = _count(selected, selected >= 0, num_clients)
     history["releases"] = _count(selected, (selected >= 0) & released, num_clients)
-    return {name: np.asarray(array, table[name].dtype) for name, array in history.items()}
+    found = {name: np.asarray(array, table[name].dtype) for name, array in history.items()}
+    return found | {"max_releases": np.where(np.isnan(found["round_latency"]), -1, releases)}
+
+
+def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray) -> Arrays:
+    """Computes the leakage of the client that has released most, after every round of some runs.
+
+    Args:
+      program: of the runs.
+      files: tables that all runs share.
+      hyper: traced hyper-parameters by run, float32 [n] each.
+      releases: int [n, rounds], updates of that client so far; -1 after a run has ended.
+
+    Returns:
+      `max_leakage` and `max_leakage_update`, float32 [n, rounds]; NaN after a run has ended.
+    """
+    learning = program.learning
+    mechanism = program.build_mechanism({name: values[:, None] for name, values in hyper.items()}, files)
+    played = releases >= 0
+    found = mechanism.leakage(np.maximum(releases, 0), learning.num_parameters if learning else 1)
+    if learning and learning.in_the_clear:
+        found = found._replace(release=np.full_like(found.release, np.inf))
+        found = found._replace(update=found.release)
+    return {
+        "max_leakage": np.where(played, found.release, np.float32(np.nan)),
+        "max_leakage_update": np.where(played, found.update, np.float32(np.nan)),
+    }
+
+
+def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -> np.ndarray:
+    """Computes how many updates a client may release until its leakage would exceed `stop_at_epsilon`.
+
+    Args:
+      program: of the runs.
+      files: tables that all runs share.
+      hyper: traced hyper-parameters by run, float32 [n] each.
+      rounds: of a run; more releases than that there are not.
+
+    Returns:
+      float32 [n], whole numbers.
+    """
+    limit = hyper["stop_at_epsilon"]
+    releases = np.broadcast_to(np.arange(rounds + 1), (len(limit), rounds + 1))
+    spent = ledger(program, files, hyper, releases)["max_leakage"]
+    return ((spent <= limit[:, None]).sum(axis=1) - 1).clip(0).astype(np.float32)
 
 
 def _count(selected: np.ndarray, counts: np.ndarray, num_clients: int) -> np.ndarray:

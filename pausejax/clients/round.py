@@ -20,6 +20,7 @@ class PolicyInputs(NamedTuple):
     round: jax.Array
     network: NetworkDraw
     params: Any
+    memory: Any
     partition: jax.Array
 
 
@@ -43,8 +44,8 @@ def play_round(
     """
     keys = jax.vmap(round_key)(world.seed, round)
     draw = functools.partial(draw_network, program, world.files)
-    network = jax.vmap(draw)(round, keys, hyper, state.availability)
-    inputs = PolicyInputs(round, network, state.params, world.partition)
+    network = jax.vmap(draw)(round, keys, hyper, state.availability, state.bandit.counts)
+    inputs = PolicyInputs(round, network, state.params, state.memory, world.partition)
 
     # Select the cohort, and find which updates arrive.
     select = functools.partial(select_cohort, program, world)
@@ -54,12 +55,15 @@ def play_round(
     # Update participations and mean rewards, in the same way for every policy.
     latency_reward = hyper["min_latency"][:, None] / network.latency
     latency = jnp.take_along_axis(network.latency, jnp.maximum(cohort.members, 0), axis=1)
+    if not program.waits_for_all:
+        # Of a late client the server knows only that it takes longer than the round.
+        latency = jnp.minimum(latency, close.duration[:, None])
     reward = hyper["min_latency"][:, None] / latency
     history = jax.vmap(bandit.update)(state.bandit, close.released, reward)
 
     # Train, aggregate and evaluate; mode "bandit" skips this.
     learned = learn(program, world, hyper, state, keys, close.cohort)
-    evaluated = evaluate_if_due(program, world, round, last_round, learned)
+    evaluated = evaluate_if_due(program, world, hyper, round, last_round, learned)
 
     # Update the policy.
     feedback = Feedback(
@@ -78,7 +82,7 @@ def play_round(
         availability=network.availability,
         policy=policy,
         params=learned.params,
-        optimizer=learned.optimizer,
+        memory=learned.memory,
         diverged=first_divergence(state, round, learned),
     )
     record = record_round(
@@ -103,7 +107,7 @@ def select_cohort(
 ) -> Cohort:
     """Selects the cohort of one run by its policy; members [n] ascending, -1 last."""
     policy = program.build(hyper, world.files)
-    cohort = policy.select(policy_key(program, key), policy_state, view_of(program, world, inputs))
+    cohort = policy.select(policy_key(program, key), policy_state, view_of(program, world, hyper, inputs))
     ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
     return jax.tree.map(lambda leaf: leaf[ascending], cohort)
 
@@ -113,12 +117,12 @@ def update_policy(
 ) -> Any:
     """Returns the next state of one run's policy, given the feedback on its cohort."""
     policy = program.build(hyper, world.files)
-    return policy.update(policy_state, view_of(program, world, inputs), feedback)
+    return policy.update(policy_state, view_of(program, world, hyper, inputs), feedback)
 
 
-def view_of(program: Program, world: World, inputs: PolicyInputs) -> View:
+def view_of(program: Program, world: World, hyper: Hyper, inputs: PolicyInputs) -> View:
     """Returns the view of one run's policy; losses are computed only if the policy reads them."""
-    loss = local_loss(program.learning, world, inputs.params, inputs.partition)
+    loss = local_loss(program.learning, world, hyper, inputs.params, inputs.memory, inputs.partition)
     return View(inputs.round, inputs.network.latency, loss, inputs.network.available)
 
 

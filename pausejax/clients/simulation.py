@@ -14,7 +14,7 @@ from pausejax import measured
 from pausejax.clients import costs, exchange, expected_regret, records
 from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
 from pausejax.clients.play import initial_params, play, start
-from pausejax.clients.program import Hyper, State, World
+from pausejax.clients.program import RELEASE_LIMIT, Hyper, State, World
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, padded, put, put_shares, runs_mesh, shapes
 from pausejax.federated import batches
@@ -63,7 +63,7 @@ class ClientSimulation:
         seeds = sorted({run.seed for run in group.runs})
         self._partition_of = {seed: place for place, seed in enumerate(seeds)}
         self._share, data, test = self._samples(seeds)
-        files = files_of(study, group, sources)
+        self._files = files = files_of(study, group, sources)
         self._traced = [name for name in group.runs[0].values if study.words.parameters[name].traced]
         self._on_device: tuple[int, Any] | None = None
         self._of_law: dict[tuple[float, ...], tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {}
@@ -82,6 +82,8 @@ class ClientSimulation:
         partitions = np.array([self._partition_of[run.seed] for run in runs], np.int32)
         seeds = np.array([run.seed for run in runs], np.uint32)
         hyper = {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}
+        if self.program.limits_releases:
+            hyper[RELEASE_LIMIT] = records.release_limit(self.program, self._files, hyper, self.rounds)
         return (seeds, self._share[partitions], partitions), hyper
 
     def _hyper_of(self, run: Run) -> Hyper:
@@ -200,6 +202,9 @@ class ClientSimulation:
         learning = self.program.learning
         metric = learning.task.metric_name if learning else "test_accuracy"
         arrays = records.finish(self._study, segments, np.arange(len(runs)), self.program.num_clients, metric)
+        releases, hyper = arrays.pop("max_releases"), self._of_runs(runs)[1]
+        ledger = records.ledger(self.program, self._files, hyper, releases)
+        arrays |= {name: values for name, values in ledger.items() if name in self._study.outputs.variables}
         if self._study.expected_regret:
             arrays["expected_regret"] = self._expected_regret(runs, arrays)
         return arrays

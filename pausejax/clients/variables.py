@@ -1,5 +1,8 @@
 """What a study of client selection leaves: the one table of variables, and that of figures per run."""
 
+import contextlib
+import itertools
+
 import numpy as np
 
 from pausejax.analysis.quantities import Metric, Variable, count, series
@@ -242,8 +245,19 @@ def variables(study: Study) -> dict[str, Variable]:
     return found | variables_of(study, _taken(study) | found.keys())
 
 
-PROTECTED = {"coordinate": "per coordinate", "vector": "per update"}
-"""What ε bounds the leakage of, by what is clipped."""
+def _protected(study: Study) -> set[str]:
+    """Says what ε bounds the leakage of, by the mechanisms of a study."""
+    if not learns(study.mode):
+        return {"per update"}
+    found = set()
+    for name in values_of(study, "mechanism"):
+        part = study.parts.get("mechanism", name)
+        static = [key for key, parameter in part.parameters.items() if not parameter.traced]
+        for values in itertools.product(*(values_of(study, key) for key in static)):
+            given = dict.fromkeys(part.given, 1.0) | dict(zip(static, values, strict=True))
+            with contextlib.suppress(PartError, TypeError, ValueError):  # refused when the program is built
+                found.add(part.build(**given).protects)
+    return found
 
 
 def _absent(study: Study) -> set[str]:
@@ -255,7 +269,8 @@ def _absent(study: Study) -> set[str]:
     endings = values_of(study, "ending")
     absent |= set() if "all" in endings else set(REGRETS)
     absent |= {"late_count"} if endings == ["all"] else set()
-    absent |= {"available_count"} if values_of(study, "availability") == ["always"] else set()
+    always = values_of(study, "availability") == ["always"] and values_of(study, "stop_at_epsilon") == [0.0]
+    absent |= {"available_count"} if always else set()
     return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
 
 
@@ -263,10 +278,10 @@ def metrics(study: Study) -> dict[str, Metric]:
     """Every figure per run of a study, by name."""
     absent = _absent(study)
     found = {name: metric for name, metric in METRICS.items() if metric.variable not in absent}
-    clips = values_of(study, "clip") if learns(study.mode) else ["vector"]
-    if len(set(clips)) == 1:
+    protected = _protected(study)
+    if len(protected) == 1:
         leakage = found["max_leakage"]
-        found["max_leakage"] = leakage._replace(label=f"{leakage.label} ({PROTECTED[clips[0]]})")
+        found["max_leakage"] = leakage._replace(label=f"{leakage.label} ({min(protected)})")
     own = {}
     for task in tasks_of(study):
         name = task.metric_name

@@ -23,9 +23,6 @@ TRAINING = (
     "local_epochs",
     "max_steps",
     "persist_optimizer",
-    "private",
-    "clip",
-    "noise_generator",
     "precision",
 )
 
@@ -36,7 +33,6 @@ def learning_of(
     dataset: Dataset,
     longest: int,
     *,
-    proximal: bool,
     traced: Collection[str] = (),
     tables: Mapping[str, tuple[int, ...]] | None = None,
     contents: Mapping[str, str] | None = None,
@@ -50,7 +46,6 @@ def learning_of(
       static: the static parameters, among them the names of model, task, optimizer and server optimizer.
       dataset: what is learned.
       longest: the largest number of samples that any client owns in any run.
-      proximal: whether the runs have a proximal term.
       traced: names of the runs' traced parameters.
       tables: shapes of what parts on the device read from files, by parameter.
       contents: digests of the files that parts on the host read, by whole path: what is made of another
@@ -64,7 +59,7 @@ def learning_of(
     tables, contents = tables or {}, contents or {}
 
     def bound(category: str) -> Bound:
-        part = registry.get(category, static[category])
+        part = registry.get(category, static[parts.CATEGORIES[category].key])
         on_device = parts.CATEGORIES[category].on_device
         return parts.bind(part, static, traced if on_device else (), complete=on_device)
 
@@ -92,12 +87,11 @@ def learning_of(
         **{name: static[name] for name in TRAINING},
         batch_statistics=static["batch_statistics"],
         optimizer=optimizer,
-        proximal=proximal,
         lanes=chosen.lanes,
         eval_lanes=chosen.eval_lanes,
         eval_batch=chosen.eval_batch,
     )
-    return Learning(
+    learning = Learning(
         model,
         task,
         dataset.input_shape,
@@ -106,8 +100,12 @@ def learning_of(
         preprocess=dataset.preprocess,
         standardize=dataset.scale is not None,
         server=server,
+        algorithm=bound("algorithm"),
+        aggregator=bound("aggregator"),
         conv=chosen.conv,
     )
+    _check_algorithm(learning)
+    return learning
 
 
 # One object per part, its values and the content of its files: equal programs are equal wherever they are
@@ -147,6 +145,31 @@ def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct, where: str) -> jax.Sh
     if getattr(seen, "shape", ())[:1] != raw.shape[:1]:
         raise PartError(f"{where}: its preprocess must return a batch, [B, ...]")
     return seen
+
+
+@functools.cache
+def _check_algorithm(learning: Learning) -> None:
+    """Refuses an algorithm that does not fit the model or the aggregator, by shapes.
+
+    Raises:
+      PartError: as it says; so do functions of it.
+      ValueError: it can't be built with the rest of the spec.
+    """
+    part, shape = learning.algorithm.part, learning.sent
+    if not jax.tree.leaves(shape.params):
+        raise PartError(f"{part.where}: upload returns nothing to send")
+    values = dict.fromkeys(learning.aggregator.traced, jax.ShapeDtypeStruct((), jnp.float32))
+    rows = []
+
+    def combine(values: dict[str, jax.Array]) -> None:
+        rows.append(learning.build_aggregator(values).combine is not None)
+
+    jax.eval_shape(combine, values)
+    if rows[0] and all(jax.tree.leaves(state) for state in learning.states):
+        raise PartError(
+            f'aggregator = "{learning.aggregator.name}": goes with algorithms whose server keeps no state '
+            f"of the clients' mean; {part.where} does"
+        )
 
 
 @functools.cache

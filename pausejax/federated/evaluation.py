@@ -1,12 +1,14 @@
 """Evaluation of many global models on one held-out test set, and of one model on its clients' data."""
 
+from collections.abc import Callable
+
 import chex
 import jax
 import jax.numpy as jnp
 
 from pausejax.federated.batches import HeldOut, TrainingData, gather, prepare
 from pausejax.federated.learning import Learning
-from pausejax.federated.modules import Weights
+from pausejax.federated.modules import Params, Weights
 
 
 def evaluate(learning: Learning, test: HeldOut, weights: Weights) -> tuple[jax.Array, jax.Array]:
@@ -40,19 +42,34 @@ def evaluate(learning: Learning, test: HeldOut, weights: Weights) -> tuple[jax.A
 
 
 def client_loss(
-    learning: Learning, data: TrainingData, partition: jax.Array, weights: Weights, clients: jax.Array
+    learning: Learning,
+    data: TrainingData,
+    partition: jax.Array,
+    params_of: Callable[[jax.Array], Params],
+    statistics: Params,
+    clients: jax.Array,
 ) -> jax.Array:
-    """Mean loss of one model on all the data of each client, float32 [c] for int32 [c] clients."""
+    """Computes the mean loss of one run's model on all the data of each client.
+
+    Args:
+      learning: static.
+      data: the training set.
+      partition: int32 scalar.
+      params_of: maps a client, int32 scalar, to the parameters that it would start from.
+      statistics: running statistics; [K, ...] if clients keep them.
+      clients: int32 [c].
+
+    Returns:
+      float32 [c].
+    """
 
     def one_client(client: jax.Array) -> jax.Array:
         size = data.size[partition, client]
         position = jnp.arange(learning.longest)
         index = data.order.at[partition, data.offset[partition, client] + position].get(mode="clip")
         inputs, targets = gather(learning, data, index)
-        statistics = weights.statistics
-        if learning.keeps_statistics:
-            statistics = jax.tree.map(lambda leaf: leaf[client], statistics)
-        outputs, _ = learning.model.apply(weights.params, statistics, inputs, key=None, training=False)
+        own = jax.tree.map(lambda leaf: leaf[client], statistics) if learning.keeps_statistics else statistics
+        outputs, _ = learning.model.apply(params_of(client), own, inputs, key=None, training=False)
         losses = learning.task.loss(outputs, targets)
         return jnp.sum(jnp.where(position < size, losses, 0.0)) / size.astype(jnp.float32)
 

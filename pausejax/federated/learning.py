@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -11,46 +10,53 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from pausejax import parts
+from pausejax.federated import aggregators, algorithms, servers
+from pausejax.federated.aggregators import Aggregator, checked_aggregator
+from pausejax.federated.algorithms import Algorithm, Local, checked_algorithm
 from pausejax.federated.modules import Model, Params, Weights
-from pausejax.federated.optimizers import adam, transformation
+from pausejax.federated.optimizers import adam
 from pausejax.federated.placement import ConvVariant, Placement
 from pausejax.federated.precision import Precision
-from pausejax.federated.servers import fedavg
 from pausejax.federated.tasks import Task
 from pausejax.parts import Bound
-from pausejax.privacy import Clip, NoiseGenerator, privatize
+from pausejax.privacy import Mechanism
 
 BatchStatistics = Literal["private", "clear", "clear_layers", "local"]
 BATCH_STATISTICS: tuple[str, ...] = get_args(BatchStatistics)
 
+Values = dict[str, jax.Array]
+"""Traced hyper-parameters and tables from files, by name."""
+
+
 _ADAM = parts.bind(parts.find("optimizer", adam.__name__), {})
-_FEDAVG = parts.bind(parts.find("server_optimizer", fedavg.__name__), {})
+_FEDAVG = parts.bind(parts.find("algorithm", algorithms.fedavg.__name__), {})
+_MEAN = parts.bind(parts.find("aggregator", aggregators.mean.__name__), {})
+_MEAN_STEP = parts.bind(parts.find("server_optimizer", servers.fedavg.__name__), {})
 
 
-class Rates(NamedTuple):
-    """Traced hyper-parameters of learning, float32 [R] each."""
+class ServerState(NamedTuple):
+    """What servers remember from round to round besides the global models; pytrees [R, ...]."""
 
-    learning_rate: jax.Array
-    proximal_weight: jax.Array
-    sensitivity: jax.Array
-    optimizer: dict[str, jax.Array]
-    """The local optimizer's own, by name."""
-    server: dict[str, jax.Array]
-    """The server optimizer's own, by name."""
-    tables: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
-    """What the optimizers read from files, float32 [rows, columns] by name; the same for all runs."""
+    optimizer: Any
+    algorithm: Any
+
+
+class ClientStates(NamedTuple):
+    """What clients keep from round to round, besides running statistics; pytrees [R, K, ...]."""
+
+    optimizer: Any
+    """States of the local optimizers, if they persist, else None."""
+    algorithm: Any
+    """The algorithm's; () if it has none."""
 
 
 class Memory(NamedTuple):
-    """What learning remembers from round to round, besides the global models; runs first."""
+    """What learning remembers from round to round besides the global models."""
 
-    clients: Any
-    """The clients' optimizer states, pytree [R, K, ...], if they persist, else None."""
-    server: Any
-    """The server optimizers' states, pytree [R, ...]."""
+    clients: ClientStates
+    server: ServerState
     trained: jax.Array | None = None
-    """bool [R, K], whose statistics are those of a training that has reached the server; None if clients keep
-    none."""
+    """bool [R, K], clients an upload of whom has arrived; None if they keep nothing that is evaluated."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +69,6 @@ class LocalTraining:
     optimizer: Bound = _ADAM
     """Builds an optax transformation without its learning rate from what is traced."""
     persist_optimizer: bool = False
-    proximal: bool = False
-    private: bool = True
-    clip: Clip = "coordinate"
-    noise_generator: NoiseGenerator = "threefry"
     batch_statistics: BatchStatistics = "private"
     precision: Precision = "highest"
     """Of the network's matrix products and convolutions."""
@@ -92,8 +94,10 @@ class Learning:
     preprocess: Callable[[jax.Array], jax.Array] | None = None
     standardize: bool = True
     """Whether raw inputs are centred and scaled, where there is no `preprocess`."""
-    server: Bound = _FEDAVG
+    server: Bound = _MEAN_STEP
     """Builds the optax transformation of the pseudo-gradient from what is traced."""
+    algorithm: Bound = _FEDAVG
+    aggregator: Bound = _MEAN
     conv: ConvVariant = "im2col"
     """How the package's own networks do convolutions; those of others are what they are."""
     sharded: bool = False
@@ -112,59 +116,94 @@ class Learning:
 
     @property
     def in_the_clear(self) -> bool:
-        """Whether something that a client has learned leaves it without noise."""
-        clear = self.training.batch_statistics in ("clear", "clear_layers")
-        return not self.training.private or (self.model.has_statistics and clear)
+        """Whether batch norm's statistics leave a client without noise, whatever the mechanism."""
+        return self.model.has_statistics and self.training.batch_statistics in ("clear", "clear_layers")
+
+    @property
+    def keeps_client_states(self) -> bool:
+        """Whether the algorithm has a state of every client."""
+        return bool(jax.tree.leaves(self.states[1]))
+
+    @property
+    def states(self) -> tuple[Any, Any]:
+        """The algorithm's states of the server and of a client: shapes and types."""
+
+        def init(params: Params, values: Values) -> tuple[Any, Any]:
+            return self.build_algorithm(values).init(params)
+
+        weights = jax.eval_shape(self.model.init, jax.random.key(0))
+        return jax.eval_shape(init, weights.params, self._unknown_values)
+
+    @property
+    def _unknown_values(self) -> dict[str, jax.ShapeDtypeStruct]:
+        return dict.fromkeys(self.algorithm.traced, jax.ShapeDtypeStruct((), jnp.float32))
+
+    @property
+    def sent(self) -> Weights:
+        """What a client sends: shapes and types of the algorithm's upload and of changes of statistics."""
+        weights = jax.eval_shape(self.model.init, jax.random.key(0))
+
+        def upload(params: Params, values: Values) -> Any:
+            algorithm = self.build_algorithm(values)
+            server, client = algorithm.init(params)
+            start, one = algorithm.start(params, server, client), jnp.int32(1)
+            return algorithm.upload(Local(start, start, server, client, one, one, jnp.float32(1)))[0]
+
+        statistics = {} if self.keeps_statistics else weights.statistics
+        return Weights(jax.eval_shape(upload, weights.params, self._unknown_values), statistics)
 
     @property
     def num_parameters(self) -> int:
         """How many numbers a client sends."""
-        weights = jax.eval_shape(self.model.init, jax.random.key(0))
-        return sum(leaf.size for leaf in jax.tree.leaves(self.sent(weights)))
+        return sum(leaf.size for leaf in jax.tree.leaves(self.sent))
 
-    def sent(self, weights: Weights) -> Weights:
-        """What of some weights leaves a client."""
-        return weights._replace(statistics={}) if self.keeps_statistics else weights
+    @property
+    def traced(self) -> frozenset[str]:
+        """Names of the traced values that learning on the device reads."""
+        bound = (self.training.optimizer, self.server, self.algorithm, self.aggregator)
+        return frozenset({"learning_rate"}.union(*(part.traced for part in bound)))
 
-    def release(
-        self, before: Weights, after: Weights, key: jax.Array, epsilon: jax.Array, sensitivity: jax.Array
-    ) -> jax.Array:
-        """A client's update as it leaves it, float32 [num_parameters]: clipped and noised where private.
+    def build_algorithm(self, values: Values) -> Algorithm:
+        """Builds the algorithm of one run (or, under vmap, of each), checked when it is traced."""
+        return checked_algorithm(self.algorithm.build(**values), self.algorithm.part)
 
-        The key is consumed; ε and Δf as in `privacy.privatize`.
+    def build_aggregator(self, values: Values) -> Aggregator:
+        """Builds the aggregator of one run (or, under vmap, of each), checked when it is traced."""
+        return checked_aggregator(self.aggregator.build(**values), self.aggregator.part)
+
+    def release(self, mechanism: Mechanism, upload: Weights, key: jax.Array, number: jax.Array) -> jax.Array:
+        """Returns an upload as it leaves its client, float32 [num_parameters].
+
+        Args:
+          mechanism: protects all of it but the statistics that are sent in the clear.
+          upload: as `sent`.
+          key: consumed.
+          number: int32 scalar, which release of the client it is, >= 1.
         """
-        training = self.training
-        noise = partial(
-            privatize,
-            key,
-            epsilon=epsilon,
-            sensitivity=sensitivity,
-            clip=training.clip,
-            noise_generator=training.noise_generator,
-        )
-        sent = self.sent(before)
-        change = ravel_pytree(self.sent(after))[0] - ravel_pytree(sent)[0]
-        if not training.private:
-            return change
+        flat = ravel_pytree(upload)[0]
         if not self.in_the_clear:
-            return noise(change)
-        sizes = [leaf.size for leaf in jax.tree.leaves(sent)]
-        clear = self._clear(sent)
-        pieces = _cut(change, sizes)
-        noised = noise(
-            jnp.concatenate([piece for piece, free in zip(pieces, clear, strict=True) if not free])
-        )
-        held = iter(_cut(noised, [size for size, free in zip(sizes, clear, strict=True) if not free]))
+            return mechanism.release(key, flat, number)
+        sizes = [leaf.size for leaf in jax.tree.leaves(upload)]
+        clear = self._clear(upload)
+        pieces = _cut(flat, sizes)
+        secret = jnp.concatenate([piece for piece, free in zip(pieces, clear, strict=True) if not free])
+        released = mechanism.release(key, secret, number)
+        held = iter(_cut(released, [size for size, free in zip(sizes, clear, strict=True) if not free]))
         return jnp.concatenate(
             [piece if free else next(held) for piece, free in zip(pieces, clear, strict=True)]
         )
 
     def _clear(self, sent: Weights) -> list[bool]:
-        """Which leaves of what is sent leave a client without noise."""
+        """Says which leaves of what is sent leave a client without noise."""
         paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(sent)[0]]
         normed = {_layer(path) for path in paths if path[0].name == "statistics"}
         with_layers = self.training.batch_statistics == "clear_layers"
-        return [path[0].name == "statistics" or (with_layers and _layer(path) in normed) for path in paths]
+
+        def of_normed(path: tuple[Any, ...]) -> bool:
+            layer = _layer(path)  # an algorithm may have put it deeper
+            return any(name and layer[-len(name) :] == name for name in normed)
+
+        return [path[0].name == "statistics" or (with_layers and of_normed(path)) for path in paths]
 
 
 def _cut(values: jax.Array, sizes: list[int]) -> list[jax.Array]:
@@ -176,91 +215,3 @@ def _layer(path: tuple[Any, ...]) -> tuple[Any, ...]:
     """The layer that an array of `Weights` belongs to; linen files statistics under a collection's name."""
     layer = tuple(path[1:-1])
     return layer[1:] if layer[:1] == (jax.tree_util.DictKey("batch_stats"),) else layer
-
-
-def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weights:
-    """The runs' global models before round 1 from `model.init`'s, pytree [R, ...].
-
-    Statistics that never leave their clients are [R, K, ...].
-    """
-    if not learning.keeps_statistics:
-        return weights
-    return weights._replace(
-        statistics=jax.tree.map(
-            lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), weights.statistics
-        )
-    )
-
-
-def init_memory(learning: Learning, params: Params, rates: Rates, num_clients: int) -> Memory:
-    """Makes fresh optimizer states, of every run's server and, if they persist, of its clients."""
-
-    def fresh(part: Bound, params: Params, values: dict[str, jax.Array]) -> Any:
-        return transformation(part, values | rates.tables).init(params)
-
-    server = jax.vmap(partial(fresh, learning.server))(params, rates.server)
-    runs = rates.learning_rate.shape[0]
-    trained = jnp.zeros((runs, num_clients), bool) if learning.keeps_statistics else None
-    if not learning.training.persist_optimizer:
-        return Memory(None, server, trained)
-    own = jax.vmap(partial(fresh, learning.training.optimizer))(params, rates.optimizer)
-    clients = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), own)
-    return Memory(clients, server, trained)
-
-
-def step_server(
-    learning: Learning, weights: Weights, update: Weights, state: Any, rates: Rates, arrived: jax.Array
-) -> tuple[Weights, Any]:
-    """Computes the next global models of all runs from their mean updates, and the servers' next states.
-
-    A round in which nobody's update arrives is no step: its model and its server's state stay as they are,
-    whatever the optimizer. Momentum would move the model otherwise. Statistics take their mean change
-    whatever the optimizer. Noise can make a variance negative, which has no meaning: it ends at 0.
-
-    Args:
-      learning: static.
-      weights: of all runs, pytree [R, ...].
-      update: mean updates, pytree [R, ...]; 0 where nobody's has arrived.
-      state: the servers' states, pytree [R, ...].
-      rates: traced hyper-parameters by run.
-      arrived: bool [R], whether any client's update has.
-    """
-
-    def one(
-        params: Params, update: Params, state: Any, values: dict[str, jax.Array], arrived: jax.Array
-    ) -> Any:
-        gradient = jax.tree.map(jnp.negative, update)
-        server = transformation(learning.server, values | rates.tables)
-        change, after = server.update(gradient, state, params)
-        stepped = jax.tree.map(jnp.add, params, change), after
-        return jax.tree.map(partial(jnp.where, arrived), stepped, (params, state))
-
-    params, state = jax.vmap(one)(weights.params, update.params, state, rates.server, arrived)
-    if learning.keeps_statistics or not learning.model.has_statistics:
-        return weights._replace(params=params), state
-    statistics = jax.tree.map(jnp.add, weights.statistics, update.statistics)
-    return Weights(params, jax.tree_util.tree_map_with_path(_possible, statistics)), state
-
-
-def mean_statistics(weights: Weights, share: jax.Array, trained: jax.Array | None) -> Weights:
-    """Returns the models [R, ...] to be evaluated: clients' statistics are averaged over who has trained.
-
-    Args:
-      weights: of all runs.
-      share: float32 [R, K], |D_k| / |D|.
-      trained: as in `Memory`.
-    """
-    if trained is None:
-        return weights
-    # Nobody has trained: all statistics are the initial ones.
-    weight = jnp.where(trained | ~jnp.any(trained, axis=1, keepdims=True), share, 0.0)
-    weight = weight / jnp.sum(weight, axis=1, keepdims=True)
-    return weights._replace(statistics=jax.tree.map(partial(_weighted_sum, weight), weights.statistics))
-
-
-def _weighted_sum(weight: jax.Array, leaf: jax.Array) -> jax.Array:
-    return jnp.einsum("rk,rk...->r...", weight, leaf, precision="highest")
-
-
-def _possible(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
-    return jnp.maximum(leaf, 0.0) if getattr(path[-1], "key", "") == "var" else leaf

@@ -12,13 +12,15 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from pausejax.devices import AXIS
+from pausejax.federated.algorithms import Local
 from pausejax.federated.batches import TrainingData, epoch_orders, gather, num_steps
-from pausejax.federated.learning import Learning, Rates
+from pausejax.federated.learning import ClientStates, Learning, Memory, Values
 from pausejax.federated.modules import Params, Weights
 from pausejax.federated.optimizers import transformation
+from pausejax.parts import Bound
+from pausejax.privacy import checked_mechanism
 
 # Beyond every epoch, whose number is what other keys are folded with.
 _DROPOUT = np.uint32(2**32 - 1)
@@ -37,25 +39,25 @@ class Jobs(NamedTuple):
     """key [J] of the minibatch order."""
     noise_key: jax.Array
     """key [J] of the privacy noise."""
-    epsilon: jax.Array
-    """float32 [J], ε_i of this participation."""
+    number: jax.Array
+    """int32 [J], which release of its client it is, i >= 1."""
 
 
 class Trained(NamedTuple):
     """What one round of local training leaves behind."""
 
-    update: Weights
-    """Pytree [R, ...]: the weighted sum of the (privatized) updates; no statistics that clients keep."""
+    total: jax.Array
+    """float32 [R, d], the weighted sum of the uploads as they left the clients."""
     statistics: Any
     """The statistics that clients keep, pytree [R, K, ...]; None if they keep none."""
     loss: jax.Array
     """float32 [J], mean minibatch training loss."""
     loss_rms: jax.Array
     """float32 [J], root mean square of the minibatch losses."""
-    optimizer: Any
-    """Persistent optimizer states, pytree [R, K, ...], or None."""
+    clients: ClientStates
+    """What clients keep, pytree [R, K, ...]."""
     updates: jax.Array
-    """float32 [J, d], the released updates one by one, or [J, 0]."""
+    """float32 [J, d], the uploads one by one as they left the clients, or [J, 0]."""
 
 
 class _Progress(NamedTuple):
@@ -69,55 +71,66 @@ class _Lane(NamedTuple):
     """One job with everything that it needs at hand."""
 
     weights: Weights
-    optimizer: Any
-    rates: Rates
+    """Where the client starts."""
+    server: Any
+    """The algorithm's state of the server."""
+    client: ClientStates
+    hyper: Values
     partition: jax.Array
     offset: jax.Array
     size: jax.Array
     steps: jax.Array
     batch_key: jax.Array
     noise_key: jax.Array
-    epsilon: jax.Array
+    number: jax.Array
+
+    def local(self, params: Params, step: jax.Array) -> Local:
+        """What the algorithm is told of the client after some steps."""
+        steps = jnp.maximum(self.steps, 1)
+        rate = self.hyper["learning_rate"]
+        return Local(params, self.weights.params, self.server, self.client.algorithm, step, steps, rate)
 
 
 def train(
     learning: Learning,
+    mechanism: Bound,
     data: TrainingData,
     partition: jax.Array,
     weights: Weights,
-    optimizer: Any,
-    rates: Rates,
+    memory: Memory,
+    hyper: Values,
+    files: Values,
     jobs: Jobs,
     *,
     keep_updates: bool = False,
 ) -> Trained:
-    """Trains all jobs from their runs' global models and sums the released updates by run.
+    """Trains all jobs from their runs' global models and sums their uploads by run.
 
     Args:
-      learning: the static settings.
+      learning: static.
+      mechanism: builds what protects the uploads.
       data: the training set.
       partition: int32 [R], which partition each run uses.
       weights: pytree [R, ...], the global models; statistics [R, K, ...] if clients keep them.
-      optimizer: pytree [R, K, ...] of the clients' optimizer states if they persist, else None.
-      rates: traced hyper-parameters by run.
+      memory: what servers and clients remember.
+      hyper: traced hyper-parameters by run, [R] each.
+      files: tables that all runs share.
       jobs: [J]; a run has a client once at most.
-      keep_updates: also return every released update.
+      keep_updates: also return every upload.
 
     Raises:
       AssertionError: shapes or types of jobs, partitions or models do not go together (when traced).
     """
     chex.assert_rank([partition, jobs.client], 1)
-    chex.assert_equal_shape([jobs.run, jobs.client, jobs.weight, jobs.epsilon])
-    chex.assert_type([partition, jobs.run, jobs.client, jobs.weight, jobs.epsilon], [int] * 3 + [float] * 2)
+    chex.assert_equal_shape([jobs.run, jobs.client, jobs.weight, jobs.number])
+    chex.assert_type([partition, jobs.run, jobs.client, jobs.number, jobs.weight], [int] * 4 + [float])
     chex.assert_tree_shape_prefix(weights, partition.shape)
     training = learning.training
     num_runs, num_jobs = partition.shape[0], jobs.run.shape[0]
     lanes = min(training.lanes, num_jobs)
     chunks = -(-num_jobs // lanes)
-    tables, rates = rates.tables, rates._replace(tables={})
+    hyper = {name: hyper[name] for name in sorted(learning.traced.union(mechanism.traced) & hyper.keys())}
     kept = weights.statistics if learning.keeps_statistics else None
-    example = learning.sent(jax.tree.map(lambda leaf: leaf[0], weights))
-    flat, unravel = ravel_pytree(example)
 
     size = jnp.where(jobs.client >= 0, data.size[partition[jobs.run], jobs.client], 0)
     steps = num_steps(training, size)
@@ -125,35 +138,39 @@ def train(
     padded = jnp.concatenate([rank, jnp.full(chunks * lanes - num_jobs, num_jobs, rank.dtype)])
 
     def one_chunk(
-        carry: tuple[jax.Array, Any, Any], rows: jax.Array
-    ) -> tuple[tuple[jax.Array, Any, Any], Any]:
+        carry: tuple[jax.Array, ClientStates, Any], rows: jax.Array
+    ) -> tuple[tuple[jax.Array, ClientStates, Any], Any]:
         total, states, kept = carry
         safe = jnp.minimum(rows, num_jobs - 1)
         run, client = jobs.run[safe], jobs.client[safe]
         exists = (rows < num_jobs) & (client >= 0)
         owner = jnp.maximum(client, 0)
-        statistics = weights.statistics if kept is None else kept
+
+        def of_runs(tree: Any) -> Any:
+            return jax.tree.map(lambda leaf: leaf[run], tree)
+
+        def of_clients(tree: Any) -> Any:
+            return jax.tree.map(lambda leaf: leaf[run, owner], tree)
+
+        values, server, own = of_runs(hyper), of_runs(memory.server.algorithm), of_clients(states)
+        statistics = of_runs(weights.statistics) if kept is None else of_clients(kept)
         lane = _Lane(
             weights=Weights(
-                jax.tree.map(lambda leaf: leaf[run], weights.params),
-                jax.tree.map(lambda leaf: leaf[run] if kept is None else leaf[run, owner], statistics),
+                jax.vmap(start_of)(of_runs(weights.params), server, own.algorithm, values), statistics
             ),
-            optimizer=jax.tree.map(lambda leaf: leaf[run, owner], states),
-            rates=jax.tree.map(lambda leaf: leaf[run], rates),
+            server=server,
+            client=own,
+            hyper=values,
             partition=partition[run],
             offset=data.offset[partition[run], client],
             size=jnp.where(exists, size[safe], 0),
             steps=jnp.where(exists, steps[safe], 0),
             batch_key=jobs.batch_key[safe],
             noise_key=jobs.noise_key[safe],
-            epsilon=jobs.epsilon[safe],
+            number=jobs.number[safe],
         )
-        progress = _run_lanes(learning, data, tables, lane)
-        released = jax.vmap(
-            lambda lane, after: learning.release(
-                lane.weights, after, lane.noise_key, lane.epsilon, lane.rates.sensitivity
-            )
-        )(lane, progress.weights)
+        progress = _run_lanes(learning, data, files, lane)
+        released, algorithm = jax.vmap(release)(lane, progress.weights)
         weight = jnp.where(exists, jobs.weight[safe], 0.0)
         # A pad must add nothing even where its garbage is not finite.
         contribution = jnp.where(exists[:, None], released * weight[:, None], 0.0)
@@ -162,21 +179,34 @@ def train(
         def put(old: jax.Array, new: jax.Array) -> jax.Array:
             return old.at[jnp.where(exists, run, num_runs), owner].set(new, mode="drop")
 
-        states = jax.tree.map(put, states, progress.optimizer) if states is not None else None
+        optimizer = progress.optimizer if training.persist_optimizer else None
+        states = jax.tree.map(put, states, ClientStates(optimizer, algorithm))
         kept = jax.tree.map(put, kept, progress.weights.statistics) if kept is not None else None
         taken = jnp.maximum(lane.steps, 1).astype(jnp.float32)
         loss, squared = progress.loss / taken, progress.squared_loss / taken
         return (total, states, kept), (loss, jnp.sqrt(squared), released if keep_updates else released[:, :0])
 
-    carry = (jnp.zeros((num_runs, flat.size), jnp.float32), optimizer, kept)
-    (total, optimizer, kept), outputs = jax.lax.scan(one_chunk, carry, padded.reshape(chunks, lanes))
+    def start_of(params: Params, server: Any, client: Any, values: Values) -> Params:
+        return learning.build_algorithm(values | files).start(params, server, client)
+
+    def release(lane: _Lane, after: Weights) -> tuple[jax.Array, Any]:
+        values = lane.hyper | files
+        upload, client = learning.build_algorithm(values).upload(lane.local(after.params, lane.steps))
+        change: Any = {}
+        if not learning.keeps_statistics:
+            change = jax.tree.map(jnp.subtract, after.statistics, lane.weights.statistics)
+        protect = checked_mechanism(mechanism.build(**values), mechanism.part)
+        return learning.release(protect, Weights(upload, change), lane.noise_key, lane.number), client
+
+    carry = (jnp.zeros((num_runs, learning.num_parameters), jnp.float32), memory.clients, kept)
+    (total, clients, kept), outputs = jax.lax.scan(one_chunk, carry, padded.reshape(chunks, lanes))
     loss, loss_rms, updates = (
         jnp.zeros((num_jobs, *out.shape[2:]), out.dtype)
         .at[padded]
         .set(out.reshape(chunks * lanes, *out.shape[2:]), mode="drop")
         for out in outputs
     )
-    return Trained(jax.vmap(unravel)(total), kept, loss, loss_rms, optimizer, updates)
+    return Trained(total, kept, loss, loss_rms, clients, updates)
 
 
 @jax.named_scope("add_in_turn")
@@ -207,9 +237,7 @@ def add_in_turn(total: jax.Array, run: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 @jax.named_scope("local_steps")
-def _run_lanes(
-    learning: Learning, data: TrainingData, tables: dict[str, jax.Array], lane: _Lane
-) -> _Progress:
+def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lane) -> _Progress:
     """Trains the jobs of one chunk, [lanes, ...], side by side."""
     training = learning.training
     epochs = min(training.local_epochs, training.max_steps)
@@ -236,17 +264,14 @@ def _run_lanes(
             return jnp.sum(jnp.where(valid, losses, 0.0)) / count, statistics
 
         (loss, statistics), gradient = jax.value_and_grad(loss_of, has_aux=True)(progress.weights.params)
-        if training.proximal:
-            gradient = jax.tree.map(
-                lambda g, w, start: g + lane.rates.proximal_weight * (w - start),
-                gradient,
-                progress.weights.params,
-                lane.weights.params,
-            )
+        values = lane.hyper | files
+        gradient = learning.build_algorithm(values).gradient(
+            gradient, lane.local(progress.weights.params, step)
+        )
         active = step < lane.steps
-        optimizer = transformation(training.optimizer, lane.rates.optimizer | tables)
+        optimizer = transformation(training.optimizer, values)
         change, state = optimizer.update(gradient, progress.optimizer, progress.weights.params)
-        rate = lane.rates.learning_rate
+        rate = lane.hyper["learning_rate"]
 
         def where_active(new: Any, old: Any) -> Any:
             # A choice, not a factor of 0: a client that is done must not meet its neighbours' infinities.
@@ -260,9 +285,9 @@ def _run_lanes(
         return _Progress(after, state, progress.loss + loss, progress.squared_loss + loss**2)
 
     def start(lane: _Lane) -> tuple[_Progress, jax.Array]:
-        state = lane.optimizer
+        state = lane.client.optimizer
         if state is None:
-            optimizer = transformation(training.optimizer, lane.rates.optimizer | tables)
+            optimizer = transformation(training.optimizer, lane.hyper | files)
             state = optimizer.init(lane.weights.params)
         orders = epoch_orders(lane.batch_key, lane.size, learning.longest, epochs)
         return _Progress(lane.weights, state, jnp.float32(0), jnp.float32(0)), orders

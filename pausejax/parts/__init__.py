@@ -9,6 +9,8 @@ from pausejax.parts.parameter import File, Parameter, default_of, table
 from pausejax.parts.part import CATEGORIES, Category, Part, PartError
 from pausejax.parts.registry import (
     Parts,
+    aggregator,
+    algorithm,
     availability,
     collecting,
     dataset,
@@ -16,6 +18,7 @@ from pausejax.parts.registry import (
     ensemble_policy,
     find,
     latency,
+    mechanism,
     model,
     optimizer,
     partition,
@@ -37,6 +40,8 @@ __all__ = [
     "Part",
     "PartError",
     "Parts",
+    "aggregator",
+    "algorithm",
     "availability",
     "bind",
     "collecting",
@@ -46,6 +51,7 @@ __all__ = [
     "ensemble_policy",
     "find",
     "latency",
+    "mechanism",
     "model",
     "optimizer",
     "partition",

@@ -58,6 +58,24 @@ CATEGORIES: dict[str, Category] = {
         Category("latency", "latency", "network", "the law of the clients' latencies", on_device=True),
         Category("availability", "availability", "network", "who can be selected", on_device=True),
         Category("ending", "ending", "network", "when a round closes, and who counts", on_device=True),
+        Category("mechanism", "mechanism", "privacy", "what protects an update", on_device=True),
+        # Results have a coordinate `algorithm`: the policy's.
+        Category(
+            "algorithm",
+            "federated_algorithm",
+            "training",
+            "how clients train, what they send, and what the server makes of it",
+            on_device=True,
+            learning=True,
+        ),
+        Category(
+            "aggregator",
+            "aggregator",
+            "training",
+            "how the updates of a cohort become one",
+            on_device=True,
+            learning=True,
+        ),
         Category("optimizer", "optimizer", "training", "the local optimizer", on_device=True, learning=True),
         Category(
             "server_optimizer",

@@ -167,6 +167,21 @@ def ending(function: Function) -> Function:
     return _register("ending", function)
 
 
+def mechanism(function: Function) -> Function:
+    """Registers a privacy mechanism: a `pausejax.privacy.Mechanism` out."""
+    return _register("mechanism", function)
+
+
+def algorithm(function: Function) -> Function:
+    """Registers a federated algorithm: a `pausejax.federated.algorithms.Algorithm` out."""
+    return _register("algorithm", function)
+
+
+def aggregator(function: Function) -> Function:
+    """Registers how updates become one: a `pausejax.federated.aggregators.Aggregator` out."""
+    return _register("aggregator", function)
+
+
 def optimizer(function: Function) -> Function:
     """Registers a local optimizer: an `optax.GradientTransformation` without its learning rate out."""
     return _register("optimizer", function)

@@ -11,7 +11,7 @@ import pytest
 from pausejax import data, parts
 from pausejax.federated.batches import held_out
 from pausejax.federated.evaluation import evaluate
-from pausejax.federated.learning import mean_statistics
+from pausejax.federated.server import evaluated_weights
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -46,14 +46,14 @@ def test_examples_learn(study, file, options, values):
     share = jnp.asarray(given.partition.data_share)[None]
     judge = jax.jit(
         lambda weights, memory: evaluate(
-            given.learning, test, mean_statistics(weights, share, memory.trained)
+            given.learning, test, evaluated_weights(given.learning, weights, memory, given.hyper, {}, share)
         )
     )
     weights, memory = given.begin()
     first = judge(weights, memory)
     for _ in range(3):
         trained = given.train(weights, given.jobs([0, 1, 2]))
-        weights, _ = given.step(weights, trained.update, memory.server)
+        weights, _ = given.step(weights, trained.total, memory.server)
         if trained.statistics is not None:
             weights = weights._replace(statistics=trained.statistics)
     if memory.trained is not None:

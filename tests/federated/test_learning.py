@@ -13,8 +13,8 @@ from jax.flatten_util import ravel_pytree
 from pausejax import data, parts
 from pausejax.federated.batches import held_out
 from pausejax.federated.evaluation import client_loss, evaluate
-from pausejax.federated.learning import mean_statistics
-from pausejax.federated.modules import Weights
+from pausejax.federated.learning import ClientStates, Memory, ServerState
+from pausejax.federated.server import evaluated_weights
 
 from .compiled import epoch_orders, privatize
 
@@ -82,12 +82,10 @@ def test_server_optimizers_are_the_textbooks(study, blobs, name):
     state, x = memory.server, np.asarray(ravel_pytree(weights.params)[0], np.float64)
     random = np.random.default_rng(0)
     m, v = np.zeros_like(x), np.full_like(x, 1e-6 if name == "fedyogi" else 0.0)
-    unravel = jax.jit(ravel_pytree(jax.tree.map(lambda leaf: leaf[0], weights.params))[1])
     first = x.astype(np.float32)
     for t in range(1, 5):
         update = random.normal(size=x.size).astype(np.float32)
-        tree = jax.tree.map(lambda leaf: leaf[None], unravel(update))
-        weights, state = given.step(weights, Weights(tree, {}), state)
+        weights, state = given.step(weights, update[None], state)
         d = update.astype(np.float64)
         if name == "fedavg":
             x = x + d
@@ -107,7 +105,7 @@ def test_server_optimizers_are_the_textbooks(study, blobs, name):
     assert all(leaf.shape[0] == 1 for leaf in jax.tree.leaves(state))
     before = jax.tree.map(np.asarray, (weights, state))
     for kept, old in zip(
-        jax.tree.leaves(given.step(weights, Weights(tree, {}), state, arrived=False)),
+        jax.tree.leaves(given.step(weights, update[None], state, anyone=False)),
         jax.tree.leaves(before),
         strict=True,
     ):
@@ -126,7 +124,7 @@ def gradient_of(params, normal, labels, valid):
 def replay(given, weights, job, row, statistics):
     """One client's SGD by hand: its own batches in order; a short one is filled up for the statistics."""
     client, size = int(job.client[row]), int(given.partition.sizes[int(job.client[row])])
-    longest, rate = given.learning.longest, float(given.rates.learning_rate[0])
+    longest, rate = given.learning.longest, float(given.hyper["learning_rate"][0])
     order = np.asarray(epoch_orders(job.batch_key[row], np.int32(size), longest, 1))[0, :size]
     start = given.partition.offsets[client]
     owned = given.partition.order[start : start + size][order]
@@ -156,7 +154,7 @@ def test_batch_statistics_go_where_they_are_told(study, blobs, registry, mode):
         plain = jax.tree.map(lambda leaf: leaf[0], plain)
     job = given.jobs(members)
     trained = given.train(weights, job)
-    after, _ = given.step(weights, trained.update, memory.server)
+    after, _ = given.step(weights, trained.total, memory.server)
     expected = [replay(given, weights, job, row, plain) for row in range(2)]
     share = np.asarray(job.weight, np.float64)
     for name, layer in after.params.items():
@@ -188,7 +186,12 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
     weights = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 3), weights)._replace(statistics=own)
     share = jnp.asarray([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.2, 0.3, 0.5]])
     trained = jnp.asarray([[True, False, True], [False, False, False], [True, False, False]])
-    average = jax.jit(mean_statistics)
+
+    @jax.jit
+    def average(weights, share, trained):
+        memory = Memory(ClientStates(None, ()), ServerState((), ()), trained)
+        return evaluated_weights(learning, weights, memory, {}, {}, share)
+
     averaged = average(weights, share, trained)
     for run, by in enumerate(([2 / 7, 0, 5 / 7], [0.6, 0.3, 0.1], [1, 0, 0])):
         jax.tree.map(
@@ -212,7 +215,9 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
         of_run = jax.tree.map(lambda leaf, r=run: leaf[r], averaged)
         np.testing.assert_allclose(loss, loss_of(*of_run, blobs.test_inputs, blobs.test_targets), rtol=1e-5)
     one = jax.tree.map(lambda leaf: leaf[0], weights)
-    losses = client_loss(learning, given.data, jnp.int32(0), one, jnp.asarray([1, 2]))
+    losses = client_loss(
+        learning, given.data, jnp.int32(0), lambda _: one.params, one.statistics, jnp.asarray([1, 2])
+    )
     for value, client in zip(losses, (1, 2), strict=True):
         start = given.partition.offsets[client]
         rows = given.partition.order[start : start + given.partition.sizes[client]]
@@ -225,12 +230,13 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
 @pytest.mark.parametrize("mode", ["private", "clear", "clear_layers", "local"])
 def test_what_leaves_a_client_is_noised_or_counted_as_a_leak(study, blobs, registry, mode, clip):
     options = {"model": "normed", "batch_statistics": mode, "sensitivity": 0.02, "clip": clip}
-    quiet, noisy = (study(blobs, registry, private=private, **options) for private in (False, True))
+    quiet = study(blobs, registry, **options)
+    noisy = study(blobs, registry, mechanism="laplace", privacy_budget=0.7, **options)
     weights, _ = quiet.begin()
-    job = quiet.jobs(ALL, epsilon=0.7)
+    job = quiet.jobs(ALL)
     raw, sent = (np.asarray(given.train(weights, job).updates) for given in (quiet, noisy))
     norm, dense, statistics = 10, 5 * 3 + 3, 10  # scales and biases come first
-    assert noisy.learning.in_the_clear == mode.startswith("clear") and quiet.learning.in_the_clear
+    assert noisy.learning.in_the_clear == mode.startswith("clear")
     held = np.zeros(sent.shape[1], bool)
     held[norm if mode == "clear_layers" else 0 : norm + dense] = True
     held[norm + dense :] = mode == "private"
@@ -249,23 +255,23 @@ def test_what_leaves_a_client_is_noised_or_counted_as_a_leak(study, blobs, regis
     ],
 )
 def test_layers_in_the_clear_are_those_of_batch_norm(study, blobs, registry, model, clear):
-    options = {"batch_statistics": "clear_layers", "private": True}
+    options = {"batch_statistics": "clear_layers", "mechanism": "laplace", "privacy_budget": 1.0}
     if model == "cnn_cifar":
         images = np.zeros((30, 32, 32, 3), np.uint8)
         labels = np.arange(30) % 10
         blobs = data.checked(data.Dataset(images, labels, images, labels), "images", "images")
         registry, options = None, options | {"norm": "batch"}
-    learning = study(blobs, registry, model=model, **options).learning
-    before = learning.model.init(jax.random.key(0))
-    after = jax.tree.map(lambda leaf: leaf + 1.0, before)
-    sent = jax.jit(learning.release)(before, after, jax.random.key(1), 1.0, 0.02)
+    given = study(blobs, registry, model=model, sensitivity=0.02, **options)
+    upload = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), given.learning.sent)
+    mechanism = given.mechanism.build(**{name: value[0] for name, value in given.hyper.items()})
+    sent = given.learning.release(mechanism, upload, jax.random.key(1), jnp.int32(1))
     assert np.sum(np.asarray(sent) == np.float32(1.0)) == clear  # what is clipped ends near 0.01
 
 
 def test_models_without_statistics_have_the_same_program_whatever_becomes_of_statistics(study, blobs):
     programs, released = [], []
     for mode in ("private", "clear", "clear_layers", "local"):
-        given = study(blobs, batch_statistics=mode, private=True)
+        given = study(blobs, batch_statistics=mode, mechanism="laplace")
         weights, _ = given.begin()
         assert weights.statistics == {} and not given.learning.in_the_clear
         job = given.jobs(ALL)
@@ -277,12 +283,12 @@ def test_models_without_statistics_have_the_same_program_whatever_becomes_of_sta
 
 
 def test_noise_can_make_no_variance_negative(study, blobs, registry):
-    given = study(blobs, registry, model="normed", private=True, sensitivity=50.0)
+    given = study(blobs, registry, model="normed", mechanism="laplace", privacy_budget=0.1, sensitivity=50.0)
     weights, memory = given.begin()
-    trained = given.train(weights, given.jobs(ALL, epsilon=0.1))
-    noised = trained.update.statistics["batch_stats"]["BatchNorm_0"]["var"] + 1
+    trained = given.train(weights, given.jobs(ALL))
+    noised = given.unravel(trained.total).statistics["batch_stats"]["BatchNorm_0"]["var"] + 1
     assert (np.asarray(noised) < 0).any()
-    after, _ = given.step(weights, trained.update, memory.server)
+    after, _ = given.step(weights, trained.total, memory.server)
     found = after.statistics["batch_stats"]["BatchNorm_0"]["var"]
     np.testing.assert_allclose(found, np.maximum(noised, 0), rtol=1e-6)
     assert np.isfinite(evaluate(given.learning, held_out(blobs, 5), after)[1]).all()

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +23,8 @@ from pausejax.federated.batches import (
     scale,
 )
 from pausejax.federated.evaluation import client_loss, evaluate
-from pausejax.federated.learning import Learning, LocalTraining, Rates, init_memory
+from pausejax.federated.learning import ClientStates, Learning, LocalTraining, Memory, ServerState
+from pausejax.federated.server import init_memory
 from pausejax.federated.tasks import classification
 from pausejax.federated.training import Jobs, add_in_turn, train
 
@@ -37,8 +37,12 @@ MODEL = models.build("mlp", SHAPE, 4)
 TASK = classification()
 
 
-def learning(training):
-    return Learning(MODEL, TASK, SHAPE, LONGEST, training)
+def bound(category, name, **values):
+    return parts.bind(parts.find(category, name), values, ["budget_decay", "proximal_weight"])
+
+
+def learning(training, algorithm="fedavg"):
+    return Learning(MODEL, TASK, SHAPE, LONGEST, training, algorithm=bound("algorithm", algorithm))
 
 
 @jax.jit
@@ -63,17 +67,20 @@ def data():
 
 
 PARTITION = jnp.asarray([0, 1], jnp.int32)
-RATES = Rates(
-    learning_rate=jnp.asarray([0.05, 0.01]),
-    proximal_weight=jnp.asarray([0.3, 0.1]),
-    sensitivity=jnp.asarray([0.02, 0.5]),
-    optimizer={"momentum": jnp.asarray([0.9, 0.5])},
-    server={},
-)
+EPSILON = 0.8
+HYPER = {
+    "learning_rate": jnp.asarray([0.05, 0.01]),
+    "proximal_weight": jnp.asarray([0.3, 0.1]),
+    "sensitivity": jnp.asarray([0.02, 0.5]),
+    "momentum": jnp.asarray([0.9, 0.5]),
+    "privacy_budget": jnp.full(2, EPSILON),
+    "budget_decay": jnp.full(2, 50.0),  # all is spent at once: ε_1 = ε̄ in float32
+}
+NOTHING = Memory(ClientStates(None, ()), ServerState((), ()))
 
 
 def optimizer(name):
-    return parts.bind(parts.find("optimizer", name), {})
+    return bound("optimizer", name)
 
 
 @functools.cache
@@ -96,7 +103,7 @@ def _jobs(run, client):
     exists = client >= 0
     share = jnp.where(exists, 1.0 + jnp.maximum(client, 0).astype(jnp.float32), 0.0)
     total = jnp.zeros(2).at[run].add(share)
-    return Jobs(run, client, share / total[run], keys(1), keys(2), jnp.full(run.shape[0], 0.8))
+    return Jobs(run, client, share / total[run], keys(1), keys(2), jnp.ones(run.shape[0], jnp.int32))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -107,7 +114,7 @@ def plain_step(name, proximal, rates, start, weights, state, images, labels):
     def loss_of(w):
         plain = -jnp.mean(jax.nn.log_softmax(logits_of(w, images))[jnp.arange(len(labels)), labels])
         drift = sum(jnp.sum((a - b) ** 2) for a, b in zip(*map(jax.tree.leaves, (w, start)), strict=True))
-        return plain + (rates.proximal_weight / 2 * drift if proximal else 0.0), plain
+        return plain + (rates["proximal_weight"] / 2 * drift if proximal else 0.0), plain
 
     gradient, plain = jax.grad(loss_of, has_aux=True)(weights)
     change, state = learner.update(gradient, state)
@@ -117,21 +124,21 @@ def plain_step(name, proximal, rates, start, weights, state, images, labels):
 @functools.cache
 def plain_init(name):
     """What a state begins with does not depend on the rates."""
-    return jax.jit(learner_of(name, RATES).init)
+    return jax.jit(learner_of(name, HYPER).init)
 
 
 def learner_of(name, rates):
     return {
-        "adam": lambda: optax.adam(rates.learning_rate),
-        "sgd": lambda: optax.sgd(rates.learning_rate),
-        "momentum": lambda: optax.sgd(rates.learning_rate, momentum=rates.optimizer["momentum"]),
+        "adam": lambda: optax.adam(rates["learning_rate"]),
+        "sgd": lambda: optax.sgd(rates["learning_rate"]),
+        "momentum": lambda: optax.sgd(rates["learning_rate"], momentum=rates["momentum"]),
     }[name]()
 
 
-def plain_update(training, data, params, job, row):
+def plain_update(training, algorithm, clip, data, params, job, row):
     """One client's released update by an ordinary Python loop over minibatches with optax."""
     run, client = int(job.run[row]), int(job.client[row])
-    rates, start = jax.tree.map(lambda leaf: np.asarray(leaf)[run], (RATES, params.params))
+    rates, start = jax.tree.map(lambda leaf: np.asarray(leaf)[run], (HYPER, params.params))
     size = int(data.size[run, client])
     orders = epoch_orders(job.batch_key[row], np.int32(size), LONGEST, training.local_epochs)
     orders = np.asarray(orders)[:, :size]
@@ -141,7 +148,7 @@ def plain_update(training, data, params, job, row):
         for order in orders
         for i in range(0, size, training.batch_size)
     ][: training.max_steps]
-    step = functools.partial(plain_step, training.optimizer.name, training.proximal, rates, start)
+    step = functools.partial(plain_step, training.optimizer.name, algorithm == "fedprox", rates, start)
     state = plain_init(training.optimizer.name)(start)
     weights, losses = start, []
     for batch in batches:
@@ -150,59 +157,53 @@ def plain_update(training, data, params, job, row):
             weights, state, plain = step(weights, state, images, np.asarray(data.targets)[batch])
         losses.append(float(plain))
     update = ravel_pytree(weights)[0] - ravel_pytree(start)[0]
-    if training.private:
-        update = privatize(job.noise_key[row], update, job.epsilon[row], rates.sensitivity, training.clip)
+    if clip:
+        update = privatize(job.noise_key[row], update, EPSILON, rates["sensitivity"], clip)
     return np.asarray(update), np.mean(losses), np.sqrt(np.mean(np.square(losses)))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5))
-def jitted_train(training, data, job, params, optimizer, keep_updates):
-    return train(
-        learning(training),
-        data,
-        PARTITION,
-        params,
-        optimizer,
-        RATES,
-        job,
-        keep_updates=keep_updates,
-    )
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 7))
+def jitted_train(training, algorithm, clip, data, job, params, memory, keep_updates):
+    mechanism = bound("mechanism", "laplace", clip=clip) if clip else bound("mechanism", "none")
+    made = learning(training, algorithm)
+    return train(made, mechanism, data, PARTITION, params, memory, HYPER, {}, job, keep_updates=keep_updates)
 
 
-def run_train(training, data, job, params=None, optimizer=None, keep_updates=False):
-    return jitted_train(
-        training, data, job, initial_params() if params is None else params, optimizer, keep_updates
-    )
+def run_train(
+    training, data, job, params=None, memory=NOTHING, keep_updates=False, algorithm="fedavg", clip=""
+):
+    params = initial_params() if params is None else params
+    return jitted_train(training, algorithm, clip, data, job, params, memory, keep_updates)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"optimizer": optimizer("sgd"), "private": False},
-        {"optimizer": optimizer("momentum"), "local_epochs": 3, "private": False},
-        {"local_epochs": 2, "max_steps": 3, "private": False},
-        {"proximal": True, "private": False},
+        {"clip": "coordinate"},
+        {"optimizer": optimizer("sgd")},
+        {"optimizer": optimizer("momentum"), "local_epochs": 3},
+        {"local_epochs": 2, "max_steps": 3},
+        {"algorithm": "fedprox"},
         {"clip": "vector"},
-        pytest.param({"batch_size": 64}, marks=pytest.mark.slow),
+        pytest.param({"batch_size": 64, "clip": "coordinate"}, marks=pytest.mark.slow),
     ],
 )
 def test_training_equals_a_plain_optax_loop(data, options):
     # Five jobs, one of nobody, in two chunks of three: one place stays empty.
+    algorithm, clip = (options.pop(name, other) for name, other in (("algorithm", "fedavg"), ("clip", "")))
     training = LocalTraining(batch_size=options.pop("batch_size", 10), lanes=3, **options)
     job = jobs([0, 0, 1, 1, 0], [0, 2, 2, 0, -1])
-    trained = run_train(training, data, job, keep_updates=True)
+    trained = run_train(training, data, job, keep_updates=True, algorithm=algorithm, clip=clip)
     assert trained.loss[4] == trained.loss_rms[4] == 0
     total = np.zeros((2, trained.updates.shape[1]))
     for row in range(4):
-        update, loss, rms = plain_update(training, data, initial_params(), job, row)
+        update, loss, rms = plain_update(training, algorithm, clip, data, initial_params(), job, row)
         scale = np.abs(update).max()
         np.testing.assert_allclose(trained.updates[row], update, atol=2e-5 * scale, rtol=2e-4)
         np.testing.assert_allclose(trained.loss[row], loss, rtol=1e-4)
         np.testing.assert_allclose(trained.loss_rms[row], rms, rtol=1e-4)
         total[int(job.run[row])] += float(job.weight[row]) * np.asarray(trained.updates[row], np.float64)
-    summed = np.asarray(jax.vmap(lambda tree: ravel_pytree(tree)[0])(trained.update))
-    np.testing.assert_allclose(summed, total, atol=1e-6 * np.abs(total).max(), rtol=1e-5)
+    np.testing.assert_allclose(trained.total, total, atol=1e-6 * np.abs(total).max(), rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -214,8 +215,7 @@ def test_dummy_clients_batching_and_company_change_nothing(data):
     )
     np.testing.assert_array_equal(alone.updates[0], crowd.updates[0])
     np.testing.assert_array_equal(alone.updates[1], crowd.updates[2])
-    first = [jax.tree.map(lambda leaf: leaf[0], trained.update) for trained in (alone, crowd)]
-    chex.assert_trees_all_equal(*first)
+    np.testing.assert_array_equal(alone.total[0], crowd.total[0])
     wide = run_train(dataclasses.replace(training, lanes=7), data, jobs([0, 0], [2, 0]), keep_updates=True)
     np.testing.assert_allclose(alone.updates, wide.updates, rtol=1e-4, atol=1e-5)
 
@@ -225,26 +225,27 @@ def test_a_diverged_run_leaves_its_neighbours_alone(data):
     job = jobs([0, 0, 1, 1], [0, 1, 0, 1])
     broken = jax.jit(functools.partial(jax.tree.map, lambda leaf: leaf.at[0].set(jnp.nan)))(initial_params())
     good, bad = run_train(training, data, job), run_train(training, data, job, params=broken)
-    assert all(np.isnan(leaf[0]).any() for leaf in jax.tree.leaves(bad.update))
-    second = [jax.tree.map(lambda leaf: np.asarray(leaf)[1], trained.update) for trained in (good, bad)]
-    chex.assert_trees_all_equal(*second)
+    assert np.isnan(bad.total[0]).any()
+    np.testing.assert_array_equal(good.total[1], bad.total[1])
 
 
 def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
     """Client 0 of run 0 has one step; with a huge rate its gradient overflows in the steps after it."""
-    training = LocalTraining(batch_size=10, optimizer=optimizer("sgd"), private=False, lanes=2)
-    huge = RATES._replace(learning_rate=jnp.asarray([1e15, 1e15]))
+    training = LocalTraining(batch_size=10, optimizer=optimizer("sgd"), lanes=2)
+    huge = {**HYPER, "learning_rate": jnp.asarray([1e15, 1e15])}
 
     def update_of(job):
         return jax.jit(
             lambda job: (
                 train(
                     learning(training),
+                    bound("mechanism", "none"),
                     data,
                     PARTITION,
                     initial_params(),
-                    None,
+                    NOTHING,
                     huge,
+                    {},
                     job,
                     keep_updates=True,
                 ).updates
@@ -257,20 +258,20 @@ def test_a_finished_client_does_not_meet_its_neighbours_infinities(data):
 
 
 def test_persistent_optimizer_states_belong_to_their_clients(data):
-    training = LocalTraining(batch_size=10, persist_optimizer=True, private=False, lanes=2)
+    training = LocalTraining(batch_size=10, persist_optimizer=True, lanes=2)
     params = initial_params().params
-    state = jax.jit(lambda: init_memory(learning(training), params, RATES, 3).clients)()
-    trained = run_train(training, data, jobs([0, 1, 0], [2, 1, -1]), optimizer=state)
+    memory = jax.jit(lambda: init_memory(learning(training), params, HYPER, {}, 3))()
+    trained = run_train(training, data, jobs([0, 1, 0], [2, 1, -1]), memory=memory)
     assert trained.updates.shape == (3, 0)
-    steps = np.asarray(trained.optimizer.count)
+    steps = np.asarray(trained.clients.optimizer.count)
     np.testing.assert_array_equal(steps, [[0, 0, 5], [0, 3, 0]])
-    again = run_train(training, data, jobs([0, 1, 0], [2, 1, -1]), optimizer=trained.optimizer)
-    np.testing.assert_array_equal(np.asarray(again.optimizer.count), 2 * steps)
-    fresh = run_train(dataclasses.replace(training, persist_optimizer=False), data, jobs([0, 1], [2, 1]))
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), trained.update, fresh.update
+    again = run_train(
+        training, data, jobs([0, 1, 0], [2, 1, -1]), memory=memory._replace(clients=trained.clients)
     )
-    assert not np.allclose(ravel_pytree(again.update)[0], ravel_pytree(fresh.update)[0], rtol=1e-3)
+    np.testing.assert_array_equal(np.asarray(again.clients.optimizer.count), 2 * steps)
+    fresh = run_train(dataclasses.replace(training, persist_optimizer=False), data, jobs([0, 1], [2, 1]))
+    np.testing.assert_allclose(trained.total, fresh.total, rtol=1e-5, atol=1e-7)
+    assert not np.allclose(again.total, fresh.total, rtol=1e-3)
 
 
 @pytest.mark.parametrize("size", [1, 5, 20])
@@ -359,7 +360,9 @@ def test_evaluation_equals_numpy_and_ignores_padding(data):
 
 def test_client_loss_averages_a_clients_own_samples(data):
     params = jax.tree.map(lambda leaf: leaf[0], initial_params())
-    losses = client_loss(learning(LocalTraining()), data, jnp.int32(0), params, jnp.asarray([2, 0]))
+    losses = client_loss(
+        learning(LocalTraining()), data, jnp.int32(0), lambda _: params.params, {}, jnp.asarray([2, 0])
+    )
     for value, client in zip(losses, (2, 0), strict=True):
         owned = np.asarray(data.order[0])[int(data.offset[0, client]) :][: int(data.size[0, client])]
         images = ((np.asarray(data.inputs)[owned] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)

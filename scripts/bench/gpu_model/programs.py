@@ -156,7 +156,7 @@ def least_bytes(simulation: Any, runs: int) -> float:
     program = getattr(simulation, "program", None)
     if program is None or not program.learning:
         return 2 * size(state)
-    clients = size(state.optimizer.clients)
+    clients = size(state.memory.clients)
     share = program.clients_per_round / program.num_clients
     world, training = simulation.world, program.learning.training
     steps = float(np.mean(np.asarray(num_steps(training, world.data.size))))

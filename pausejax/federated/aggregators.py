@@ -1,0 +1,127 @@
+"""How the updates of a cohort become one: the weighted mean, or what a few wrong ones can't move far."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pausejax import parts
+from pausejax.parts import Parameter, Part, PartError
+
+Number = jax.Array | float
+
+
+class Aggregator(NamedTuple):
+    """How updates become one; its function is pure and jittable."""
+
+    combine: Callable[[jax.Array, jax.Array], jax.Array] | None = None
+    """Maps the updates, float32 [n, d], and their weights, float32 [n], 0 for rows that are to be ignored, to
+    one update, float32 [d]. None: the weighted mean, which never holds all rows at once."""
+
+
+@parts.aggregator
+def mean() -> Aggregator:
+    """The mean, by the cohort's weights (2)."""
+    return Aggregator()
+
+
+@parts.aggregator
+def median() -> Aggregator:
+    """The median of every coordinate, whatever the weights (Yin et al. 2018)."""
+
+    def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
+        count = jnp.maximum(jnp.sum(weights > 0), 1)
+        ascending = _sorted(updates, weights)
+        low, high = ascending[(count - 1) // 2], ascending[count // 2]
+        # Halves before the sum: two large numbers of one sign would overflow.
+        return jnp.where(low == high, low, low / 2 + high / 2)
+
+    return Aggregator(combine)
+
+
+@parts.aggregator
+def trimmed_mean(
+    *,
+    trim_share: Annotated[
+        Number,
+        Parameter(help="trimmed_mean: share that is cut off at either end", low=0, high=0.5, high_open=True),
+    ] = 0.1,
+) -> Aggregator:
+    """The mean of every coordinate without its ⌊share · n⌋ smallest and largest values (Yin et al. 2018)."""
+
+    def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
+        count = jnp.maximum(jnp.sum(weights > 0), 1)
+        # A share such as 0.1 of 10 is 1, and not the 0 that float32 may round it to.
+        cut = jnp.floor(trim_share * count.astype(jnp.float32) + 1e-4).astype(jnp.int32)
+        cut = jnp.minimum(cut, (count - 1) // 2)
+        rank = jnp.arange(updates.shape[0])
+        kept = ((rank >= cut) & (rank < count - cut))[:, None]
+        total = jnp.sum(jnp.where(kept, _sorted(updates, weights), 0.0), axis=0)
+        return total / (count - 2 * cut).astype(jnp.float32)
+
+    return Aggregator(combine)
+
+
+@parts.aggregator
+def krum(
+    *,
+    wrong_clients: Annotated[
+        int, Parameter(help="krum: f, wrong updates that a cohort may have", low=0, high=2**20)
+    ] = 1,
+) -> Aggregator:
+    """The one update whose n - f - 2 nearest others are nearest (Blanchard et al. 2017).
+
+    With fewer than f + 3 updates it is the one with the nearest neighbour. Ties go to the first.
+    """
+
+    def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
+        valid = weights > 0
+        count, rows = jnp.sum(valid), updates.shape[0]
+        neighbours = jnp.maximum(count - wrong_clients - 2, 1)
+
+        def distances(update: jax.Array) -> jax.Array:
+            return jnp.sum((updates - update) ** 2, axis=1)
+
+        # One row at a time: [n, n, d] may not fit.
+        distance = jax.lax.map(distances, updates)
+        # What is not finite, as of an update that is not, is infinitely far.
+        far = jnp.isnan(distance) | ~valid[None, :] | jnp.eye(rows, dtype=bool)
+        nearest = jnp.sort(jnp.where(far, jnp.inf, distance), axis=1)
+        counted = jnp.arange(rows)[None, :] < jnp.minimum(neighbours, count - 1)
+        score = jnp.sum(jnp.where(counted, nearest, 0.0), axis=1)
+        finite = jnp.all(jnp.isfinite(updates), axis=1)
+        # If all scores are infinite, the first valid row is chosen.
+        score = jnp.where(finite, jnp.minimum(score, jnp.finfo(jnp.float32).max), jnp.finfo(jnp.float32).max)
+        return updates[jnp.argmin(jnp.where(valid, score, jnp.inf))]
+
+    return Aggregator(combine)
+
+
+def checked_aggregator(aggregator: Any, part: Part) -> Aggregator:
+    """Returns the aggregator, which raises an error in its part's name if its result has a wrong shape.
+
+    Raises:
+      PartError: it is no aggregator; so does its function.
+    """
+    if not isinstance(aggregator, Aggregator):
+        kind = type(aggregator).__name__
+        raise PartError(f"{part.where}: must return a pausejax.federated.aggregators.Aggregator, not {kind}")
+    of_rows = aggregator.combine
+    if of_rows is None:
+        return aggregator
+
+    def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
+        with part.blamed("combine"):
+            made = jnp.asarray(of_rows(updates, weights))
+        if made.shape != updates.shape[1:] or made.dtype != jnp.float32:
+            kind, size = f"{made.dtype.name} {list(made.shape)}", updates.shape[1]
+            raise PartError(f"{part.where}: combine returns {kind}; must be float32 [{size}]")
+        return made
+
+    return Aggregator(combine)
+
+
+def _sorted(updates: jax.Array, weights: jax.Array) -> jax.Array:
+    """Sorts every coordinate, [n, d]; rows to be ignored come last, with NaN."""
+    return jnp.sort(jnp.where((weights > 0)[:, None], updates, jnp.nan), axis=0)

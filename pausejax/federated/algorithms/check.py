@@ -1,0 +1,73 @@
+"""What a federated algorithm must keep to, checked when it is traced."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pausejax.federated.algorithms.base import Algorithm, Arrived, Local, State
+from pausejax.federated.modules import Params
+from pausejax.parts import Part, PartError
+
+
+def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
+    """Returns the algorithm, which raises an error in its part's name if a result has a wrong shape or type.
+
+    Raises:
+      PartError: it is no algorithm; so do its functions.
+    """
+    if not isinstance(algorithm, Algorithm):
+        kind = type(algorithm).__name__
+        raise PartError(f"{part.where}: must return a pausejax.federated.algorithms.Algorithm, not {kind}")
+
+    def like(what: str, made: Any, example: Any) -> Any:
+        if _types(made) != _types(example):
+            raise PartError(
+                f"{part.where}: {what} has other arrays than before, by name, shape or type: "
+                f"{_words(made)} instead of {_words(example)}"
+            )
+        return jax.tree.map(jnp.asarray, made)
+
+    def pair(what: str, made: Any) -> tuple[Any, Any]:
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise PartError(f"{part.where}: {what} must return two values, not {type(made).__name__}")
+        return made
+
+    def init(params: Params) -> tuple[State, State]:
+        with part.blamed("init"):
+            return jax.tree.map(jnp.asarray, pair("init", algorithm.init(params)))
+
+    def start(params: Params, server: State, client: State) -> Params:
+        with part.blamed("start"):
+            return like("what start returns", algorithm.start(params, server, client), params)
+
+    def gradient(gradient: Params, local: Local) -> Params:
+        with part.blamed("gradient"):
+            return like("what gradient returns", algorithm.gradient(gradient, local), gradient)
+
+    def upload(local: Local) -> tuple[Any, State]:
+        with part.blamed("upload"):
+            sent, client = pair("upload", algorithm.upload(local))
+        for leaf in jax.tree.leaves(sent):
+            if jnp.result_type(leaf) != jnp.float32:
+                raise PartError(f"{part.where}: an upload must be float32, not {jnp.result_type(leaf)}")
+        return sent, like("the client's next state", client, local.client)
+
+    def combine(mean: Any, params: Params, server: State, arrived: Arrived) -> tuple[Params, State]:
+        with part.blamed("combine"):
+            update, after = pair("combine", algorithm.combine(mean, params, server, arrived))
+        return like("the update", update, params), like("the server's next state", after, server)
+
+    return Algorithm(init, start, gradient, upload, combine)
+
+
+def _types(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
+
+
+def _words(tree: Any) -> str:
+    """Names the arrays of a tree, five at most."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    named = [f"{jax.tree_util.keystr(path)} {jnp.result_type(x)} {list(jnp.shape(x))}" for path, x in leaves]
+    return ", ".join(named[:5]) + (" …" if len(named) > 5 else "") if named else "nothing"

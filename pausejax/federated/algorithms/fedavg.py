@@ -1,0 +1,10 @@
+"""FedAvg (McMahan et al. 2017)."""
+
+from pausejax import parts
+from pausejax.federated.algorithms.base import Algorithm
+
+
+@parts.algorithm
+def fedavg() -> Algorithm:
+    """Clients send what training has changed, and the server takes the mean (McMahan et al. 2017)."""
+    return Algorithm()

@@ -1,0 +1,82 @@
+"""FedPer (Arivazhagan et al. 2019): layers that never leave their client."""
+
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+
+from pausejax import parts
+from pausejax.federated.algorithms.base import Algorithm, Arrived, Local, State
+from pausejax.federated.modules import Params
+from pausejax.parts import Parameter
+
+_Layers = dict[str, Any]
+
+
+@parts.algorithm
+def fedper(
+    *,
+    personal_layers: Annotated[
+        str,
+        Parameter(
+            help="fedper: names of the layers that stay with their client, with commas; empty: the last one"
+        ),
+    ] = "",
+) -> Algorithm:
+    """Every client keeps some layers for itself, and the others are averaged (Arivazhagan et al. 2019).
+
+    The test set is evaluated at the mean of the personal layers of all clients that have trained, weighed by
+    their data.
+
+    Raises:
+      ValueError: the model has no layers by name, or none of these names.
+    """
+
+    def cut(params: Params) -> tuple[_Layers, _Layers]:
+        layers = _layers(params)
+        personal = _personal(layers, personal_layers)
+        shared = {name: layer for name, layer in layers.items() if name not in personal}
+        return shared, {name: layers[name] for name in personal}
+
+    def join(params: Params, layers: _Layers) -> Params:
+        return {**params, "params": layers} if _is_nested(params) else layers
+
+    def start(params: Params, server: State, client: _Layers) -> Params:
+        return join(params, {**_layers(params), **client})
+
+    def upload(local: Local) -> tuple[_Layers, _Layers]:
+        shared, personal = cut(local.params)
+        return jax.tree.map(jnp.subtract, shared, cut(local.start)[0]), personal
+
+    def combine(mean: _Layers, params: Params, server: State, arrived: Arrived) -> tuple[Params, State]:
+        return join(params, {**jax.tree.map(jnp.zeros_like, _layers(params)), **mean}), server
+
+    return Algorithm(init=lambda params: ((), cut(params)[1]), start=start, upload=upload, combine=combine)
+
+
+def _is_nested(params: Params) -> bool:
+    """Whether the layers lie under "params", as linen has them."""
+    return isinstance(params, dict) and set(params) == {"params"} and isinstance(params["params"], dict)
+
+
+def _layers(params: Params) -> _Layers:
+    layers = params["params"] if _is_nested(params) else params
+    if not isinstance(layers, dict) or len(layers) < 2:
+        raise ValueError('federated_algorithm = "fedper": needs a model with two or more layers by name')
+    return layers
+
+
+def _personal(layers: _Layers, names: str) -> list[str]:
+    """Lists the personal layers of those of a model."""
+    asked = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in asked if name not in layers]
+    if unknown or len(set(asked)) == len(layers):
+        allowed = ", ".join(layers)
+        raise ValueError(f"personal_layers = {names!r}: must be some, not all, of {allowed}")
+    # The order of layers is that of the numbers in their names: Dense_10 comes after Dense_9.
+    return asked or [max(layers, key=_number)]
+
+
+def _number(name: str) -> tuple[int, str]:
+    digits = "".join(character for character in name if character.isdigit())
+    return int(digits or -1), name

@@ -1,0 +1,22 @@
+"""FedProx (Li et al. 2020)."""
+
+import jax
+
+from pausejax import parts
+from pausejax.federated.algorithms.base import Algorithm, Local, Number
+from pausejax.federated.modules import Params
+
+
+@parts.algorithm
+def fedprox(*, proximal_weight: Number) -> Algorithm:
+    """FedAvg with a pull towards the global model: the gradient of ½ μ ‖w - w_t‖² (Li et al. 2020).
+
+    A spec that gives `proximal_weight` alone has it too.
+    """
+
+    def gradient(gradient: Params, local: Local) -> Params:
+        return jax.tree.map(
+            lambda g, w, start: g + proximal_weight * (w - start), gradient, local.params, local.start
+        )
+
+    return Algorithm(gradient=gradient)

@@ -1,0 +1,44 @@
+"""SCAFFOLD (Karimireddy et al. 2020)."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pausejax import parts
+from pausejax.federated.algorithms.base import Algorithm, Arrived, Local, difference
+from pausejax.federated.modules import Params
+
+
+@parts.algorithm
+def scaffold(*, optimizer: str) -> Algorithm:
+    """Control variates c and c_k take out of every step what the client's data alone pull at.
+
+    Option II of Karimireddy et al. 2020, with data shares p_k in place of equal ones: c = Σ p_k c_k holds
+    exactly after every round, whoever takes part, if a round weighs its cohort by data, (2). A client sends
+    two vectors. Clipping and noise apply to both.
+
+    Raises:
+      ValueError: the local optimizer is not "sgd", whose path the control variates are computed from.
+    """
+    if optimizer != "sgd":
+        raise ValueError(f'optimizer = "{optimizer}": federated_algorithm = "scaffold" needs "sgd"')
+
+    def init(params: Params) -> tuple[Params, Params]:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return zeros, zeros
+
+    def gradient(gradient: Params, local: Local) -> Params:
+        return jax.tree.map(lambda g, c, own: g + c - own, gradient, local.server, local.client)
+
+    def upload(local: Local) -> tuple[Any, Params]:
+        change = difference(local)[0]
+        path = local.steps.astype(jnp.float32) * local.learning_rate
+        own = jax.tree.map(lambda own, c, u: own - c - u / path, local.client, local.server, change)
+        return {"update": change, "control": jax.tree.map(jnp.subtract, own, local.client)}, own
+
+    def combine(mean: Any, params: Params, server: Params, arrived: Arrived) -> tuple[Params, Params]:
+        share = jnp.sum(arrived.share)
+        return mean["update"], jax.tree.map(lambda c, u: c + share * u, server, mean["control"])
+
+    return Algorithm(init=init, gradient=gradient, upload=upload, combine=combine)

@@ -1,0 +1,167 @@
+"""The servers of all runs: how they aggregate and step, and which models are evaluated."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from pausejax.federated.algorithms import Arrived
+from pausejax.federated.learning import ClientStates, Learning, Memory, ServerState, Values
+from pausejax.federated.modules import Params, Weights
+from pausejax.federated.optimizers import transformation
+from pausejax.privacy import Mechanism
+
+
+def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weights:
+    """Makes the runs' global models before round 1 from those of `model.init`, pytree [R, ...].
+
+    Statistics that never leave their clients are [R, K, ...].
+    """
+    if not learning.keeps_statistics:
+        return weights
+    return weights._replace(statistics=_of_clients(weights.statistics, num_clients))
+
+
+def init_memory(learning: Learning, params: Params, hyper: Values, files: Values, num_clients: int) -> Memory:
+    """Makes fresh states of every run's server and clients.
+
+    Args:
+      learning: static.
+      params: initial global models, pytree [R, ...].
+      hyper: traced hyper-parameters by run, [R] each.
+      files: tables that all runs share.
+      num_clients: K.
+    """
+
+    def init(params: Params, values: Values) -> tuple[ServerState, ClientStates]:
+        server, client = learning.build_algorithm(values | files).init(params)
+        stepped = transformation(learning.server, values | files).init(params)
+        persists = learning.training.persist_optimizer
+        start = learning.build_algorithm(values | files).start(params, server, client)
+        local = transformation(learning.training.optimizer, values | files)
+        own = local.init(start) if persists else None
+        return ServerState(stepped, server), ClientStates(own, client)
+
+    server, clients = jax.vmap(init)(params, hyper)
+    trained = None
+    if learning.keeps_statistics or jax.tree.leaves(clients.algorithm):
+        trained = jnp.zeros((hyper["learning_rate"].shape[0], num_clients), bool)
+    return Memory(_of_clients(clients, num_clients), server, trained)
+
+
+def aggregate(
+    learning: Learning,
+    mechanism: Mechanism,
+    values: Values,
+    key: jax.Array,
+    total: jax.Array,
+    rows: jax.Array,
+    weight: jax.Array,
+) -> jax.Array:
+    """Makes one update of those that have arrived in a round of one run, float32 [d].
+
+    Args:
+      learning: static.
+      mechanism: adds its noise to the mean if the server is trusted.
+      values: traced hyper-parameters and files of the run.
+      key: consumed.
+      total: float32 [d], the weighted sum of the updates; read without an aggregator of rows.
+      rows: float32 [n, d], the updates; read by an aggregator of rows.
+      weight: float32 [n], 0 where nothing arrived.
+    """
+    combine = learning.build_aggregator(values).combine
+    mean = total if combine is None else combine(rows, weight)
+    return mean if mechanism.server is None else mechanism.server(key, mean, weight)
+
+
+def step_server(
+    learning: Learning,
+    weights: Weights,
+    mean: jax.Array,
+    memory: ServerState,
+    hyper: Values,
+    files: Values,
+    arrived: Arrived,
+    anyone: jax.Array,
+) -> tuple[Weights, ServerState]:
+    """Computes the next global models of all runs from their mean uploads, and the servers' next states.
+
+    A round in which nobody's update arrives is no step: its model and its server's state stay as they are,
+    whatever the optimizer. Momentum would move the model otherwise. Statistics take their mean change
+    whatever the optimizer. Noise can make a variance negative, which has no meaning: it ends at 0.
+
+    Args:
+      learning: static.
+      weights: of all runs, pytree [R, ...].
+      mean: mean uploads, float32 [R, d].
+      memory: the servers' states, pytree [R, ...].
+      hyper: traced hyper-parameters by run, [R] each.
+      files: tables that all runs share.
+      arrived: the clients whose uploads make up the mean, [R, n] each.
+      anyone: bool [R], whether there are any.
+    """
+    example = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), learning.sent)
+    upload: Weights = jax.vmap(ravel_pytree(example)[1])(mean)
+
+    def step(
+        params: Params, upload: Any, state: ServerState, values: Values, arrived: Arrived, anyone: jax.Array
+    ) -> tuple[Params, ServerState]:
+        algorithm = learning.build_algorithm(values | files)
+        update, after = algorithm.combine(upload, params, state.algorithm, arrived)
+        server = transformation(learning.server, values | files)
+        change, optimizer = server.update(jax.tree.map(jnp.negative, update), state.optimizer, params)
+        stepped = jax.tree.map(jnp.add, params, change), ServerState(optimizer, after)
+        return jax.tree.map(partial(jnp.where, anyone), stepped, (params, state))
+
+    params, state = jax.vmap(step)(weights.params, upload.params, memory, hyper, arrived, anyone)
+    if learning.keeps_statistics or not learning.model.has_statistics:
+        return weights._replace(params=params), state
+    statistics = jax.tree.map(jnp.add, weights.statistics, upload.statistics)
+    return Weights(params, jax.tree_util.tree_map_with_path(_possible, statistics)), state
+
+
+def evaluated_weights(
+    learning: Learning, weights: Weights, memory: Memory, hyper: Values, files: Values, share: jax.Array
+) -> Weights:
+    """Returns the models [R, ...] to be evaluated: where a client with the mean state would start.
+
+    The mean of what clients keep is over all that have trained, by their data. If nobody has, it is the
+    initial state.
+
+    Args:
+      learning: static.
+      weights: of all runs.
+      memory: of all runs.
+      hyper: traced hyper-parameters by run, [R] each.
+      files: tables that all runs share.
+      share: float32 [R, K], |D_k| / |D|.
+    """
+    trained = memory.trained
+    if trained is None:
+        return weights
+    weight = jnp.where(trained | ~jnp.any(trained, axis=1, keepdims=True), share, 0.0)
+    weight = weight / jnp.sum(weight, axis=1, keepdims=True)
+
+    def start(params: Params, server: Any, client: Any, values: Values) -> Params:
+        return learning.build_algorithm(values | files).start(params, server, client)
+
+    client = jax.tree.map(partial(_weighted_sum, weight), memory.clients.algorithm)
+    params = jax.vmap(start)(weights.params, memory.server.algorithm, client, hyper)
+    if not learning.keeps_statistics:
+        return weights._replace(params=params)
+    return Weights(params, jax.tree.map(partial(_weighted_sum, weight), weights.statistics))
+
+
+def _of_clients(tree: Any, num_clients: int) -> Any:
+    """Repeats what is [R, ...] for every client, [R, K, ...]."""
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), tree)
+
+
+def _weighted_sum(weight: jax.Array, leaf: jax.Array) -> jax.Array:
+    return jnp.einsum("rk,rk...->r...", weight, leaf, precision="highest")
+
+
+def _possible(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+    return jnp.maximum(leaf, 0.0) if getattr(path[-1], "key", "") == "var" else leaf

@@ -1,0 +1,130 @@
+"""Privacy mechanisms: what a client's update becomes before it leaves, and what that costs in ε."""
+
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pausejax import parts
+from pausejax.parts import Parameter
+from pausejax.privacy import budget
+from pausejax.privacy.gaussian import gaussian_epsilon
+from pausejax.privacy.mechanism import Clip, Leakage, Mechanism, clip_l2, privatize
+from pausejax.privacy.noise import NoiseGenerator
+
+Number = jax.Array | float
+
+PROTECTED = {"coordinate": "per coordinate", "vector": "per update"}
+"""Maps what `laplace` clips to what its ε bounds the leakage of."""
+
+ClipNorm = Annotated[
+    Number, Parameter(help="Gaussian mechanisms: the largest L2 norm of an update", low=0, low_open=True)
+]
+NoiseMultiplier = Annotated[
+    Number,
+    Parameter(help="Gaussian mechanisms: σ of the noise over clip_norm", low=0, low_open=True),
+]
+Delta = Annotated[
+    Number,
+    Parameter(
+        help="Gaussian mechanisms: δ of (ε, δ)-privacy",
+        low=0,
+        high=1,
+        low_open=True,
+        high_open=True,
+        symbol="δ",
+    ),
+]
+
+
+@parts.mechanism
+def laplace(
+    *,
+    privacy_budget: Annotated[
+        Number,
+        Parameter(help="ε̄, a client's leakage limit", low=0, low_open=True, aliases=("eps_bar",), symbol="ε̄"),
+    ] = 40.0,
+    budget_decay: Number,
+    sensitivity: Annotated[
+        Number,
+        Parameter(
+            help="Δf, twice the clipping bound", low=0, low_open=True, aliases=("delta_f",), symbol="Δf"
+        ),
+    ] = 0.012,
+    clip: Annotated[Clip, Parameter(help="what is clipped")] = "coordinate",
+    noise_generator: Annotated[
+        NoiseGenerator,
+        Parameter(
+            help="what draws the noise: JAX's cipher, or a hash of counters at a third of its cost",
+        ),
+    ] = "threefry",
+) -> Mechanism:
+    """The paper's: clips, and adds Laplace noise whose ε_i falls from release to release, (5) to (7)."""
+
+    def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
+        epsilon = budget.epsilon_at(number, privacy_budget, budget_decay)
+        return privatize(key, upload, epsilon, sensitivity, clip, noise_generator)
+
+    def leakage(releases: np.ndarray, num_parameters: int) -> Leakage:
+        spent = budget.leakage(jnp.asarray(releases), privacy_budget, budget_decay)
+        whole = budget.update_leakage(spent, num_parameters, clip)
+        return Leakage(np.asarray(spent), np.asarray(whole))
+
+    return Mechanism(release, leakage, protects=PROTECTED[clip])
+
+
+@parts.mechanism
+def none() -> Mechanism:
+    """Sends updates as they are; the leakage is infinite. `private = false` means the same."""
+
+    def leakage(releases: np.ndarray, num_parameters: int) -> Leakage:
+        infinite = np.full(releases.shape, np.inf, np.float32)
+        return Leakage(infinite, infinite)
+
+    return Mechanism(lambda key, upload, number: upload, leakage)
+
+
+@parts.mechanism
+def gaussian(
+    *, clip_norm: ClipNorm = 1.0, noise_multiplier: NoiseMultiplier = 1.0, delta: Delta = 1e-5
+) -> Mechanism:
+    """Every client clips its update in L2 and adds Gaussian noise: local (ε, δ)-privacy.
+
+    Any two clipped updates differ by at most twice `clip_norm`, so ε is that of half the multiplier.
+    """
+
+    def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
+        noise = jax.random.normal(key, upload.shape, jnp.float32)
+        return clip_l2(upload, clip_norm) + noise * (noise_multiplier * clip_norm)
+
+    def leakage(releases: np.ndarray, num_parameters: int) -> Leakage:
+        spent = gaussian_epsilon(releases, np.asarray(noise_multiplier) / 2, np.asarray(delta))
+        return Leakage(spent, spent)
+
+    return Mechanism(release, leakage)
+
+
+@parts.mechanism
+def central_gaussian(
+    *, clip_norm: ClipNorm = 1.0, noise_multiplier: NoiseMultiplier = 1.0, delta: Delta = 1e-5
+) -> Mechanism:
+    """A trusted server adds Gaussian noise to the mean of clipped updates: DP-FedAvg (McMahan et al. 2018).
+
+    One client changes the mean by at most `clip_norm` times the largest weight, if its update is replaced
+    by 0; cohorts and weights are public. Only updates that are aggregated spend privacy. ε takes no credit
+    for random cohorts, since policies choose them on purpose.
+    """
+
+    def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
+        return clip_l2(upload, clip_norm)
+
+    def server(key: jax.Array, mean: jax.Array, weight: jax.Array) -> jax.Array:
+        noise = jax.random.normal(key, mean.shape, jnp.float32)
+        return mean + noise * (noise_multiplier * clip_norm * jnp.max(weight))
+
+    def leakage(releases: np.ndarray, num_parameters: int) -> Leakage:
+        spent = gaussian_epsilon(releases, np.asarray(noise_multiplier), np.asarray(delta))
+        return Leakage(spent, spent)
+
+    return Mechanism(release, leakage, server)
