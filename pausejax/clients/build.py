@@ -7,7 +7,7 @@ from typing import Any, cast
 import jax.numpy as jnp
 import numpy as np
 
-from pausejax import network
+from pausejax import network, privacy
 from pausejax.clients.checks import NEEDS_LEARNING
 from pausejax.clients.parameters import learns
 from pausejax.clients.program import Files, Program
@@ -59,13 +59,17 @@ def build_program(
         mechanism = bound(part_of(study, "mechanism", static))
         built = network.checked_ending(ending.build(**hyper, **files), ending.part)
         chosen = built.chooses or static["clients_per_round"]
+        guard = privacy.checked_mechanism(mechanism.build(**hyper, **files), mechanism.part)
+        trusts_server = guard.server is not None
+        if trusts_server and learning:
+            _check_trusted(learning, mechanism.part)
         program = Program(
             policy=bound(study.parts.get("policy", group.algorithm), clients_per_round=chosen),
             law=bound(part_of(study, "latency", static)),
             availability=bound(part_of(study, "availability", static)),
             ending=ending,
             mechanism=mechanism,
-            trusts_server=mechanism.build(**hyper, **files).server is not None,
+            trusts_server=trusts_server,
             waits_for_all=built.waits_for_all,
             late=static["late"],
             limits_releases=runs[0].values["stop_at_epsilon"] > 0,
@@ -82,7 +86,6 @@ def build_program(
         policy = program.build(hyper, files)
         program.build_law(hyper, files)
         program.build_availability(hyper, files)
-        program.build_mechanism(hyper, files)
         if not learning and (policy.needs_learning or policy.needs_updates):
             raise PartError(f"{program.policy.part.where}: {NEEDS_LEARNING}")
     except SpecError:
@@ -92,6 +95,20 @@ def build_program(
     except ValueError as error:
         raise SpecError([f"policy {runs[0].policy}: {error}"]) from error
     return program
+
+
+def _check_trusted(learning: Learning, part: Part) -> None:
+    """Refuses what a server that adds noise to the mean can't protect.
+
+    Raises:
+      PartError: updates are not averaged, or some of them is sent in the clear.
+    """
+    name, statistics = learning.aggregator.name, learning.training.batch_statistics
+    if name != "mean":
+        raise PartError(f'training.aggregator = "{name}": must be "mean" with {part.where}')
+    if learning.in_the_clear:
+        allowed = f'must be "private" or "local" with {part.where}'
+        raise PartError(f'privacy.batch_statistics = "{statistics}": {allowed}')
 
 
 def _sizes(study: Study, static: Mapping[str, Any], learning: Learning | None) -> dict[str, int]:

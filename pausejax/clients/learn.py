@@ -85,7 +85,7 @@ def learn(
     arrived = Arrived(
         weight=cohort.weights,
         share=jnp.where(there, share, 0.0),
-        steps=jnp.where(there, num_steps(learning.training, size), 0),
+        steps=jnp.where(there, num_steps(learning.training, size).astype(jnp.float32), 0.0),
     )
     anyone = jnp.any(there, axis=1)
     weights, server = step_server(

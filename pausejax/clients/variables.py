@@ -255,7 +255,8 @@ def _protected(study: Study) -> set[str]:
         static = [key for key, parameter in part.parameters.items() if not parameter.traced]
         for values in itertools.product(*(values_of(study, key) for key in static)):
             given = dict.fromkeys(part.given, 1.0) | dict(zip(static, values, strict=True))
-            with contextlib.suppress(PartError, TypeError, ValueError):  # refused when the program is built
+            # A part that is wrong is refused when the program is built.
+            with contextlib.suppress(AttributeError, PartError, TypeError, ValueError):
                 found.add(part.build(**given).protects)
     return found
 

@@ -81,7 +81,7 @@ def krum(
         neighbours = jnp.maximum(count - wrong_clients - 2, 1)
 
         def distances(update: jax.Array) -> jax.Array:
-            return jnp.sum((updates - update) ** 2, axis=1)
+            return jnp.sum((updates - update[None]) ** 2, axis=1)
 
         # One row at a time: [n, n, d] may not fit.
         distance = jax.lax.map(distances, updates)

@@ -93,6 +93,7 @@ def alone_latencies():
                 round_key(world.seed[run], t),
                 {name: leaf[run] for name, leaf in hyper.items()},
                 (),
+                np.zeros(simulation.program.num_clients, np.int32),
             ).latency
             for t in range(1, ROUNDS + 1)
         ]

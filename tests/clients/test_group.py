@@ -166,6 +166,7 @@ def segment_of(selected, latency, rows):
         "selected": np.array(selected, np.int32),
         "reward": np.zeros((len(rows), 6), np.float32),
         "diverged_round": np.zeros((len(rows), 6), np.int32),
+        "max_releases": np.zeros((len(rows), 6), np.int32),
     }
     return Segment(1, 6, np.arange(len(rows)), {name: values[rows] for name, values in record.items()})
 

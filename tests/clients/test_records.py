@@ -29,6 +29,7 @@ def played():
         "reward": rng.normal(size=(RUNS, ROUNDS)).astype(np.float32),
         "test_metric": rng.random((RUNS, ROUNDS)).astype(np.float32),
         "selected": selected.astype(np.int32),
+        "max_releases": rng.integers(0, 9, (RUNS, ROUNDS)).cumsum(axis=1).astype(np.int32),
         "diverged_round": np.tile(np.arange(1, ROUNDS + 1, dtype=np.int32), (RUNS, 1)) * [[0], [1], [0], [1]],
     }
 
@@ -51,7 +52,7 @@ def test_runs_leave_their_own_rounds_wherever_they_were_played(played, rows):
     found = records.finish(
         study(mode="training"), segments_of(played, *WHOLE), np.array(rows), K, "test_accuracy"
     )
-    for name in ("round_latency", "reward", "selected"):
+    for name in ("round_latency", "reward", "selected", "max_releases"):
         np.testing.assert_array_equal(found[name], played[name][rows])
     for place, row in enumerate(rows):
         elapsed = [sum(float(x) for x in played["round_latency"][row, :t]) for t in range(1, ROUNDS + 1)]
@@ -84,6 +85,7 @@ def test_what_stops_leaves_nothing_beyond(played):
         ]
         assert found["counts"][row].sum() == (played["selected"][row, :end] >= 0).sum()
         assert found["elapsed"][row, end - 1] == 6.0
+        assert (found["max_releases"][row] == -1).tolist() == [t > end for t in range(1, ROUNDS + 1)]
         assert np.isfinite(found["test_accuracy"][row]).tolist() == [end >= 5, False, False]
     assert found["diverged_round"].tolist() == [0, 4, 0, 6]
     # Of runs that the time never ends the last round counts.
@@ -135,7 +137,7 @@ def test_a_run_goes_on_until_it_has_reached_the_time(played):
 def test_what_mode_bandit_does_not_have_is_not_left(played):
     found = records.finish(study(), segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
     regrets = {"regret", "pseudo_regret", "regret_own_history"}
-    own = {"round_latency", "reward", "selected", "elapsed", "counts", "releases"}
+    own = {"round_latency", "reward", "selected", "elapsed", "counts", "releases", "max_releases"}
     assert found.keys() == own | regrets
     # Runs whose rounds do not wait for all have recorded none.
     assert all(np.isnan(found[name]).all() for name in regrets)

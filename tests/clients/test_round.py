@@ -32,9 +32,10 @@ def test_who_never_fails_does_not_at_the_smallest_draw_either(monkeypatch):
         build_availability=lambda *_: SimpleNamespace(always=True),
         failure_stage="after_release",
         num_clients=3,
+        limits_releases=False,
     )
     for chance, fails in ((0.0, [False] * 3), (0.5, [True, False, True])):
-        drawn = draw_network(program, {}, 1, jax.random.key(0), {"failure_probability": chance}, ())
+        drawn = draw_network(program, {}, 1, jax.random.key(0), {"failure_probability": chance}, (), None)
         assert drawn.fails.tolist() == fails
 
 

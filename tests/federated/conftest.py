@@ -86,7 +86,7 @@ class Setting(NamedTuple):
         return _train(self.learning, self.mechanism, self.data, self.hyper, weights, memory, jobs)
 
     def step(self, weights, mean, state, arrived=None, anyone=True):
-        arrived = arrived or Arrived(jnp.ones((1, 1)), jnp.ones((1, 1)), jnp.ones((1, 1), jnp.int32))
+        arrived = arrived or Arrived(*[jnp.ones((1, 1))] * 3)
         return _step(self.learning, self.hyper, weights, mean, state, arrived, jnp.full(1, anyone))
 
     def unravel(self, uploads):

@@ -144,6 +144,6 @@ def test_a_spec_says_what_draws_its_noise():
         parse({"policy": [{"name": "random"}], "privacy": {"noise_generator": list(NOISE_GENERATORS)}})
     )
     made = [plan.study.kind.simulation(plan.study, group, Sources()).program for group in plan.groups]
-    assert [program.learning.training.noise_generator for program in made] == list(NOISE_GENERATORS)
+    assert [dict(program.mechanism.statics)["noise_generator"] for program in made] == list(NOISE_GENERATORS)
     with pytest.raises(ValueError, match="noise_generator"):
         parse({"policy": [{"name": "random"}], "privacy": {"noise_generator": "philox"}})

@@ -281,7 +281,7 @@ def test_every_numeric_parameter_takes_a_range():
             continue
         low = parameter.low + 1 if parameter.kind is int else parameter.low + 0.25
         law = "int_uniform" if parameter.kind is int else "uniform"
-        ends = [low, low + 1] if parameter.kind is int else [low, low + 0.5]
+        ends = [low, low + 1] if parameter.kind is int else [low, low + 0.2]
         document = {parameter.section: {name: {law: ends}}, "network": {"num_clients": 99}}
         if parameter.section == "network":
             fast = {"fast_latency": 1.0 if name == "min_latency" else 0.2, "slow_latency": 9.0}

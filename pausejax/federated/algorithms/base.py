@@ -32,14 +32,14 @@ class Local(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """The clients whose uploads make up the mean; [n] each, 0 where nothing arrived."""
+    """The clients whose uploads make up the mean; float32 [n] each, 0 where nothing arrived."""
 
     weight: jax.Array
-    """float32, aggregation weights (2), which sum to 1 if any upload arrived."""
+    """Aggregation weights (2), which sum to 1 if any upload arrived."""
     share: jax.Array
-    """float32, |D_k| / |D|, the client's share of all data."""
+    """|D_k| / |D|, the client's share of all data."""
     steps: jax.Array
-    """int32, its local steps."""
+    """Its local steps."""
 
 
 def stateless(params: Params) -> tuple[State, State]:
