@@ -1,4 +1,6 @@
-"""An algorithm of one's own: FedNova (Wang et al. 2020), which takes the number of local steps out."""
+"""An algorithm of one's own: FedNova (Wang et al. 2020), which averages updates by step."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +11,15 @@ from pausejax.federated.algorithms import Algorithm, Arrived, Local
 
 @pausejax.algorithm
 def fednova() -> Algorithm:
-    """Averages updates by step, so that clients with many steps do not weigh more than their data."""
+    """Clients that take many steps weigh no more than their data."""
 
-    def upload(local: Local):
+    def upload(local: Local) -> tuple[Any, Any]:
         steps = local.steps.astype(jnp.float32)
-        return jax.tree.map(lambda w, start: (w - start) / steps, local.params, local.start), local.client
+        per_step = jax.tree.map(lambda w, start: (w - start) / steps, local.params, local.start)
+        return per_step, local.client
 
-    def combine(mean, params, server, arrived: Arrived):
-        steps = jnp.sum(arrived.weight * arrived.steps)  # of the whole cohort, by its weights
+    def combine(mean: Any, params: Any, server: Any, arrived: Arrived) -> tuple[Any, Any]:
+        steps = jnp.sum(arrived.weight * arrived.steps)  # the mean over the cohort
         return jax.tree.map(lambda per_step: steps * per_step, mean), server
 
     return Algorithm(upload=upload, combine=combine)
