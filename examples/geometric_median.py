@@ -11,9 +11,7 @@ from pausejax.federated.aggregators import Aggregator
 def geometric_median(
     *,
     median_steps: int = pausejax.Parameter(8, "steps of Weiszfeld's algorithm", low=1, high=100),
-    smallest_distance: float = pausejax.Parameter(
-        1e-6, "below it, distances count as equal", low=0, low_open=True
-    ),
+    nearest: float = pausejax.Parameter(1e-6, "smaller distances count as this one", low=0, low_open=True),
 ) -> Aggregator:
     """The point of the smallest weighted distance to all updates."""
 
