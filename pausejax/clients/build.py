@@ -61,6 +61,8 @@ def build_program(
         chosen = built.chooses or static["clients_per_round"]
         guard = privacy.checked_mechanism(mechanism.build(**hyper, **files), mechanism.part)
         trusts_server = guard.server is not None
+        if built.waiting and learning:
+            _check_waiting(learning, ending.part)
         if trusts_server and learning:
             _check_trusted(learning, mechanism.part)
         program = Program(
@@ -71,6 +73,7 @@ def build_program(
             mechanism=mechanism,
             trusts_server=trusts_server,
             waits_for_all=built.waits_for_all,
+            waiting=built.waiting,
             late=static["late"],
             limits_releases=runs[0].values["stop_at_epsilon"] > 0,
             num_clients=static["num_clients"],
@@ -95,6 +98,19 @@ def build_program(
     except ValueError as error:
         raise SpecError([f"policy {runs[0].policy}: {error}"]) from error
     return program
+
+
+def _check_waiting(learning: Learning, part: Part) -> None:
+    """Refuses what clients keep from round to round if they may be at work when a round closes.
+
+    Raises:
+      PartError: the algorithm or batch norm keeps something.
+    """
+    why = f"its clients keep a state; not with {part.where}"
+    if learning.keeps_client_states:
+        raise PartError(f'training.federated_algorithm = "{learning.algorithm.name}": {why}')
+    if learning.keeps_statistics:
+        raise PartError(f'privacy.batch_statistics = "local": {why}')
 
 
 def _check_trusted(learning: Learning, part: Part) -> None:

@@ -5,7 +5,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.clients.program import AVAILABILITY, FAILURE, LATENCY, RELEASE_LIMIT, Files, Hyper, Program
+from pausejax.clients.program import (
+    AVAILABILITY,
+    FAILURE,
+    LATENCY,
+    RELEASE_LIMIT,
+    Files,
+    HeldWork,
+    Hyper,
+    Program,
+)
 from pausejax.network import Work
 from pausejax.policies.base import Cohort
 
@@ -25,19 +34,45 @@ class NetworkDraw(NamedTuple):
     """The next state of the availability process."""
 
 
-class RoundClose(NamedTuple):
-    """When a round ends, which updates are aggregated and which were released, one row per run."""
+class Overlap(NamedTuple):
+    """The s slots of rounds that overlap: clients of earlier rounds, then the cohort; one row per run."""
 
+    finished: jax.Array
+    """int32 [R, n], slots of `RoundClose.members`."""
+    staying: jax.Array
+    """int32 [R, waiting], slots that are still at work, and some that are not after these."""
+    work: HeldWork
+    """[R, s], all slots after the round, client -1 in those that are done; without what they learned."""
+    staleness: jax.Array
+    """float32 [R], mean age of the updates that are aggregated, NaN if there are none."""
+
+
+class RoundClose(NamedTuple):
+    """When a round ends, which updates are aggregated and which were released, one row per run.
+
+    The s slots are those of the cohort, n; if clients may still be at work, those of earlier rounds come
+    before them.
+    """
+
+    training: Cohort
+    """[R, n], members of the cohort whose update arrives in this round or a later one, -1 for the others."""
     cohort: Cohort
-    """[R, n], clients whose update arrives, -1 for the others. Weights sum to 1, or to 0 if none arrives."""
+    """[R, s], clients whose update is aggregated, -1 for the others. Weights sum to 1, or to 0 if there are
+    none; updates of earlier rounds may weigh less."""
+    latency: jax.Array
+    """float32 [R, n], s, of `members`: as long as the server has seen of it."""
+    members: jax.Array
+    """int32 [R, n], clients of whom the server learns: the cohort, or those who finished; -1 pads."""
     arrived: jax.Array | None
-    """bool [R, n], members whose update arrives; None if no client can fail or be late."""
+    """bool [R, n], whose update is aggregated; None if no client can fail, be late or stay at work."""
     released: jax.Array
-    """int32 [R, n], members that released an update, which spends privacy; -1 for the others."""
+    """int32 [R, n], `members` that released an update, which spends privacy; -1 for the others."""
     failed: jax.Array | None
-    """bool [R, n], members that failed; None if no client can fail."""
+    """bool [R, n], `members` that failed; None if no client can fail."""
     duration: jax.Array
     """float32 [R], s."""
+    overlap: Overlap | None = None
+    """Who has finished and who is still at work; None if all have finished when a round closes."""
 
 
 def draw_network(
@@ -74,8 +109,20 @@ def draw_network(
     return NetworkDraw(latency, available, fails, state)
 
 
+def without_workers(network: NetworkDraw, workers: jax.Array) -> NetworkDraw:
+    """Returns the network of one run as its policy sees it: who is at work, int32 [waiting], is not there."""
+    idle = jnp.ones(network.latency.shape, bool)
+    idle = idle.at[jnp.where(workers >= 0, workers, idle.size)].set(False, mode="drop")
+    return network._replace(available=idle if network.available is None else idle & network.available)
+
+
 def close_round(
-    program: Program, files: Files, hyper: Hyper, cohort: Cohort, network: NetworkDraw
+    program: Program,
+    files: Files,
+    hyper: Hyper,
+    cohort: Cohort,
+    network: NetworkDraw,
+    held: HeldWork | None,
 ) -> RoundClose:
     """Ends the round of one run: removes failed and late clients, and rescales the weights (2) of the others.
 
@@ -90,28 +137,91 @@ def close_round(
       hyper: of the run, scalars.
       cohort: [n].
       network: in this round.
+      held: clients of earlier rounds that are still at work, [waiting].
     """
-    members = cohort.members
-    there = members >= 0
-    latency = network.latency[jnp.maximum(members, 0)]
-    fails = jnp.zeros_like(there)
-    if network.fails is not None:
-        fails = network.fails[jnp.maximum(members, 0)]
-    made = program.build_ending(hyper, files).close(Work(members, latency, fails))
+    work = _work_of(cohort, network)
+    if held:
+        work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), _without_learning(held), work)
+    there = work.client >= 0
+    made = program.build_ending(hyper, files).close(Work(work.client, work.remaining, work.fails, work.age))
     # A round without a cohort lasts as long as the fastest could be.
     duration = jnp.where(jnp.any(there), made.duration, hyper["min_latency"])
     if program.waits_for_all and network.fails is None:
-        return RoundClose(cohort, None, members, None, duration)
-    weights = jnp.where(made.counts, cohort.weights, 0.0)
+        members = cohort.members
+        return RoundClose(cohort, cohort, work.latency, members, None, members, None, duration)
+    done = there if made.done is None else made.done
+    weights = jnp.where(made.counts, work.weight, 0.0)
     total = jnp.sum(weights)
-    rest = Cohort(jnp.where(made.counts, members, -1), weights / jnp.where(total > 0, total, 1.0))
+    weights = weights / jnp.where(total > 0, total, 1.0)
+    if made.factor is not None:
+        weights = weights * made.factor
+    rest = Cohort(jnp.where(made.counts, work.client, -1), weights)
     released = made.counts
     if not program.trusts_server:
-        in_time = latency <= duration
+        in_time = (work.remaining <= duration) & done
         if program.late == "released":
-            in_time = there
-            released = released | (there & ~fails)
+            in_time = there & done
+            released = released | (in_time & ~work.fails)
         if program.failure_stage == "after_release":
-            released = released | (there & fails & in_time)
-    failed = None if network.fails is None else there & fails
-    return RoundClose(rest, made.counts, jnp.where(released, members, -1), failed, duration)
+            released = released | (there & work.fails & in_time)
+    latency = work.latency
+    if not (program.waits_for_all or held):
+        # Of a late client the server knows only that it takes longer than the round.
+        latency = jnp.minimum(latency, duration)
+    found = RoundClose(
+        training=rest,
+        cohort=rest,
+        latency=latency,
+        members=work.client,
+        arrived=made.counts,
+        released=jnp.where(released, work.client, -1),
+        failed=None if network.fails is None else there & work.fails & done,
+        duration=duration,
+    )
+    return _with_work(cohort, work, there & done, found) if held else found
+
+
+def _work_of(cohort: Cohort, network: NetworkDraw) -> HeldWork:
+    """Returns the work of a cohort as it begins, [n], without what the clients learn."""
+    there = cohort.members >= 0
+    latency = network.latency[jnp.maximum(cohort.members, 0)]
+    fails = jnp.zeros_like(there)
+    if network.fails is not None:
+        fails = network.fails[jnp.maximum(cohort.members, 0)]
+    age, nothing = jnp.zeros_like(cohort.members), ()
+    learned: Any = (nothing, nothing, nothing)
+    return HeldWork(cohort.members, latency, latency, fails, age, cohort.weights, *learned)
+
+
+def _without_learning(held: HeldWork) -> HeldWork:
+    nothing: Any = ()
+    return held._replace(loss=nothing, loss_rms=nothing, update=nothing)
+
+
+def _with_work(cohort: Cohort, work: HeldWork, finishes: jax.Array, close: RoundClose) -> RoundClose:
+    """Splits the slots of a round, [s], into those who have finished and those who are still at work."""
+    slots, stays, arrives = cohort.members.shape[0], (work.client >= 0) & ~finishes, close.cohort.members >= 0
+    # The ones of a mask come first, in their order.
+    finished = jnp.argsort(~finishes, stable=True)[:slots]
+    staying = jnp.argsort(~stays, stable=True)[: work.client.shape[0] - slots]
+    count = jnp.sum(arrives)
+    age = jnp.sum(jnp.where(arrives, work.age, 0)).astype(jnp.float32)
+    trains = (cohort.members >= 0) & ~work.fails[-slots:]
+    return close._replace(
+        training=Cohort(jnp.where(trains, cohort.members, -1), cohort.weights),
+        latency=close.latency[finished],
+        members=jnp.where(finishes, work.client, -1)[finished],
+        arrived=arrives[finished],
+        released=close.released[finished],
+        failed=None if close.failed is None else close.failed[finished],
+        overlap=Overlap(
+            finished,
+            staying,
+            work._replace(
+                client=jnp.where(stays, work.client, -1),
+                remaining=work.remaining - close.duration,
+                age=work.age + 1,
+            ),
+            jnp.where(count > 0, age / jnp.maximum(count, 1).astype(jnp.float32), jnp.nan),
+        ),
+    )

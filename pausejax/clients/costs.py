@@ -20,12 +20,14 @@ SimulationOfClients = Any
 def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
     """Says how many clients a round of a run may train, and whether their updates are kept one by one."""
     program, (world, hyper) = simulation.program, simulation.argument_shapes(1)
-    clients, keeps = jnp.ones(program.num_clients), []
+    clients, keeps, learning = jnp.ones(program.num_clients), [], program.learning
 
     def one_round(hyper: Hyper, files: Files) -> jax.Array:
         key = jax.random.key(0)
         policy = program.build({name: values[0] for name, values in hyper.items()}, files)
-        keeps.append(policy.needs_updates)
+        values = {name: values[0] for name, values in hyper.items()} | files
+        of_rows = learning and learning.build_aggregator(values).combine is not None
+        keeps.append(bool(policy.needs_updates or of_rows or program.waiting))
         state = policy.init(key, Clients(clients, clients))
         return policy.select(key, state, View(jnp.int32(1), clients, lambda c: clients[c])).members
 
@@ -45,7 +47,8 @@ def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
 def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
     """Says what lies on each device, by shapes alone; as `Simulation.resident`."""
     world, data, state = simulation.world, simulation.world.data, simulation.state_shapes(1)
-    shares, learning = simulation.data_shares, simulation.program.learning
+    shares, program = simulation.data_shares, simulation.program
+    learning = program.learning
     inputs = -(-len(data.inputs) // shares) * bytes_of(data.inputs[:1]) if data else 0
     owners = (data.order, data.offset, data.size) if data else ()
     cohort, keeps_updates = cohort_of(simulation)
@@ -58,7 +61,7 @@ def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
         "records": 2 * simulation.rounds_per_call * record,
     }
     if learning and keeps_updates:
-        each["updates"] = 4 * cohort * learning.num_parameters
+        each["updates"] = 4 * (cohort + program.waiting) * learning.num_parameters
     return DeviceBytes(
         {
             f"training data (1/{shares} of the inputs)" if shares > 1 else "training data": inputs

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pausejax.clients.program import CLIENT, SERVER_NOISE, Hyper, Program, State, World
+from pausejax.clients.conditions import Overlap, RoundClose
+from pausejax.clients.program import CLIENT, SERVER_NOISE, HeldWork, Hyper, Program, State, World
 from pausejax.federated import evaluation
 from pausejax.federated.algorithms import Arrived
 from pausejax.federated.batches import num_steps
@@ -26,19 +27,23 @@ class Learned(NamedTuple):
     memory: Any
     """What learning remembers besides, as in `State`."""
     loss: jax.Array
-    """float32 [R, n], mean minibatch loss of each member; 0 if its update did not arrive."""
+    """float32 [R, n], mean minibatch loss of each of `RoundClose.members`; 0 if its update did not arrive."""
     loss_rms: jax.Array
     """float32 [R, n], as in `policies.base.Feedback`."""
     updates: jax.Array
     """float32 [R, n, d], the privatized updates if the policy needs them, else [R, n, 0]."""
+    losses: jax.Array
+    """float32 [R, s], `loss` of all slots of `RoundClose.cohort`."""
     finite: jax.Array | None
     """bool [R], whether all weights of the model are finite; None in mode "bandit"."""
+    work: HeldWork | None
+    """The clients that are still at work; None unless the ending leaves some."""
 
 
 def learn(
-    program: Program, world: World, hyper: Hyper, state: State, keys: jax.Array, cohort: Cohort
+    program: Program, world: World, hyper: Hyper, state: State, keys: jax.Array, close: RoundClose
 ) -> Learned:
-    """Trains the clients of a round, and aggregates their updates into the next global models, (2).
+    """Trains the clients of a round, and aggregates the updates that arrive into the next models, (2).
 
     Args:
       program: the group's static values.
@@ -46,19 +51,22 @@ def learn(
       hyper: see `Hyper`.
       state: the state before the round.
       keys: keys of each run in this round, [R].
-      cohort: clients whose update arrives, [R, n].
+      close: who trains, and whose update arrives.
     """
+    runs, slots = close.training.members.shape
     if program.learning is None:
-        nothing = jnp.zeros(cohort.members.shape)
-        updates = jnp.zeros((*cohort.members.shape, 0))
-        return Learned(state.params, state.memory, nothing, nothing, updates, None)
-    learning, (runs, slots) = program.learning, cohort.members.shape
+        nothing, updates = jnp.zeros((runs, slots)), jnp.zeros((runs, slots, 0))
+        work = None
+        if state.work and close.overlap:
+            work = _join(state.work, close.overlap, nothing, nothing, updates)[-1]
+        return Learned(state.params, state.memory, nothing, nothing, updates, nothing, None, work)
+    learning = program.learning
     assert world.data is not None
     first = jax.tree.map(lambda leaf: leaf[0], hyper)
-    needs_rows = learning.build_aggregator(first | world.files).combine is not None
+    needs_rows = learning.build_aggregator(first | world.files).combine is not None or bool(state.work)
     needs_updates = program.build(first, world.files).needs_updates
     memory: Memory = state.memory
-    jobs = _jobs(world, state, keys, cohort)
+    jobs = _jobs(world, state, keys, close.training)
     trained = train(
         learning,
         program.mechanism,
@@ -72,12 +80,20 @@ def learn(
         keep_updates=needs_updates or needs_rows,
     )
     rows = trained.updates.reshape(runs, slots, trained.updates.shape[-1])
+    loss, loss_rms = (x.reshape(runs, slots) for x in (trained.loss, trained.loss_rms))
+    total, work, cohort = trained.total, None, close.cohort
+    losses = loss
+    if state.work and close.overlap:
+        losses, loss, loss_rms, rows, work = _join(state.work, close.overlap, loss, loss_rms, rows)
+        # Rows of weight 0 may hold anything, and 0 · NaN is NaN.
+        there = (cohort.members >= 0)[:, :, None]
+        total = jnp.sum(jnp.where(there, rows * cohort.weights[:, :, None], 0.0), axis=1)
 
     def mean_of(values: Hyper, key: jax.Array, total: jax.Array, rows: jax.Array, weight: jax.Array) -> Any:
         mechanism, key = program.build_mechanism(values, world.files), jax.random.fold_in(key, SERVER_NOISE)
         return aggregate(learning, mechanism, values | world.files, key, total, rows, weight)
 
-    mean = jax.vmap(mean_of)(hyper, keys, trained.total, rows, cohort.weights)
+    mean = jax.vmap(mean_of)(hyper, keys, total, rows, cohort.weights)
     there = cohort.members >= 0
     member = jnp.maximum(cohort.members, 0)
     size = world.data.size[world.partition[:, None], member]
@@ -101,9 +117,33 @@ def learn(
         jnp.logical_and,
         (jnp.all(jnp.isfinite(leaf.reshape(runs, -1)), axis=1) for leaf in jax.tree.leaves(weights)),
     )
-    loss, loss_rms = (x.reshape(runs, slots) for x in (trained.loss, trained.loss_rms))
+    if close.overlap:
+        rows = jnp.take_along_axis(rows, close.overlap.finished[:, :, None], axis=1)
     updates = rows if needs_updates else rows[:, :, :0]
-    return Learned(weights, Memory(trained.clients, server, have_trained), loss, loss_rms, updates, finite)
+    memory = Memory(trained.clients, server, have_trained)
+    return Learned(weights, memory, loss, loss_rms, updates, losses, finite, work)
+
+
+def _join(
+    held: HeldWork, overlap: Overlap, loss: jax.Array, loss_rms: jax.Array, updates: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, HeldWork]:
+    """Puts what clients of earlier rounds have learned before what those of this round have.
+
+    Returns:
+      The losses of all slots, [R, s]; losses and their root mean squares of the clients that have finished,
+      [R, n]; the updates of all slots, [R, s, d]; and the work that goes on.
+    """
+    every = [
+        jnp.concatenate([old, new], axis=1)
+        for old, new in ((held.loss, loss), (held.loss_rms, loss_rms), (held.update, updates))
+    ]
+    work = overlap.work._replace(loss=every[0], loss_rms=every[1], update=every[2])
+
+    def stay(leaf: jax.Array) -> jax.Array:
+        return jax.vmap(lambda values, slots: values[slots])(leaf, overlap.staying)
+
+    finished = [jnp.take_along_axis(values, overlap.finished, axis=1) for values in every[:2]]
+    return every[0], *finished, every[2], jax.tree.map(stay, work)
 
 
 def _jobs(world: World, state: State, keys: jax.Array, cohort: Cohort) -> Jobs:

@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from pausejax import bandit, network, regret
 from pausejax.clients.program import (
     AVAILABILITY,
+    HeldWork,
     Hyper,
     Program,
     State,
@@ -61,6 +62,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
         params = init_weights(learning, params, program.num_clients)
     return State(
         bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
+        work=_no_work(program, runs) if program.waiting else None,
         genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
         mean_reward=jax.vmap(mean_reward)(hyper),
         availability=jax.vmap(init_availability)(world.seed, hyper),
@@ -68,6 +70,23 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
         params=params,
         memory=memory,
         diverged=jnp.zeros(runs, jnp.int32),
+    )
+
+
+def _no_work(program: Program, runs: int) -> HeldWork:
+    """Makes the slots of clients that are still at work, [R, waiting], with nobody in them."""
+    shape = runs, program.waiting
+    zeros, size = jnp.zeros(shape), program.learning.num_parameters if program.learning else 0
+    return HeldWork(
+        client=jnp.full(shape, -1, jnp.int32),
+        remaining=zeros,
+        latency=zeros,
+        fails=jnp.zeros(shape, bool),
+        age=jnp.zeros(shape, jnp.int32),
+        weight=zeros,
+        loss=zeros,
+        loss_rms=zeros,
+        update=jnp.zeros((*shape, size)),
     )
 
 

@@ -49,6 +49,8 @@ class Program:
     """When clients fail that fail in mid-round; None where nobody does."""
     waits_for_all: bool = True
     """Whether the slowest of the cohort ends every round."""
+    waiting: int = 0
+    """How many clients may still be at work when a round closes."""
     late: Late = "stopped"
     """Whether a late client has released its update."""
     trusts_server: bool = False
@@ -104,6 +106,29 @@ class World(NamedTuple):
     test: HeldOut | None
 
 
+class HeldWork(NamedTuple):
+    """The clients that are still at work when a round has closed, slot by slot, [R, waiting]."""
+
+    client: jax.Array
+    """int32; -1: nobody."""
+    remaining: jax.Array
+    """float32, s until it delivers."""
+    latency: jax.Array
+    """float32, s that it takes as a whole."""
+    fails: jax.Array
+    """bool."""
+    age: jax.Array
+    """int32, rounds that have closed since it was selected."""
+    weight: jax.Array
+    """float32, its weight in its cohort."""
+    loss: jax.Array
+    """float32, as `Feedback.loss`."""
+    loss_rms: jax.Array
+    """float32, as `Feedback.loss_rms`."""
+    update: jax.Array
+    """float32 [R, waiting, d], what it will deliver; [R, waiting, 0] in mode "bandit"."""
+
+
 class State(NamedTuple):
     """All runs between two rounds; leading axis [R]."""
 
@@ -114,6 +139,8 @@ class State(NamedTuple):
     """int32 [R, K], the participations in the genie's own trajectory."""
     mean_reward: jax.Array
     """float32 [R, K], μ, which the genie knows and which never changes."""
+    work: "HeldWork | None"
+    """Clients that are still at work; None unless the ending leaves some."""
     availability: Any
     """Of the availability process; () where everyone is always available."""
     policy: Any

@@ -45,7 +45,11 @@ class Record(NamedTuple):
     late_count: jax.Array | None = None
     """int32 [R], number of selected clients that came too late; None if the round waits for all clients."""
     released: jax.Array | None = None
-    """bool [R, n], selected clients that released an update; None if all did."""
+    """int32 [R, n], clients that released an update in this round, -1 pads; None if all selected did."""
+    arrived: jax.Array | None = None
+    """int32 [R, n], clients whose update is aggregated, -1 pads; None unless some may stay at work."""
+    staleness: jax.Array | None = None
+    """float32 [R], their mean age in rounds, NaN if there are none; None as for `arrived`."""
     fault: Fault | None = None
     """A mistake in the cohort of a user's own policy; None for the package's policies."""
 
@@ -65,7 +69,7 @@ def record_round(
     after: State,
 ) -> Record:
     """Makes the record of a round; all arguments but `program` and shared arrays have one row per run."""
-    learning, valid = program.learning, cohort.members >= 0
+    learning, overlap, valid = program.learning, close.overlap, cohort.members >= 0
     unknown = jnp.full(round.shape[0], jnp.nan)
     faulty = functools.partial(fault, program.num_clients)
     return Record(
@@ -73,7 +77,7 @@ def record_round(
         **(regrets._asdict() if regrets else dict.fromkeys(regret.Regrets._fields)),
         selection_gap=gap,
         max_releases=jnp.max(after.bandit.counts, axis=1),
-        train_loss=mean_loss(close.cohort, learned.loss) if learning else unknown,
+        train_loss=mean_loss(close.cohort, learned.losses, rescaled=bool(overlap)) if learning else unknown,
         test_metric=evaluated[0],
         test_loss=evaluated[1],
         diverged_round=after.diverged,
@@ -81,25 +85,37 @@ def record_round(
         available_count=_count(network.available),
         failed_count=_count(close.failed),
         late_count=_count(_late(program, valid, close)),
-        released=close.released >= 0 if _may_not_release(program) else None,
-        own=_quantities(program, world, hyper, round, network, cohort, close, learned, after),
+        released=close.released if _may_not_release(program) else None,
+        arrived=_arrived(close) if overlap else None,
+        staleness=overlap.staleness if overlap else None,
+        own=_quantities(program, world, hyper, round, network, close, learned, after),
         fault=jax.vmap(faulty)(cohort, network.available) if program.policy.part.outside else None,
     )
 
 
-def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
-    """Returns the weighted mean loss of cohorts, [R, n] -> [R]; NaN for an empty cohort."""
+def mean_loss(cohort: Cohort, loss: jax.Array, *, rescaled: bool = False) -> jax.Array:
+    """Returns the weighted mean loss of cohorts, [R, n] -> [R]; NaN for an empty cohort.
+
+    Weights that need not sum to 1 are rescaled.
+    """
     there = cohort.members >= 0
     mean = jnp.sum(jnp.where(there, cohort.weights * loss, 0.0), axis=1)
+    if rescaled:
+        mean = mean / jnp.sum(cohort.weights, axis=1)
     return jnp.where(jnp.any(there, axis=1), mean, jnp.nan)
 
 
 def _late(program: Program, valid: jax.Array, close: RoundClose) -> jax.Array | None:
     """Returns which members came too late, bool [R, n]; None if the round waits for all clients."""
-    if program.waits_for_all or close.arrived is None:
+    if program.waits_for_all or program.waiting or close.arrived is None:
         return None
     late = valid & ~close.arrived
     return late if close.failed is None else late & ~close.failed
+
+
+def _arrived(close: RoundClose) -> jax.Array:
+    """Returns the clients whose update is aggregated, int32 [R, n]; -1 pads."""
+    return close.members if close.arrived is None else jnp.where(close.arrived, close.members, -1)
 
 
 def _count(who: jax.Array | None) -> jax.Array | None:
@@ -117,7 +133,6 @@ def _quantities(
     hyper: Hyper,
     round: jax.Array,
     network: NetworkDraw,
-    cohort: Cohort,
     close: RoundClose,
     learned: Learned,
     after: State,
@@ -125,12 +140,15 @@ def _quantities(
     """Returns the user's own quantities by name, float32 [R]."""
     if not program.quantities:
         return {}
-    arrived = close.cohort.members >= 0
+    arrived, weights = close.cohort.members >= 0, close.cohort.weights
+    if close.overlap:
+        finished = close.overlap.finished
+        arrived, weights = (jnp.take_along_axis(x, finished, axis=1) for x in (arrived, weights))
     snapshot = Snapshot(
         round=round,
-        members=cohort.members,
+        members=close.members,
         arrived=arrived,
-        weights=close.cohort.weights,
+        weights=weights,
         latency=network.latency,
         counts=after.bandit.counts,
         mean_reward=after.bandit.mean_reward,

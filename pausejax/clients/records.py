@@ -90,7 +90,7 @@ def finish(
     segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]
     history = _history(study, table, segments, rows)
     history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
-    released, releases = history.pop("released", True), history.pop("max_releases")
+    released, releases = history.pop("released", history["selected"]), history.pop("max_releases")
     played = ~np.isnan(history["round_latency"])
     for name in ("failed_count", "late_count"):
         if name not in history and name in table:
@@ -115,7 +115,8 @@ def finish(
         history["diverged_round"] = history["diverged_round"][np.arange(len(rows)), last - 1]
     selected = history["selected"]
     history["counts"] = _count(selected, selected >= 0, num_clients)
-    history["releases"] = _count(selected, (selected >= 0) & released, num_clients)
+    released = np.where(np.isnan(history["round_latency"])[:, :, None], -1, released)
+    history["releases"] = _count(released, released >= 0, num_clients)
     found = {name: np.asarray(array, table[name].dtype) for name, array in history.items()}
     return found | {"max_releases": np.where(np.isnan(found["round_latency"]), -1, releases)}
 
@@ -186,7 +187,7 @@ def _history(
     study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], rows: np.ndarray
 ) -> Arrays:
     """All rounds' records in order, [n, rounds, ...]; what was not played holds fill values."""
-    fills = {name: variable.fill for name, variable in table.items()}
+    fills = {name: variable.fill for name, variable in table.items()} | {"released": -1, "arrived": -1}
     history = {
         name: np.full((len(rows), study.rounds, *part.shape[2:]), fills.get(name, False), part.dtype)
         for name, part in segments[0].records.items()

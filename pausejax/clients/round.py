@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import bandit, regret
-from pausejax.clients.conditions import NetworkDraw, close_round, draw_network
+from pausejax.clients.conditions import NetworkDraw, close_round, draw_network, without_workers
 from pausejax.clients.learn import Learned, evaluate_if_due, learn, local_loss
 from pausejax.clients.program import Hyper, Program, State, World, policy_key, round_key
 from pausejax.clients.record import Record, record_round
@@ -46,28 +46,26 @@ def play_round(
     draw = functools.partial(draw_network, program, world.files)
     network = jax.vmap(draw)(round, keys, hyper, state.availability, state.bandit.counts)
     inputs = PolicyInputs(round, network, state.params, state.memory, world.partition)
+    if state.work:
+        inputs = inputs._replace(network=jax.vmap(without_workers)(network, state.work.client))
 
     # Select the cohort, and find which updates arrive.
     select = functools.partial(select_cohort, program, world)
     cohort = jax.vmap(select)(keys, hyper, state.policy, inputs)
-    close = jax.vmap(functools.partial(close_round, program, world.files))(hyper, cohort, network)
+    close = jax.vmap(functools.partial(close_round, program, world.files))(hyper, cohort, network, state.work)
 
     # Update participations and mean rewards, in the same way for every policy.
     latency_reward = hyper["min_latency"][:, None] / network.latency
-    latency = jnp.take_along_axis(network.latency, jnp.maximum(cohort.members, 0), axis=1)
-    if not program.waits_for_all:
-        # Of a late client the server knows only that it takes longer than the round.
-        latency = jnp.minimum(latency, close.duration[:, None])
-    reward = hyper["min_latency"][:, None] / latency
+    reward = hyper["min_latency"][:, None] / close.latency
     history = jax.vmap(bandit.update)(state.bandit, close.released, reward)
 
     # Train, aggregate and evaluate; mode "bandit" skips this.
-    learned = learn(program, world, hyper, state, keys, close.cohort)
+    learned = learn(program, world, hyper, state, keys, close)
     evaluated = evaluate_if_due(program, world, hyper, round, last_round, learned)
 
     # Update the policy.
     feedback = Feedback(
-        close.released, latency, reward, learned.loss, learned.loss_rms, learned.updates, close.arrived
+        close.released, close.latency, reward, learned.loss, learned.loss_rms, learned.updates, close.arrived
     )
     update = functools.partial(update_policy, program, world)
     policy = jax.vmap(update)(hyper, state.policy, inputs, feedback)
@@ -77,6 +75,7 @@ def play_round(
         genie, regrets, gap = score_round(program, world, hyper, state, inputs, cohort, latency_reward)
     after = State(
         bandit=history,
+        work=learned.work,
         genie=genie,
         mean_reward=state.mean_reward,
         availability=network.availability,

@@ -2,9 +2,11 @@
 
 import contextlib
 import itertools
+from typing import Any
 
 import numpy as np
 
+from pausejax import network, privacy
 from pausejax.analysis.quantities import Metric, Variable, count, series
 from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import metrics_of, variables_of
@@ -30,6 +32,10 @@ VARIABLES: dict[str, Variable] = {
     ),
     "test_loss": Variable(("eval",), "float32", np.nan, "nat", "mean cross-entropy on the test set"),
     "selected": Variable(("round", "slot"), "int32", -1, "1", "selected clients, ascending; -1 pads"),
+    "arrived": Variable(
+        ("round", "slot"), "int32", -1, "1", "clients whose update is aggregated; absent if all wait"
+    ),
+    "staleness": series("1", "mean age of these updates in rounds, NaN without any; absent as `arrived`"),
     "counts": count("rounds that selected each client, failures among them; -1 beyond K", "client"),
     "releases": count("updates that each client has released, its T_k; -1 beyond K", "client"),
     "available_count": count("clients that could be selected; absent where it is always everyone"),
@@ -249,16 +255,23 @@ def _protected(study: Study) -> set[str]:
     """Says what ε bounds the leakage of, by the mechanisms of a study."""
     if not learns(study.mode):
         return {"per update"}
-    found = set()
-    for name in values_of(study, "mechanism"):
-        part = study.parts.get("mechanism", name)
-        static = [key for key, parameter in part.parameters.items() if not parameter.traced]
-        for values in itertools.product(*(values_of(study, key) for key in static)):
-            given = dict.fromkeys(part.given, 1.0) | dict(zip(static, values, strict=True))
-            # A part that is wrong is refused when the program is built.
-            with contextlib.suppress(AttributeError, PartError, TypeError, ValueError):
-                found.add(part.build(**given).protects)
-    return found
+    names = values_of(study, "mechanism")
+    return {built.protects for name in names for built in _built(study, "mechanism", name)}
+
+
+def _built(study: Study, category: str, name: str) -> list[Any]:
+    """Builds a part at every combination of its static values in a study, as far as that goes.
+
+    A part that is wrong is refused when the program is built.
+    """
+    part, found = study.parts.get(category, name), []
+    traced = {key for key, parameter in part.parameters.items() if parameter.traced}
+    static = sorted((part.reads - traced) & study.axes.keys())
+    for values in itertools.product(*(values_of(study, key) for key in static)):
+        given = dict.fromkeys(part.given, 1.0) | dict(zip(static, values, strict=True))
+        with contextlib.suppress(PartError, TypeError, ValueError):
+            found.append(part.build(**given))
+    return [built for built in found if isinstance(built, (network.Ending, privacy.Mechanism))]
 
 
 def _absent(study: Study) -> set[str]:
@@ -270,6 +283,8 @@ def _absent(study: Study) -> set[str]:
     endings = values_of(study, "ending")
     absent |= set() if "all" in endings else set(REGRETS)
     absent |= {"late_count"} if endings == ["all"] else set()
+    if not any(built.waiting for name in endings for built in _built(study, "ending", name)):
+        absent |= {"arrived", "staleness"}
     always = values_of(study, "availability") == ["always"] and values_of(study, "stop_at_epsilon") == [0.0]
     absent |= {"available_count"} if always else set()
     return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())

@@ -72,7 +72,9 @@ def checked_ending(ending: Any, part: Part) -> Ending:
     """
     if not isinstance(ending, Ending):
         raise PartError(f"{part.where}: must return a pausejax.network.Ending, not {type(ending).__name__}")
-    chooses = ending.chooses
+    chooses, waiting = ending.chooses, ending.waiting
+    if not isinstance(waiting, int) or waiting < 0:
+        raise PartError(f"{part.where}: waiting is {waiting!r}; must be an integer >= 0")
     if chooses is not None and (not isinstance(chooses, int) or chooses < 1):
         raise PartError(f"{part.where}: chooses {chooses!r}; must be None or an integer >= 1")
 
@@ -88,8 +90,16 @@ def checked_ending(ending: Any, part: Part) -> Ending:
         if counts.shape != work.client.shape or counts.dtype != jnp.bool:
             kind = f"{counts.dtype.name} {list(counts.shape)}"
             raise PartError(f"{part.where}: counts is {kind}; must be bool {list(work.client.shape)}")
-        # Who delivers nothing can't count, whatever an ending says.
-        return Close(duration, counts & (work.client >= 0) & ~work.fails)
+        there = work.client >= 0
+        done = there if made.done is None else jnp.asarray(made.done)
+        factor = None if made.factor is None else jnp.asarray(made.factor)
+        for name, array, dtype in (("done", done, jnp.bool), ("factor", factor, jnp.float32)):
+            if array is not None and (array.shape != there.shape or array.dtype != dtype):
+                kind = f"{array.dtype.name} {list(array.shape)}"
+                allowed = f"{jnp.dtype(dtype).name} {list(there.shape)}"
+                raise PartError(f"{part.where}: {name} is {kind}; must be {allowed}")
+        # Who is still at work, or delivers nothing, can't count, whatever an ending says.
+        return Close(duration, counts & there & done & ~work.fails, done, factor)
 
     return ending._replace(close=close)
 

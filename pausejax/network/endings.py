@@ -13,7 +13,7 @@ Number = jax.Array | float
 
 
 class Work(NamedTuple):
-    """A cohort at work, slot by slot."""
+    """The clients at work in a round, slot by slot: first those of earlier rounds, then the cohort."""
 
     client: jax.Array
     """Int32 [n]; -1: nobody."""
@@ -21,6 +21,8 @@ class Work(NamedTuple):
     """Float32 [n], when each would deliver, s after the round began."""
     fails: jax.Array
     """Bool [n], who fails in mid-round: it delivers nothing, and the server knows by then."""
+    age: jax.Array
+    """Int32 [n], rounds that have closed since each was selected; 0 for the cohort."""
 
 
 class Close(NamedTuple):
@@ -30,6 +32,11 @@ class Close(NamedTuple):
     """Float32 scalar, s; anything for a cohort of nobody."""
     counts: jax.Array
     """Bool [n], whose update is aggregated."""
+    done: jax.Array | None = None
+    """Bool [n], who works no longer when the round has closed; None: nobody does. With `Ending.waiting` it
+    must leave at most so many at work."""
+    factor: jax.Array | None = None
+    """Float32 [n], what the weight of an update is multiplied by, in [0, 1]; None: 1."""
 
 
 class Ending(NamedTuple):
@@ -40,6 +47,8 @@ class Ending(NamedTuple):
     """How many clients the policy selects; None: `clients_per_round`."""
     waits_for_all: bool = False
     """Whether the slowest of the cohort always ends a round, which is what regrets are defined for."""
+    waiting: int = 0
+    """How many clients may still be at work when a round closes."""
 
 
 @parts.ending
@@ -96,6 +105,46 @@ def first(
         return Close(_latest(work, jnp.where(enough, counts, there)), counts)
 
     return Ending(close, chooses=min(clients_per_round + extra_clients, num_clients))
+
+
+@parts.ending
+def buffered(
+    *,
+    clients_per_round: int,
+    num_clients: int,
+    concurrency: Annotated[
+        int, Parameter(help="buffered: clients at work at a time, at least m; 0: 2 m", low=0)
+    ] = 0,
+    staleness_exponent: Annotated[
+        Number, Parameter(help="buffered: an update of age s counts (1 + s)^-exponent", low=0)
+    ] = 0.5,
+) -> Ending:
+    """The server steps whenever m updates have arrived, from models that may be old: FedBuff.
+
+    Nguyen et al. 2022. Every round selects m clients, and closes with the m earliest of all that are at
+    work. Until `concurrency` clients are, a round closes at once. A client at work can't be selected.
+
+    Raises:
+      ValueError: `concurrency` is below m or above K.
+    """
+    concurrency = concurrency or min(2 * clients_per_round, num_clients)
+    if not clients_per_round <= concurrency <= num_clients:
+        allowed = f"from clients_per_round = {clients_per_round} to num_clients = {num_clients}"
+        raise ValueError(f"concurrency = {concurrency}: must be {allowed}")
+    waiting = concurrency - clients_per_round
+
+    def close(work: Work) -> Close:
+        there = work.client >= 0
+        # Ties go to the lower slot, which is the older update.
+        rank = jnp.argsort(jnp.argsort(jnp.where(there, work.latency, jnp.inf), stable=True))
+        # Without a new client it waits for m, so that time goes on.
+        anyone = jnp.any(there & (work.age == 0))
+        number = jnp.where(anyone, jnp.sum(there) - waiting, clients_per_round)
+        done = there & (rank < number)
+        factor = (1.0 + work.age.astype(jnp.float32)) ** -staleness_exponent
+        return Close(_latest(work, done), done & ~work.fails, done, factor)
+
+    return Ending(close, waiting=waiting)
 
 
 def _latest(work: Work, waited: jax.Array) -> jax.Array:

@@ -190,7 +190,7 @@ def test_algorithms_are_their_papers(name):
     lost = 0
     for run, seed in enumerate(SPEC["seeds"]):
         network = Network(seed)
-        released = np.where(record.released[:, run], record.selected[:, run], -1)
+        released = record.released[:, run]
         cohorts = [row[row >= 0] for row in released]
         lost += sum(len(members) < M for members in cohorts)
         w, own, c = loop(network, name, jax.tree.map(lambda leaf, r=run: leaf[r], first), cohorts)
@@ -210,6 +210,37 @@ def test_algorithms_are_their_papers(name):
                 weighted = np.tensordot(network.share, kept[layer][run], 1)
                 np.testing.assert_allclose(server[layer][run], weighted, rtol=1e-3, atol=1e-5)
     assert lost > 5
+
+
+@pytest.mark.parametrize("concurrency", [4, 5])
+def test_buffered_updates_start_from_the_model_of_their_round(concurrency):
+    """FedBuff: what arrives was trained from an older model, and counts (1 + age)^-0.5 of its weight."""
+    changes = SPEC["network"] | {"ending": "buffered", "concurrency": concurrency}
+    (first, state), record = play("fedavg", network=changes)
+    stale = 0
+    for run, seed in enumerate(SPEC["seeds"]):
+        network, held = Network(seed), {}
+        w = jax.tree.map(lambda leaf, r=run: leaf[r].astype(np.float64), first)
+        for round in range(1, ROUNDS + 1):
+            members = record.selected[round - 1, run]
+            members = members[members >= 0]
+            for k in members:
+                x = each(np.copy, w)
+                for batch in network.batches(k, round):
+                    x = each(lambda x, g: x - RATE * g, x, network.gradient(x, batch))
+                weight = network.share[k] / network.share[members].sum()
+                held[k] = each(np.subtract, x, w), weight, round
+            arrived = record.arrived[round - 1, run]
+            arrived = arrived[arrived >= 0]
+            total = sum(held[k][1] for k in arrived)
+            for k in arrived:
+                change, weight, begun = held[k]
+                factor = (1 + round - begun) ** -0.5
+                stale += round > begun
+                w = each(lambda w, u, s=weight / total * factor: w + s * u, w, change)
+        for layer, value in w.items():
+            np.testing.assert_allclose(state.params.params[layer][run], value, rtol=2e-4, atol=2e-5)
+    assert stale > 20
 
 
 def test_scaffold_begins_as_fedavg():

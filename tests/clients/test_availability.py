@@ -171,12 +171,13 @@ def test_weights_are_shared_out_among_those_who_arrive():
             failure_stage=stage,
             waits_for_all=True,
             trusts_server=False,
+            waiting=0,
             late="stopped",
         )
 
         def closed(members, weights, latency, fails, program=program):
             drawn = NetworkDraw(latency, None, fails, ())
-            return close_round(program, {}, {"min_latency": 0.1}, Cohort(members, weights), drawn)
+            return close_round(program, {}, {"min_latency": 0.1}, Cohort(members, weights), drawn, None)
 
         found = jax.vmap(closed)(members, weights, latency, fails)
         assert found.cohort.members.tolist() == [[0, -1, 3], [1, 2, -1], [-1, -1, -1]]

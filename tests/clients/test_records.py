@@ -103,14 +103,15 @@ def test_clients_that_nobody_selects_have_a_count_too(played):
 
 def test_releases_are_those_of_the_rounds_that_count(played):
     """Row 1 stops in its fourth round; what it and others have not released is selected all the same."""
-    released = np.random.default_rng(4).random((RUNS, ROUNDS, M)) < 0.6
+    out = np.random.default_rng(4).random((RUNS, ROUNDS, M)) < 0.6
+    released = np.where(out, played["selected"], -1)
     played = {**played, "round_latency": np.ones((RUNS, ROUNDS), np.float32), "released": released}
     played["round_latency"][1] = 1.5
     told = study(mode="training", stop_at_latency=6.0)
     found = records.finish(told, segments_of(played, *WHOLE), np.arange(RUNS), K, "test_accuracy")
     for row, end in enumerate((6, 4, 6, 6)):
-        taken, out = played["selected"][row, :end], released[row, :end]
-        assert found["releases"][row].tolist() == [int(((taken == k) & out).sum()) for k in range(K)]
+        taken, sent = played["selected"][row, :end], released[row, :end]
+        assert found["releases"][row].tolist() == [int((sent == k).sum()) for k in range(K)]
         assert found["counts"][row].sum() == (taken >= 0).sum() > found["releases"][row].sum()
     assert "released" not in found
 

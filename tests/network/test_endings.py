@@ -44,7 +44,7 @@ def queue(client, latency, fails, needed, limit=math.inf):
 
 def closed(ending, client, latency, fails):
     close = jax.jit(jax.vmap(lambda *work: ending.close(Work(*work))))
-    made = close(*map(jnp.asarray, (client, latency, fails)))
+    made = close(*map(jnp.asarray, (client, latency, fails, np.zeros_like(client))))
     return np.asarray(made.duration), np.asarray(made.counts)
 
 
@@ -107,7 +107,7 @@ def test_an_ending_of_ones_own_is_checked_in_its_name(made, said):
         return made
 
     part = part_of(mine)
-    work = Work(*(jnp.asarray(one[0]) for one in cohorts(2)))
+    work = Work(*(jnp.asarray(one[0]) for one in cohorts(2)), age=jnp.zeros_like(cohorts(2)[0][0]))
     with pytest.raises(PartError, match=said) as mistake:
         checked_ending(made, part).close(work)
     assert "mine" in str(mistake.value)

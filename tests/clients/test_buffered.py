@@ -1,0 +1,163 @@
+"""Rounds that overlap, against an event queue, and what does not go with them."""
+
+import heapq
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pausejax
+from pausejax import kinds, network
+from pausejax.clients.program import FAILURE, round_key
+from pausejax.network import Work
+from pausejax.study.spec import SpecError
+
+K, M, ROUNDS, SEEDS = 9, 3, 60, 50
+BANDIT = {"mode": "bandit", "seeds": SEEDS, "rounds": ROUNDS, "num_clients": K, "clients_per_round": M}
+SETTINGS = [
+    {"concurrency": 6},
+    {"concurrency": 4, "failure_probability": 0.3},
+    {"concurrency": 9, "failure_probability": 0.3, "failure_stage": "after_release"},
+    {"concurrency": 8, "availability": "bernoulli", "availability_probability": 0.5},
+    {"concurrency": 5, "availability": "markov", "failure_probability": 0.2},
+    {"concurrency": 3, "failure_probability": 0.4},
+    {"latency": "lognormal", "concurrency": 7},
+    {"latency": "lognormal", "concurrency": 6, "failure_probability": 0.1},
+    {"latency": "shifted_exponential", "concurrency": 9},
+    {"latency": "shifted_exponential", "concurrency": 4, "availability": "bernoulli"},
+]
+
+
+def latencies(options):
+    """What every client takes in every round, [seeds, rounds, K], from a study in which all wait."""
+    from pausejax.clients.conditions import draw_network
+    from pausejax.data.host import Sources
+    from pausejax.execution.local import LocalExecutor
+    from pausejax.study.plan import make_plan
+
+    own = ("latency", "min_latency")
+    document = {
+        key: value for key, value in BANDIT.items() if key not in ("num_clients", "clients_per_round")
+    }
+    place = {"num_clients": K, "clients_per_round": M, **{k: v for k, v in options.items() if k in own}}
+    plan = make_plan(kinds.parse({**document, "network": place, "policy": [{"name": "random"}]}))
+    made = LocalExecutor(Sources()).program(plan.study, plan.groups[0], None).simulation
+    world, hyper = made.arguments(plan.groups[0].runs)
+
+    @jax.jit
+    @jax.vmap
+    def draw(seed, hyper):
+        def one(t):
+            drawn = draw_network(made.program, {}, t, round_key(seed, t), hyper, (), jnp.zeros(K, jnp.int32))
+            chance = jax.random.uniform(jax.random.fold_in(round_key(seed, t), FAILURE), (K,))
+            return drawn.latency, chance
+
+        return jax.vmap(one)(jnp.arange(1, ROUNDS + 1))
+
+    return jax.tree.map(np.asarray, draw(world.seed, hyper))
+
+
+@pytest.mark.parametrize("place", range(len(SETTINGS)))
+def test_rounds_are_those_of_an_event_queue(place):
+    """Ten settings times fifty seeds."""
+    options = SETTINGS[place]
+    found = pausejax.simulate(policies=["random"], ending="buffered", **BANDIT, **options).load()
+    latency, chance = latencies(options)
+    fails = chance < np.float32(options.get("failure_probability", 0.0))
+    waiting = options["concurrency"] - M
+    stage = options.get("failure_stage", "before_release")
+    for run in range(SEEDS):
+        now, queue, releases, failed_of = 0.0, [], np.zeros(K, int), []
+        for t in range(ROUNDS):
+            cohort = found["selected"].values[run, t]
+            cohort = cohort[cohort >= 0]
+            busy = {client for _, _, client, _ in queue}
+            assert not busy & set(cohort.tolist()) and len(set(cohort.tolist())) == len(cohort)
+            for client in cohort:
+                job = now + float(latency[run, t, client]), t, int(client), bool(fails[run, t, client])
+                heapq.heappush(queue, job)
+            number = max(len(queue) - waiting, 0) if len(cohort) else min(M, len(queue))
+            done = [heapq.heappop(queue) for _ in range(number)]
+            ends = max((job[0] for job in done), default=now)
+            if not done and not queue:
+                ends = now + 0.05  # nobody is at work: a round of one minimum latency
+            assert found["round_latency"].values[run, t] == pytest.approx(ends - now, rel=1e-3, abs=1e-4)
+            now = ends
+            if waiting:
+                arrived = found["arrived"].values[run, t]
+                assert sorted(arrived[arrived >= 0]) == sorted(c for _, _, c, fail in done if not fail)
+                ages = [t - begun for _, begun, _, fail in done if not fail]
+                expected = np.mean(ages) if ages else np.nan
+                np.testing.assert_allclose(found["staleness"].values[run, t], expected, rtol=1e-6)
+            failed_of.append(sum(fail for *_, fail in done))
+            for _, _, client, fail in done:
+                releases[client] += not fail or stage == "after_release"
+        np.testing.assert_array_equal(found["releases"].values[run], releases)
+        if "failed_count" in found:
+            np.testing.assert_array_equal(found["failed_count"].values[run], failed_of)
+        assert found["elapsed"].values[run, -1] == pytest.approx(now, rel=1e-4)
+
+
+SMALL = {
+    "rounds": 12,
+    "eval_every": 1,
+    "seeds": 2,
+    "train_samples": 120,
+    "model": "linear",
+    "batch_size": 10,
+    "max_steps": 2,
+    "num_clients": 6,
+    "clients_per_round": 2,
+}
+
+
+@pytest.mark.parametrize("mode", ["bandit", "training"])
+def test_as_many_at_work_as_count_are_rounds_that_wait(mode):
+    options = {**SMALL, "policies": ["pause", "random"], "failure_probability": 0.3}
+    if mode == "bandit":
+        options = {**options, "mode": "bandit"}
+        for name in ("eval_every", "train_samples", "model", "batch_size", "max_steps"):
+            del options[name]
+    plain = pausejax.simulate(**options).load()
+    found = pausejax.simulate(ending="buffered", concurrency=2, **options).load()
+    names = {"elapsed", "selected", "counts", "releases", "max_leakage", "failed_count", "test_loss"}
+    for name in sorted(names & set(plain.data_vars)):
+        np.testing.assert_array_equal(found[name].values, plain[name].values)
+
+
+@pytest.mark.parametrize("policy", ["pause", "value_per_second", "oort", "fedavg", "clustered_similarity"])
+def test_policies_learn_from_clients_that_were_selected_before(policy):
+    """Every policy plays; those that remember know whoever has finished, and nobody else."""
+    found = pausejax.simulate(policies=[policy], ending="buffered", **{**SMALL, "rounds": 30}).load()
+    assert np.isfinite(found["test_loss"].values).all()
+    assert (found["releases"].sum("client") <= found["counts"].sum("client")).all()
+    assert float(found["test_loss"][:, -1].max()) < float(found["test_loss"][:, 0].min())
+
+
+def test_older_updates_count_less():
+    """An exponent of 0 is the mean; a large one leaves fresh updates alone."""
+    ending = network.buffered(clients_per_round=2, num_clients=9, concurrency=4, staleness_exponent=0.5)
+    work = Work(
+        client=jnp.array([4, 1, 7, -1]),
+        latency=jnp.array([3.0, 1.0, 2.0, 0.5]),
+        fails=jnp.array([False, True, False, False]),
+        age=jnp.array([3, 1, 0, 0]),
+    )
+    close = ending.close(work)
+    np.testing.assert_allclose(close.factor, [0.5, 2**-0.5, 1, 1], rtol=1e-6)
+    assert close.done.tolist() == [False, True, False, False] and not close.counts.any()
+    assert float(close.duration) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"concurrency": 1}, "concurrency = 1: must be from clients_per_round = 2 to num_clients = 6"),
+        ({"concurrency": 7}, "concurrency = 7: must be from"),
+        ({"federated_algorithm": "feddyn"}, 'federated_algorithm = "feddyn": its clients keep a state'),
+    ],
+)
+def test_what_does_not_go_with_overlapping_rounds(options, message):
+    with pytest.raises(SpecError, match=message):
+        pausejax.simulate(policies=["random"], ending="buffered", **SMALL, **options)
