@@ -1,4 +1,4 @@
-"""docs/analysis.md, report.md and paper_figures.md are true: their examples run in order, and say what they say."""
+"""The examples of docs/analysis.md, report.md and paper_figures.md run in order, and give what these pages say."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""The parts that docs/extending.md shows work as they stand there; the table of docs/policies.md is the policies'."""
+"""The parts that docs/extending.md shows work as they stand; docs/policies.md lists every policy."""
 
 import itertools
 import re
