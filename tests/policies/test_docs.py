@@ -12,6 +12,7 @@ from pausejax import network, parts
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "extending.md"
+STICKY = DOCS.parent / "examples" / "sticky.py"
 TABLE = (DOCS / "policies.md").read_text(encoding="utf-8").partition("## Availability")[0]
 
 
@@ -19,7 +20,7 @@ TABLE = (DOCS / "policies.md").read_text(encoding="utf-8").partition("## Availab
 def shown():
     """The layer of parts that the page's examples register; it is gone after the test."""
     with parts.collecting() as layer:
-        for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        for block in [*re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), STICKY.read_text()]:
             exec(compile(block, str(PAGE), "exec"), {})
     return layer
 
