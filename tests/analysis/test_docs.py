@@ -1,4 +1,4 @@
-"""The examples of docs/analysis.md, report.md and paper_figures.md run in order, and give what these pages say."""
+"""The examples of docs/analysis.md, report.md and paper_figures.md run, and give what these pages say."""
 
 import contextlib
 import re
