@@ -1,8 +1,8 @@
 """How programs lie on a device that nobody has measured them on: what was measured elsewhere, by backend.
 
-`scripts/bench/placement.py --table` writes rows of what it measures into `measured.json` beside this file;
-those of CPUs are from docs/training.md. What it has for other backends comes from the compiler's counts for
-GPUs (docs/gpu.md), and from no device. The rates of CPUs were fitted to the programs of docs/sweeps.md.
+Rows of CPUs in `measured.json`, beside this file, were measured (docs/benchmarks.md). Rows of GPUs come from
+the compiler's counts (docs/gpu.md), and from no device; `scripts/bench/gpu.py` prints measured ones. Rates of
+CPUs were fitted to the programs of docs/benchmarks.md, "Estimates of `plan`".
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Keeps what the dear studies of the paper's figures found, and makes docs/figures.md of what is kept.
+"""Keeps the curves of the paper's figures, and makes the tables of docs/reproduction.md from them.
 
     pausejax run sweeps/paper/fig3.toml --set seeds=10 --out out/fig3
     python scripts/figures.py keep fig3 out/fig3 [--cpu 150]    # curves, spec, versions: docs/results
@@ -303,7 +303,7 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 def page(results: Path, document: Path, images: Path) -> None:
-    """Draws every figure that is kept; its tables go into the page, the claims into reproduction.md too."""
+    """Draws every figure that is kept; its tables and the claims go into the page."""
     kept = {name: read(path) for name in FIGURES if (path := results / f"{name}.parquet").exists()}
     judged = claims(kept)
     text = fill(document.read_text(encoding="utf-8"), "claims", judged)
@@ -311,8 +311,6 @@ def page(results: Path, document: Path, images: Path) -> None:
         draw(found, FIGURES[name], images / f"paper_{name}.png")
         text = fill(text, name, levels(name, found, about))
     document.write_text(text, encoding="utf-8")
-    if (beside := document.with_name("reproduction.md")).exists():
-        beside.write_text(fill(beside.read_text(encoding="utf-8"), "claims", judged), encoding="utf-8")
 
 
 def main() -> None:
@@ -328,7 +326,7 @@ def main() -> None:
     keeping.add_argument("--to", type=Path, default=DOCS / "results")
     making = commands.add_parser("page")
     making.add_argument("--results", type=Path, default=DOCS / "results")
-    making.add_argument("--page", type=Path, default=DOCS / "figures.md")
+    making.add_argument("--page", type=Path, default=DOCS / "reproduction.md")
     making.add_argument("--images", type=Path, default=DOCS / "images")
     options = parser.parse_args()
     if options.command == "keep":

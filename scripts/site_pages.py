@@ -161,12 +161,14 @@ def reference() -> dict[str, str]:
     found["reference/index.md"] = (
         "# Reference\n\n- [Parameters](parameters.md): every key of a spec.\n"
         "- [Parts](parts.md): policies, models, data sets and the like.\n"
+        "- [Result variables](variables.md): what a result has, with units.\n"
         "- [Commands](commands.md): the command line.\n"
         f"- [`pausejax`](pausejax.md): simulate a study, open a result.\n{links}\n"
     )
     found["reference/parameters.md"] = parameters()
     found["reference/parts.md"] = f"# Parts\n\nAs `pausejax parts` prints them.\n\n{fenced(said('parts'))}"
-    commands = ("run", "plan", "report", "data", "parts", "export")
+    found["reference/variables.md"] = variables()
+    commands = ("run", "plan", "search", "report", "best", "export", "data", "parts")
     pages = [f"## pausejax {name}\n\n{fenced(said(name, '--help'))}" for name in commands]
     found["reference/commands.md"] = "\n".join(["# Commands\n", fenced(said("--help")), *pages])
     return found
@@ -181,6 +183,28 @@ def parameters() -> str:
     for kind, document in tables_of["SMALLEST"].items():
         title = "Ensembles" if kind else "Client selection"
         lines += [f"## {title}\n", tables_of["tables"](kinds.parse(document).words)]
+    return "\n".join(lines)
+
+
+def variables() -> str:
+    """Every variable of a result, and every metric of a run, of both kinds of study."""
+    from pausejax.clients import variables as clients
+    from pausejax.ensemble import variables as ensemble
+
+    better = {True: "higher", False: "lower", None: ""}
+    lines = [
+        "# Result variables\n",
+        "`pausejax.analysis.metrics_of(result)` lists the metrics of a result.\n",
+    ]
+    for title, kind in (("Client selection", clients), ("Ensembles", ensemble)):
+        lines += [f"## {title}\n", "| variable | over | unit | meaning |", "| --- | --- | --- | --- |"]
+        for name, variable in kind.VARIABLES.items():
+            over = ", ".join(("run", *variable.dims))
+            lines.append(f"| `{name}` | {over} | {variable.units} | {variable.meaning} |")
+        lines += ["\n| metric of a run | better | unit | meaning |", "| --- | --- | --- | --- |"]
+        for name, metric in kind.METRICS.items():
+            lines.append(f"| `{name}` | {better[metric.maximize]} | {metric.units} | {metric.meaning} |")
+        lines.append("")
     return "\n".join(lines)
 
 

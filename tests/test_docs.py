@@ -31,6 +31,16 @@ def test_every_ready_spec_is_valid(path):
     assert make_plan(spec.load(path)).runs
 
 
+def test_every_page_says_for_whom_it_is():
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        first = page.read_text(encoding="utf-8").split("\n\n")[1]
+        assert first.startswith("For whoever "), page.name
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) < 900
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_relative_link_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):

@@ -1,6 +1,6 @@
 """The exact argmax of (14) at any size: bound what every threshold is worth, then settle the best.
 
-`docs/selection.md` has the proof, the tie rule and the measurements.
+`docs/selection.md` has the proof and the tie rule, `docs/benchmarks.md` the measurements.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""docs/analysis.md and docs/report.md are true: their examples run in order, and say what the text says."""
+"""The examples of docs/analysis.md, report.md and paper_figures.md run, and give what these pages say."""
 
 import contextlib
 import re
@@ -10,7 +10,9 @@ from pausejax.clients.variables import METRICS as CLIENTS
 from pausejax.plotting import grid
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE, CHARTS = ((DOCS / name).read_text(encoding="utf-8") for name in ("analysis.md", "report.md"))
+PAGE, PAPER, CHARTS = (
+    (DOCS / name).read_text(encoding="utf-8") for name in ("analysis.md", "paper_figures.md", "report.md")
+)
 
 
 def examples(page, folder):
@@ -55,7 +57,7 @@ def test_numbers_in_the_text_are_the_codes(names):
 
 @pytest.mark.slow
 def test_the_examples_of_charts_leave_a_figure_for_a_paper(tmp_path, capsys):
-    found = examples(CHARTS, tmp_path)
+    found = examples(PAPER + CHARTS, tmp_path)
     assert (tmp_path / "leakage.pdf").read_bytes()[:4] == b"%PDF"
     assert found["axes"].get_title() == "mine" and len(found["axes"].lines) >= 2
     said = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The parts that docs/data.md shows how to write do what it says."""
+"""The data, partition, model and task that docs/extending.md shows do what it says."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 from pausejax import data, parts
 from pausejax.federated import models, tasks
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "data.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 
 
 @pytest.fixture(scope="module")
@@ -25,24 +25,24 @@ def shown():
 
 
 def test_data_set(shown):
-    loaded = data.load(shown.get("dataset", "two_moons"), samples=50)
-    assert loaded.input_shape == (2,) and len(loaded.train_inputs) == 40 and loaded.classes == 2
+    loaded = data.load(shown.get("dataset", "waves"), samples=50)
+    assert loaded.input_shape == (1,) and len(loaded.train_inputs) == 25
 
 
 def test_partition(shown):
-    part = shown.get("partition", "one_big")
-    shares = data.partition.split(part, np.zeros(900), 3, 0, big_share=0.7)
-    assert shares.sizes[0] > 600 and part.parameters["big_share"].default == 0.5
+    part = shown.get("partition", "neighbours")
+    shares = data.partition.split(part, np.zeros(900), 3, 0)
+    assert shares.sizes.tolist() == [300, 300, 300]
 
 
 def test_model(shown):
-    model = models.build(shown.get("model", "wide_mlp"), (8, 8, 1), 10, hidden_units=5)
+    model = models.build(shown.get("model", "small"), (8, 8, 1), 10, width=5)
     params = jax.eval_shape(model.init, jax.random.key(0)).params
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 65 * 5 + 6 * 10
 
 
 def test_task(shown):
-    part = shown.get("task", "robust_regression")
+    part = shown.get("task", "absolute_error")
     task = tasks.build(part, {})
     np.testing.assert_array_equal(task.loss(jnp.asarray([[1.0], [3.0]]), jnp.asarray([2.0, 0.5])), [1.0, 2.5])
     assert task.metric_name == "test_mae" and not task.higher_is_better

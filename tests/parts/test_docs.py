@@ -16,7 +16,7 @@ from pausejax.commands import options
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-(CODE,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+CODE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[0]
 TABLE = [
     [cell.strip() for cell in row.split("|")[1:4]]
     for row in TEXT.partition("## What to touch")[2].splitlines()
