@@ -77,6 +77,27 @@ def test_an_ending_of_ones_own(folder, tmp_path):
     assert np.isfinite(of["all"]["reward"]).all() and np.isnan(of["patience"]["reward"]).all()
 
 
+def test_an_algorithm_of_ones_own(folder, tmp_path):
+    found = run(folder, "fednova", tmp_path, rounds="6", eval_every="6", seeds="2")
+    assert values(found, "federated_algorithm") == ["fedavg", "fednova", "scaffold"]
+    losses = {name: of["test_loss"].values for name, of in found.groupby("federated_algorithm")}
+    assert len({float(loss[0, -1]) for loss in losses.values()}) == 3
+
+
+def test_a_mechanism_of_ones_own(folder, tmp_path):
+    found = run(folder, "random_sign", tmp_path, rounds="6", eval_every="6", seeds="2")
+    signs = found.isel(run=np.flatnonzero(found["mechanism"].values == "random_sign"))
+    most = signs["releases"].max("client").values
+    np.testing.assert_allclose(signs["max_leakage"].values[:, -1], most * signs["sign_epsilon"].values)
+    assert values(signs, "sign_epsilon") == [0.5, 1.0, 2.0] and found.sizes["run"] == 2 * 2 * 9
+
+
+def test_an_aggregator_of_ones_own(folder, tmp_path):
+    found = run(folder, "geometric_median", tmp_path, rounds="4", eval_every="4", seeds="2")
+    losses = [float(of["test_loss"][0, -1]) for _, of in found.groupby("aggregator")]
+    assert len(losses) == 5 and len(set(losses)) == 5
+
+
 @pytest.mark.slow
 def test_a_model_with_dropout(folder, tmp_path):
     found = run(folder, "nnx_dropout", tmp_path)

@@ -46,7 +46,9 @@ FLOORS = (
 OTHER_MEANINGS = {
     ("study/axes.py", "random"),  # a way to sample ranges
     *((f"searches/{name}.py", "random") for name in ("options", "sampler")),  # a sampler
-    ("clients/parameters.py", "fedavg"),  # a server optimizer
+    ("clients/parameters.py", "fedavg"),  # a server optimizer and an algorithm
+    *((f"clients/{name}.py", "fedavg") for name in ("build", "checks")),  # the algorithm
+    ("federated/algorithms/__init__.py", "fedavg"),
     ("api.py", "pause"),  # what `simulate` plays if it is told nothing
 }
 

@@ -3,8 +3,9 @@
 import dataclasses
 
 from pausejax.clients.expected_regret import MOST_SETS, count_sets
+from pausejax.clients.outputs import variables
 from pausejax.clients.parameters import learns
-from pausejax.clients.variables import VARIABLES, variables
+from pausejax.clients.variables import VARIABLES
 from pausejax.network.laws import Speeds
 from pausejax.parts import File, PartError
 from pausejax.study.axes import points

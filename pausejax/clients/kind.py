@@ -8,11 +8,11 @@ import numpy as np
 
 from pausejax import data, network, policies, privacy
 from pausejax.clients.checks import check
+from pausejax.clients.outputs import outputs
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
 from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
-from pausejax.clients.variables import outputs
 from pausejax.data.host import Sources
 from pausejax.federated import aggregators, algorithms, models, optimizers, servers, tasks
 from pausejax.study.runs import Group

@@ -19,6 +19,7 @@ from pausejax.federated.batches import TrainingData, epoch_orders, gather, num_s
 from pausejax.federated.learning import ClientStates, Learning, Memory, Values
 from pausejax.federated.modules import Params, Weights
 from pausejax.federated.optimizers import transformation
+from pausejax.federated.sums import add_in_turn
 from pausejax.parts import Bound
 from pausejax.privacy import checked_mechanism
 
@@ -207,33 +208,6 @@ def train(
         for out in outputs
     )
     return Trained(total, kept, loss, loss_rms, clients, updates)
-
-
-@jax.named_scope("add_in_turn")
-def add_in_turn(total: jax.Array, run: jax.Array, rows: jax.Array) -> jax.Array:
-    """Adds rows to the totals of their runs, those of one run one after the other.
-
-    A sum in whatever order the device's threads come by would differ from one time to the next.
-
-    Args:
-      total: float32 [R, d].
-      run: int32 [n]; R: adds nothing.
-      rows: float32 [n, d].
-    """
-    place = jnp.arange(run.shape[0])
-    earlier = (run[:, None] == run[None, :]) & (place[:, None] > place[None, :])
-    turn = jnp.sum(earlier, axis=1)
-    turns = jnp.max(jnp.where(run < total.shape[0], turn, -1)) + 1
-    # Rows that wait are sent beyond the end, each to a place of its own: every index is there once.
-    beyond = total.shape[0] + place
-
-    def one_turn(now: jax.Array, total: jax.Array) -> jax.Array:
-        to = jnp.where((turn == now) & (run < total.shape[0]), run, beyond)
-        return total.at[to].add(rows, mode="drop", unique_indices=True)
-
-    if run.shape[0] == 1:
-        return one_turn(jnp.int32(0), total)
-    return jax.lax.fori_loop(0, turns, one_turn, total)
 
 
 @jax.named_scope("local_steps")

@@ -8,7 +8,7 @@ import pausejax
 from pausejax import kinds, parts
 from pausejax.clients import quantities
 from pausejax.clients.expected_regret import MOST_SETS
-from pausejax.clients.variables import outputs, tasks_of
+from pausejax.clients.outputs import outputs, tasks_of
 from pausejax.commands import main as cli
 from pausejax.network import Law
 from pausejax.policies import cohort, memoryless

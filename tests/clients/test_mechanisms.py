@@ -59,6 +59,21 @@ def test_every_mechanism_is_an_axis_with_a_ledger_of_its_own():
     assert "per coordinate" not in str(gaussian.attrs)
 
 
+def test_an_update_clipped_as_a_whole_leaks_as_a_whole():
+    result = pausejax.simulate(policies=["random"], clip=["vector", "coordinate"], **SMALL)
+    whole = result.isel(run=result["clip"].values == "vector")
+    np.testing.assert_array_equal(whole["max_leakage"].values, whole["max_leakage_update"].values)
+    each = result.isel(run=result["clip"].values == "coordinate")
+    ratio = each["max_leakage_update"].values / each["max_leakage"].values
+    np.testing.assert_allclose(ratio, 64 * 10 + 10, rtol=1e-6)
+
+
+def test_the_generator_of_a_spec_draws_the_noise():
+    result = pausejax.simulate(policies=["random"], noise_generator=["threefry", "hash"], **SMALL)
+    first, other = result["test_loss"].values[:2], result["test_loss"].values[2:]
+    assert (first != other).all()
+
+
 def test_a_mechanism_reads_its_own_parameters_alone():
     result = pausejax.simulate(
         policies=["random"], mechanism=["laplace", "gaussian"], sensitivity=[0.01, 0.1], **SMALL

@@ -1,7 +1,8 @@
 """What a study weighs its settings by."""
 
 from pausejax import kinds
-from pausejax.clients.variables import METRICS, outputs
+from pausejax.clients.outputs import outputs
+from pausejax.clients.variables import METRICS
 
 TRAINING = {"rounds": 2, "data": {"dataset": "digits"}, "policy": [{"name": "random"}]}
 

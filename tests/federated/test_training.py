@@ -25,8 +25,9 @@ from pausejax.federated.batches import (
 from pausejax.federated.evaluation import client_loss, evaluate
 from pausejax.federated.learning import ClientStates, Learning, LocalTraining, Memory, ServerState
 from pausejax.federated.server import init_memory
+from pausejax.federated.sums import add_in_turn
 from pausejax.federated.tasks import classification
-from pausejax.federated.training import Jobs, add_in_turn, train
+from pausejax.federated.training import Jobs, train
 
 from .compiled import epoch_orders, privatize
 

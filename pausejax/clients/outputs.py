@@ -1,0 +1,155 @@
+"""From a study to what its runs leave: which variables and which figures per run."""
+
+import contextlib
+import itertools
+from typing import Any
+
+import numpy as np
+
+from pausejax import network, privacy
+from pausejax.analysis.quantities import Metric, Variable
+from pausejax.clients.parameters import learns
+from pausejax.clients.quantities import metrics_of, variables_of
+from pausejax.clients.variables import LEARNED, LEARNING_VARIABLES, METRICS, REGRETS, VARIABLES
+from pausejax.federated.tasks import Task, build
+from pausejax.parts import PartError
+from pausejax.study.checks import values_of
+from pausejax.study.study import Outputs, Study
+
+_COORDINATES = (
+    "run",
+    "round",
+    "eval",
+    "slot",
+    "client",
+    "eval_round",
+    "eval_elapsed",
+    "policy",
+    "algorithm",
+    "seed",
+    "identity",
+)
+
+
+def tasks_of(study: Study) -> list[Task]:
+    """The tasks of a study, as far as naming and describing what they measure goes; none in mode "bandit".
+
+    Raises:
+      PartError: one can't be built, or its metric has the name of another variable.
+    """
+    if not learns(study.mode):
+        return []
+    values = {name: axis[0] for name, axis in study.axes.items() if isinstance(axis, tuple)}
+    found = []
+    for name in values_of(study, "task"):
+        part = study.parts.get("task", name)
+        task = build(part, values)
+        if not task.metric_name.isidentifier() or task.metric_name in _taken(study) - {"test_accuracy"}:
+            raise PartError(
+                f"{part.where}: metric_name = {task.metric_name!r}: names something else, or nothing"
+            )
+        found.append(task)
+    return found
+
+
+def _taken(study: Study) -> frozenset[str]:
+    """Names in every result that no part may give to something else."""
+    words = study.words
+    known = (VARIABLES, METRICS, words.parameters, words.aliases, words.study)
+    return frozenset(_COORDINATES).union(*known)
+
+
+def outputs(study: Study) -> Outputs:
+    """What runs of client selection leave.
+
+    Raises:
+      PartError: a quantity has the name of another variable, or a task can't be built.
+    """
+    learned = [task.metric_name for task in tasks_of(study)]
+    # Without training, accuracy is not known.
+    objectives = next(iter(learned), "participation_imbalance"), "mean_latency", "max_leakage"
+    best_by = objectives[0] if learns(study.mode) else "mean_latency"
+    return Outputs(variables(study), metrics(study), objectives, best_by, ("dataset", "task"))
+
+
+def variables(study: Study) -> dict[str, Variable]:
+    """Every variable that the result of a study has, by name; as `outputs`."""
+    absent = _absent(study)
+    found = {name: variable for name, variable in VARIABLES.items() if name not in absent}
+    for task in tasks_of(study):
+        found[task.metric_name] = Variable(("eval",), "float32", np.nan, task.unit, task.meaning)
+        for name in ("train_loss", "test_loss"):
+            found[name] = found[name]._replace(units=task.loss_unit)
+    return found | variables_of(study, _taken(study) | found.keys())
+
+
+def _protected(study: Study) -> set[str]:
+    """Says what ε bounds the leakage of, by the mechanisms of a study."""
+    if not learns(study.mode):
+        return {"per update"}
+    names = values_of(study, "mechanism")
+    return {built.protects for name in names for built in _built(study, "mechanism", name)}
+
+
+def _built(study: Study, category: str, name: str) -> list[Any]:
+    """Builds a part at every combination of its static values in a study, as far as that goes.
+
+    A part that is wrong is refused when the program is built.
+    """
+    part, found = study.parts.get(category, name), []
+    traced = {key for key, parameter in part.parameters.items() if parameter.traced}
+    static = sorted((part.reads - traced) & study.axes.keys())
+    for values in itertools.product(*(values_of(study, key) for key in static)):
+        given = dict.fromkeys(part.given, 1.0) | dict(zip(static, values, strict=True))
+        with contextlib.suppress(PartError, TypeError, ValueError):
+            found.append(part.build(**given))
+    return [built for built in found if isinstance(built, (network.Ending, privacy.Mechanism))]
+
+
+def _absent(study: Study) -> set[str]:
+    """Names of `VARIABLES` that no run of a study leaves."""
+    measured = {task.metric_name for task in tasks_of(study)}
+    absent = {"test_accuracy"} - measured
+    absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)
+    absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
+    endings = values_of(study, "ending")
+    absent |= set() if "all" in endings else set(REGRETS)
+    absent |= {"late_count"} if endings == ["all"] else set()
+    if not any(built.waiting for name in endings for built in _built(study, "ending", name)):
+        absent |= {"arrived", "staleness"}
+    always = values_of(study, "availability") == ["always"] and values_of(study, "stop_at_epsilon") == [0.0]
+    absent |= {"available_count"} if always else set()
+    return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
+
+
+def metrics(study: Study) -> dict[str, Metric]:
+    """Every figure per run of a study, by name."""
+    absent = _absent(study)
+    found = {name: metric for name, metric in METRICS.items() if metric.variable not in absent}
+    protected = _protected(study)
+    if len(protected) == 1:
+        leakage = found["max_leakage"]
+        found["max_leakage"] = leakage._replace(label=f"{leakage.label} ({min(protected)})")
+    own = {}
+    for task in tasks_of(study):
+        name = task.metric_name
+        label = f"{name.replace('_', ' ')}{'' if task.unit == '1' else f' ({task.unit})'}"
+        own[name] = (
+            found.pop(name)
+            if name in found
+            else Metric(
+                name,
+                "last",
+                task.higher_is_better,
+                task.unit,
+                f"final {task.meaning}",
+                learned=True,
+                label=label,
+                heading=f"final\n{name.removeprefix('test_')}",
+                scaled_by=LEARNED,
+            )
+        )
+        own[name] = own[name]._replace(units=task.unit, meaning=f"final {task.meaning}")
+        for loss in ("train_loss", "test_loss"):
+            found[loss] = found[loss]._replace(units=task.loss_unit)
+    return own | found | metrics_of(study)
