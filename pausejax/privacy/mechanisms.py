@@ -107,13 +107,18 @@ def gaussian(
 
 @parts.mechanism
 def central_gaussian(
-    *, clip_norm: ClipNorm = 1.0, noise_multiplier: NoiseMultiplier = 1.0, delta: Delta = 1e-5
+    *,
+    clients_per_round: int,
+    clip_norm: ClipNorm = 1.0,
+    noise_multiplier: NoiseMultiplier = 1.0,
+    delta: Delta = 1e-5,
 ) -> Mechanism:
     """A trusted server adds Gaussian noise to the mean of clipped updates: DP-FedAvg (McMahan et al. 2018).
 
     One client changes the mean by at most `clip_norm` times the largest weight, if its update is replaced
-    by 0; cohorts and weights are public. Only updates that are aggregated spend privacy. ε takes no credit
-    for random cohorts, since policies choose them on purpose.
+    by 0; cohorts and weights are public. Where n < m updates arrive, the mean counts n/m, as with a fixed
+    denominator, so its noise does not grow. Only updates that are aggregated spend privacy. ε takes no
+    credit for random cohorts, since policies choose them on purpose.
     """
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
@@ -121,7 +126,9 @@ def central_gaussian(
 
     def server(key: jax.Array, mean: jax.Array, weight: jax.Array) -> jax.Array:
         noise = jax.random.normal(key, mean.shape, jnp.float32)
-        return mean + noise * (noise_multiplier * clip_norm * jnp.max(weight))
+        arrived = jnp.sum(weight > 0).astype(jnp.float32)
+        share = jnp.minimum(arrived / clients_per_round, 1.0)
+        return share * (mean + noise * (noise_multiplier * clip_norm * jnp.max(weight)))
 
     def leakage(releases: np.ndarray, num_parameters: int) -> Leakage:
         spent = gaussian_epsilon(releases, np.asarray(noise_multiplier), np.asarray(delta))

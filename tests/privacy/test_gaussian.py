@@ -107,7 +107,8 @@ def test_attacks_on_local_noise_stay_below_the_ledger(count):
 
 def test_the_servers_noise_covers_one_clients_share_of_the_mean():
     clip_norm, multiplier = 0.5, 0.8
-    made = mechanism("central_gaussian", clip_norm=clip_norm, noise_multiplier=multiplier, delta=1e-9)
+    values = {"clip_norm": clip_norm, "noise_multiplier": multiplier, "delta": 1e-9}
+    made = mechanism("central_gaussian", clients_per_round=2, **values)
     weight = jnp.asarray([0.7, 0.3, 0.0], jnp.float32)
     update = made.release(jax.random.key(1), jnp.full(4, 9.0), jnp.int32(1))
     np.testing.assert_allclose(np.linalg.norm(update), clip_norm, rtol=1e-6)
@@ -122,6 +123,17 @@ def test_the_servers_noise_covers_one_clients_share_of_the_mean():
     )
     spent = float(made.leakage(np.array([2]), 4).release[0])
     assert 0.3 * spent < bound <= spent
+
+
+def test_a_small_cohort_takes_a_small_step_with_no_more_noise():
+    """One update of five counts a fifth, and so does its noise: that of five equal ones."""
+    made = mechanism("central_gaussian", clients_per_round=5, clip_norm=0.5, noise_multiplier=2.0)
+    key, update = jax.random.key(3), jnp.arange(4, dtype=jnp.float32)
+    one = made.server(key, update, jnp.asarray([0.0, 1.0, 0.0, 0.0, 0.0]))
+    five = made.server(key, update, jnp.full(5, 0.2))
+    np.testing.assert_allclose(one - 0.2 * update, five - update, rtol=1e-5, atol=1e-6)
+    more = made.server(key, update, jnp.full(10, 0.1))
+    np.testing.assert_allclose(more - update, (five - update) / 2, rtol=1e-5, atol=1e-6)
 
 
 def test_no_mechanism_leaks_everything():

@@ -59,7 +59,9 @@ def released():
     params = jax.vmap(model.init)(jax.random.split(jax.random.key(0), RUNS))
 
     def updates(name, budget=BUDGET, **values):
-        mechanism = parts.bind(parts.find("mechanism", name), values, ["budget_decay"])
+        mechanism = parts.bind(
+            parts.find("mechanism", name), {"clients_per_round": 6, **values}, ["budget_decay"]
+        )
         given = hyper | {"privacy_budget": jnp.full(RUNS, budget)}
         trained = jax.jit(
             lambda jobs: train(
