@@ -16,7 +16,7 @@ from pausejax.commands import options
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-CODE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[0]
+CODE, ALGORITHM = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[:2]
 TABLE = [
     [cell.strip() for cell in row.split("|")[1:4]]
     for row in TEXT.partition("## What to touch")[2].splitlines()
@@ -35,7 +35,7 @@ def test_every_kind_of_part_is_shown(written):
     study = kinds.parse({"use": ["mine.py"], "policy": [{"name": "in_turn"}]})
     shown = {part.category for part in study.parts.own()}
     assert shown == {name for name in vars(parts) if name in dir(pausejax)} & parts.CATEGORIES.keys()
-    assert len(shown) == len(study.parts.own()) == 10
+    assert len(shown) == len(study.parts.own()) == 13
 
 
 @pytest.mark.slow
@@ -46,6 +46,9 @@ def test_the_parts_play_together(written, tmp_path):
         "latency": "uniform_speed",
         "availability": "every_other",
         "ending": "nobody_waits",
+        "mechanism": "rounded",
+        "federated_algorithm": "damped",
+        "aggregator": "largest",
     }
     learning = {"model": "small", "task": "absolute_error", "dataset": "waves", "partition": "neighbours"}
     found = pausejax.simulate(
@@ -62,6 +65,19 @@ def test_the_parts_play_together(written, tmp_path):
     assert found["test_mae"].shape == (1, 1) and np.isfinite(found["test_mae"]).all()
     np.testing.assert_array_equal(found["selected"].values[0], [[1, 3], [0, 2]] * 2)
     assert (found["slowest_of_all"] >= found["round_latency"]).all()
+
+
+def test_the_algorithm_in_full_is_scaffold(tmp_path):
+    (tmp_path / "mine.py").write_text(ALGORITHM)
+    options = {"train_samples": 600, "rounds": 3, "eval_every": 1, "seeds": 2}
+    options |= {"optimizer": "sgd", "model": "linear"}
+    own, builtin = (
+        pausejax.simulate(
+            ["random"], use=[str(tmp_path / "mine.py")], federated_algorithm=name, private=False, **options
+        )
+        for name in ("controlled", "scaffold")
+    )
+    np.testing.assert_array_equal(own["test_loss"].values, builtin["test_loss"].values)
 
 
 def test_the_first_spec_is_the_example(tmp_path):
