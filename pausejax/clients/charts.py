@@ -9,7 +9,7 @@ from pausejax.analysis import metrics_of
 from pausejax.analysis.mean_curves import smooth
 from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.analysis.selecting import some
-from pausejax.analysis.settings import values_of
+from pausejax.analysis.settings import has, values_of
 from pausejax.clients.variables import METRICS
 from pausejax.plotting.chart import Chart
 from pausejax.plotting.curves import (
@@ -32,7 +32,7 @@ _GAP_ROUNDS = 20
 DRAWN = frozenset(
     (
         *("elapsed", "max_leakage", "selected", "counts"),
-        *("privacy_budget", "num_clients", "clients_per_round"),
+        *("num_clients", "clients_per_round"),
     )
 )
 """Variables and coordinates that these charts need."""
@@ -100,6 +100,8 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
 def _budget(lines: Sequence[Line]) -> tuple[tuple[str, float], ...]:
     """Returns the line of the privacy budget, if all private lines share it and one reaches half of it."""
     private = [line.runs for line in lines if not np.isinf(line.runs["max_leakage"].values).any()]
+    if not all("privacy_budget" in runs.coords and has(runs, "privacy_budget").all() for runs in private):
+        return ()  # some mechanism has no such budget
     budgets = {value for runs in private for value in np.unique(runs["privacy_budget"].values).tolist()}
     if len(budgets) != 1:
         return ()

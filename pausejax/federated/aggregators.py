@@ -11,6 +11,9 @@ from pausejax.parts import Parameter, Part, PartError
 
 Number = jax.Array | float
 
+_COMPARED = 64
+"""Rows up to which ranks are counted by comparing every two."""
+
 
 class Aggregator(NamedTuple):
     """How updates become one; its function is pure and jittable."""
@@ -31,9 +34,11 @@ def median() -> Aggregator:
     """The median of every coordinate, whatever the weights (Yin et al. 2018)."""
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
-        count = jnp.maximum(jnp.sum(weights > 0), 1)
-        ascending = _sorted(updates, weights)
-        low, high = ascending[(count - 1) // 2], ascending[count // 2]
+        count, rank = jnp.maximum(jnp.sum(weights > 0), 1), _ranks(updates, weights)
+        low, high = (
+            jnp.sum(jnp.where(rank == place, updates, 0.0), axis=0)
+            for place in ((count - 1) // 2, count // 2)
+        )
         # Halves before the sum: two large numbers of one sign would overflow.
         return jnp.where(low == high, low, low / 2 + high / 2)
 
@@ -55,9 +60,8 @@ def trimmed_mean(
         # A share such as 0.1 of 10 is 1, and not the 0 that float32 may round it to.
         cut = jnp.floor(trim_share * count.astype(jnp.float32) + 1e-4).astype(jnp.int32)
         cut = jnp.minimum(cut, (count - 1) // 2)
-        rank = jnp.arange(updates.shape[0])
-        kept = ((rank >= cut) & (rank < count - cut))[:, None]
-        total = jnp.sum(jnp.where(kept, _sorted(updates, weights), 0.0), axis=0)
+        rank = _ranks(updates, weights)
+        total = jnp.sum(jnp.where((rank >= cut) & (rank < count - cut), updates, 0.0), axis=0)
         return total / (count - 2 * cut).astype(jnp.float32)
 
     return Aggregator(combine)
@@ -122,6 +126,20 @@ def checked_aggregator(aggregator: Any, part: Part) -> Aggregator:
     return Aggregator(combine)
 
 
-def _sorted(updates: jax.Array, weights: jax.Array) -> jax.Array:
-    """Sorts every coordinate, [n, d]; rows to be ignored come last, with NaN."""
-    return jnp.sort(jnp.where((weights > 0)[:, None], updates, jnp.nan), axis=0)
+def _ranks(updates: jax.Array, weights: jax.Array) -> jax.Array:
+    """Ranks every coordinate, int32 [n, d], ties by row and NaN last; n for rows to be ignored."""
+    valid, rows = (weights > 0)[:, None], jnp.arange(updates.shape[0])[:, None]
+    values = jnp.where(valid & ~jnp.isnan(updates), updates, jnp.inf)
+    if updates.shape[0] > _COMPARED:
+        order = jnp.argsort(jnp.where(valid, values, jnp.nan), axis=0, stable=True)
+        rank = jnp.argsort(order, axis=0, stable=True)
+    else:
+
+        def add(row: int, rank: jax.Array) -> jax.Array:
+            one = values[row][None]
+            before = (one < values) | ((one == values) & (row < rows))
+            return rank + (before & valid[row][None]).astype(jnp.int32)
+
+        # Comparisons are vectorized, and XLA's sort on a CPU is not.
+        rank = jax.lax.fori_loop(0, updates.shape[0], add, jnp.zeros(updates.shape, jnp.int32))
+    return jnp.where(valid, rank, updates.shape[0])

@@ -138,6 +138,18 @@ def test_a_client_whose_budget_is_spent_is_no_longer_available(mechanism, mode):
             before[members] += 1
 
 
+def test_charts_show_a_budget_only_where_every_mechanism_has_one():
+    both, one = (
+        pausejax.simulate(policies=["random"], mechanism=names, privacy_budget=2.0, **BANDIT)
+        for names in (["laplace", "gaussian"], ["laplace"])
+    )
+    alone = pausejax.simulate(policies=["random"], mechanism="central_gaussian", **BANDIT)
+    levels = [
+        pausejax.charts(result)["max_leakage_vs_round"].data.panels[0].levels for result in (both, one, alone)
+    ]
+    assert levels[0] == levels[2] == () and levels[1][0][1] == 2.0
+
+
 def test_a_budget_that_is_never_reached_changes_nothing():
     plain, limited = (
         pausejax.simulate(policies=["pause"], stop_at_epsilon=limit, **BANDIT) for limit in (0.0, 39.999)

@@ -85,6 +85,22 @@ def test_one_client_is_the_cohort_and_none_breaks_nothing(name):
     assert combined(name, updates, np.float32([0, 0])).shape == (3,)
 
 
+@pytest.mark.parametrize("rows", [64, 65, 200])
+def test_large_cohorts_are_sorted_to_the_same_ranks(rows):
+    rng = np.random.default_rng(rows)
+    updates = np.round(rng.normal(size=(rows, 4)), 1).astype(np.float32)
+    updates[rng.random((rows, 4)) < 0.1] = np.inf
+    there = rng.random(rows) < 0.8
+    updates[~there] = np.nan
+    weights = there.astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        expected = np.median(updates[there].astype(np.float64), axis=0)
+    np.testing.assert_allclose(combined("median", updates, weights), expected, rtol=1e-6)
+    trimmed = stats.trim_mean(updates[there].astype(np.float64), 0.3, axis=0)
+    found = combined("trimmed_mean", updates, weights, trim_share=jnp.float32(0.3))
+    np.testing.assert_allclose(found, trimmed, rtol=1e-5)
+
+
 def test_large_numbers_have_a_median():
     updates = np.array([[3e38], [3.2e38]], np.float32)
     np.testing.assert_allclose(combined("median", updates, np.float32([0.5, 0.5])), [3.1e38], rtol=1e-6)
