@@ -86,6 +86,7 @@ def charts(
     Raises:
       ValueError: an unknown name, a value that no run has, or more panels than a chart has room for.
     """
+    from pausejax.analysis.mean_curves import has_curve
     from pausejax.plotting import curves, grid, request, sweeps
     from pausejax.plotting.chart import Charts
 
@@ -101,7 +102,7 @@ def charts(
         more = sweeps.sweep_charts(runs) if grid.is_many(runs) else {}
         return Charts({chart.name: chart for chart in found} | more)
     for metric in wanted:
-        if cells is not None and curves.has_curve(runs, metric):
+        if cells is not None and has_curve(runs, metric):
             clocks = curves.clocks_of(runs)
             found += [curves.curves(cells, metric, against, smoothing=smoothing) for against in clocks]
     return Charts({chart.name: chart for chart in found} | sweeps.charts_of(runs, wanted))

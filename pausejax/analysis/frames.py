@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pausejax.analysis.blocks import MAX_BYTES, read, run_blocks
-from pausejax.analysis.per_run import finals
+from pausejax.analysis.per_run import MAX_BYTES, finals, read, run_blocks
 from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.settings import axes_of, column_of
 

@@ -32,6 +32,18 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
     return pd.DataFrame({name: column_of(result, name) for name in ("policy", "seed", *axes_of(result))})
 
 
+def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame]:
+    """Splits the runs of a result into its settings, in order of first appearance.
+
+    Returns:
+      The setting of each run, int [runs], and a row for each setting: the columns of `runs_table` without the
+      seed, under the place of the setting's first run.
+    """
+    table = runs_table(result).drop(columns="seed")
+    codes, first = group(table, list(table.columns))
+    return codes, table.iloc[first]
+
+
 def has(result: xr.Dataset, name: str) -> np.ndarray:
     """Whether each run, or each setting, has a value of a coordinate.
 

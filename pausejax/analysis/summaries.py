@@ -12,7 +12,7 @@ from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import Metric, format_number
-from pausejax.analysis.settings import column_of, group, runs_table
+from pausejax.analysis.settings import column_of, split_settings
 
 MAX_ROWS = 40
 """A study with more settings than this shows the best ones."""
@@ -52,13 +52,12 @@ def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: 
         metrics = [schema.read(result, "ranking"), *(name for name in known if known[name].heading)]
     metrics = list(dict.fromkeys(metrics))
     whole = finals(result, metrics).load()
-    table = runs_table(whole).drop(columns="seed")
-    owner, first = group(table, list(table.columns))
-    settings = table.iloc[first].reset_index(drop=True)
+    owner, table = split_settings(whole)
+    settings = table.reset_index(drop=True)
     parts = []
     for name in metrics:
         means = mean_ci(whole, name, level=level)
-        infinite = np.bincount(owner, np.isinf(whole[name].values), len(first))
+        infinite = np.bincount(owner, np.isinf(whole[name].values), len(table))
         columns = {
             "metric": name,
             "units": known[name].units,
@@ -145,12 +144,9 @@ def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
 
 def _scales(result: xr.Dataset, metric: Metric) -> list[tuple[str, ...]]:
     """What of each setting the metric's scale depends on: only settings that agree in it are ranked."""
-    table = runs_table(result).drop(columns="seed")
-    _, first = group(table, list(table.columns))
+    first = split_settings(result)[1].index
     columns = [column_of(result, name).iloc[first] for name in metric.scaled_by if name in result.coords]
-    return (
-        [tuple(map(str, values)) for values in zip(*columns, strict=True)] if columns else [()] * len(first)
-    )
+    return [tuple(map(str, values)) for values in zip(*columns, strict=True)] or [()] * len(first)
 
 
 def _best(rows: pd.DataFrame, metric: Metric, scales: Sequence[tuple[str, ...]]) -> tuple[list[int], str]:

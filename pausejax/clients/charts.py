@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import metrics_of
-from pausejax.analysis.mean_curves import smooth
+from pausejax.analysis.mean_curves import Samples, samples, smooth
 from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import values_of
@@ -14,13 +14,11 @@ from pausejax.clients.variables import METRICS, PROTECTED
 from pausejax.plotting.chart import Chart
 from pausejax.plotting.curves import (
     AXES,
-    Samples,
     caption,
     clocks_of,
     curves,
     mean_series,
     missing,
-    samples,
 )
 from pausejax.plotting.data import Axis, Panel
 from pausejax.plotting.grid import Grid, Line

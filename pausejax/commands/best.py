@@ -9,8 +9,8 @@ from pausejax.commands import options as common
 if TYPE_CHECKING:
     import xarray as xr
 
+    from pausejax.analysis.choice import Verdict
     from pausejax.analysis.quantities import Metric
-    from pausejax.analysis.verdicts import Verdict
 
 
 def add_to(commands: Any) -> None:
@@ -49,10 +49,10 @@ def run(options: argparse.Namespace) -> None:
       SpecError: an unknown metric, name or value, or settings that can't be compared by the metric.
     """
     from pausejax.analysis import metrics_of, schema, select
+    from pausejax.analysis.choice import verdict
     from pausejax.analysis.comparing import Incomparable
     from pausejax.analysis.per_run import with_divergence
     from pausejax.analysis.selecting import written
-    from pausejax.analysis.verdicts import verdict
     from pausejax.results import store
     from pausejax.study.document import SpecError
 

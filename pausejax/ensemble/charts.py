@@ -4,8 +4,9 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import metrics_of
+from pausejax.analysis.mean_curves import Samples, samples
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.curves import Samples, caption, curves, mean_series, samples
+from pausejax.plotting.curves import caption, curves, mean_series
 from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line
 

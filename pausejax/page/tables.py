@@ -14,12 +14,12 @@ from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric, apart_in
 from pausejax.analysis.settings import (
     axes_of,
-    group,
     has,
     label,
     labels,
     records,
     runs_table,
+    split_settings,
     symbols,
     values_of,
 )
@@ -83,7 +83,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     if len(every) > len(sides):
         kept = f"of the first {len(sides)} of {len(every)}"
         left_out.append(f"paired differences: {kept}; for others use pausejax.analysis.paired_difference")
-    many = _count(whole) > _FEW
+    many = len(split_settings(whole)[1]) > _FEW
     # Never average over data sets.
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
     over = ["seed", *averaged]
@@ -157,16 +157,10 @@ def _pairs(
         return None
 
 
-def _count(whole: xr.Dataset) -> int:
-    """Counts the settings."""
-    table = runs_table(whole).drop(columns="seed")
-    return len(group(table, list(table.columns))[1])
-
-
 def sides_of(whole: xr.Dataset) -> dict[str, Side]:
     """Returns what is compared, by name: the policies, or the settings of a single policy if they are few."""
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
-    if len(policies) > 1 or _count(whole) > _FEW:
+    if len(policies) > 1 or len(split_settings(whole)[1]) > _FEW:
         return {policy: policy for policy in policies}
     found: dict[str, Side] = {}
     for setting in lines(whole):

@@ -1,15 +1,13 @@
 """Computes mean curves with intervals, against rounds or simulated time."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis import mean_curves
 from pausejax.analysis.intervals import interval
-from pausejax.analysis.mean_curves import per_seed, resample, smooth
-from pausejax.analysis.metrics import RUNNING, recorded
+from pausejax.analysis.mean_curves import Against, Samples, samples, without_diverged
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.selecting import some
 from pausejax.plotting.chart import Chart
@@ -17,26 +15,11 @@ from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line, words_for
 from pausejax.plotting.levels import spans_decades
 
-Against = Literal["round", "time"]
 AXES: dict[Against, Axis] = {
     "round": Axis("round", zero=True),
     "time": Axis("simulated time (s)", zero=True),
 }
 """The x axes of curves."""
-_TIMES = 300
-"""Number of common times at which the runs of a line are read."""
-
-
-class Samples(NamedTuple):
-    """Curves of single runs at common rounds or times."""
-
-    x: np.ndarray
-    """Rounds, or simulated time in seconds; float or int [n]."""
-    values: np.ndarray
-    """Float [runs, n], multiplied by the metric's scale."""
-    seeds: np.ndarray
-    """Int [runs]."""
-
 
 Drawn = Sequence[tuple[Line, Samples]]
 """Lines with what is drawn of them."""
@@ -95,43 +78,12 @@ def curves(
     return Chart(name, text, panels, grid.columns)
 
 
-def samples(runs: xr.Dataset, metric: Metric, against: Against = "round", smoothing: int = 1) -> Samples:
-    """Returns a metric of some runs after every round or evaluation, [runs, n].
-
-    Args:
-      runs: of a result; only the metric's variable, the seeds, divergence and times are read.
-      metric: one for which `has_curve` is true.
-      against: "round", or "time". At each common time a run has the value of its last round or evaluation
-        so far.
-      smoothing: window of the trailing mean over evaluations. Variables with a value for each round are not
-        smoothed.
-    """
-    runs = without_diverged(runs) if metric.learned else runs
-    array = runs[metric.variable]
-    values = metric.scale * RUNNING[metric.reduce](recorded(array.values, array.dims))
-    evaluated = array.dims[1] == "eval"
-    if evaluated:
-        values = smooth(values, smoothing)
-    rounds = runs["eval_round" if evaluated else "round"].values
-    seeds = runs["seed"].values if "seed" in runs.coords else np.arange(runs.sizes["run"])
-    known = ~np.isnan(values)
-    if against == "round":
-        there = known.any(axis=1)
-        return Samples(rounds, values[there], seeds[there])
-    times = runs["elapsed"].values[:, np.searchsorted(runs["round"].values, rounds)]
-    there = (np.isfinite(times) & known).any(axis=1)
-    return Samples(*resample(times[there], values[there], _TIMES), seeds[there])
-
-
 def mean_series(label: str, found: Samples, style: int, *, mark: Literal["line", "point"] = "line") -> Series:
     """Returns the mean over seeds with its 95 % interval; runs of one seed are averaged first."""
-    values = per_seed(np.asarray(found.values, np.float64), found.seeds)
-    if not values.size:
+    if not found.values.size:
         return Series(label, np.zeros(0), np.zeros(0), mark=mark, style=style)
-    with np.errstate(invalid="ignore"):  # infinite values
-        mean = values.mean(axis=0)
-        low, high = interval(values.T)[1:3]
-    there = np.isfinite(mean)
+    mean, low, high, _ = interval(found.values.T, found.seeds)
+    there = np.isfinite(mean) & ~np.isnan(found.values).any(axis=0)
     mean, low, high = (np.where(there, one, np.nan) for one in (mean, low, high))
     x, known = np.asarray(found.x, np.float64), np.isfinite(low).any()
     return Series(label, x, mean, low if known else None, high if known else None, mark, style)
@@ -187,21 +139,9 @@ def _diverged(drawn: Drawn) -> set[tuple[Any, ...]]:
     return _runs(found)
 
 
-def has_curve(result: xr.Dataset, metric: Metric) -> bool:
-    """Returns whether a metric has a value after every round or evaluation."""
-    return mean_curves.has_curve(result, metric.variable, metric.reduce)
-
-
 def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
     """Returns the x axes that a result's curves can have: rounds, and simulated time if it is recorded."""
     return ("round", "time") if "elapsed" in result else ("round",)
-
-
-def without_diverged(runs: xr.Dataset) -> xr.Dataset:
-    """Removes runs that diverged, because their learned metrics are in no mean."""
-    if "diverged_round" not in runs:
-        return runs
-    return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
 
 
 def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "log", "symlog"]]:

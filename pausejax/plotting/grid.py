@@ -19,6 +19,7 @@ from pausejax.analysis.settings import (
     labels,
     records,
     runs_table,
+    split_settings,
     symbols,
     values_of,
 )
@@ -63,20 +64,16 @@ class Grid(NamedTuple):
 
 def lines(result: xr.Dataset) -> list[Line]:
     """Splits a result into settings (policy and swept parameters), in order of first appearance."""
-    table = runs_table(result).drop(columns="seed")
-    codes, first = group(table, list(table.columns))
-    order = np.argsort(codes, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(codes, minlength=len(first)))[:-1])
-    settings = records(table.iloc[first])
-    named = zip(labels(settings, symbols(result)), settings, members, strict=True)
-    return [Line(label, setting["policy"], result.isel(run=positions)) for label, setting, positions in named]
+    codes, table = split_settings(result)
+    settings = records(table)
+    named = enumerate(zip(labels(settings, symbols(result)), settings, strict=True))
+    return [Line(name, row["policy"], result.isel(run=codes == place)) for place, (name, row) in named]
 
 
 def is_many(result: xr.Dataset) -> bool:
     """Returns whether a data set of a result has more than `MAX_LINES` settings."""
-    table = runs_table(result).drop(columns="seed")
-    separate = [name for name in apart_in(result) if name in table]
-    whole = table.iloc[group(table, list(table.columns))[1]]
+    whole = split_settings(result)[1]
+    separate = [name for name in apart_in(result) if name in whole]
     return bool((np.bincount(group(whole, separate)[0]) > MAX_LINES).any())
 
 

@@ -118,7 +118,7 @@ def omitted(
     for metric in wanted:
         if not np.isfinite(finals(runs, [metric.name])[metric.name].values).any():
             lines.append(f"{metric.name}: no run has a finite value")
-        elif not has_curve(runs, metric.variable, metric.reduce):
+        elif not has_curve(runs, metric):
             lines.append(f"{metric.name}: is one figure for a run and has no curve")
     if missing := _without_heat_maps(runs):
         names = ", ".join(_short(runs, name) for name in missing)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pausejax import analysis
-from pausejax.analysis import blocks, frames
+from pausejax.analysis import frames, per_run
 from pausejax.commands import main as cli
 from pausejax.results.export import export
 
@@ -68,7 +68,7 @@ def test_variables_that_make_no_table_are_refused(result, names, message):
 @pytest.mark.parametrize("curves", [False, True])
 @pytest.mark.parametrize(("format", "read"), [("parquet", pd.read_parquet), ("csv", pd.read_csv)])
 def test_files_hold_the_table_block_by_block(stored, tmp_path, monkeypatch, format, read, curves):
-    monkeypatch.setattr(blocks.run_blocks, "__kwdefaults__", {"max_bytes": 1})
+    monkeypatch.setattr(per_run.run_blocks, "__kwdefaults__", {"max_bytes": 1})
     monkeypatch.setattr(frames.curve_frames, "__defaults__", (None, 1))
     path = tmp_path / f"table.{format}"
     rows = export(stored, path, format, curves=curves)

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from pausejax import analysis
-from pausejax.analysis import blocks
+from pausejax.analysis import per_run
 from pausejax.analysis.metrics import REDUCTIONS, imbalance, last, rounds_played
 from pausejax.analysis.quantities import format_number
 from pausejax.clients.variables import METRICS as CLIENTS
@@ -69,7 +69,7 @@ def test_finals_of_finals_are_the_same(result):
 def test_blocks_hold_as_many_whole_chunks_as_fit(max_bytes, widths):
     array = xr.DataArray(np.zeros((26, 10), np.float32), dims=("run", "round"))
     array.encoding["chunks"] = (7, 10)
-    cut = list(blocks.run_blocks(array, max_bytes=max_bytes))
+    cut = list(per_run.run_blocks(array, max_bytes=max_bytes))
     assert [piece.stop - piece.start for piece in cut] == widths
     assert [piece.start for piece in cut[1:]] == [piece.stop for piece in cut[:-1]]
 
@@ -96,7 +96,7 @@ def test_unknown_metric_names_the_known_ones(result):
 
 def test_memory_does_not_grow_with_the_number_of_runs(tmp_path, monkeypatch):
     chunk, rounds = 50, 1000
-    monkeypatch.setattr(blocks.run_blocks, "__kwdefaults__", {"max_bytes": 4 * chunk * rounds})
+    monkeypatch.setattr(per_run.run_blocks, "__kwdefaults__", {"max_bytes": 4 * chunk * rounds})
     peaks = {}
     for runs in (100, 1500):
         elapsed = np.cumsum(np.ones((runs, rounds), np.float32), axis=1)
