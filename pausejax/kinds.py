@@ -92,7 +92,7 @@ def charts(
 
     if not isinstance(smoothing, int) or smoothing < 1:
         raise ValueError(f"smoothing = {smoothing!r}: must be an integer >= 1")
-    runs, wanted = request.resolve(result, measures, where, by)
+    runs, wanted = request.resolve(result, measures, where)
     if runs.nbytes <= _LOADED:
         runs = runs.load()
     cells = grid.arrange(runs, by)
@@ -118,9 +118,9 @@ def omitted(
     """Lists what `charts` with the same arguments omits, why, and how to ask for it: one line each."""
     from pausejax.plotting import grid, request
 
-    lines = request.omitted(result, measures=measures, where=where, by=by)
-    runs, wanted = request.resolve(result, measures, where, by)
+    runs, wanted = request.resolve(result, measures, where)
     cells = grid.arrange(runs, by)
+    lines = request.omitted(runs, wanted, cells)
     if wanted or cells is None:  # none of the kind's own charts are there
         return lines
     return [*_charts_of(runs).omitted(runs, cells), *lines]

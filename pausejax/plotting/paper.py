@@ -1,9 +1,10 @@
 """Draws charts with matplotlib, on the caller's axes or as a figure for a paper."""
 
 import io
+import textwrap
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -12,11 +13,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
 
 from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, look, thinned
-from pausejax.plotting.ticks import Decades
-from pausejax.plotting.words import LETTERS, cut, filled, plain
 
 COLUMN, PAGE = 3.5, 7.0
 """Widths of one column of a two-column paper and of both, in inches."""
@@ -46,7 +45,13 @@ _LETTER = 0.065
 _SCALE = 0.6
 """Width of the colour bar with its numbers, in inches."""
 _INNER = 0.75
-"""Approximate share of a panel's size that its axes take without labels."""
+"""Approximate share of a panel's size that its axes take without labels, at least."""
+_BELOW = 0.4
+"""Approximate height of the labels below a panel, in inches."""
+_LETTERS = 15
+"""Letters of a label in an inch."""
+_DECADES = {"x": 0.45, "y": 0.2}
+"""Room for a tick of a symlog axis, in inches."""
 
 
 def draw(chart: ChartData, axes: Any) -> None:
@@ -73,19 +78,20 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
     asked = width or height
     width = width or (COLUMN if chart.columns == 1 else PAGE)
     room = width - (_SCALE if chart.color else 0)
-    columns = min(chart.columns, max(int(room / _narrowest(chart)), 1))
-    rows = -(-len(chart.panels) // columns)
-    across, up = room / columns, _panel_height(chart, room / columns)
+    shapes = [panel.cells.shape for panel in chart.panels if panel.cells is not None]
+    most_rows, most_columns = np.max([(0, 0), *shapes], axis=0)
+    columns = min(chart.columns, max(int(room / max(1.15, 0.12 * most_columns + 0.75)), 1))
+    rows, across = -(-len(chart.panels) // columns), room / columns
+    up = min(max(0.72 * across, 1.35), 2.6 if chart.columns == 1 else 1.7)
+    up = max(1.7, 0.2 * most_rows + 0.8) if most_rows else up
     with matplotlib.rc_context(_STYLE):
         drawn = Figure(figsize=(width, height or 0.25 + rows * up), layout="constrained")
         FigureCanvasAgg(drawn)
-        same_x = _shared([panel.x for panel in chart.panels], columns, "col")
-        same_y = _shared([panel.y for panel in chart.panels], columns, "row")
-        grid = drawn.subplots(rows, columns, squeeze=False, sharex=same_x, sharey=same_y)
-        places = list(grid.flat)
+        same_x, same_y = (len({getattr(panel, xy) for panel in chart.panels}) == 1 for xy in "xy")
+        places = list(drawn.subplots(rows, columns, squeeze=False, sharex=same_x, sharey=same_y).flat)
         norm = _norm(chart)
         for panel, own in zip(chart.panels, places, strict=False):
-            _draw(panel, own, norm, _INNER * across, _INNER * up)
+            _draw(panel, own, norm, _INNER * across, max(_INNER * up, up - _BELOW))
         _from_zero(chart.panels, places)
         for place, own in enumerate(places):
             if place >= len(chart.panels):
@@ -97,11 +103,9 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
             if place % columns and same_y:
                 own.set_ylabel("")
         if chart.color and norm:
-            inches = _INNER * (height or rows * up)
-            label = filled(chart.color.label, inches)
-            drawn.colorbar(
-                ScalarMappable(norm, _COLORS), ax=places[: len(chart.panels)], label=label, aspect=30
-            )
+            label = _filled(chart.color.label, (height or rows * up) - _BELOW)
+            scale = ScalarMappable(norm, _COLORS)
+            drawn.colorbar(scale, ax=places[: len(chart.panels)], label=label, aspect=30)
         lines = _legend(drawn, chart.least_named)
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
@@ -134,58 +138,39 @@ def encode(
     return written.getvalue()
 
 
-def _narrowest(chart: ChartData) -> float:
-    """Returns the smallest width of a panel with its labels, in inches."""
-    cells = [panel.cells.shape[1] for panel in chart.panels if panel.cells is not None]
-    return max(1.15, 0.12 * max(cells, default=0) + 0.75)
-
-
-def _panel_height(chart: ChartData, width: float) -> float:
-    """Returns the height of a panel with its labels, in inches."""
-    cells = [len(panel.cells) for panel in chart.panels if panel.cells is not None]
-    if cells:
-        return max(1.7, 0.2 * max(cells) + 0.8)
-    return min(max(0.72 * width, 1.35), 2.6 if chart.columns == 1 else 1.7)
-
-
-def _shared(axes: list[Axis], columns: int, lines: Literal["row", "col"]) -> bool | Literal["row", "col"]:
-    """Returns whether all panels, or those of each row or column, share an axis."""
-    if len(axes) < 2:
-        return False
-    if len(set(axes)) == 1:
-        return True
-    groups = [axes[row : row + columns] for row in range(0, len(axes), columns)]
-    if lines == "col":
-        groups = [axes[column::columns] for column in range(columns)]
-    return lines if all(len(set(group)) == 1 for group in groups) else False
-
-
 def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, up: float = 0) -> None:
     """Draws one panel. Labels wrap at `across` and `up`, in inches; 0 is the size of the axes."""
-    width, height = across or _inches(axes)[0], up or _inches(axes)[1]
+    box, dots = axes.get_window_extent(), axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    width, height = across or box.width / dots, up or box.height / dots
     if panel.cells is not None and norm is not None:
         _cells(panel.cells, axes, norm, width, height)
     for one in panel.series:
         _series(one, axes, norm)
     for text, value in panel.levels:
-        axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=plain(text))
+        axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=_plain(text))
     for which, axis, inches in (("x", panel.x, width), ("y", panel.y, height)):
-        getattr(axes, f"set_{which}label")(filled(axis.label, inches))
+        getattr(axes, f"set_{which}label")(_filled(axis.label, inches))
         _scale(axes, which, axis, inches, cells=panel.cells is not None)
+    places, whole = (
+        axes.xaxis.get_major_locator(),
+        all((one.x == np.round(one.x)).all() for one in panel.series),
+    )
+    if whole and isinstance(places, MaxNLocator):
+        places.set_params(integer=True)
     if panel.title:
-        axes.set_title(filled(panel.title, width))
+        axes.set_title(_filled(panel.title, 1.1 * width))
     axes.spines[["top", "right"]].set_visible(False)
     if panel.cells is None:
         axes.grid(alpha=0.3, linewidth=0.5)
     if panel.note:
         look_of: Any = {"ha": "right", "va": "bottom", "fontsize": 7, "color": "0.3"}
-        axes.text(0.99, 0.01, filled(panel.note, width), transform=axes.transAxes, **look_of)
+        axes.text(0.99, 0.01, _filled(panel.note, width), transform=axes.transAxes, **look_of)
 
 
 def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
     """Sets the scale and the ticks of an axis."""
     if axis.names:
-        names = [plain(cut(name, _LONGEST_NAME)) for name in axis.names]
+        names = [_plain(_cut(name, _LONGEST_NAME)) for name in axis.names]
         crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
         places = np.arange(len(names)) + (0.5 if cells else 0)
         getattr(axes, f"set_{which}ticks")(places, names, rotation=90 if crowded else 0)
@@ -193,7 +178,9 @@ def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) ->
     settings = {"linthresh": axis.linear} if axis.scale == "symlog" else {}
     getattr(axes, f"set_{which}scale")(axis.scale, **settings)
     if axis.scale == "symlog":
-        getattr(axes, f"{which}axis").set_major_locator(Decades(axis.linear))
+        ticks: Any = SymmetricalLogLocator(base=10, linthresh=axis.linear)
+        ticks.set_params(numticks=max(int(inches / _DECADES[which]), 2))
+        getattr(axes, f"{which}axis").set_major_locator(ticks)
     low, high = sorted(getattr(axes, f"get_{which}lim")())
     if axis.scale == "log" and 0 < 10 * low < high:
         getattr(axes, f"{which}axis").set_minor_formatter(NullFormatter())
@@ -209,7 +196,7 @@ def _from_zero(panels: Sequence[Panel], places: Iterable[Axes]) -> None:
 
 
 def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
-    kind, label = look(one.style), plain(one.label)
+    kind, label = look(one.style), _plain(one.label)
     if not np.isfinite(one.x + one.y).any():
         return
     if one.mark in ("line", "step"):
@@ -217,7 +204,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         step = "post" if one.mark == "step" else None
         style: Any = {"color": kind.color, "linestyle": (0, kind.dash) if kind.dash else "-"}
         drawstyle: Any = f"steps-{step}" if step else "default"
-        style |= {"marker": "o" if len(one.x) <= _FEW else "", "markersize": 2}
+        style |= {"marker": "o" if len(one.x) <= _FEW and not step else "", "markersize": 2}
         axes.plot(one.x[kept], one.y[kept], label=label, drawstyle=drawstyle, linewidth=kind.width, **style)
         if one.low is not None and one.high is not None:
             band: Any = {"color": kind.color, "alpha": 0.2, "linewidth": 0, "step": step}
@@ -225,7 +212,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         return
     if one.low is not None and one.high is not None:
         axes.vlines(one.x, one.low, one.high, color=kind.color, linewidth=0.7)
-    marker = "x" if one.mark == "cross" else _MARKERS[max(one.style, 0) % len(_MARKERS)]
+    marker = {"cross": "x", "ring": "o"}.get(one.mark, _MARKERS[max(one.style, 0) % len(_MARKERS)])
     points: Any = {"marker": marker, "s": 9, "color": kind.color, "linewidth": 0.6}
     if one.mark == "ring":
         points |= {"s": 22, "facecolor": "none", "edgecolor": "black", "zorder": 4}
@@ -274,8 +261,8 @@ def _legend(drawn: Figure, least: int) -> int:
             handles.setdefault(label, handle)
     if len(handles) < least:
         return 0
-    most = int(LETTERS * drawn.get_figwidth()) - 6
-    written = [plain(cut(label.replace(r"\$", "$"), most)) for label in handles]
+    most = int(_LETTERS * drawn.get_figwidth()) - 6
+    written = [_plain(_cut(label.replace(r"\$", "$"), most)) for label in handles]
     for columns in range(min(len(handles), 5), 0, -1):
         legend = drawn.legend(
             list(handles.values()),
@@ -292,8 +279,20 @@ def _legend(drawn: Figure, least: int) -> int:
     return 0
 
 
-def _inches(axes: Axes) -> tuple[float, float]:
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    box = axes.get_window_extent()
-    return box.width / figure.dpi, box.height / figure.dpi
+def _filled(text: str, inches: float) -> str:
+    """Wraps a text to lines of some inches, and cuts off the lines after the fourth."""
+    # An equation stays on one line.
+    whole, width = text.replace(" = ", "\u00a0=\u00a0"), max(int(_LETTERS * inches), 12)
+    return _plain(textwrap.fill(whole, width, max_lines=4, placeholder=" …"))
+
+
+def _cut(text: str, most: int) -> str:
+    """Shortens a text to `most` letters by cutting its middle, because labels differ at their ends."""
+    text = " ".join(text.split())
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
+
+
+def _plain(text: str) -> str:
+    """Escapes dollar signs, so that matplotlib does not read a name or a unit as a formula."""
+    return text.replace("$", r"\$")

@@ -12,7 +12,7 @@ from pausejax.analysis.mean_curves import has_curve
 from pausejax.analysis.metrics import direction
 from pausejax.analysis.quantities import Metric, as_json, metrics_in, parameters_in
 from pausejax.analysis.selecting import select, some, written
-from pausejax.plotting.grid import arrange, factors, for_lines, is_many, words_for
+from pausejax.plotting.grid import Grid, factors, for_lines, is_many, words_for
 from pausejax.plotting.levels import MAX_AXES, charted_metrics, levels_of
 from pausejax.spelling import nearest
 
@@ -23,7 +23,6 @@ def resolve(
     result: xr.Dataset,
     measures: Sequence[str] = (),
     where: Mapping[str, Any] | None = None,
-    by: Sequence[str] = (),
 ) -> tuple[xr.Dataset, list[Metric]]:
     """Finds the runs and metrics of a request.
 
@@ -31,13 +30,12 @@ def resolve(
       result: a result, or its outline before the simulation.
       measures: names of metrics, or of variables with a value for each round or evaluation.
       where: as in `analysis.select`.
-      by: as in `grid.arrange`.
 
     Returns:
       The runs, with every measure added to their table of metrics, and the metrics.
 
     Raises:
-      ValueError: a name is unknown, no run has the values of `where`, or `by` fails as in `grid.arrange`.
+      ValueError: a name is unknown, or no run has the values of `where`.
     """
     measures = [measures] if isinstance(measures, str) else measures
     runs = select(result, where)
@@ -46,8 +44,6 @@ def resolve(
         metric = _named(runs, name)
         runs = runs.assign_attrs(metrics=as_json({**metrics_in(runs), metric.name: metric}))
         found.append(metric)
-    if by:
-        arrange(runs, by)
     return runs, found
 
 
@@ -96,23 +92,15 @@ def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool],
         return [], f"neither way of {', '.join(neither)} is better"
 
 
-def omitted(
-    result: xr.Dataset,
-    *,
-    measures: Sequence[str] = (),
-    where: Mapping[str, Any] | None = None,
-    by: Sequence[str] = (),
-) -> list[str]:
-    """Lists what the charts of a result omit, and the option that shows it, one line each.
+def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> list[str]:
+    """Lists what charts omit, and the option that shows it, one line each.
 
     Args:
-      result: as `pausejax run` writes it.
-      measures: as for `pausejax.charts`.
-      where: as for `pausejax.charts`.
-      by: as for `pausejax.charts`.
+      runs: and `wanted`, as `resolve` returns them.
+      wanted: the metrics that are asked for; empty: the charts of the study's kind.
+      grid: of the runs, as `arrange` returns it.
     """
-    runs, wanted = resolve(result, measures, where, by)
-    lines = [*_curves(runs, by), *_without_a_number(runs, wanted or charted_metrics(runs))]
+    lines = [*_curves(runs, grid), *_without_a_number(runs, wanted or charted_metrics(runs))]
     if not wanted:
         return [*lines, *_unasked(runs)]
     for metric in wanted:
@@ -130,8 +118,7 @@ def omitted(
     return lines
 
 
-def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
-    grid = arrange(runs, by)
+def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
     if grid is None:
         varying = [_short(runs, name) for name in factors(runs)]
         fix = f"fix some: --where {_example(runs)}"

@@ -238,7 +238,7 @@ def _pareto(
     of_all = (
         f"on the front{' of all three' if third is not None else ''}: {every_front.sum()} of {known.sum()}"
     )
-    drawn.append(points(of_all, front, mark="ring", style=-1, **noise))
+    drawn.append(points(of_all, front, mark="ring", style=6, **noise))
     if (lost := there & ~weighed).any():
         drawn.append(
             points(f"with runs without a value, on no front: {lost.sum()}", lost, mark="cross", style=6)
@@ -280,7 +280,7 @@ def _steps(across: np.ndarray, up: np.ndarray, ways: Sequence[bool], several: bo
     order = np.lexsort((up, across))
     order = order[::-1] if ways[1] else order
     label = "front of the two axes" if several else "front"
-    return Series(label, across[order], up[order], mark="step", style=-1)
+    return Series(label, across[order], up[order], mark="step", style=6)
 
 
 def _column(settings: xr.Dataset, name: str, label: str) -> tuple[Axis, np.ndarray]:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pausejax.analysis.quantities import Metric, as_json, metrics_in
+from pausejax.plotting import request
 from pausejax.plotting.grid import arrange
-from pausejax.plotting.request import omitted, resolve
+from pausejax.plotting.request import resolve
 
 from .made import crossed, names, runs_of
 
@@ -38,6 +39,12 @@ def result_of(rows, **changed):
         objectives=json.dumps(["time", "loss", "final"]),
         ranking="loss",
     )
+
+
+def omitted(result, measures=(), where=None, by=()):
+    """What a request omits."""
+    runs, wanted = resolve(result, measures, where)
+    return request.omitted(runs, wanted, arrange(runs, by))
 
 
 MORE = "--measure NAME: time, nothing, played, other"

@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 
 from pausejax import analysis, kinds
-from pausejax.analysis.mean_curves import has_curve
+from pausejax.analysis.mean_curves import has_curve, samples
 from pausejax.plotting import request
-from pausejax.plotting.curves import samples
 from pausejax.plotting.grid import arrange
 
 from ..analysis.made_up import build
@@ -131,7 +130,7 @@ def test_any_metric_is_a_curve_a_heat_map_and_an_axis_of_a_front(swept):
     own = runs_with(swept, policy="pause", alpha=1.0, gamma=5.0, seed=0)
     for name in analysis.metrics_of(swept):
         runs, (metric,) = request.resolve(swept, [name])
-        if has_curve(runs, metric.variable, metric.reduce):
+        if has_curve(runs, metric):
             values = samples(own, metric).values[0]
             shown = values[np.isfinite(values)]
             final = metric.scale * analysis.finals(own, [name])[name].values[0]

@@ -153,7 +153,6 @@ def test_the_front_is_that_of_the_analysis(grid):
     np.testing.assert_allclose(ring.low, metrics[0].scale * means[0]["low"].values[at])
     two = analysis.pareto(result, ["mean_latency", up])["mean"].values * [metrics[1].scale, metrics[0].scale]
     (line,) = [one for one in panel.series if one.mark == "step"]
-    assert line.style == -1
     np.testing.assert_allclose(sorted(zip(line.x, line.y, strict=True)), sorted(map(tuple, two)))
 
 
