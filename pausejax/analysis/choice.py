@@ -146,9 +146,9 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
     """
     metric = metric or schema.read(result, "ranking")
     whole = with_divergence(result, [metric])
-    codes, table = split_settings(whole)
+    codes, table, labels = split_settings(whole)
     winner = best(whole, metric, level=level)
-    others = whole.isel(run=codes != mean_ci(whole, metric)["label"].values.tolist().index(winner["label"]))
+    others = whole.isel(run=codes != labels.index(winner["label"].item()))
     if not others.sizes["run"] or not np.isfinite(mean_ci(others, metric)["mean"].values).any():
         return Verdict(metric, winner, None, None, len(table))
     second = best(others, metric, level=level)

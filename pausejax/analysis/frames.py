@@ -67,12 +67,10 @@ def curve_frames(
         raise ValueError("variables: none given; name at least one")
     labels = _labels(result, ("identity", "policy", "seed", *axes_of(result)))
     arrays = [result[name] for name in names]
-    per_round = set(names) <= set(_curves(result))
-    if not per_round and len({array.dims for array in arrays}) > 1:
+    if not set(names) <= set(_curves(result)) and len({array.dims for array in arrays}) > 1:
         raise ValueError(f"variables: {', '.join(names)} have unlike dimensions; ask for each on its own")
     for runs in run_blocks(*arrays, max_bytes=max_bytes):
-        own = labels.iloc[runs]
-        yield _per_round(result, names, own, runs) if per_round else _per_element(result, names, own, runs)
+        yield _rows(result, names, labels.iloc[runs], runs)
     if not result.sizes["run"]:
         yield pd.DataFrame(columns=[*labels.columns, *names])
 
@@ -90,21 +88,31 @@ def _labels(result: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame({name: column_of(result, name) for name in names if name in result.coords})
 
 
-def _per_round(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
-    rounds = result["round"].values
+def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
+    """Returns a row for each run and element of some variables, but for those where nothing is recorded."""
+    arrays = {name: result[name] for name in names}
+    dims = arrays[names[0]].dims[1:]
+    if per_round := dims in (("round",), ("eval",)):
+        dims = ("round",)
+    marks = [result[dim].values if dim in result.coords else np.arange(result.sizes[dim]) for dim in dims]
     values = {}
-    for name in names:
-        block = read(result[name], runs)
-        if result[name].dims[1] == "eval":
-            measured = np.searchsorted(rounds, result["eval_round"].values)
-            spread = np.full((len(labels), len(rounds)), np.nan, block.dtype)
+    for name, array in arrays.items():
+        block = read(array, runs)
+        if array.dims[1] == "eval":
+            measured = np.searchsorted(marks[0], result["eval_round"].values)
+            spread = np.full((len(labels), len(marks[0])), np.nan, block.dtype)
             spread[:, measured] = block
             block = spread
         values[name] = block.reshape(-1)
-    recorded = _recorded(values)
-    frame = labels.loc[labels.index.repeat(len(rounds))[recorded]].reset_index(drop=True)
-    frame["round"] = np.tile(rounds, len(labels))[recorded]
-    return frame.assign(**{name: _nullable(column[recorded]) for name, column in values.items()})
+    # Rounds after a run's last one are NaN, or -1, throughout.
+    empty = [np.isnan(v) if v.dtype.kind == "f" else v == -1 for v in values.values()]
+    kept = ~np.all(empty, axis=0)
+    index = np.meshgrid(*marks, indexing="ij")
+    frame = labels.loc[labels.index.repeat(index[0].size)[kept]].reset_index(drop=True)
+    for dim, places in zip(dims, index, strict=True):
+        frame[dim] = np.tile(places.ravel(), len(labels))[kept]
+    columns = {name: column[kept] for name, column in values.items()}
+    return frame.assign(**({n: _nullable(c) for n, c in columns.items()} if per_round else columns))
 
 
 def _nullable(column: np.ndarray) -> Any:
@@ -112,26 +120,6 @@ def _nullable(column: np.ndarray) -> Any:
     if column.dtype.kind not in "iu":
         return column
     return pd.arrays.IntegerArray(column.copy(), column < 0)
-
-
-def _recorded(values: dict[str, np.ndarray]) -> np.ndarray:
-    """Rows that hold anything: those after a run's last round are NaN throughout."""
-    empty = [np.isnan(v) if v.dtype.kind == "f" else v == -1 for v in values.values()]
-    return ~np.all(empty, axis=0)
-
-
-def _per_element(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
-    dims = result[names[0]].dims[1:]
-    sizes = [result.sizes[dim] for dim in dims]
-    count = int(np.prod(sizes))
-    values = {name: read(result[name], runs).reshape(-1) for name in names}
-    recorded = _recorded(values)
-    frame = labels.loc[labels.index.repeat(count)[recorded]].reset_index(drop=True)
-    index = np.indices(sizes).reshape(len(dims), count)
-    for dim, places in zip(dims, index, strict=True):
-        marks = result[dim].values if dim in result.coords else np.arange(result.sizes[dim])
-        frame[dim] = np.tile(marks[places], len(labels))[recorded]
-    return frame.assign(**{name: column[recorded] for name, column in values.items()})
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import xarray as xr
 from pausejax.analysis.intervals import interval
 from pausejax.analysis.metrics import RUNNING, metrics_of, recorded
 from pausejax.analysis.quantities import Metric
-from pausejax.analysis.settings import labels, records, split_settings, symbols
+from pausejax.analysis.settings import records, split_settings
 
 Against = Literal["round", "time"]
 AGAINST: dict[str, Against] = {"round": "round", "elapsed": "time"}
@@ -62,17 +62,16 @@ def curves(
         raise ValueError(f"metric {metric!r}: is one figure for a run and has no curve")
     if against not in AGAINST or (against == "elapsed" and "elapsed" not in result):
         raise ValueError(f"against = {against!r}: must be 'round', or 'elapsed' where a result has it")
-    codes, table = split_settings(result)
-    settings = records(table)
+    codes, table, labels = split_settings(result)
     frames = []
-    for place, label in enumerate(labels(settings, symbols(result))):
+    for place, (label, row) in enumerate(zip(labels, records(table), strict=True)):
         runs = result.isel(run=np.flatnonzero(codes == place))
         x, values, seeds = samples(runs, known[metric]._replace(scale=1), AGAINST[against], smoothing, points)
         if not len(x):
             x, values = np.array([np.nan]), np.zeros((0, 1))
         mean, low, high, counts = interval(values.T, seeds, level=level)
         numbers = {"x": x, "mean": mean, "low": low, "high": high, "count": counts}
-        frames.append(pd.DataFrame({"label": label, **settings[place], **numbers}))
+        frames.append(pd.DataFrame({"label": label, **row, **numbers}))
     return pd.concat(frames, ignore_index=True)
 
 

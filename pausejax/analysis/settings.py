@@ -32,16 +32,17 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
     return pd.DataFrame({name: column_of(result, name) for name in ("policy", "seed", *axes_of(result))})
 
 
-def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame]:
+def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame, list[str]]:
     """Splits the runs of a result into its settings, in order of first appearance.
 
     Returns:
-      The setting of each run, int [runs], and a row for each setting: the columns of `runs_table` without the
-      seed, under the place of the setting's first run.
+      The setting of each run, int [runs]; a row for each setting, which has the columns of `runs_table`
+      without the seed, under the place of the setting's first run; and the labels of the settings.
     """
     table = runs_table(result).drop(columns="seed")
     codes, first = group(table, list(table.columns))
-    return codes, table.iloc[first]
+    table = table.iloc[first]
+    return codes, table, labels(records(table), symbols(result))
 
 
 def has(result: xr.Dataset, name: str) -> np.ndarray:

@@ -52,7 +52,7 @@ def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: 
         metrics = [schema.read(result, "ranking"), *(name for name in known if known[name].heading)]
     metrics = list(dict.fromkeys(metrics))
     whole = finals(result, metrics).load()
-    owner, table = split_settings(whole)
+    owner, table, _ = split_settings(whole)
     settings = table.reset_index(drop=True)
     parts = []
     for name in metrics:

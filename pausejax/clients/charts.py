@@ -12,14 +12,7 @@ from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import values_of
 from pausejax.clients.variables import METRICS, PROTECTED
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.curves import (
-    AXES,
-    caption,
-    clocks_of,
-    curves,
-    mean_series,
-    missing,
-)
+from pausejax.plotting.curves import AXES, caption, clocks_of, curves, mean_series, missing
 from pausejax.plotting.data import Axis, Panel
 from pausejax.plotting.grid import Grid, Line
 

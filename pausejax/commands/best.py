@@ -74,9 +74,9 @@ def _parts(figures: "xr.Dataset", per: list[str]) -> "list[xr.Dataset]":
     """Splits runs by the values of the named axes, in order of first appearance."""
     import numpy as np
 
-    from pausejax.analysis.settings import full_names, group, runs_table
+    from pausejax.analysis.settings import full_names, group_by
 
-    codes, first = group(runs_table(figures), full_names(figures, per, "--per"))
+    codes, first = group_by(figures, full_names(figures, per, "--per"))
     return [figures.isel(run=np.flatnonzero(codes == code)) for code in codes[first]]
 
 

@@ -12,17 +12,7 @@ from pausejax.analysis.comparing import unlike
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric, apart_in
-from pausejax.analysis.settings import (
-    axes_of,
-    has,
-    label,
-    labels,
-    records,
-    runs_table,
-    split_settings,
-    symbols,
-    values_of,
-)
+from pausejax.analysis.settings import axes_of, has, labels, split_settings, symbols, values_of
 from pausejax.analysis.summaries import on_one_line, summary_text
 from pausejax.plotting.grid import lines
 
@@ -214,13 +204,11 @@ def runs(result: xr.Dataset) -> Table | None:
     """Returns every run with its seed and identity; None if there are more than `MOST_RUNS`."""
     if result.sizes["run"] > MOST_RUNS:
         return None
-    table = records(runs_table(result).drop(columns="seed"))
-    written = symbols(result)
-    columns = [label(row, written) for row in table], result["seed"].values, result["identity"].values
-    rows = [(setting, str(seed), str(identity)) for setting, seed, identity in zip(*columns, strict=True)]
-    return Table(
-        "runs", ("setting", "seed", "identity"), rows, "an identity covers all that a run's numbers depend on"
-    )
+    codes, _, labels = split_settings(result)
+    columns = np.array(labels)[codes], result["seed"].values, result["identity"].values
+    rows = [tuple(map(str, row)) for row in zip(*columns, strict=True)]
+    caption = "an identity covers all that a run's numbers depend on"
+    return Table("runs", ("setting", "seed", "identity"), rows, caption)
 
 
 def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:

@@ -15,10 +15,7 @@ from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line, words_for
 from pausejax.plotting.levels import spans_decades
 
-AXES: dict[Against, Axis] = {
-    "round": Axis("round", zero=True),
-    "time": Axis("simulated time (s)", zero=True),
-}
+AXES: dict[Against, Axis] = {"round": Axis("round", zero=True), "time": Axis("simulated time (s)", zero=True)}
 """The x axes of curves."""
 
 Drawn = Sequence[tuple[Line, Samples]]
@@ -166,31 +163,22 @@ def missing(drawn: Drawn, *, learned: bool = False) -> str:
       drawn: lines with what is drawn of them.
       learned: whether runs that diverged are left out, which the caption counts.
     """
-    endless, broken, lost, fewer = [], [], [], []
+    endless = "the line ends where a run becomes infinite"
+    lost = "without a line, as its runs diverged or have no value in common"
+    fewer, broken = "runs without a value are left out", "gaps, because some runs have no value there"
+    notes: dict[str, list[str]] = {endless: [], lost: [], fewer: [], broken: []}
     for line, one in drawn:
-        label, values = line.label, one.values
-        runs = without_diverged(line.runs) if learned else line.runs
-        if not values.size or np.isnan(values).any(axis=0).all():
-            lost.append(label)
+        absent = np.isnan(one.values)
+        if not absent.size or absent.any(axis=0).all():
+            notes[lost].append(line.label)
             continue
-        if len(values) < runs.sizes["run"]:
-            fewer.append(f"{label} ({runs.sizes['run'] - len(values)} of {runs.sizes['run']} runs)")
-        if infinite := int(np.isinf(values).any(axis=-1).sum()):
-            endless.append(f"{label} ({infinite} of {len(values)} runs)")
-        if gaps := _gaps(values):
-            broken.append(f"{label} ({gaps} of {values.shape[1]})")
-    notes = [f"the line ends where a run becomes infinite: {some(endless)}"] if endless else []
-    if lost:
-        notes.append(f"without a line, as its runs diverged or have no value in common: {some(lost)}")
-    if fewer:
-        notes.append(f"runs without a value are left out: {some(fewer)}")
-    if broken:
-        notes.append(f"gaps, because some runs have no value there: {some(broken)}")
-    return "; ".join(notes)
-
-
-def _gaps(values: np.ndarray) -> int:
-    """Counts the positions of curves [runs, n] at which a run has no value but has one later."""
-    there = ~np.isnan(values)
-    later = np.flip(np.logical_or.accumulate(np.flip(there, axis=1), axis=1), axis=1)
-    return int((~there & later).any(axis=0).sum())
+        count = (without_diverged(line.runs) if learned else line.runs).sizes["run"]
+        later = np.flip(np.logical_or.accumulate(np.flip(~absent, axis=1), axis=1), axis=1)
+        infinite, gaps = np.isinf(one.values).any(axis=1).sum(), (absent & later).any(axis=0).sum()
+        for why, number, of in (
+            (fewer, count - len(absent), f"{count} runs"),
+            (endless, infinite, f"{len(absent)} runs"),
+            (broken, gaps, f"{absent.shape[1]}"),
+        ):
+            notes[why] += [f"{line.label} ({number} of {of})"] if number else []
+    return "; ".join(f"{why}: {some(labels)}" for why, labels in notes.items() if labels)

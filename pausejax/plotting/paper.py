@@ -122,12 +122,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
 
 
 def encode(
-    chart: ChartData,
-    format: str,
-    width: float | None = None,
-    height: float | None = None,
-    *,
-    dpi: int = 300,
+    chart: ChartData, format: str, width: float | None = None, height: float | None = None, *, dpi: int = 300
 ) -> bytes:
     """Returns the bytes of a picture, without a date; sizes in inches."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)

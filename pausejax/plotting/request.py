@@ -20,9 +20,7 @@ _PER_ROUND = (("run", "round"), ("run", "eval"))
 
 
 def resolve(
-    result: xr.Dataset,
-    measures: Sequence[str] = (),
-    where: Mapping[str, Any] | None = None,
+    result: xr.Dataset, measures: Sequence[str] = (), where: Mapping[str, Any] | None = None
 ) -> tuple[xr.Dataset, list[Metric]]:
     """Finds the runs and metrics of a request.
 
