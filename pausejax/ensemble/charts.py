@@ -6,7 +6,7 @@ import xarray as xr
 from pausejax.analysis import metrics_of
 from pausejax.analysis.mean_curves import Samples, samples
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.curves import caption, curves, mean_series
+from pausejax.plotting.curves import curves, mean_chart, mean_series
 from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line
 
@@ -61,16 +61,12 @@ def _regret(grid: Grid, result: xr.Dataset) -> Chart:
 
 def _models_sent(grid: Grid) -> Chart:
     """Share of the rounds in which each model was sent."""
-    panels, every = [], []
-    for cell in grid.panels:
-        names = tuple(map(str, cell.lines[0].runs["model"].values))
-        drawn = []
-        for line in cell.lines:
-            share = 100 * line.runs["sent_counts"].values / line.runs["rounds_played"].values[:, None]
-            found = Samples(np.arange(len(names)), share, line.runs["seed"].values)
-            drawn.append(mean_series(line.label, found, line.style, mark="point"))
-            every.append((line, found))
-        y = Axis("rounds sent (%)", zero=True)
-        panels.append(Panel(Axis("model", names=names), y, tuple(drawn), title=cell.title))
-    text = caption("Share of the rounds in which each model was sent", every, grid)
-    return Chart("models_sent", text, tuple(panels))
+
+    def shares(line: Line) -> Samples:
+        share = 100 * line.runs["sent_counts"].values / line.runs["rounds_played"].values[:, None]
+        return Samples(np.arange(share.shape[1]), share, line.runs["seed"].values)
+
+    cells = [(cell.title, [(line, shares(line)) for line in cell.lines]) for cell in grid.panels]
+    x = Axis("model", names=tuple(map(str, grid.panels[0].lines[0].runs["model"].values)))
+    what, y = "Share of the rounds in which each model was sent", Axis("rounds sent (%)", zero=True)
+    return mean_chart("models_sent", what, cells, grid._replace(columns=1), x, y, mark="point")

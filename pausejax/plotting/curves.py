@@ -30,7 +30,7 @@ def curves(
     smoothing: int = 1,
     x: Axis | None = None,
     y: Axis | None = None,
-    levels: Callable[[Sequence[Line]], tuple[tuple[str, float], ...]] | None = None,
+    levels: Callable[[Drawn], tuple[tuple[str, float], ...]] | None = None,
 ) -> Chart:
     """Draws the mean of a metric over seeds for each line, with Student's t intervals.
 
@@ -43,39 +43,63 @@ def curves(
       y: replaces the default axis, whose scale depends on the values.
       levels: computes the reference lines of a panel from its lines.
     """
-    parts, every = [], []
+    cells = []
     for cell in grid.panels:
-        found = [(line, samples(line.runs, metric, against, smoothing)) for line in cell.lines]
-        drawn = tuple(mean_series(line.label, one, line.style) for line, one in found)
-        note = missing(found, learned=metric.learned)
-        parts.append((cell, drawn, note))
-        every += found
-    smoothed = smoothing > 1 and any(
-        line.runs[metric.variable].dims[1] == "eval" for cell in grid.panels for line in cell.lines
-    )
-    label = (
-        f"{metric.axis_label}, mean of the last {smoothing} evaluations" if smoothed else metric.axis_label
-    )
-    y = y or Axis(label, *_scale(metric, [one for _, drawn, _ in parts for one in drawn]))
+        drawn = [(line, samples(line.runs, metric, against, smoothing)) for line in cell.lines]
+        cells.append((cell.title, drawn))
+    evaluated = any(line.runs[metric.variable].dims[1] == "eval" for _, drawn in cells for line, _ in drawn)
+    ending = f", mean of the last {smoothing} evaluations" if smoothing > 1 and evaluated else ""
+    shown = metric._replace(label=metric.axis_label + ending)
+    what = f"{metric.meaning.removeprefix('final ')}{ending}, against {AXES[against].label}"
+    x = x or AXES[against]
+    return mean_chart(f"{metric.name}_vs_{against}", what, cells, grid, x, y or shown, metric.learned, levels)
+
+
+def mean_chart(
+    name: str,
+    what: str,
+    cells: Sequence[tuple[str, Drawn]],
+    grid: Grid,
+    x: Axis,
+    y: Axis | Metric,
+    learned: bool = False,
+    levels: Callable[[Drawn], tuple[tuple[str, float], ...]] | None = None,
+    mark: Literal["line", "point"] = "line",
+) -> Chart:
+    """Draws means over seeds, with what lines lack as notes.
+
+    Args:
+      name: of the chart.
+      what: is shown, for the caption.
+      cells: for each panel its title, and its lines with what is drawn of them.
+      grid: that the lines are of.
+      x: axis of all panels.
+      y: axis of all panels, or a metric, on whose values the scale depends.
+      learned: whether runs that diverged are left out.
+      levels: computes the reference lines of a panel.
+      mark: of all series.
+    """
+    series = []
+    for _, drawn in cells:
+        series.append(tuple(mean_series(line.label, one, line.style, mark) for line, one in drawn))
+    if isinstance(y, Metric):
+        y = Axis(y.axis_label, _scale(y, [one for lines in series for one in lines]))
     panels = tuple(
         Panel(
-            x or AXES[against],
+            x,
             y,
-            drawn,
-            levels=levels(cell.lines) if levels else (),
-            title=cell.title,
-            note=note,
+            lines,
+            levels=levels(drawn) if levels else (),
+            title=title,
+            note=missing(drawn, learned=learned) if mark == "line" else "",
         )
-        for cell, drawn, note in parts
+        for (title, drawn), lines in zip(cells, series, strict=True)
     )
-    name = f"{metric.name}_vs_{against}"
-    what = metric.meaning.removeprefix("final ")
-    what += f", mean of the last {smoothing} evaluations" if smoothed else ""
-    text = caption(f"{what}, against {AXES[against].label}", every, grid, learned=metric.learned)
+    text = caption(what, [one for _, drawn in cells for one in drawn], grid, learned=learned)
     return Chart(name, text, panels, grid.columns)
 
 
-def mean_series(label: str, found: Samples, style: int, *, mark: Literal["line", "point"] = "line") -> Series:
+def mean_series(label: str, found: Samples, style: int, mark: Literal["line", "point"] = "line") -> Series:
     """Returns the mean over seeds with its 95 % interval; runs of one seed are averaged first."""
     if not found.values.size:
         return Series(label, np.zeros(0), np.zeros(0), mark=mark, style=style)
@@ -104,9 +128,8 @@ def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> st
     if grid.averaged and drawn:
         text += f"; each seed is averaged over {words_for(grid.averaged, drawn[0][0].runs)} first"
     if grid.binned and drawn:
-        text += (
-            f"; {words_for(grid.binned, drawn[0][0].runs)} in bins, and each seed is averaged within a bin"
-        )
+        binned = words_for(grid.binned, drawn[0][0].runs)
+        text += f"; {binned} in bins, and each seed is averaged within a bin"
     if learned and (diverged := _diverged(drawn)):
         text += f". {len(diverged)} of {len(_runs(drawn))} runs diverged and are left out"
     return f"{text}."
@@ -141,19 +164,16 @@ def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
     return ("round", "time") if "elapsed" in result else ("round",)
 
 
-def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "log", "symlog"]]:
+def _scale(metric: Metric, drawn: Sequence[Series]) -> Literal["linear", "log", "symlog"]:
     """Chooses a scale: log or symlog if the last values of the means span decades, else linear."""
-    ends = [one.y[np.isfinite(one.y)][-1:] for one in drawn]
-    last = np.concatenate([*ends, np.zeros(0)])
+    last = np.concatenate([*(one.y[np.isfinite(one.y)][-1:] for one in drawn), np.zeros(0)])
     if metric.share or not last.size:
-        return ("linear",)
-    lowest = min(np.nanmin(one.y) for one in drawn if np.isfinite(one.y).any())
+        return "linear"
     if spans_decades(last):
-        return ("log",) if lowest > 0 else ("symlog",)
+        return "log" if min(np.nanmin(one.y) for one in drawn if np.isfinite(one.y).any()) > 0 else "symlog"
     reach = np.abs(last[last != 0])
-    return (
-        ("symlog",) if reach.size and (last < 0).any() and reach.max() / reach.min() >= 100 else ("linear",)
-    )
+    wide = reach.size and (last < 0).any() and reach.max() / reach.min() >= 100
+    return "symlog" if wide else "linear"
 
 
 def missing(drawn: Drawn, *, learned: bool = False) -> str:

@@ -1,9 +1,8 @@
 """Draws charts with matplotlib, on the caller's axes or as a figure for a paper."""
 
 import io
-import textwrap
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib
@@ -16,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
 
 from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, look, thinned
+from pausejax.plotting.words import LETTERS, cut, filled, plain
 
 COLUMN, PAGE = 3.5, 7.0
 """Widths of one column of a two-column paper and of both, in inches."""
@@ -48,10 +48,22 @@ _INNER = 0.75
 """Approximate share of a panel's size that its axes take without labels, at least."""
 _BELOW = 0.4
 """Approximate height of the labels below a panel, in inches."""
-_LETTERS = 15
-"""Letters of a label in an inch."""
 _DECADES = {"x": 0.45, "y": 0.2}
 """Room for a tick of a symlog axis, in inches."""
+
+
+class _Decades(SymmetricalLogLocator):
+    """Places ticks at 0 and at powers of ten; where these are crowded, those next to 0 are left out."""
+
+    def __init__(self, linear: float) -> None:
+        super().__init__(base=10, linthresh=linear)
+        self.linear = linear
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Returns the ticks between two ends."""
+        places, ends = np.asarray(super().tick_values(vmin, vmax)), (-min(vmin, vmax), max(vmin, vmax))
+        decades = sum(1 + np.log10(max(end / self.linear, 1)) for end in ends)
+        return places[(np.abs(places) != self.linear) | (decades <= self.numticks)]
 
 
 def draw(chart: ChartData, axes: Any) -> None:
@@ -63,10 +75,7 @@ def draw(chart: ChartData, axes: Any) -> None:
     places = np.ravel(np.asarray(axes, object))
     if len(places) != len(chart.panels):
         raise ValueError(f"axes: {chart.name} has {len(chart.panels)} panels, and not {len(places)} axes")
-    norm = _norm(chart)
-    for panel, own in zip(chart.panels, places, strict=True):
-        _draw(panel, own, norm)
-    _from_zero(chart.panels, places)
+    _draw_panels(chart, places)
 
 
 def figure(chart: ChartData, width: float | None = None, height: float | None = None) -> Figure:
@@ -89,10 +98,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
         FigureCanvasAgg(drawn)
         same_x, same_y = (len({getattr(panel, xy) for panel in chart.panels}) == 1 for xy in "xy")
         places = list(drawn.subplots(rows, columns, squeeze=False, sharex=same_x, sharey=same_y).flat)
-        norm = _norm(chart)
-        for panel, own in zip(chart.panels, places, strict=False):
-            _draw(panel, own, norm, _INNER * across, max(_INNER * up, up - _BELOW))
-        _from_zero(chart.panels, places)
+        norm = _draw_panels(chart, places, _INNER * across, max(_INNER * up, up - _BELOW))
         for place, own in enumerate(places):
             if place >= len(chart.panels):
                 own.remove()
@@ -103,7 +109,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
             if place % columns and same_y:
                 own.set_ylabel("")
         if chart.color and norm:
-            label = _filled(chart.color.label, (height or rows * up) - _BELOW)
+            label = filled(chart.color.label, (height or rows * up) - _BELOW)
             scale = ScalarMappable(norm, _COLORS)
             drawn.colorbar(scale, ax=places[: len(chart.panels)], label=label, aspect=30)
         lines = _legend(drawn, chart.least_named)
@@ -133,8 +139,27 @@ def encode(
     return written.getvalue()
 
 
-def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, up: float = 0) -> None:
-    """Draws one panel. Labels wrap at `across` and `up`, in inches; 0 is the size of the axes."""
+def _draw_panels(
+    chart: ChartData, places: Iterable[Axes], across: float = 0, up: float = 0
+) -> Normalize | None:
+    """Draws all panels; labels wrap at `across` and `up`, in inches. Returns the scale of their colours."""
+    norm = None
+    if chart.color is not None:
+        low, high = color_ends(chart)
+        norm = LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
+    for panel, axes in zip(chart.panels, places, strict=False):
+        _draw(panel, axes, norm, across, up)
+    # Last, because shared axes that begin at 0 no longer grow.
+    for panel, axes in zip(chart.panels, places, strict=False):
+        if panel.x.zero and panel.x.scale != "log":
+            axes.set_xlim(left=0)
+        if panel.y.zero and panel.y.scale != "log":
+            axes.set_ylim(bottom=0)
+    return norm
+
+
+def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float, up: float) -> None:
+    """Draws one panel; an `across` or `up` of 0 is the size of the axes."""
     box, dots = axes.get_window_extent(), axes.get_figure(root=True).dpi  # type: ignore[union-attr]
     width, height = across or box.width / dots, up or box.height / dots
     if panel.cells is not None and norm is not None:
@@ -142,30 +167,28 @@ def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, u
     for one in panel.series:
         _series(one, axes, norm)
     for text, value in panel.levels:
-        axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=_plain(text))
+        axes.axhline(value, color="black", linestyle=":", linewidth=0.8, label=plain(text))
     for which, axis, inches in (("x", panel.x, width), ("y", panel.y, height)):
-        getattr(axes, f"set_{which}label")(_filled(axis.label, inches))
+        getattr(axes, f"set_{which}label")(filled(axis.label, inches))
         _scale(axes, which, axis, inches, cells=panel.cells is not None)
-    places, whole = (
-        axes.xaxis.get_major_locator(),
-        all((one.x == np.round(one.x)).all() for one in panel.series),
-    )
+    places = axes.xaxis.get_major_locator()
+    whole = all((one.x == np.round(one.x)).all() for one in panel.series)
     if whole and isinstance(places, MaxNLocator):
         places.set_params(integer=True)
     if panel.title:
-        axes.set_title(_filled(panel.title, 1.1 * width))
+        axes.set_title(filled(panel.title, 1.1 * width))
     axes.spines[["top", "right"]].set_visible(False)
     if panel.cells is None:
         axes.grid(alpha=0.3, linewidth=0.5)
     if panel.note:
         look_of: Any = {"ha": "right", "va": "bottom", "fontsize": 7, "color": "0.3"}
-        axes.text(0.99, 0.01, _filled(panel.note, width), transform=axes.transAxes, **look_of)
+        axes.text(0.99, 0.01, filled(panel.note, width), transform=axes.transAxes, **look_of)
 
 
 def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
     """Sets the scale and the ticks of an axis."""
     if axis.names:
-        names = [_plain(_cut(name, _LONGEST_NAME)) for name in axis.names]
+        names = [plain(cut(name, _LONGEST_NAME)) for name in axis.names]
         crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches
         places = np.arange(len(names)) + (0.5 if cells else 0)
         getattr(axes, f"set_{which}ticks")(places, names, rotation=90 if crowded else 0)
@@ -173,7 +196,7 @@ def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) ->
     settings = {"linthresh": axis.linear} if axis.scale == "symlog" else {}
     getattr(axes, f"set_{which}scale")(axis.scale, **settings)
     if axis.scale == "symlog":
-        ticks: Any = SymmetricalLogLocator(base=10, linthresh=axis.linear)
+        ticks = _Decades(axis.linear)
         ticks.set_params(numticks=max(int(inches / _DECADES[which]), 2))
         getattr(axes, f"{which}axis").set_major_locator(ticks)
     low, high = sorted(getattr(axes, f"get_{which}lim")())
@@ -181,26 +204,17 @@ def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) ->
         getattr(axes, f"{which}axis").set_minor_formatter(NullFormatter())
 
 
-def _from_zero(panels: Sequence[Panel], places: Iterable[Axes]) -> None:
-    """Lets axes begin at 0; must follow the drawing of all panels, as shared axes no longer grow after it."""
-    for panel, axes in zip(panels, places, strict=False):
-        if panel.x.zero and panel.x.scale != "log":
-            axes.set_xlim(left=0)
-        if panel.y.zero and panel.y.scale != "log":
-            axes.set_ylim(bottom=0)
-
-
 def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
-    kind, label = look(one.style), _plain(one.label)
+    kind, label = look(one.style), plain(one.label)
     if not np.isfinite(one.x + one.y).any():
         return
     if one.mark in ("line", "step"):
         kept = np.arange(len(one.x)) if one.mark == "step" else thinned(one.y, _POINTS)
         step = "post" if one.mark == "step" else None
         style: Any = {"color": kind.color, "linestyle": (0, kind.dash) if kind.dash else "-"}
-        drawstyle: Any = f"steps-{step}" if step else "default"
+        style |= {"drawstyle": f"steps-{step}" if step else "default", "linewidth": kind.width}
         style |= {"marker": "o" if len(one.x) <= _FEW and not step else "", "markersize": 2}
-        axes.plot(one.x[kept], one.y[kept], label=label, drawstyle=drawstyle, linewidth=kind.width, **style)
+        axes.plot(one.x[kept], one.y[kept], label=label, **style)
         if one.low is not None and one.high is not None:
             band: Any = {"color": kind.color, "alpha": 0.2, "linewidth": 0, "step": step}
             axes.fill_between(one.x[kept], one.low[kept], one.high[kept], **band)
@@ -227,9 +241,8 @@ def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height:
     """Draws a heat map, and its numbers if they fit into `width` and `height`, in inches."""
     axes.set_facecolor(_MISSING)
     axes.pcolormesh(np.ma.masked_invalid(cells), cmap=_COLORS, norm=norm, edgecolors="w", linewidth=0.4)
-    texts = {
-        at: f"{cells[at]:.3g}".replace("e+0", "e") for at in zip(*np.nonzero(np.isfinite(cells)), strict=True)
-    }
+    known = {at: value for at, value in np.ndenumerate(cells) if np.isfinite(value)}
+    texts = {at: f"{value:.3g}".replace("e+0", "e") for at, value in known.items()}
     rows, columns = cells.shape
     longest = max(map(len, texts.values()), default=0)
     if longest * _LETTER > width / columns or height / rows < 2 * _LETTER:
@@ -241,13 +254,6 @@ def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height:
         axes.text(column + 0.5, row + 0.5, text, **look_of)
 
 
-def _norm(chart: ChartData) -> Normalize | None:
-    if chart.color is None:
-        return None
-    low, high = color_ends(chart)
-    return LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
-
-
 def _legend(drawn: Figure, least: int) -> int:
     """Adds one legend above all panels; returns its number of lines, 0 below `least` labels."""
     handles: dict[str, Any] = {}
@@ -256,8 +262,8 @@ def _legend(drawn: Figure, least: int) -> int:
             handles.setdefault(label, handle)
     if len(handles) < least:
         return 0
-    most = int(_LETTERS * drawn.get_figwidth()) - 6
-    written = [_plain(_cut(label.replace(r"\$", "$"), most)) for label in handles]
+    most = int(LETTERS * drawn.get_figwidth()) - 6
+    written = [plain(cut(label.replace(r"\$", "$"), most)) for label in handles]
     for columns in range(min(len(handles), 5), 0, -1):
         legend = drawn.legend(
             list(handles.values()),
@@ -272,22 +278,3 @@ def _legend(drawn: Figure, least: int) -> int:
             return -(-len(handles) // columns)
         legend.remove()
     return 0
-
-
-def _filled(text: str, inches: float) -> str:
-    """Wraps a text to lines of some inches, and cuts off the lines after the fourth."""
-    # An equation stays on one line.
-    whole, width = text.replace(" = ", "\u00a0=\u00a0"), max(int(_LETTERS * inches), 12)
-    return _plain(textwrap.fill(whole, width, max_lines=4, placeholder=" …"))
-
-
-def _cut(text: str, most: int) -> str:
-    """Shortens a text to `most` letters by cutting its middle, because labels differ at their ends."""
-    text = " ".join(text.split())
-    half = (most - 1) // 2
-    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
-
-
-def _plain(text: str) -> str:
-    """Escapes dollar signs, so that matplotlib does not read a name or a unit as a formula."""
-    return text.replace("$", r"\$")
