@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pausejax.plotting import paper, vega
+from pausejax.plotting import explorer, paper, vega
 from pausejax.plotting.data import PALETTE, Axis, ChartData, Panel, Series, Sweep
 
 from .every_kind import HOSTILE, ROUND, charts, curves, sweep
@@ -173,7 +173,7 @@ def test_only_a_notebook_needs_points_to_point_at():
 
 def test_the_explorer_compiles_with_every_column_anywhere():
     made = sweep()
-    document = vega.explorer(made)
+    document = explorer.explorer(made)
     meta = document["usermeta"]
     (row,) = rows_of(document)
     assert row["c1"].count(None) == int(np.isnan(made.values[:, 1]).sum()) and row["label"] == [*made.labels]
@@ -208,7 +208,7 @@ def test_a_parameter_of_the_explorer_is_that_of_the_runs():
     axes = (Axis("γ"), Axis("time"), Axis("leakage"))
     columns = np.stack([gamma, gamma / 7, gamma / 3], axis=1)
     made = Sweep(("a", "b", "c"), axes, columns, 1, np.ones(3, bool), (1, 2, 0))
-    (row,) = vega.explorer(made)["data"]["values"]
+    (row,) = explorer.explorer(made)["data"]["values"]
     assert row["c0"] == gamma.tolist() and row["c1"] == [float(f"{value:.5g}") for value in gamma / 7]
 
 
