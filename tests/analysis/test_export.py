@@ -86,11 +86,6 @@ def test_files_hold_the_table_block_by_block(stored, tmp_path, monkeypatch, form
         assert found["seed"].dtype.kind == "i" and found["elapsed"].dtype == np.float32
 
 
-def test_blocks_of_curves_never_hold_more_than_their_share(stored):
-    sizes = [len(part) for part in frames.curve_frames(stored, ["elapsed"], 1)]
-    assert max(sizes) <= 7 * 12 and len(sizes) == -(-stored.sizes["run"] // 7)
-
-
 def test_words_that_the_first_policy_lacks_keep_their_type(result, tmp_path):
     axis = ("run", np.where(result["policy"] == "uniform", "brute", ""))
     lacking = ("run", np.where(result["policy"] == "uniform", "", "selector"))
@@ -137,11 +132,6 @@ def test_command_names_its_file(folder, options, name, capsys):
     assert (folder / name).stat().st_size > 100
     assert f"rows: {folder / name}" in capsys.readouterr().out
     assert cli.main([*arguments, "--quiet"]) == cli.OK and capsys.readouterr().out == ""
-
-
-def test_command_explains_a_missing_result(tmp_path, capsys):
-    assert cli.main(["export", str(tmp_path)]) == cli.FAILED
-    assert "holds no result" in capsys.readouterr().err
 
 
 def test_an_empty_result_makes_an_empty_table(result):

@@ -49,16 +49,6 @@ def test_finals_are_those_of_the_last_recorded_round(made):
             np.testing.assert_allclose(found[name].values[place], value, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
-def test_finals_keep_coordinates_and_units(result):
-    found = analysis.finals(result)
-    assert found["elapsed"].attrs["units"] == "s"
-    xr.testing.assert_equal(
-        found["privacy_weight"].drop_vars(found["privacy_weight"].coords),
-        result["privacy_weight"].drop_vars(result["privacy_weight"].coords),
-    )
-    assert set(found.coords) == {name for name, c in result.coords.items() if c.dims == ("run",)}
-
-
 def test_finals_of_finals_are_the_same(result):
     once = analysis.finals(result)
     xr.testing.assert_identical(analysis.finals(once), once)

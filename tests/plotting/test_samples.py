@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from pausejax.analysis.mean_curves import has_curve, resample, samples, smooth, without_diverged
+from pausejax.analysis.mean_curves import resample, samples, smooth, without_diverged
 from pausejax.analysis.quantities import Metric
 from pausejax.plotting import curves
 from pausejax.plotting.grid import Cell, Grid, Line, lines
@@ -113,22 +113,6 @@ def test_without_rounds_there_is_no_curve(runs):
     for clock in ("round", "time"):
         found = curves.mean_series("a", samples(runs.isel(eval=[]), SCORE, clock), 0)
         assert found.x.shape == found.y.shape == (0,) and found.low is None and found.high is None
-
-
-@pytest.mark.parametrize(
-    ("variable", "reduce", "curve"),
-    [
-        ("cost", "last", True),
-        ("cost", "each", True),
-        ("score", "total", True),
-        ("counts", "last", False),
-        ("final", "last", False),
-        ("cost", "imbalance", False),
-        ("gone", "last", False),
-    ],
-)
-def test_a_curve_needs_a_value_for_each_round_or_evaluation(runs, variable, reduce, curve):
-    assert has_curve(runs, Metric(variable, reduce, None, "1", "m")) == curve
 
 
 def test_curves_in_time_have_the_last_evaluation_by_then():
