@@ -39,11 +39,10 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **want
     if "run" not in result.dims:
         raise ValueError("result: has no dimension run, so there is nothing to select from")
     conditions = [_condition(result, key, value) for key, value in wanted.items()]
-    for key, value in (where or {}).items():
-        try:
-            conditions.append(_condition(result, key, value, spelled=True))
-        except ValueError as mistake:
-            raise ValueError(f"where: {mistake}") from mistake
+    try:
+        conditions += [_condition(result, key, value, spelled=True) for key, value in (where or {}).items()]
+    except ValueError as mistake:
+        raise ValueError(f"where: {mistake}") from mistake
     chosen = _meeting(conditions, result.sizes["run"])
     for condition in conditions:
         for value, hit in zip(condition.values, condition.hits, strict=True):
@@ -72,12 +71,8 @@ def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = Fals
     labels = [str(name) for name, coord in result.coords.items() if coord.dims == ("run",) and name != UNREAD]
     name = full_name(result, key, labels, "label of this result's runs")
     column = result[name].values
-    if spelled:
-        value = [_meant(column, one) for one in _several(value, key)]
-    lacking = np.zeros(len(column), bool)
-    if name in parameters_in(result):
-        lacking = ~has(result, name)
-    values = _several(value, key)
+    values = [_meant(column, one) if spelled else one for one in _several(value, key)]
+    lacking = ~has(result, name) if name in parameters_in(result) else np.zeros(len(column), bool)
     hits = [_hit(column, one, key) & ~lacking for one in values]
     for one, hit in zip(values, hits, strict=True):
         if not hit.any():
@@ -96,8 +91,7 @@ def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
 def _several(value: Any, key: str) -> Sequence[Any]:
     if isinstance(value, str | bytes | slice) or not isinstance(value, Iterable):
         return [value]
-    values = value.tolist() if isinstance(value, np.ndarray) else list(value)
-    values = values if isinstance(values, list) else [values]
+    values = np.atleast_1d(value).tolist() if isinstance(value, np.ndarray) else list(value)
     if not values:
         raise ValueError(f"{key} = []: name at least one value")
     return values

@@ -12,7 +12,7 @@ from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import Metric, format_number
-from pausejax.analysis.settings import column_of, split_settings
+from pausejax.analysis.settings import group_by, split_settings
 
 MAX_ROWS = 40
 """A study with more settings than this shows the best ones."""
@@ -84,7 +84,9 @@ def summary_text(result: xr.Dataset) -> SummaryText:
     places: Sequence[int] = range(len(by_metric[ranking]))
     notes = []
     if len(places) > MAX_ROWS:
-        places, note = _best(by_metric[ranking], known[ranking], _scales(result, known[ranking]))
+        first = result.isel(run=split_settings(result)[1].index)
+        scales = [name for name in known[ranking].scaled_by if name in result.coords]
+        places, note = _best(by_metric[ranking], known[ranking], group_by(first, scales)[0])
         notes.append(note)
     for name, metric in headed.items():
         shown = by_metric[name].iloc[list(places)]
@@ -142,14 +144,7 @@ def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
     return lines
 
 
-def _scales(result: xr.Dataset, metric: Metric) -> list[tuple[str, ...]]:
-    """What of each setting the metric's scale depends on: only settings that agree in it are ranked."""
-    first = split_settings(result)[1].index
-    columns = [column_of(result, name).iloc[first] for name in metric.scaled_by if name in result.coords]
-    return [tuple(map(str, values)) for values in zip(*columns, strict=True)] or [()] * len(first)
-
-
-def _best(rows: pd.DataFrame, metric: Metric, scales: Sequence[tuple[str, ...]]) -> tuple[list[int], str]:
+def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[int], str]:
     """The places of the best rows and the best of each policy, the best first, and a note that says so.
 
     The more of its runs have no value, the later a setting comes: what is left of them may be the lucky ones.
@@ -158,17 +153,13 @@ def _best(rows: pd.DataFrame, metric: Metric, scales: Sequence[tuple[str, ...]])
     lost = (rows["left_out"] / rows["runs"]).to_numpy()
     mean = rows["mean"].fillna(0).to_numpy()
     order = np.lexsort((-mean if metric.maximize else mean, lost))
-    groups: dict[tuple[str, ...], list[int]] = {scale: [] for scale in scales}
-    for place in order:
-        groups[scales[place]].append(int(place))
-    policies, kept = rows["policy"].to_list(), []
-    shown = max(_SHOWN // len(groups), 1)
-    for ranked in groups.values():
+    policies, kept, count = rows["policy"].to_list(), [], int(groups.max()) + 1
+    for group in range(count):
+        ranked = order[groups[order] == group].tolist()
         first_of = {policies[place]: place for place in reversed(ranked)}
-        kept += [
-            place for rank, place in enumerate(ranked) if rank < shown or first_of[policies[place]] == place
-        ]
-    each = " within each group that can be compared" if len(groups) > 1 else ""
+        best = ranked[: max(_SHOWN // count, 1)]
+        kept += [*best, *(place for place in ranked[len(best) :] if first_of[policies[place]] == place)]
+    each = " within each group that can be compared" if count > 1 else ""
     last = ", those with runs that diverged or have no value last" if lost.any() else ""
     return kept, (
         f"the best {len(kept)} of {len(rows)} settings by {metric.meaning}{each}{last}; "

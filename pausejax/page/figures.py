@@ -164,12 +164,8 @@ def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, lis
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):
         return {}
-    keys = ("x",) if letter == "x" else ("y", "low", "high")
-    for other in (other for other in chart.panels if getattr(other, letter) == axis):
-        every = [value for one in other.series for key in keys if (value := getattr(one, key)) is not None]
-        every += [np.array([at for _, at in other.levels])] if letter == "y" else []
-        if any((value <= 0).any() for value in every):
-            return {}
+    if any((np.asarray(values) <= 0).any() for values in encodings.values_along(chart, panel, letter)[1]):
+        return {}
     scales: tuple[Scale, ...] = ("linear", "log")
     ends = {scale: encodings.ends_of(chart, panel, letter, scale) for scale in scales}
     return {scale: encodings.numbers(own) for scale, own in ends.items()}

@@ -12,7 +12,7 @@ from pausejax.analysis.comparing import unlike
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric, apart_in
-from pausejax.analysis.settings import axes_of, has, labels, split_settings, symbols, values_of
+from pausejax.analysis.settings import axes_of, has, split_settings, symbols, values_of
 from pausejax.analysis.summaries import on_one_line, summary_text
 from pausejax.plotting.grid import lines
 
@@ -93,12 +93,12 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     incomparable: dict[tuple[str, ...], dict[str, None]] = {}
     for name, side in rivals:
         cells: list[dict[str, tuple[str, str]]] = []
-        for metric_name, metric in metrics.items():
-            if differing := _differing(whole, metric_name, side, minus, averaged):
-                incomparable.setdefault(tuple(differing), {})[metric_name] = None
-                cells.append({})
-            else:
-                cells.append(_compared(whole, name, side, minus, metric_name, metric, over, level))
+        for metric in metrics.values():
+            differing = _differing(whole, metric.name, side, minus, averaged)
+            if differing:
+                incomparable.setdefault(tuple(differing), {})[metric.name] = None
+            found = None if differing else _pairs(whole, side, minus, metric.name, over, level)
+            cells.append({} if found is None else _compared(found, name, metric))
         for setting in dict.fromkeys(setting for column in cells for setting in column):
             row = [column.get(setting, ("–", "")) for column in cells]
             rows.append((setting, *(text for text, _ in row)))
@@ -160,32 +160,16 @@ def sides_of(whole: xr.Dataset) -> dict[str, Side]:
     return found
 
 
-def _compared(
-    whole: xr.Dataset,
-    title: str,
-    side: Side,
-    minus: Side,
-    name: str,
-    metric: Metric,
-    over: Sequence[str],
-    level: float,
-) -> dict[str, tuple[str, str]]:
-    """Returns by setting the text of its difference and its mark; empty if the two can't be compared."""
-    found = _pairs(whole, side, minus, name, over, level)
-    if found is None:
-        return {}
-    settings, told = [], []
-    axes = [axis for axis in axes_of(whole) if axis in found.coords]
-    for place in range(found.sizes["setting"]):
-        one = found.isel(setting=place)
-        values = {"policy": title, **{axis: one[axis].values.item() for axis in axes if has(one, axis)}}
-        mean, low, high = (metric.scale * float(one[key]) for key in ("mean", "low", "high"))
-        text, mark = _difference(mean, low, high, metric)
-        if (lost := int(one["left_out"])) and np.isfinite(mean):
-            text += f"\n({int(one['runs']) - lost}/{int(one['runs'])})"
-        settings.append(values)
-        told.append((text, mark))
-    return dict(zip(labels(settings, symbols(whole)), told, strict=True))
+def _compared(found: xr.Dataset, title: str, metric: Metric) -> dict[str, tuple[str, str]]:
+    """Returns by setting the text of its difference and its mark."""
+    told = {}
+    columns = (found[key].values.tolist() for key in ("label", "mean", "low", "high", "left_out", "runs"))
+    for label, mean, low, high, lost, count in zip(*columns, strict=True):
+        text, mark = _difference(metric.scale * mean, metric.scale * low, metric.scale * high, metric)
+        if lost and np.isfinite(mean):
+            text += f"\n({count - lost}/{count})"
+        told[title if label == "all runs" else f"{title}, {label}"] = text, mark
+    return told
 
 
 def _difference(mean: float, low: float, high: float, metric: Metric) -> tuple[str, str]:

@@ -59,14 +59,7 @@ def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
         for metric in metrics if levels.axes else ():
             if np.isfinite(runs[metric.name].values).any():
                 name = f"main_effects_{metric.name}{ending}"
-                what = f"{metric.meaning[:1].upper()}{metric.meaning[1:]}"
-                panels, seeds = _effects(levels, metric, styles(whole))
-                bands = "; bands: 95 % t intervals over seeds" if max(seeds, default=0) > 1 else ""
-                caption = (
-                    f"{what} by each parameter: means over {_over(seeds)} and all other parameters{bands}."
-                )
-                caption += _bins(levels, levels.axes)
-                drawn[name] = Chart(name, caption, panels, min(len(panels), 4))
+                drawn[name] = _effects(name, levels, metric, styles(whole))
     return drawn
 
 
@@ -148,11 +141,9 @@ def _bins(levels: Levels, axes: Sequence[str]) -> str:
     return f" {words_for(binned, levels.runs)} in bins, named by their medians." if binned else ""
 
 
-def _effects(
-    levels: Levels, metric: Metric, styles: Mapping[str, int]
-) -> tuple[tuple[Panel, ...], list[int]]:
-    """Returns a panel for each axis, with a line for each policy that has it, and the numbers of seeds."""
-    across, drawn = [], []
+def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int]) -> Chart:
+    """Draws a panel for each axis, with a line for each policy that has it."""
+    drawn = []
     seeds: list[int] = []
     band: dict[str, Any]
     for axis in levels.axes:
@@ -162,16 +153,19 @@ def _effects(
         for policy in dict.fromkeys(levels.runs["policy"].values.tolist()):
             mine = np.flatnonzero((found["policy"].values == policy) & has(found, axis))
             mine = mine[np.argsort(places[mine], kind="stable")]
-            mean, low, high = (found[name].values[mine] for name in ("mean", "low", "high"))
+            mean, low, high = (found[key].values[mine] for key in ("mean", "low", "high"))
             band = {"low": low, "high": high} if np.isfinite(low).any() else {}
             if mine.size:
                 lines.append(Series(policy, places[mine], mean, style=styles[policy], **band))
                 seeds += found["count"].values[mine][np.isfinite(mean)].tolist()
-        across.append(x)
-        drawn.append(tuple(lines))
-    means = np.concatenate([np.zeros(0), *(one.y for lines in drawn for one in lines)])
+        drawn.append((x, tuple(lines)))
+    means = np.concatenate([np.zeros(0), *(one.y for _, lines in drawn for one in lines)])
     y = Axis(metric.axis_label, "log" if is_logarithmic(metric, means) else "linear")
-    return tuple(Panel(x, y, lines) for x, lines in zip(across, drawn, strict=True)), seeds
+    bands = "; bands: 95 % t intervals over seeds" if max(seeds, default=0) > 1 else ""
+    what = f"{metric.meaning[:1].upper()}{metric.meaning[1:]} by each parameter"
+    caption = f"{what}: means over {_over(seeds)} and all other parameters{bands}."
+    panels = tuple(Panel(x, y, lines) for x, lines in drawn)
+    return Chart(name, caption + _bins(levels, levels.axes), panels, min(len(panels), 4))
 
 
 def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
