@@ -28,7 +28,7 @@ def best(
     maximize: bool | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """The setting with the best mean; of equal ones the first.
+    """Finds the setting with the best mean; of equal ones the first.
 
     Runs without a value, such as those whose model diverged, are in no mean. A setting that has some ranks
     after all that have none, and after those with a smaller share of them: its mean is that of lucky ones.
@@ -78,7 +78,7 @@ def pareto(
     where: Mapping[str, Any] | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """The settings whose means no other setting beats: as good in every metric and better in one.
+    """Finds the settings whose means no other setting beats: as good in every metric and better in one.
 
     Equal settings are all kept; one without a value in some metric is not. Settings are weighed if they have
     the smallest share of runs without a value, which is mostly none.
@@ -131,7 +131,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Verdict:
-    """The best setting, the runner-up, and their difference paired by seed.
+    """Finds the best setting, the runner-up, and their difference paired by seed.
 
     An interval of the difference that holds 0 says that these seeds do not tell the two apart. Of many
     settings the best is partly the luckiest: its own interval does not know that it was chosen.
@@ -161,18 +161,18 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
 
 
 def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
-    """A setting as `paired_difference` takes it."""
+    """Returns a setting as `paired_difference` takes it."""
     names = [name for name in ("policy", *axes_of(result)) if has(setting, name)]
     return {name: setting[name].values.item() for name in names}
 
 
 def share_left_out(means: xr.Dataset) -> np.ndarray:
-    """The share of a setting's runs that are in no mean, as `mean_ci` counts them."""
+    """Returns the share of a setting's runs that are in no mean, as `mean_ci` counts them."""
     return (means["left_out"] / means["runs"]).values
 
 
 def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
-    """Which points no other point beats, bool [n]; equal points are all kept, and those with NaN never.
+    """Finds the points that no other point beats, bool [n]; equal points are all kept, those with NaN never.
 
     O(n f d) for a front of f points in d dimensions, without a table of n².
 

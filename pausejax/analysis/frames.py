@@ -20,7 +20,7 @@ _COMMANDS = ("=", "+", "-", "@", "\t", "\r")
 def to_dataframe(
     result: xr.Dataset, *, curves: bool = False, variables: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """A result as a pandas table.
+    """Converts a result to a pandas table.
 
     Args:
       result: a result; its `finals` do for the table of runs.
@@ -43,7 +43,7 @@ def to_dataframe(
 
 
 def runs_frame(result: xr.Dataset) -> pd.DataFrame:
-    """One row per run: identity, policy, seed, every parameter by its full name, every metric."""
+    """Makes one row per run: identity, policy, seed, every parameter by its full name, every metric."""
     figures = finals(result)
     parameters = [name for name in parameters_in(result) if name in result]
     return pd.DataFrame(
@@ -57,7 +57,7 @@ def runs_frame(result: xr.Dataset) -> pd.DataFrame:
 def curve_frames(
     result: xr.Dataset, variables: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
 ) -> Iterator[pd.DataFrame]:
-    """The table of `to_dataframe(curves=True)` in parts of whole runs, one at least."""
+    """Yields the table of `to_dataframe(curves=True)` in parts of whole runs, one at least."""
     names = list(variables) if variables is not None else _curves(result)
     for name in names:
         if name not in result.data_vars:
@@ -84,7 +84,7 @@ def _curves(result: xr.Dataset) -> list[str]:
 
 
 def _labels(result: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
-    """Coordinates of the runs, what a run lacks marked as missing."""
+    """Returns coordinates of the runs, what a run lacks marked as missing."""
     return pd.DataFrame({name: column_of(result, name) for name in names if name in result.coords})
 
 
@@ -116,7 +116,7 @@ def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: 
 
 
 def _nullable(column: np.ndarray) -> Any:
-    """A column in which counts that are not there, -1, are missing."""
+    """Returns a column in which counts that are not there, -1, are missing."""
     if column.dtype.kind not in "iu":
         return column
     return pd.arrays.IntegerArray(column.copy(), column < 0)

@@ -32,7 +32,7 @@ def mean_ci(
     over: str | Sequence[str] = "seed",
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Mean of a metric with its confidence interval, for each setting.
+    """Computes the mean of a metric with its confidence interval, for each setting.
 
     Args:
       result: a result, or its `finals`.
@@ -71,7 +71,7 @@ def paired_difference(
     over: str | Sequence[str] = "seed",
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Mean of a's metric minus b's, over pairs of runs that met the same network.
+    """Computes the mean of a's metric minus b's, over pairs of runs that met the same network.
 
     Runs are paired by seed and by the value of every axis that both have; an axis that only one of them
     has makes settings of its own.
@@ -127,7 +127,7 @@ def _name(side: Side, result: xr.Dataset) -> str:
 
 
 def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) -> pd.DataFrame:
-    """The runs of one side: their place in the result, seed, and the axes that they have and don't fix."""
+    """Finds the runs of one side: place in the result, seed, and the axes that they have and don't fix."""
     fixed = {"policy": side} if isinstance(side, str) else dict(side)
     names = full_names(result, list(fixed), argument)
     chosen = np.ones(len(table), bool)

@@ -12,7 +12,7 @@ MAX_BYTES = 1 << 22
 
 
 def run_blocks(*arrays: xr.DataArray, max_bytes: int = MAX_BYTES) -> Iterator[slice]:
-    """Slices of the runs that cover all of them in order, cut where the stored chunks end.
+    """Yields slices of the runs that cover all of them in order, cut where the stored chunks end.
 
     A slice holds at least one chunk, and no more of them than fit into `max_bytes`, all arrays together.
 
@@ -29,19 +29,19 @@ def run_blocks(*arrays: xr.DataArray, max_bytes: int = MAX_BYTES) -> Iterator[sl
 
 
 def _stored_chunk(array: xr.DataArray) -> int:
-    """Runs per stored chunk; 1 for what is in memory only."""
+    """Counts the runs of a stored chunk; 1 for what is in memory only."""
     preferred = array.encoding.get("preferred_chunks") or {}
     chunks = array.encoding.get("chunks")
     return int(preferred.get("run", chunks[0] if chunks else 1))
 
 
 def read(array: xr.DataArray, runs: slice) -> np.ndarray:
-    """The values of some runs; the array itself stays on disk."""
+    """Returns the values of some runs; the array itself stays on disk."""
     return array.isel(run=runs).values
 
 
 def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Dataset:
-    """The figures of each run at its end: dim `run`, every coordinate of `run`, a variable per metric.
+    """Computes figures of each run at its end: dim `run`, every coordinate of `run`, a variable per metric.
 
     A run that stopped early counts up to its last recorded round. What a model learned that ceased to be
     finite is NaN, so no mean takes it in. Every stored chunk is read once, one block of runs at a time.
@@ -80,7 +80,7 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
 
 
 def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """The `finals` of some metrics, and with them which runs diverged, if the result says so."""
+    """Returns the `finals` of some metrics, and with them which runs diverged, if the result says so."""
     also = {"diverged_round"} & metrics_of(result).keys()
     return finals(result, list(dict.fromkeys([*metrics, *also])))
 

@@ -16,7 +16,7 @@ _TOLERANCE = 1e-6
 
 
 def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **wanted: Any) -> xr.Dataset:
-    """The runs that have some values: `select(result, policy="pause", gamma=5.0)`.
+    """Selects the runs that have some values: `select(result, policy="pause", gamma=5.0)`.
 
     A policy that lacks a parameter is not asked for it: `select(result, kappa=30.0)` keeps the rivals that
     anneal nothing. To leave them out, name the policies.
@@ -81,7 +81,7 @@ def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = Fals
 
 
 def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
-    """Which runs meet all of some conditions, bool [runs]."""
+    """Returns which runs meet all of some conditions, bool [runs]."""
     chosen = np.ones(runs, bool)
     for condition in conditions:
         chosen &= np.any(condition.hits, axis=0) | condition.lacking
@@ -98,7 +98,7 @@ def _several(value: Any, key: str) -> Sequence[Any]:
 
 
 def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
-    """Which runs have a value, bool [runs]."""
+    """Returns which runs have a value, bool [runs]."""
     words, rounded = column.dtype.kind not in "biuf", column.dtype.kind == "f"
     if isinstance(value, slice):
         if words or value.step is not None:
@@ -118,7 +118,7 @@ def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
 
 
 def _meant(column: np.ndarray, value: Any) -> Any:
-    """What text stands for among some values."""
+    """Finds what text stands for among some values."""
     if not isinstance(value, str):
         return value
     if column.dtype.kind == "b":
@@ -130,7 +130,7 @@ def _meant(column: np.ndarray, value: Any) -> Any:
 
 
 def _instead(column: np.ndarray, value: Any) -> str:
-    """What there is in place of a value, the nearest first."""
+    """Says what there is in place of a value, the nearest first."""
     there = list(dict.fromkeys(column.tolist()))
     if not there:
         return "; these runs lack it"
@@ -160,13 +160,13 @@ def _shown(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """A value as messages spell it."""
+    """Writes a value as messages spell it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def some(values: Iterable[str], most: int = 5) -> str:
-    """A list in words, its end cut off where it is long."""
+    """Writes a list in words, its end cut off where it is long."""
     listed = list(values)
     return ", ".join(listed[:most]) + (f", … ({len(listed)} in all)" if len(listed) > most else "")

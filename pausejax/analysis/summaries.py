@@ -31,7 +31,7 @@ class SummaryText(NamedTuple):
 
 
 def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: float = 0.95) -> pd.DataFrame:
-    """The table of a study as numbers: a row for each setting and metric.
+    """Makes the table of a study as numbers: a row for each setting and metric.
 
     Args:
       result: a result.
@@ -73,7 +73,7 @@ def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: 
 
 
 def summary_text(result: xr.Dataset) -> SummaryText:
-    """The table of a study as texts: one row per policy and axis value, mean ± 95 % interval over seeds.
+    """Writes the table of a study: one row per policy and axis value, mean ± 95 % interval over seeds.
 
     Of more than `MAX_ROWS` settings the best are shown, and the best of each policy in any case.
     """
@@ -112,7 +112,7 @@ def on_one_line(heading: str) -> str:
 
 
 def cell(row: dict[str, Any], metric: Metric) -> str:
-    """One mean of a summary with the half-width of its interval, as the metric is written.
+    """Writes one mean of a summary with the half-width of its interval, as the metric is written.
 
     What a diverged model learned does not count, and the cell says how many runs are left.
     """
@@ -128,7 +128,7 @@ def cell(row: dict[str, Any], metric: Metric) -> str:
 
 
 def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
-    """One line per run whose model ceased to be finite; of more than `most` their number."""
+    """Writes one line per run whose model ceased to be finite; of more than `most` their number."""
     if "diverged_round" not in result:
         return []
     rounds = result["diverged_round"].values
@@ -145,7 +145,7 @@ def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
 
 
 def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[int], str]:
-    """The places of the best rows and the best of each policy, the best first, and a note that says so.
+    """Finds the best rows and the best of each policy, the best first; returns their places and a note.
 
     The more of its runs have no value, the later a setting comes: what is left of them may be the lucky ones.
     Where the metric compares some rows alone (errors on one data set), these are the best of each such group.

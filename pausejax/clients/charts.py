@@ -153,7 +153,7 @@ def _equal(drawn: Drawn) -> tuple[tuple[str, float], ...]:
 
 
 def _of_one_size(runs: xr.Dataset) -> bool:
-    """Whether all runs have equally many clients."""
+    """Returns whether all runs have equally many clients."""
     return len(np.unique((runs["counts"].values >= 0).sum(axis=1))) <= 1
 
 

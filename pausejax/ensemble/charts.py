@@ -31,7 +31,7 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
 
 
 def _played(grid: Grid) -> Grid:
-    """Every panel up to the last round that it knows: streams differ in length."""
+    """Cuts every panel after the last round that it knows, because streams differ in length."""
 
     def cut(line: Line) -> Line:
         runs = line.runs.load()
@@ -43,7 +43,7 @@ def _played(grid: Grid) -> Grid:
 
 
 def _regret(grid: Grid, result: xr.Dataset) -> Chart:
-    """Cumulative regret, EFL-FG (10), in decades above 0 and below, with the bounds EFL-FG (11)."""
+    """Draws cumulative regret, EFL-FG (10), in decades above 0 and below, with the bounds EFL-FG (11)."""
     known = metrics_of(result)
     x, y = Axis("round", "log"), Axis("cumulative regret", "symlog", linear=_LINEAR)
     drawn = curves(grid, known["regret"], x=x, y=y)
@@ -60,7 +60,7 @@ def _regret(grid: Grid, result: xr.Dataset) -> Chart:
 
 
 def _models_sent(grid: Grid) -> Chart:
-    """Share of the rounds in which each model was sent."""
+    """Draws the share of the rounds in which each model was sent."""
 
     def shares(line: Line) -> Samples:
         share = 100 * line.runs["sent_counts"].values / line.runs["rounds_played"].values[:, None]

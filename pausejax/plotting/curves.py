@@ -142,7 +142,7 @@ def counted(numbers: Sequence[int]) -> str:
 
 
 def _runs(drawn: Drawn) -> set[tuple[Any, ...]]:
-    """The runs of some lines; one may be in several panels."""
+    """Returns the runs of some lines; one may be in several panels."""
     found: set[tuple[Any, ...]] = set()
     for line, _ in drawn:
         names = [name for name in ("policy", "identity", "seed") if name in line.runs.coords]

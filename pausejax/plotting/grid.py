@@ -218,7 +218,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
 
 
 def _written(levels: Levels, name: str, values: list[Any]) -> dict[Any, str]:
-    """How each value of an axis is written: all digits that tell them apart, or the range of a bin."""
+    """Writes each value of an axis: all digits that tell them apart, or the range of a bin."""
     if name in levels.bins:
         return {value: levels.bins[name][value] for value in values}
     return dict(zip(values, format_levels(values), strict=True))

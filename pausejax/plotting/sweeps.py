@@ -131,7 +131,7 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
 
 
 def _over(seeds: Sequence[int]) -> str:
-    """How many seeds means are over."""
+    """Says over how many seeds means are."""
     return f"{counted(seeds)} seeds" if max(seeds, default=0) > 1 else "one seed"
 
 
