@@ -72,7 +72,7 @@ def mean_gap(gap: np.ndarray) -> np.ndarray:
 
 
 def exact_share(gap: np.ndarray) -> np.ndarray:
-    """Returns the share of the rounds after everybody was explored in which (14) was at its maximum, [runs]."""
+    """Returns the share of rounds, after everybody was explored, in which (14) was at its maximum, [runs]."""
     explored = np.isfinite(gap).sum(axis=1)
     exact = (gap <= _EXACT).sum(axis=1) / np.maximum(explored, 1)
     return np.where(explored > 0, exact, np.nan)

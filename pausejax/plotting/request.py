@@ -106,8 +106,11 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
             lines.append(f"{metric.name}: no run has a finite value")
         elif not has_curve(runs, metric):
             lines.append(f"{metric.name}: is one figure for a run and has no curve")
-    if missing := _without_heat_maps(runs):
-        names = ", ".join(_short(runs, name) for name in missing)
+    policies, beyond = runs["policy"].values, dict[str, None]()
+    for policy in dict.fromkeys(policies.tolist()):
+        own = levels_of(runs.isel(run=policies == policy)).axes
+        beyond |= dict.fromkeys(_short(runs, name) for name in own[MAX_AXES:])
+    if names := ", ".join(beyond):
         lines.append(f"heat maps are of {MAX_AXES} axes at most, and not of {names}; fix others by --where")
     if len(wanted) > 1 and (why := directions(runs, wanted[:3])[1]):
         lines.append(f"no front: {why}{_fix(runs, wanted)}")
@@ -118,8 +121,10 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
 
 def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
     if grid is None:
+        first = next(name for name in factors(runs) if name != "policy")
+        value = written(levels_of(runs).runs[first].values[0].item())
         varying = [_short(runs, name) for name in factors(runs)]
-        fix = f"fix some: --where {_example(runs)}"
+        fix = f"fix some: --where {_short(runs, first)}={value}"
         if axes := ",".join(_short(runs, name) for name in for_lines(runs)[:2]):
             fix = f"name the axes of lines and panels, the others are averaged: --by {axes}, or {fix}"
         return [f"no curves: too many axes for one grid of panels ({', '.join(varying)}); {fix}"]
@@ -141,15 +146,6 @@ def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
             left = "heat maps and main effects are means over the other runs"
             lines.append(f"{name}: infinite in {infinite} of {count} runs; {left}")
     return lines
-
-
-def _without_heat_maps(runs: xr.Dataset) -> list[str]:
-    """Lists the axes beyond the first `MAX_AXES` of each policy, which have no heat maps."""
-    found: dict[str, None] = {}
-    for policy in dict.fromkeys(runs["policy"].values.tolist()):
-        own = runs.isel(run=np.flatnonzero(runs["policy"].values == policy))
-        found |= dict.fromkeys(levels_of(own).axes[MAX_AXES:])
-    return list(found)
 
 
 def _unasked(runs: xr.Dataset) -> list[str]:
@@ -178,11 +174,6 @@ def _fix(runs: xr.Dataset, wanted: Sequence[Metric]) -> str:
     differing = {n: seen[0] for metric in wanted for n, seen in unlike(runs, metric.name).items()}
     chosen = ",".join(f"{_short(runs, name)}={written(value)}" for name, value in differing.items())
     return f"; choose one: --where {chosen}" if chosen else ""
-
-
-def _example(runs: xr.Dataset) -> str:
-    name = next(name for name in factors(runs) if name != "policy")
-    return f"{_short(runs, name)}={written(levels_of(runs).runs[name].values[0].item())}"
 
 
 def _short(runs: xr.Dataset, name: str) -> str:
