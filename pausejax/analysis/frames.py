@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pausejax.analysis.per_run import MAX_BYTES, finals, read, run_blocks
+from pausejax.analysis.per_run import MAX_BYTES, finals, run_blocks
 from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.settings import axes_of, column_of
 
@@ -97,7 +97,7 @@ def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: 
     marks = [result[dim].values if dim in result.coords else np.arange(result.sizes[dim]) for dim in dims]
     values = {}
     for name, array in arrays.items():
-        block = read(array, runs)
+        block = array.isel(run=runs).values
         if array.dims[1] == "eval":
             measured = np.searchsorted(marks[0], result["eval_round"].values)
             spread = np.full((len(labels), len(marks[0])), np.nan, block.dtype)

@@ -43,6 +43,8 @@ def group_intervals(
     Raises:
       ValueError: the level is out of range.
     """
+    from scipy import special  # not scipy.stats, which takes a second to load
+
     if not 0 < level < 1:
         raise ValueError(f"level = {level}: must be between 0 and 1")
     shape = values.shape[1:]
@@ -54,14 +56,8 @@ def group_intervals(
     mean, variance, counts = (
         part.to_numpy().reshape(len(part), *shape) for part in (each.mean(), each.var(), each.count())
     )
-    half_width = np.where(np.isfinite(mean), student_half_width(variance, counts, level), np.nan)
     with np.errstate(invalid="ignore"):
+        freedom = np.where(counts > 1, counts - 1, np.nan)
+        half_width = special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance / np.maximum(counts, 1))
+        half_width = np.where(np.isfinite(mean), half_width, np.nan)
         return Interval(mean, mean - half_width, mean + half_width, counts)
-
-
-def student_half_width(variance: np.ndarray, count: np.ndarray | int, level: float = 0.95) -> np.ndarray:
-    """Computes the half-width of Student's t interval of means over `count` values; NaN below two."""
-    from scipy import special  # not scipy.stats, which takes a second to load
-
-    freedom = np.where(np.asarray(count) > 1, np.asarray(count) - 1, np.nan)
-    return special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance / np.maximum(count, 1))

@@ -1,7 +1,6 @@
 """The figures that describe a run: how each is made of a variable, and which way is better."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -78,30 +77,17 @@ def exact_share(gap: np.ndarray) -> np.ndarray:
     return np.where(explored > 0, exact, np.nan)
 
 
-def itself(values: np.ndarray) -> np.ndarray:
-    """Returns a figure that is one per run already."""
-    return values
-
-
-def each(values: np.ndarray) -> np.ndarray:
-    """Returns the mean over the recorded rounds, of a figure whose curve is itself, float64 [runs]."""
-    return mean(values)
-
-
 REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    function.__name__: function
-    for function in (
-        last,
-        rounds_played,
-        total,
-        mean,
-        each,
-        mean_latency,
-        imbalance,
-        mean_gap,
-        exact_share,
-        itself,
-    )
+    "last": last,
+    "rounds_played": rounds_played,
+    "total": total,
+    "mean": mean,
+    "each": mean,  # its curve is the figure of each round
+    "mean_latency": mean_latency,
+    "imbalance": imbalance,
+    "mean_gap": mean_gap,
+    "exact_share": exact_share,
+    "itself": lambda values: values,
 }
 """What makes one figure of a run's values, [runs, n], NaN after its last round -> [runs]."""
 
@@ -155,7 +141,3 @@ def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:
     if maximize is None:
         raise ValueError(f"metric {name!r}: neither way is better by itself; say maximize=True or False")
     return maximize
-
-
-def attributes(metric: Metric) -> dict[str, Any]:
-    return {"units": metric.units, "long_name": metric.meaning}

@@ -1,11 +1,12 @@
 """One row of figures per run, read block by block of runs, so that memory does not grow with their number."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis.metrics import REDUCTIONS, attributes, metrics_of, recorded
+from pausejax.analysis.metrics import REDUCTIONS, metrics_of, recorded
 from pausejax.analysis.quantities import Metric
 
 MAX_BYTES = 1 << 22
@@ -33,11 +34,6 @@ def _stored_chunk(array: xr.DataArray) -> int:
     preferred = array.encoding.get("preferred_chunks") or {}
     chunks = array.encoding.get("chunks")
     return int(preferred.get("run", chunks[0] if chunks else 1))
-
-
-def read(array: xr.DataArray, runs: slice) -> np.ndarray:
-    """Returns the values of some runs; the array itself stays on disk."""
-    return array.isel(run=runs).values
 
 
 def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Dataset:
@@ -71,10 +67,10 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
         for name in columns:
             if known[name].learned:
                 columns[name] = np.where(broken, np.nan, columns[name])
-    data = {
-        name: result[name].variable if name in ready else ("run", columns[name], attributes(known[name]))
-        for name in wanted
-    }
+    data: dict[str, Any] = {}
+    for name in wanted:
+        described = {"units": known[name].units, "long_name": known[name].meaning}
+        data[name] = result[name].variable if name in ready else ("run", columns[name], described)
     coords = {name: coord.variable for name, coord in result.coords.items() if coord.dims == ("run",)}
     return xr.Dataset(data, coords, result.attrs)
 
@@ -88,7 +84,7 @@ def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
 def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for runs in run_blocks(array):
-        values = recorded(read(array, runs), array.dims)
+        values = recorded(array.isel(run=runs).values, array.dims)
         for name, metric in metrics.items():
             parts[name].append(REDUCTIONS[metric.reduce](values))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

@@ -130,7 +130,7 @@ def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> st
     if grid.binned and drawn:
         binned = words_for(grid.binned, drawn[0][0].runs)
         text += f"; {binned} in bins, and each seed is averaged within a bin"
-    if learned and (diverged := _diverged(drawn)):
+    if learned and (diverged := _runs(drawn, diverged=True)):
         text += f". {len(diverged)} of {len(_runs(drawn))} runs diverged and are left out"
     return f"{text}."
 
@@ -141,22 +141,16 @@ def counted(numbers: Sequence[int]) -> str:
     return str(high) if low == high else f"{low} to {high}"
 
 
-def _runs(drawn: Drawn) -> set[tuple[Any, ...]]:
-    """Returns the runs of some lines; one may be in several panels."""
+def _runs(drawn: Drawn, diverged: bool = False) -> set[tuple[Any, ...]]:
+    """Returns the runs of some lines, or those that diverged; one may be in several panels."""
     found: set[tuple[Any, ...]] = set()
     for line, _ in drawn:
-        names = [name for name in ("policy", "identity", "seed") if name in line.runs.coords]
-        found |= set(zip(*(line.runs[name].values.tolist() for name in names), strict=True))
+        runs = line.runs
+        if diverged:
+            runs = runs.isel(run=runs["diverged_round"].values > 0 if "diverged_round" in runs else [])
+        names = [name for name in ("policy", "identity", "seed") if name in runs.coords]
+        found |= set(zip(*(runs[name].values.tolist() for name in names), strict=True))
     return found
-
-
-def _diverged(drawn: Drawn) -> set[tuple[Any, ...]]:
-    found = []
-    for line, one in drawn:
-        if "diverged_round" in line.runs:
-            lost = np.flatnonzero(line.runs["diverged_round"].values > 0)
-            found.append((line._replace(runs=line.runs.isel(run=lost)), one))
-    return _runs(found)
 
 
 def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:

@@ -40,6 +40,8 @@ def assert_printable(chart, width):
     except AssertionError as clash:
         raise AssertionError(f"{chart.name}, {width} inches") from clash
     assert figure.get_figwidth() == width
+    grid = figure.axes[0].get_gridspec()
+    assert (grid.nrows - 1) * grid.ncols < len(chart.panels)  # no row is empty
     assert all(7 <= text.get_fontsize() <= 9 for text in texts_of(figure)), chart.name
 
 
