@@ -110,9 +110,7 @@ def pareto(
     parts = [mean_ci(whole, name, over=over, level=level) for name in given]
     joined = xr.concat(parts, xr.IndexVariable("metric", list(given)), combine_attrs="drop_conflicts")
     joined = joined.transpose("setting", "metric").assign_coords(maximize=("metric", maximize))
-    weighed = share_left_out(joined).max(axis=1)
-    values = np.where((weighed == weighed.min(initial=1))[:, None], joined["mean"].values, np.nan)
-    chosen = np.flatnonzero(non_dominated(values, maximize))
+    chosen = np.flatnonzero(non_dominated(weighed_means(parts), maximize))
     leading = joined["mean"].values[chosen, 0] * (-1 if maximize[0] else 1)
     return joined.isel(setting=chosen[np.argsort(leading, kind="stable")])
 
@@ -169,6 +167,16 @@ def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
 def share_left_out(means: xr.Dataset) -> np.ndarray:
     """Returns the share of a setting's runs that are in no mean, as `mean_ci` counts them."""
     return (means["left_out"] / means["runs"]).values
+
+
+def weighed_means(means: Sequence[xr.Dataset]) -> np.ndarray:
+    """Returns the means of metrics that a front weighs, [settings, metrics].
+
+    Settings with a larger share of runs without a value than the best setting have NaN.
+    """
+    lost = np.max([share_left_out(found) for found in means], axis=0)
+    values = np.stack([found["mean"].values for found in means], axis=1)
+    return np.where((lost == lost.min(initial=1))[:, None], values, np.nan)
 
 
 def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:

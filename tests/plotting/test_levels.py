@@ -77,5 +77,5 @@ def test_a_decade_of_positive_values_is_logarithmic_unless_it_is_of_shares(value
     values = np.asarray(values, float)
     assert levels.spans_decades(values) is spans
     metric = Metric("m", "last", None, "1", "m")
-    assert levels.is_logarithmic(metric, values) is spans
-    assert not levels.is_logarithmic(metric._replace(share=True), values)
+    assert (levels.axis_for(metric, values).scale == "log") is spans
+    assert levels.axis_for(metric._replace(share=True), values).scale == "linear"
