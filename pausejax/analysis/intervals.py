@@ -22,9 +22,9 @@ def interval(samples: np.ndarray, seeds: np.ndarray | None = None, *, level: flo
     if not len(rows):
         nothing = np.full(rows.shape[1:], np.nan)
         return Interval(nothing, nothing, nothing, np.zeros(nothing.shape, int))
-    return Interval(
-        *(part[0] for part in group_intervals(rows, np.zeros(len(rows), int), seeds, level=level))
-    )
+    together = np.zeros(len(rows), int)
+    seeds = None if seeds is None or len(np.unique(seeds)) == len(seeds) else seeds
+    return Interval(*(part[0] for part in group_intervals(rows, together, seeds, level=level)))
 
 
 def group_intervals(

@@ -78,29 +78,26 @@ def summary_text(result: xr.Dataset) -> SummaryText:
     Of more than `MAX_ROWS` settings the best are shown, and the best of each policy in any case.
     """
     known, ranking = metrics_of(result), schema.read(result, "ranking")
-    frame = summary(result)
-    by_metric = {str(name): part.reset_index(drop=True) for name, part in frame.groupby("metric", sort=False)}
-    headed = {name: metric for name, metric in known.items() if metric.heading}
-    places: Sequence[int] = range(len(by_metric[ranking]))
-    notes = []
-    if len(places) > MAX_ROWS:
+    by_metric = {str(name): part for name, part in summary(result).groupby("metric", sort=False)}
+    headed = [(by_metric[name], metric) for name, metric in known.items() if metric.heading]
+    labels, notes = by_metric[ranking]["setting"].to_list(), []
+    places: Sequence[int] = range(len(labels))
+    if len(labels) > MAX_ROWS:
         first = result.isel(run=split_settings(result)[1].index)
         scales = [name for name in known[ranking].scaled_by if name in result.coords]
         places, note = _best(by_metric[ranking], known[ranking], group_by(first, scales)[0])
         notes.append(note)
-    for name, metric in headed.items():
-        shown = by_metric[name].iloc[list(places)]
+    columns = [[labels[place] for place in places]]
+    for part, metric in headed:
+        shown = part.iloc[list(places)]
         finite = shown["infinite"] < shown["runs"] - shown["left_out"]
         if metric.if_negative and (finite & (shown["mean"] < 0)).any():
             notes.append(f"{metric.heading.replace(chr(10), ' ')} may be negative: {metric.if_negative}")
-    columns = [list(by_metric[ranking]["setting"].iloc[list(places)])]
-    for name, metric in headed.items():
-        rows = by_metric[name].iloc[list(places)].to_dict("records")
-        columns.append([cell(row, metric) for row in rows])
+        columns.append([cell(row, metric) for row in shown.to_dict("records")])
     seeds = len(np.unique(result["seed"].values))
     return SummaryText(
         f"mean ± 95 % interval over {seeds} {'seed' if seeds == 1 else 'seeds'}",
-        ("policy", *(metric.heading for metric in headed.values())),
+        ("policy", *(metric.heading for _, metric in headed)),
         list(zip(*columns, strict=True)),
         notes,
     )

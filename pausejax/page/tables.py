@@ -12,9 +12,8 @@ from pausejax.analysis.comparing import unlike
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric, apart_in
-from pausejax.analysis.settings import axes_of, has, split_settings, symbols, values_of
+from pausejax.analysis.settings import axes_of, records, split_settings, symbols, values_of
 from pausejax.analysis.summaries import on_one_line, summary_text
-from pausejax.plotting.grid import lines
 
 MOST_RUNS = 1000
 """Most runs that a page lists one by one."""
@@ -150,14 +149,10 @@ def _pairs(
 def sides_of(whole: xr.Dataset) -> dict[str, Side]:
     """Returns what is compared, by name: the policies, or the settings of a single policy if they are few."""
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
-    if len(policies) > 1 or len(split_settings(whole)[1]) > _FEW:
+    _, table, labels = split_settings(whole)
+    if len(policies) > 1 or len(table) > _FEW:
         return {policy: policy for policy in policies}
-    found: dict[str, Side] = {}
-    for setting in lines(whole):
-        first = setting.runs.isel(run=0)
-        fixed = {axis: first[axis].values.item() for axis in axes_of(whole) if has(first, axis)}
-        found[setting.label] = {"policy": setting.policy, **fixed}
-    return found
+    return dict(zip(labels, records(table), strict=True))
 
 
 def _compared(found: xr.Dataset, title: str, metric: Metric) -> dict[str, tuple[str, str]]:
@@ -197,7 +192,7 @@ def runs(result: xr.Dataset) -> Table | None:
 
 def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
     """Returns facts on the study and how it was made, as (word, lines) pairs."""
-    records = records_in(result)
+    made = records_in(result)
     seeds = sorted(set(result["seed"].values.tolist()))
     axes = [
         f"{symbols(result).get(name, name)}: {_values(values_of(result, name))}" for name in axes_of(result)
@@ -212,11 +207,11 @@ def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
         ("seeds", [f"{len(seeds)}: {_briefly(seeds)}"]),
         *([("axes", axes)] if axes else []),
         ("identity", [f"{identities[:16]}, a digest of the identities of all runs"]),
-        ("devices", _each(records, lambda found: found["devices"]) or ["not recorded"]),
-        ("versions", _each(records, _versions) or ["not recorded"]),
+        ("devices", _each(made, lambda found: found["devices"]) or ["not recorded"]),
+        ("versions", _each(made, _versions) or ["not recorded"]),
         (
             "command",
-            [text for text in _each(records, lambda found: found["command"]) if text] or ["not recorded"],
+            [text for text in _each(made, lambda found: found["command"]) if text] or ["not recorded"],
         ),
     ]
 
