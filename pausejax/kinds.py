@@ -86,12 +86,13 @@ def charts(
     Raises:
       ValueError: an unknown name, a value that no run has, or more panels than a chart has room for.
     """
+    from pausejax.analysis.mean_curves import has_curve
     from pausejax.plotting import curves, grid, request, sweeps
     from pausejax.plotting.chart import Charts
 
     if not isinstance(smoothing, int) or smoothing < 1:
         raise ValueError(f"smoothing = {smoothing!r}: must be an integer >= 1")
-    runs, wanted = request.resolve(result, measures, where, by)
+    runs, wanted = request.resolve(result, measures, where)
     if runs.nbytes <= _LOADED:
         runs = runs.load()
     cells = grid.arrange(runs, by)
@@ -101,7 +102,7 @@ def charts(
         more = sweeps.sweep_charts(runs) if grid.is_many(runs) else {}
         return Charts({chart.name: chart for chart in found} | more)
     for metric in wanted:
-        if cells is not None and curves.has_curve(runs, metric):
+        if cells is not None and has_curve(runs, metric):
             clocks = curves.clocks_of(runs)
             found += [curves.curves(cells, metric, against, smoothing=smoothing) for against in clocks]
     return Charts({chart.name: chart for chart in found} | sweeps.charts_of(runs, wanted))
@@ -117,9 +118,9 @@ def omitted(
     """Lists what `charts` with the same arguments omits, why, and how to ask for it: one line each."""
     from pausejax.plotting import grid, request
 
-    lines = request.omitted(result, measures=measures, where=where, by=by)
-    runs, wanted = request.resolve(result, measures, where, by)
+    runs, wanted = request.resolve(result, measures, where)
     cells = grid.arrange(runs, by)
+    lines = request.omitted(runs, wanted, cells)
     if wanted or cells is None:  # none of the kind's own charts are there
         return lines
     return [*_charts_of(runs).omitted(runs, cells), *lines]

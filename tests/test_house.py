@@ -145,7 +145,7 @@ cells, known = grid.arrange(result), metrics_of(result)
 made = [curves.curves(cells, known[name], "time") for name in ("max_leakage", "cumulative_regret")]
 runs, asked = request.resolve(result, ["elapsed", "max_leakage"])
 made += [*sweeps.sweep_charts(result).values(), *sweeps.charts_of(runs, asked).values()]
-assert sweeps.sweep_table(result) and request.omitted(result) and len(made) > 5
+assert sweeps.sweep_table(result) and request.omitted(result, [], cells) and len(made) > 5
 """
 WRITTEN = "\n[(one.to_dataframe(), one.to_vega(), one.encode('csv'), one.encode('json')) for one in made]"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pausejax import lazy
 
 if TYPE_CHECKING:
-    from pausejax.analysis.choice import best, non_dominated, pareto
+    from pausejax.analysis.choice import Verdict, best, non_dominated, pareto, verdict
     from pausejax.analysis.frames import to_dataframe
     from pausejax.analysis.mean_curves import curves
     from pausejax.analysis.means import mean_ci, paired_difference
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pausejax.analysis.selecting import select
     from pausejax.analysis.settings import has
     from pausejax.analysis.summaries import diverged_runs, summary
-    from pausejax.analysis.verdicts import Verdict, verdict
 
 __all__ = [
     "Metric",
@@ -44,33 +43,16 @@ __all__ = [
 __getattr__ = lazy.face(
     __name__,
     {
-        "pausejax.analysis.choice": (
-            "best",
-            "non_dominated",
-            "pareto",
-        ),
-        "pausejax.analysis.mean_curves": ("curves",),
+        "pausejax.analysis.choice": ("Verdict", "best", "non_dominated", "pareto", "verdict"),
         "pausejax.analysis.frames": ("to_dataframe",),
-        "pausejax.analysis.means": (
-            "mean_ci",
-            "paired_difference",
-        ),
+        "pausejax.analysis.mean_curves": ("curves",),
+        "pausejax.analysis.means": ("mean_ci", "paired_difference"),
         "pausejax.analysis.metrics": ("metrics_of",),
         "pausejax.analysis.per_run": ("finals",),
-        "pausejax.analysis.quantities": (
-            "Metric",
-            "Variable",
-        ),
+        "pausejax.analysis.quantities": ("Metric", "Variable"),
         "pausejax.analysis.selecting": ("select",),
         "pausejax.analysis.settings": ("has",),
-        "pausejax.analysis.summaries": (
-            "diverged_runs",
-            "summary",
-        ),
-        "pausejax.analysis.verdicts": (
-            "Verdict",
-            "verdict",
-        ),
+        "pausejax.analysis.summaries": ("diverged_runs", "summary"),
     },
 )
 

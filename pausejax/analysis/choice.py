@@ -1,18 +1,19 @@
-"""The best setting by one metric, and the settings that no other beats on several."""
+"""The best setting by one metric, beside the next best, and the settings that no other beats on several."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis import schema
 from pausejax.analysis.comparing import refuse_unlike
-from pausejax.analysis.means import mean_ci
+from pausejax.analysis.means import mean_ci, paired_difference
 from pausejax.analysis.metrics import direction
 from pausejax.analysis.per_run import with_divergence
 from pausejax.analysis.quantities import objectives_in
 from pausejax.analysis.selecting import select
-from pausejax.analysis.settings import full_names, group_by
+from pausejax.analysis.settings import axes_of, full_names, group_by, has, split_settings
 
 _BLOCK = 256
 
@@ -27,7 +28,7 @@ def best(
     maximize: bool | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """The setting with the best mean; of equal ones the first.
+    """Finds the setting with the best mean; of equal ones the first.
 
     Runs without a value, such as those whose model diverged, are in no mean. A setting that has some ranks
     after all that have none, and after those with a smaller share of them: its mean is that of lucky ones.
@@ -77,7 +78,7 @@ def pareto(
     where: Mapping[str, Any] | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """The settings whose means no other setting beats: as good in every metric and better in one.
+    """Finds the settings whose means no other setting beats: as good in every metric and better in one.
 
     Equal settings are all kept; one without a value in some metric is not. Settings are weighed if they have
     the smallest share of runs without a value, which is mostly none.
@@ -109,22 +110,79 @@ def pareto(
     parts = [mean_ci(whole, name, over=over, level=level) for name in given]
     joined = xr.concat(parts, xr.IndexVariable("metric", list(given)), combine_attrs="drop_conflicts")
     joined = joined.transpose("setting", "metric").assign_coords(maximize=("metric", maximize))
-    weighed = share_left_out(joined).max(axis=1)
-    values = np.where((weighed == weighed.min(initial=1))[:, None], joined["mean"].values, np.nan)
-    chosen = np.flatnonzero(non_dominated(values, maximize))
+    chosen = np.flatnonzero(non_dominated(weighed_means(parts), maximize))
     leading = joined["mean"].values[chosen, 0] * (-1 if maximize[0] else 1)
     return joined.isel(setting=chosen[np.argsort(leading, kind="stable")])
 
 
+class Verdict(NamedTuple):
+    """The best setting of a result by one metric, each as `mean_ci` gives it for one setting."""
+
+    metric: str
+    best: xr.Dataset
+    runner_up: xr.Dataset | None
+    """The best of the others; None where no other has a finite value."""
+    difference: xr.Dataset | None
+    """The best minus the runner-up, over the seeds of both; None where they share none."""
+    settings: int
+    """How many there are to choose from."""
+
+
+def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Verdict:
+    """Finds the best setting, the runner-up, and their difference paired by seed.
+
+    An interval of the difference that holds 0 says that these seeds do not tell the two apart. Of many
+    settings the best is partly the luckiest: its own interval does not know that it was chosen.
+
+    Args:
+      result: a result, or its `finals`.
+      metric: a name out of `metrics_of(result)`; by default the one by which the table of a study ranks.
+      level: of the intervals.
+
+    Raises:
+      ValueError: as `best`.
+    """
+    metric = metric or schema.read(result, "ranking")
+    whole = with_divergence(result, [metric])
+    codes, table, labels = split_settings(whole)
+    winner = best(whole, metric, level=level)
+    others = whole.isel(run=codes != labels.index(winner["label"].item()))
+    if not others.sizes["run"] or not np.isfinite(mean_ci(others, metric)["mean"].values).any():
+        return Verdict(metric, winner, None, None, len(table))
+    second = best(others, metric, level=level)
+    try:
+        sides = _side(whole, winner), _side(whole, second)
+        difference = paired_difference(whole, *sides, metric, level=level).isel(setting=0)
+    except ValueError:  # no seed in common
+        difference = None
+    return Verdict(metric, winner, second, difference, len(table))
+
+
+def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
+    """Returns a setting as `paired_difference` takes it."""
+    names = [name for name in ("policy", *axes_of(result)) if has(setting, name)]
+    return {name: setting[name].values.item() for name in names}
+
+
 def share_left_out(means: xr.Dataset) -> np.ndarray:
-    """The share of a setting's runs that are in no mean, as `mean_ci` counts them."""
+    """Returns the share of a setting's runs that are in no mean, as `mean_ci` counts them."""
     return (means["left_out"] / means["runs"]).values
 
 
-def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
-    """Which points no other point beats, bool [n]; equal points are all kept, and those with NaN never.
+def weighed_means(means: Sequence[xr.Dataset]) -> np.ndarray:
+    """Returns the means of metrics that a front weighs, [settings, metrics].
 
-    O(n log n) in two dimensions; in d, O(n f d) for a front of f points, without a table of n².
+    Settings with a larger share of runs without a value than the best setting have NaN.
+    """
+    lost = np.max([share_left_out(found) for found in means], axis=0)
+    values = np.stack([found["mean"].values for found in means], axis=1)
+    return np.where((lost == lost.min(initial=1))[:, None], values, np.nan)
+
+
+def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
+    """Finds the points that no other point beats, bool [n]; equal points are all kept, those with NaN never.
+
+    O(n f d) for a front of f points in d dimensions, without a table of n².
 
     Args:
       values: [n, d].
@@ -135,15 +193,9 @@ def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
     costs = np.where(np.asarray(maximize), -values, values)[complete]
     # Distinct and in lexicographic order: whoever beats a point comes before it.
     points, place = np.unique(costs, axis=0, return_inverse=True)
-    kept = _front_2d(points) if points.shape[1] == 2 else _front(points)
     found = np.zeros(len(values), bool)
-    found[complete] = kept[place.reshape(-1)]
+    found[complete] = _front(points)[place.reshape(-1)]
     return found
-
-
-def _front_2d(points: np.ndarray) -> np.ndarray:
-    before = np.minimum.accumulate(np.concatenate([[np.inf], points[:-1, 1]]))
-    return (points[:, 1] < before) | (np.arange(len(points)) == 0)
 
 
 def _front(points: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ def refuse_unlike(
 def unlike(
     result: xr.Dataset, metric: str, values: np.ndarray | None = None, groups: Sequence[str] = ()
 ) -> dict[str, list[Any]]:
-    """What a metric's scale depends on and differs among runs of one group, with its values."""
+    """Finds what a metric's scale depends on and what differs among runs of one group, with its values."""
     found: dict[str, list[Any]] = {}
     known = metrics_in(result).get(metric)
     there = np.ones(result.sizes["run"], bool) if values is None else ~np.isnan(values)

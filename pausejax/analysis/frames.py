@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pausejax.analysis.blocks import MAX_BYTES, read, run_blocks
-from pausejax.analysis.per_run import finals
+from pausejax.analysis.per_run import MAX_BYTES, finals, run_blocks
 from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.settings import axes_of, column_of
 
@@ -21,7 +20,7 @@ _COMMANDS = ("=", "+", "-", "@", "\t", "\r")
 def to_dataframe(
     result: xr.Dataset, *, curves: bool = False, variables: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """A result as a pandas table.
+    """Converts a result to a pandas table.
 
     Args:
       result: a result; its `finals` do for the table of runs.
@@ -44,7 +43,7 @@ def to_dataframe(
 
 
 def runs_frame(result: xr.Dataset) -> pd.DataFrame:
-    """One row per run: identity, policy, seed, every parameter by its full name, every metric."""
+    """Makes one row per run: identity, policy, seed, every parameter by its full name, every metric."""
     figures = finals(result)
     parameters = [name for name in parameters_in(result) if name in result]
     return pd.DataFrame(
@@ -58,7 +57,7 @@ def runs_frame(result: xr.Dataset) -> pd.DataFrame:
 def curve_frames(
     result: xr.Dataset, variables: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
 ) -> Iterator[pd.DataFrame]:
-    """The table of `to_dataframe(curves=True)` in parts of whole runs, one at least."""
+    """Yields the table of `to_dataframe(curves=True)` in parts of whole runs, one at least."""
     names = list(variables) if variables is not None else _curves(result)
     for name in names:
         if name not in result.data_vars:
@@ -68,12 +67,10 @@ def curve_frames(
         raise ValueError("variables: none given; name at least one")
     labels = _labels(result, ("identity", "policy", "seed", *axes_of(result)))
     arrays = [result[name] for name in names]
-    per_round = set(names) <= set(_curves(result))
-    if not per_round and len({array.dims for array in arrays}) > 1:
+    if not set(names) <= set(_curves(result)) and len({array.dims for array in arrays}) > 1:
         raise ValueError(f"variables: {', '.join(names)} have unlike dimensions; ask for each on its own")
     for runs in run_blocks(*arrays, max_bytes=max_bytes):
-        own = labels.iloc[runs]
-        yield _per_round(result, names, own, runs) if per_round else _per_element(result, names, own, runs)
+        yield _rows(result, names, labels.iloc[runs], runs)
     if not result.sizes["run"]:
         yield pd.DataFrame(columns=[*labels.columns, *names])
 
@@ -87,52 +84,42 @@ def _curves(result: xr.Dataset) -> list[str]:
 
 
 def _labels(result: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
-    """Coordinates of the runs, what a run lacks marked as missing."""
+    """Returns coordinates of the runs, what a run lacks marked as missing."""
     return pd.DataFrame({name: column_of(result, name) for name in names if name in result.coords})
 
 
-def _per_round(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
-    rounds = result["round"].values
+def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
+    """Returns a row for each run and element of some variables, but for those where nothing is recorded."""
+    arrays = {name: result[name] for name in names}
+    dims = arrays[names[0]].dims[1:]
+    if per_round := dims in (("round",), ("eval",)):
+        dims = ("round",)
+    marks = [result[dim].values if dim in result.coords else np.arange(result.sizes[dim]) for dim in dims]
     values = {}
-    for name in names:
-        block = read(result[name], runs)
-        if result[name].dims[1] == "eval":
-            measured = np.searchsorted(rounds, result["eval_round"].values)
-            spread = np.full((len(labels), len(rounds)), np.nan, block.dtype)
+    for name, array in arrays.items():
+        block = array.isel(run=runs).values
+        if array.dims[1] == "eval":
+            measured = np.searchsorted(marks[0], result["eval_round"].values)
+            spread = np.full((len(labels), len(marks[0])), np.nan, block.dtype)
             spread[:, measured] = block
             block = spread
         values[name] = block.reshape(-1)
-    recorded = _recorded(values)
-    frame = labels.loc[labels.index.repeat(len(rounds))[recorded]].reset_index(drop=True)
-    frame["round"] = np.tile(rounds, len(labels))[recorded]
-    return frame.assign(**{name: _nullable(column[recorded]) for name, column in values.items()})
+    # Rounds after a run's last one are NaN, or -1, throughout.
+    empty = [np.isnan(v) if v.dtype.kind == "f" else v == -1 for v in values.values()]
+    kept = ~np.all(empty, axis=0)
+    index = np.meshgrid(*marks, indexing="ij")
+    frame = labels.loc[labels.index.repeat(index[0].size)[kept]].reset_index(drop=True)
+    for dim, places in zip(dims, index, strict=True):
+        frame[dim] = np.tile(places.ravel(), len(labels))[kept]
+    columns = {name: column[kept] for name, column in values.items()}
+    return frame.assign(**({n: _nullable(c) for n, c in columns.items()} if per_round else columns))
 
 
 def _nullable(column: np.ndarray) -> Any:
-    """A column in which counts that are not there, -1, are missing."""
+    """Returns a column in which counts that are not there, -1, are missing."""
     if column.dtype.kind not in "iu":
         return column
     return pd.arrays.IntegerArray(column.copy(), column < 0)
-
-
-def _recorded(values: dict[str, np.ndarray]) -> np.ndarray:
-    """Rows that hold anything: those after a run's last round are NaN throughout."""
-    empty = [np.isnan(v) if v.dtype.kind == "f" else v == -1 for v in values.values()]
-    return ~np.all(empty, axis=0)
-
-
-def _per_element(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
-    dims = result[names[0]].dims[1:]
-    sizes = [result.sizes[dim] for dim in dims]
-    count = int(np.prod(sizes))
-    values = {name: read(result[name], runs).reshape(-1) for name in names}
-    recorded = _recorded(values)
-    frame = labels.loc[labels.index.repeat(count)[recorded]].reset_index(drop=True)
-    index = np.indices(sizes).reshape(len(dims), count)
-    for dim, places in zip(dims, index, strict=True):
-        marks = result[dim].values if dim in result.coords else np.arange(result.sizes[dim])
-        frame[dim] = np.tile(marks[places], len(labels))[recorded]
-    return frame.assign(**{name: column[recorded] for name, column in values.items()})
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:

@@ -31,6 +31,6 @@ def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
 
 
 def records_in(result: xr.Dataset) -> list[Record]:
-    """The records that a result carries; none in one of an older release."""
+    """Returns the records that a result carries; none in one of an older release."""
     found: list[Any] = schema.read(result, ATTRIBUTE)
     return [cast(Record, one) for one in found]

@@ -9,7 +9,21 @@ import xarray as xr
 from pausejax.analysis.intervals import interval
 from pausejax.analysis.metrics import RUNNING, metrics_of, recorded
 from pausejax.analysis.quantities import Metric
-from pausejax.analysis.settings import group, labels, records, runs_table, symbols
+from pausejax.analysis.settings import records, split_settings
+
+Against = Literal["round", "time"]
+AGAINST: dict[str, Against] = {"round": "round", "elapsed": "time"}
+
+
+class Samples(NamedTuple):
+    """Curves of single runs at common rounds or times."""
+
+    x: np.ndarray
+    """Rounds, or simulated time in seconds; float or int [n]."""
+    values: np.ndarray
+    """Float [runs, n], multiplied by the metric's scale."""
+    seeds: np.ndarray
+    """Int [runs]."""
 
 
 def curves(
@@ -44,46 +58,65 @@ def curves(
     known = metrics_of(result)
     if metric not in known:
         raise ValueError(f"metric {metric!r}: unknown here; known: {', '.join(known)}")
-    if not has_curve(result, known[metric].variable, known[metric].reduce):
+    if not has_curve(result, known[metric]):
         raise ValueError(f"metric {metric!r}: is one figure for a run and has no curve")
-    if against not in ("round", "elapsed") or (against == "elapsed" and "elapsed" not in result):
+    if against not in AGAINST or (against == "elapsed" and "elapsed" not in result):
         raise ValueError(f"against = {against!r}: must be 'round', or 'elapsed' where a result has it")
-    table = runs_table(result).drop(columns="seed")
-    codes, first = group(table, list(table.columns))
-    settings = records(table.iloc[first])
-    sampled = [
-        _samples(result.isel(run=np.flatnonzero(codes == place)), known[metric], smoothing)
-        for place in range(len(first))
-    ]
+    codes, table, labels = split_settings(result)
     frames = []
-    for label, setting, one in zip(labels(settings, symbols(result)), settings, sampled, strict=True):
-        x, values, seeds = one.rounds, one.values, one.seeds
-        if against == "elapsed":
-            there = (np.isfinite(one.times) & ~np.isnan(values)).any(axis=1)
-            (x, values), seeds = resample(one.times[there], values[there], points), seeds[there]
+    for place, (label, row) in enumerate(zip(labels, records(table), strict=True)):
+        runs = result.isel(run=np.flatnonzero(codes == place))
+        x, values, seeds = samples(runs, known[metric]._replace(scale=1), AGAINST[against], smoothing, points)
         if not len(x):
-            x, values, seeds = np.array([np.nan]), np.zeros((0, 1)), np.zeros(0)
-        found = interval(per_seed(values, seeds).T, level=level)
-        numbers = {"x": x, "mean": found.mean, "low": found.low, "high": found.high, "count": found.counts}
-        frames.append(pd.DataFrame({"label": label, **setting, **numbers}))
+            x, values = np.array([np.nan]), np.zeros((0, 1))
+        mean, low, high, counts = interval(values.T, seeds, level=level)
+        numbers = {"x": x, "mean": mean, "low": low, "high": high, "count": counts}
+        frames.append(pd.DataFrame({"label": label, **row, **numbers}))
     return pd.concat(frames, ignore_index=True)
 
 
-def has_curve(result: xr.Dataset, variable: str, reduce: str) -> bool:
-    """Returns whether a variable under a reduction has a value after every round or evaluation."""
-    if reduce not in RUNNING or variable not in result:
+def has_curve(result: xr.Dataset, metric: Metric) -> bool:
+    """Returns whether a metric has a value after every round or evaluation."""
+    if metric.reduce not in RUNNING or metric.variable not in result:
         return False
-    return result[variable].dims[1:] in (("round",), ("eval",))
+    return result[metric.variable].dims[1:] in (("round",), ("eval",))
 
 
-def per_seed(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Averages the runs of each seed, [runs, ...] -> [seeds, ...]; NaN in one of them is NaN in the mean."""
-    distinct, owner = np.unique(seeds, return_inverse=True)
-    if len(distinct) == len(seeds):
-        return values
-    summed = np.zeros((len(distinct), *values.shape[1:]))
-    np.add.at(summed, owner, values)
-    return summed / np.bincount(owner).reshape(-1, *(1,) * (values.ndim - 1))
+def without_diverged(runs: xr.Dataset) -> xr.Dataset:
+    """Removes runs that diverged, because their learned metrics are in no mean."""
+    if "diverged_round" not in runs:
+        return runs
+    return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
+
+
+def samples(
+    runs: xr.Dataset, metric: Metric, against: Against = "round", smoothing: int = 1, points: int = 300
+) -> Samples:
+    """Returns a metric of some runs after every round or evaluation; runs without any value are left out.
+
+    Args:
+      runs: of a result; only the metric's variable, the seeds, divergence and times are read.
+      metric: one for which `has_curve` is true.
+      against: "round", or "time". At each common time a run has the value of its last round or evaluation
+        so far.
+      smoothing: window of the trailing mean over evaluations. Variables with a value for each round are not
+        smoothed.
+      points: how many common times.
+    """
+    runs = without_diverged(runs) if metric.learned else runs
+    array = runs[metric.variable]
+    values = metric.scale * RUNNING[metric.reduce](recorded(array.values, array.dims))
+    evaluated = array.dims[1] == "eval"
+    values = smooth(values, smoothing) if evaluated else values
+    rounds = runs["eval_round" if evaluated else "round"].values
+    seeds = runs["seed"].values if "seed" in runs.coords else np.arange(runs.sizes["run"])
+    known = ~np.isnan(values)
+    if against == "round":
+        there = known.any(axis=1)
+        return Samples(rounds, values[there], seeds[there])
+    times = runs["elapsed"].values[:, np.searchsorted(runs["round"].values, rounds)]
+    there = (np.isfinite(times) & known).any(axis=1)
+    return Samples(*resample(times[there], values[there], points), seeds[there])
 
 
 def smooth(values: np.ndarray, window: int) -> np.ndarray:
@@ -115,28 +148,3 @@ def resample(times: np.ndarray, values: np.ndarray, points: int = 200) -> tuple[
     begin = max(t[0] for t, _ in curves)
     grid = np.linspace(begin, max(min(t[-1] for t, _ in curves), begin), points)
     return grid, np.stack([v[np.searchsorted(t, grid, side="right") - 1] for t, v in curves])
-
-
-class _Samples(NamedTuple):
-    rounds: np.ndarray
-    """[n]"""
-    times: np.ndarray
-    """s, [runs, n]; NaN where a run has no value, and everywhere in a result without simulated time."""
-    values: np.ndarray
-    """[runs, n]"""
-    seeds: np.ndarray
-    """[runs]"""
-
-
-def _samples(runs: xr.Dataset, metric: Metric, smoothing: int) -> _Samples:
-    array = runs[metric.variable]
-    values = RUNNING[metric.reduce](recorded(array.values, array.dims))
-    if metric.learned and "diverged_round" in runs:
-        values = np.where(runs["diverged_round"].values[:, None] > 0, np.nan, values)
-    evaluated = array.dims[1] == "eval"
-    values = smooth(values, smoothing) if evaluated else values
-    rounds = runs["eval_round" if evaluated else "round"].values
-    times = np.full(values.shape, np.nan)
-    if "elapsed" in runs:
-        times = runs["elapsed"].values[:, np.searchsorted(runs["round"].values, rounds)]
-    return _Samples(rounds, np.where(np.isnan(values), np.nan, times), values, runs["seed"].values)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pausejax.analysis.intervals import interval
+from pausejax.analysis.intervals import group_intervals
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import (
@@ -32,7 +32,7 @@ def mean_ci(
     over: str | Sequence[str] = "seed",
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Mean of a metric with its confidence interval, for each setting.
+    """Computes the mean of a metric with its confidence interval, for each setting.
 
     Args:
       result: a result, or its `finals`.
@@ -71,7 +71,7 @@ def paired_difference(
     over: str | Sequence[str] = "seed",
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Mean of a's metric minus b's, over pairs of runs that met the same network.
+    """Computes the mean of a's metric minus b's, over pairs of runs that met the same network.
 
     Runs are paired by seed and by the value of every axis that both have; an axis that only one of them
     has makes settings of its own.
@@ -127,7 +127,7 @@ def _name(side: Side, result: xr.Dataset) -> str:
 
 
 def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) -> pd.DataFrame:
-    """The runs of one side: their place in the result, seed, and the axes that they have and don't fix."""
+    """Finds the runs of one side: place in the result, seed, and the axes that they have and don't fix."""
     fixed = {"policy": side} if isinstance(side, str) else dict(side)
     names = full_names(result, list(fixed), argument)
     chosen = np.ones(len(table), bool)
@@ -144,22 +144,6 @@ def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) ->
     return own.drop(columns=["policy", *(set(names) - {"policy"} | set(lacking))])
 
 
-def _per_unit(
-    values: np.ndarray, table: pd.DataFrame, keys: Sequence[str], units: Sequence[str]
-) -> tuple[np.ndarray, pd.DataFrame]:
-    """Averages the runs that agree in keys and units, where there are units; NaN is left out."""
-    if not units:
-        return values, table[list(keys)]
-    codes, first = group(table, [*keys, *units])
-    flat = values.reshape(len(values), -1).astype(np.float64)
-    present = ~np.isnan(flat)
-    sums, counts = np.zeros((len(first), flat.shape[1])), np.zeros((len(first), flat.shape[1]))
-    np.add.at(sums, codes, np.where(present, flat, 0))
-    np.add.at(counts, codes, present)
-    means = sums / np.where(counts > 0, counts, np.nan)
-    return means.reshape(len(first), *values.shape[1:]), table[list(keys)].iloc[first]
-
-
 def _means(
     each: np.ndarray,
     rows: pd.DataFrame,
@@ -169,33 +153,22 @@ def _means(
     result: xr.Dataset,
     level: float,
 ) -> xr.Dataset:
-    """Means and intervals of the values of runs, or of pairs of runs, as a labelled data set."""
-    # A setting may have several runs of a seed: over axes, and where two values are played alike.
-    values, owners = _per_unit(each, rows, keys, ["seed"] if "seed" in averaged else [])
+    """Computes means and intervals of the values of runs, or of pairs of runs, as a labelled data set."""
     codes, first = group(rows, keys)
-    runs = np.bincount(codes, minlength=len(first))
+    # A setting may have several runs of a seed: over axes, and where two values are played alike.
+    seeds = rows["seed"].to_numpy() if "seed" in averaged else None
+    found = group_intervals(each, codes, seeds, level=level)
     lost = np.zeros((len(first), *each.shape[1:]), int)
     np.add.at(lost, codes, np.isnan(each))
-    codes, first = group(owners, keys)
-    sizes = np.bincount(codes, minlength=len(first))
-    # A row's place among those of its group: groups become rows of one padded table.
-    order = np.argsort(codes, kind="stable")
-    place = np.empty(len(codes), int)
-    place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    padded = np.full((len(first), max(sizes, default=0), *values.shape[1:]), np.nan)
-    padded[codes, place] = values
-    found = interval(np.moveaxis(padded, 1, -1), level=level)
     dims = ("setting", *array.dims[1:])
     described = {key: array.attrs[key] for key in ("units", "long_name") if key in array.attrs}
     variables = {
-        "mean": (dims, found.mean, described),
-        "low": (dims, found.low, described),
-        "high": (dims, found.high, described),
+        **{name: (dims, getattr(found, name), described) for name in ("mean", "low", "high")},
         "count": (dims, found.counts),
         "left_out": (dims, lost),
-        "runs": ("setting", runs),
+        "runs": ("setting", np.bincount(codes, minlength=len(first))),
     }
-    coords = coordinates(owners.iloc[first][list(keys)], result)
+    coords = coordinates(rows.iloc[first][list(keys)], result)
     others = {name: c.variable for name, c in array.coords.items() if "run" not in c.dims}
     attrs = {"metric": str(array.name), "level": level, "over": ", ".join(averaged)}
     return xr.Dataset(variables, {**coords, **others}, attrs)

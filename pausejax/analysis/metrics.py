@@ -1,7 +1,6 @@
 """The figures that describe a run: how each is made of a variable, and which way is better."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,7 +22,7 @@ def recorded(values: np.ndarray, dims: Sequence[Hashable]) -> np.ndarray:
 
 
 def last(values: np.ndarray) -> np.ndarray:
-    """The last value of each row that is not NaN, [runs]; NaN where there is none."""
+    """Returns the last value of each row that is not NaN, [runs]; NaN where there is none."""
     present = ~np.isnan(values)
     place = values.shape[1] - 1 - np.argmax(present[:, ::-1], axis=1)
     found = np.take_along_axis(values, place[:, None], axis=1)[:, 0]
@@ -31,30 +30,30 @@ def last(values: np.ndarray) -> np.ndarray:
 
 
 def rounds_played(values: np.ndarray) -> np.ndarray:
-    """How many rounds each run has recorded, [runs]."""
+    """Counts the rounds that each run has recorded, [runs]."""
     present = ~np.isnan(values)
     return np.where(present.any(axis=1), values.shape[1] - np.argmax(present[:, ::-1], axis=1), 0)
 
 
 def total(values: np.ndarray) -> np.ndarray:
-    """The sum over the recorded rounds, float64 [runs]; NaN where there are none."""
+    """Returns the sum over the recorded rounds, float64 [runs]; NaN where there are none."""
     present = ~np.isnan(values)
     summed = np.where(present, values, 0).sum(axis=1, dtype=np.float64)
     return np.where(present.any(axis=1), summed, np.nan)
 
 
 def mean(values: np.ndarray) -> np.ndarray:
-    """The mean over the recorded rounds, float64 [runs]."""
+    """Returns the mean over the recorded rounds, float64 [runs]."""
     return total(values) / np.maximum((~np.isnan(values)).sum(axis=1), 1)
 
 
 def mean_latency(elapsed: np.ndarray) -> np.ndarray:
-    """Simulated seconds per round, [runs]."""
+    """Returns simulated seconds per round, [runs]."""
     return last(elapsed) / np.maximum(rounds_played(elapsed), 1)
 
 
 def imbalance(counts: np.ndarray) -> np.ndarray:
-    """Total variation distance of the participation shares from equal ones, [runs]; -1 pads.
+    """Computes the total variation distance of the participation shares from equal ones, [runs]; -1 pads.
 
     0 where all clients took part equally often, 1 - m/K where the same m did every time.
     """
@@ -67,54 +66,41 @@ def imbalance(counts: np.ndarray) -> np.ndarray:
 
 
 def mean_gap(gap: np.ndarray) -> np.ndarray:
-    """Mean of the gap over the rounds after everybody was explored, [runs]; NaN if there is none."""
+    """Returns the mean gap over the rounds after everybody was explored, [runs]; NaN if there is none."""
     return mean(np.where(np.isfinite(gap), gap, np.nan))
 
 
 def exact_share(gap: np.ndarray) -> np.ndarray:
-    """Share of the rounds after everybody was explored in which (14) was at its maximum, [runs]."""
+    """Returns the share of rounds, after everybody was explored, in which (14) was at its maximum, [runs]."""
     explored = np.isfinite(gap).sum(axis=1)
     exact = (gap <= _EXACT).sum(axis=1) / np.maximum(explored, 1)
     return np.where(explored > 0, exact, np.nan)
 
 
-def itself(values: np.ndarray) -> np.ndarray:
-    """A figure that is one per run already."""
-    return values
-
-
-def each(values: np.ndarray) -> np.ndarray:
-    """The mean over the recorded rounds of a figure whose curve is the figure itself, float64 [runs]."""
-    return mean(values)
-
-
 REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    function.__name__: function
-    for function in (
-        last,
-        rounds_played,
-        total,
-        mean,
-        each,
-        mean_latency,
-        imbalance,
-        mean_gap,
-        exact_share,
-        itself,
-    )
+    "last": last,
+    "rounds_played": rounds_played,
+    "total": total,
+    "mean": mean,
+    "each": mean,  # its curve is the figure of each round
+    "mean_latency": mean_latency,
+    "imbalance": imbalance,
+    "mean_gap": mean_gap,
+    "exact_share": exact_share,
+    "itself": lambda values: values,
 }
 """What makes one figure of a run's values, [runs, n], NaN after its last round -> [runs]."""
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """The mean of what is there so far; NaN where there is nothing."""
+    """Returns the mean of what is there so far; NaN where there is nothing."""
     present = ~np.isnan(values)
     summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
     return np.where(present, summed / np.maximum(np.cumsum(present, axis=1), 1), np.nan)
 
 
 def _running_total(values: np.ndarray) -> np.ndarray:
-    """The sum of what is there so far, up to the last value that is there."""
+    """Returns the sum of what is there so far, up to the last value that is there."""
     present = ~np.isnan(values)
     summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
     follows = np.logical_or.accumulate(present[:, ::-1], axis=1)[:, ::-1]
@@ -138,13 +124,13 @@ RUNNING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
-    """The metrics that a result has the data for, by name."""
+    """Returns the metrics that a result has the data for, by name."""
     table = metrics_in(result)
     return {name: metric for name, metric in table.items() if metric.variable in result or name in result}
 
 
 def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:
-    """Whether more of a metric is better: what the caller says, or else the table.
+    """Returns whether more of a metric is better: what the caller says, or else the table.
 
     Raises:
       ValueError: neither says so.
@@ -155,7 +141,3 @@ def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:
     if maximize is None:
         raise ValueError(f"metric {name!r}: neither way is better by itself; say maximize=True or False")
     return maximize
-
-
-def attributes(metric: Metric) -> dict[str, Any]:
-    return {"units": metric.units, "long_name": metric.meaning}

@@ -1,17 +1,43 @@
-"""One row of figures per run, read from a result of any size in bounded memory."""
+"""One row of figures per run, read block by block of runs, so that memory does not grow with their number."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis.blocks import read, run_blocks
-from pausejax.analysis.metrics import REDUCTIONS, attributes, metrics_of, recorded
+from pausejax.analysis.metrics import REDUCTIONS, metrics_of, recorded
 from pausejax.analysis.quantities import Metric
+
+MAX_BYTES = 1 << 22
+
+
+def run_blocks(*arrays: xr.DataArray, max_bytes: int = MAX_BYTES) -> Iterator[slice]:
+    """Yields slices of the runs that cover all of them in order, cut where the stored chunks end.
+
+    A slice holds at least one chunk, and no more of them than fit into `max_bytes`, all arrays together.
+
+    Args:
+      *arrays: with the leading dimension `run`, all of one length.
+      max_bytes: memory for the values of one slice.
+    """
+    runs = arrays[0].sizes["run"]
+    chunk = max(_stored_chunk(array) for array in arrays)
+    row = sum(array.nbytes for array in arrays) / max(runs, 1)
+    width = chunk * max(int(max_bytes / max(row * chunk, 1)), 1)
+    for first in range(0, runs, width):
+        yield slice(first, min(first + width, runs))
+
+
+def _stored_chunk(array: xr.DataArray) -> int:
+    """Counts the runs of a stored chunk; 1 for what is in memory only."""
+    preferred = array.encoding.get("preferred_chunks") or {}
+    chunks = array.encoding.get("chunks")
+    return int(preferred.get("run", chunks[0] if chunks else 1))
 
 
 def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Dataset:
-    """The figures of each run at its end: dim `run`, every coordinate of `run`, a variable per metric.
+    """Computes figures of each run at its end: dim `run`, every coordinate of `run`, a variable per metric.
 
     A run that stopped early counts up to its last recorded round. What a model learned that ceased to be
     finite is NaN, so no mean takes it in. Every stored chunk is read once, one block of runs at a time.
@@ -41,16 +67,16 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
         for name in columns:
             if known[name].learned:
                 columns[name] = np.where(broken, np.nan, columns[name])
-    data = {
-        name: result[name].variable if name in ready else ("run", columns[name], attributes(known[name]))
-        for name in wanted
-    }
+    data: dict[str, Any] = {}
+    for name in wanted:
+        described = {"units": known[name].units, "long_name": known[name].meaning}
+        data[name] = result[name].variable if name in ready else ("run", columns[name], described)
     coords = {name: coord.variable for name, coord in result.coords.items() if coord.dims == ("run",)}
     return xr.Dataset(data, coords, result.attrs)
 
 
 def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """The `finals` of some metrics, and with them which runs diverged, if the result says so."""
+    """Returns the `finals` of some metrics, and with them which runs diverged, if the result says so."""
     also = {"diverged_round"} & metrics_of(result).keys()
     return finals(result, list(dict.fromkeys([*metrics, *also])))
 
@@ -58,7 +84,7 @@ def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
 def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for runs in run_blocks(array):
-        values = recorded(read(array, runs), array.dims)
+        values = recorded(array.isel(run=runs).values, array.dims)
         for name, metric in metrics.items():
             parts[name].append(REDUCTIONS[metric.reduce](values))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

@@ -61,7 +61,7 @@ class Metric(NamedTuple):
 
     @property
     def axis_label(self) -> str:
-        """What charts write along its axis."""
+        """Writes what charts show along its axis."""
         unit = "" if self.units == "1" else self.units
         if self.scale != 1:
             power = str(round(-math.log10(self.scale))).translate(_RAISED)
@@ -86,12 +86,12 @@ def format_number(value: float, form: str) -> str:
 
 
 def series(units: str, meaning: str) -> Variable:
-    """A number for each round."""
+    """Describes a number for each round."""
     return Variable(("round",), "float32", float("nan"), units, meaning)
 
 
 def count(meaning: str, over: str = "round") -> Variable:
-    """A count for each round, or client; -1 is unknown."""
+    """Describes a count for each round, or client; -1 is unknown."""
     return Variable((over,), "int32", -1, "1", meaning)
 
 
@@ -102,7 +102,7 @@ def described(
     parameters: Mapping[str, tuple[tuple[str, ...], str]],
     apart: tuple[str, ...] = ("dataset",),
 ) -> dict[str, str]:
-    """The attributes of a result by which it is read.
+    """Makes the attributes of a result by which it is read.
 
     Args:
       metrics: the kind's table.
@@ -121,7 +121,7 @@ def described(
 
 
 def metrics_in(result: "xr.Dataset") -> dict[str, Metric]:
-    """The table of metrics that a result carries."""
+    """Returns the table of metrics that a result carries."""
     found = {name: Metric(**fields) for name, fields in schema.read(result, "metrics").items()}
     return {
         name: metric._replace(name=name, scaled_by=tuple(metric.scaled_by)) for name, metric in found.items()
@@ -129,16 +129,16 @@ def metrics_in(result: "xr.Dataset") -> dict[str, Metric]:
 
 
 def objectives_in(result: "xr.Dataset") -> tuple[str, ...]:
-    """The metrics that a front weighs."""
+    """Returns the metrics that a front weighs."""
     return tuple(schema.read(result, "objectives"))
 
 
 def parameters_in(result: "xr.Dataset") -> dict[str, tuple[tuple[str, ...], str]]:
-    """Aliases and symbol of every parameter of the study."""
+    """Returns the aliases and the symbol of every parameter of the study."""
     found = schema.read(result, "parameters")
     return {name: (tuple(aliases), symbol) for name, (aliases, symbol) in found.items()}
 
 
 def apart_in(result: "xr.Dataset") -> tuple[str, ...]:
-    """The parameters whose values are never mixed in one front or joined by one line."""
+    """Returns the parameters whose values are never mixed in one front or joined by one line."""
     return tuple(schema.read(result, "apart"))

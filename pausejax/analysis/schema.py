@@ -70,7 +70,7 @@ def _number(value: Any) -> str:
 
 
 def _is(*kinds: type | None) -> Check:
-    """One of some types; None stands for null."""
+    """Checks that a value is of one of some types; None stands for null."""
     words: dict[type | None, str] = {bool: "true or false", None: "null", int: "an integer"}
     words |= {float: "a number", str: "text"}
     allowed = tuple(type(None) if kind is None else kind for kind in kinds)
@@ -133,7 +133,7 @@ def _table(key: Check, item: Check, most: int = _MANY) -> Check:
 
 
 def _fields(needed: Mapping[str, Check], others: Mapping[str, Check], *, closed: bool = True) -> Check:
-    """A table with these fields, and no others where it is closed."""
+    """Checks that a table has these fields, and no others where it is closed."""
     known = {**needed, **others}
 
     def check(value: Any) -> str:
@@ -232,7 +232,7 @@ _SEARCH = _fields(
 
 
 def read(result: "xr.Dataset", name: str) -> Any:
-    """What an attribute of a result says; JSON is parsed, and must not be changed by the caller.
+    """Reads an attribute of a result; JSON is parsed, and must not be changed by the caller.
 
     Raises:
       ValueError: it is absent, where nothing stands for it, or not as the schema has it.
@@ -250,7 +250,7 @@ def read(result: "xr.Dataset", name: str) -> Any:
 
 
 def search_problem(held: Any) -> str:
-    """What is wrong with the record of a search, "" if nothing is."""
+    """Says what is wrong with the record of a search, "" if nothing is."""
     if wrong := _SEARCH(held):
         return wrong
     names = {metric["name"] for metric in held["metrics"]}
@@ -259,7 +259,7 @@ def search_problem(held: Any) -> str:
 
 
 def problem(name: str, value: Any) -> str:
-    """What is wrong with the value of an attribute that is JSON, "" if nothing is."""
+    """Says what is wrong with the value of an attribute that is JSON, "" if nothing is."""
     return _JSON[name][0](value)
 
 
@@ -282,7 +282,7 @@ def _parsed(name: str, text: str | None) -> Any:
 
 
 def brief(value: Any) -> str:
-    """A value in a message, whatever it is."""
+    """Writes a value in a message, whatever it is."""
     if isinstance(value, dict | list):
         return f"a {'table' if isinstance(value, dict) else 'list'} of {len(value)}"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 1e15:

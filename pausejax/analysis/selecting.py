@@ -16,7 +16,7 @@ _TOLERANCE = 1e-6
 
 
 def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **wanted: Any) -> xr.Dataset:
-    """The runs that have some values: `select(result, policy="pause", gamma=5.0)`.
+    """Selects the runs that have some values: `select(result, policy="pause", gamma=5.0)`.
 
     A policy that lacks a parameter is not asked for it: `select(result, kappa=30.0)` keeps the rivals that
     anneal nothing. To leave them out, name the policies.
@@ -39,11 +39,10 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **want
     if "run" not in result.dims:
         raise ValueError("result: has no dimension run, so there is nothing to select from")
     conditions = [_condition(result, key, value) for key, value in wanted.items()]
-    for key, value in (where or {}).items():
-        try:
-            conditions.append(_condition(result, key, value, spelled=True))
-        except ValueError as mistake:
-            raise ValueError(f"where: {mistake}") from mistake
+    try:
+        conditions += [_condition(result, key, value, spelled=True) for key, value in (where or {}).items()]
+    except ValueError as mistake:
+        raise ValueError(f"where: {mistake}") from mistake
     chosen = _meeting(conditions, result.sizes["run"])
     for condition in conditions:
         for value, hit in zip(condition.values, condition.hits, strict=True):
@@ -72,12 +71,8 @@ def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = Fals
     labels = [str(name) for name, coord in result.coords.items() if coord.dims == ("run",) and name != UNREAD]
     name = full_name(result, key, labels, "label of this result's runs")
     column = result[name].values
-    if spelled:
-        value = [_meant(column, one) for one in _several(value, key)]
-    lacking = np.zeros(len(column), bool)
-    if name in parameters_in(result):
-        lacking = ~has(result, name)
-    values = _several(value, key)
+    values = [_meant(column, one) if spelled else one for one in _several(value, key)]
+    lacking = ~has(result, name) if name in parameters_in(result) else np.zeros(len(column), bool)
     hits = [_hit(column, one, key) & ~lacking for one in values]
     for one, hit in zip(values, hits, strict=True):
         if not hit.any():
@@ -86,7 +81,7 @@ def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = Fals
 
 
 def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
-    """Which runs meet all of some conditions, bool [runs]."""
+    """Returns which runs meet all of some conditions, bool [runs]."""
     chosen = np.ones(runs, bool)
     for condition in conditions:
         chosen &= np.any(condition.hits, axis=0) | condition.lacking
@@ -96,15 +91,14 @@ def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
 def _several(value: Any, key: str) -> Sequence[Any]:
     if isinstance(value, str | bytes | slice) or not isinstance(value, Iterable):
         return [value]
-    values = value.tolist() if isinstance(value, np.ndarray) else list(value)
-    values = values if isinstance(values, list) else [values]
+    values = np.atleast_1d(value).tolist() if isinstance(value, np.ndarray) else list(value)
     if not values:
         raise ValueError(f"{key} = []: name at least one value")
     return values
 
 
 def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
-    """Which runs have a value, bool [runs]."""
+    """Returns which runs have a value, bool [runs]."""
     words, rounded = column.dtype.kind not in "biuf", column.dtype.kind == "f"
     if isinstance(value, slice):
         if words or value.step is not None:
@@ -124,7 +118,7 @@ def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
 
 
 def _meant(column: np.ndarray, value: Any) -> Any:
-    """What text stands for among some values."""
+    """Finds what text stands for among some values."""
     if not isinstance(value, str):
         return value
     if column.dtype.kind == "b":
@@ -136,7 +130,7 @@ def _meant(column: np.ndarray, value: Any) -> Any:
 
 
 def _instead(column: np.ndarray, value: Any) -> str:
-    """What there is in place of a value, the nearest first."""
+    """Says what there is in place of a value, the nearest first."""
     there = list(dict.fromkeys(column.tolist()))
     if not there:
         return "; these runs lack it"
@@ -166,13 +160,13 @@ def _shown(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """A value as messages spell it."""
+    """Writes a value as messages spell it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def some(values: Iterable[str], most: int = 5) -> str:
-    """A list in words, its end cut off where it is long."""
+    """Writes a list in words, its end cut off where it is long."""
     listed = list(values)
     return ", ".join(listed[:most]) + (f", … ({len(listed)} in all)" if len(listed) > most else "")

@@ -17,12 +17,12 @@ UNREAD = "unread_parameters"
 
 
 def axes_of(result: xr.Dataset) -> tuple[str, ...]:
-    """The swept parameters of a result, by their full names."""
+    """Returns the swept parameters of a result, by their full names."""
     return tuple(name for name in schema.read(result, "axes") if name in result.coords)
 
 
 def runs_table(result: xr.Dataset) -> pd.DataFrame:
-    """Policy, seed and the axis values of each run, one row each; missing where a run lacks the axis.
+    """Makes a row for each run: policy, seed and the axis values; missing where a run lacks the axis.
 
     Raises:
       ValueError: an axis has the name of a table's own column.
@@ -32,8 +32,21 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
     return pd.DataFrame({name: column_of(result, name) for name in ("policy", "seed", *axes_of(result))})
 
 
+def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame, list[str]]:
+    """Splits the runs of a result into its settings, in order of first appearance.
+
+    Returns:
+      The setting of each run, int [runs]; a row for each setting, which has the columns of `runs_table`
+      without the seed, under the place of the setting's first run; and the labels of the settings.
+    """
+    table = runs_table(result).drop(columns="seed")
+    codes, first = group(table, list(table.columns))
+    table = table.iloc[first]
+    return codes, table, labels(records(table), symbols(result))
+
+
 def has(result: xr.Dataset, name: str) -> np.ndarray:
-    """Whether each run, or each setting, has a value of a coordinate.
+    """Returns whether each run, or each setting, has a value of a coordinate.
 
     The value of a run that does not read a parameter is a filling and means nothing: any value may be meant.
 
@@ -55,7 +68,7 @@ def has(result: xr.Dataset, name: str) -> np.ndarray:
 
 
 def column_of(result: xr.Dataset, name: str) -> pd.Series:
-    """A coordinate of the runs as a column, missing where a run has no value of it."""
+    """Returns a coordinate of the runs as a column, missing where a run has no value of it."""
     column, present = pd.Series(result[name].values), has(result, name)
     if present.all():
         return column
@@ -64,7 +77,7 @@ def column_of(result: xr.Dataset, name: str) -> pd.Series:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table of runs, each with the values that it has."""
+    """Returns the rows of a table of runs, each with the values that it has."""
     return [
         {str(name): value for name, value in row.items() if not pd.isna(value)}
         for row in table.to_dict("records")
@@ -72,12 +85,12 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def values_of(result: xr.Dataset, name: str) -> list[Any]:
-    """The values of a coordinate among the runs that have it, each once, in their order."""
+    """Returns the values of a coordinate among the runs that have it, each once, in their order."""
     return list(dict.fromkeys(result[name].values[has(result, name)].tolist()))
 
 
 def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) -> tuple[str, ...]:
-    """Names of axes, `policy` or `seed`, symbols resolved.
+    """Resolves names of axes, `policy` or `seed`, and symbols of them.
 
     Raises:
       ValueError: one of them is none of these.
@@ -93,7 +106,7 @@ def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) ->
 
 
 def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str) -> str:
-    """The one of some labels that a name, an alias or a symbol means.
+    """Finds the one of some labels that a name, an alias or a symbol means.
 
     Raises:
       ValueError: it is none of these; says what there is, and what is nearest.
@@ -112,12 +125,12 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
 
 
 def symbols(result: xr.Dataset) -> dict[str, str]:
-    """How pictures write parameters; those without a symbol are not there."""
+    """Returns how pictures write parameters; those without a symbol are not there."""
     return {name: symbol for name, (_, symbol) in parameters_in(result).items() if symbol}
 
 
 def labels(rows: Sequence[Mapping[str, Any]], symbols: Mapping[str, str]) -> list[str]:
-    """Settings in words, each in its own: who reads a picture or a table by them must not mix two up.
+    """Writes settings in words, each in its own, so that a reader does not mix two up.
 
     Where two would read alike, numbers have all of their digits; what is alike even then is numbered.
     """
@@ -133,7 +146,7 @@ def labels(rows: Sequence[Mapping[str, Any]], symbols: Mapping[str, str]) -> lis
 
 
 def told_apart(texts: Sequence[str], longer: Sequence[str]) -> list[str]:
-    """Some texts; the longer ones where two of them are alike."""
+    """Returns some texts; the longer ones where two of them are alike."""
     counts = Counter(texts)
     return [long if counts[text] > 1 else text for text, long in zip(texts, longer, strict=True)]
 
@@ -141,7 +154,7 @@ def told_apart(texts: Sequence[str], longer: Sequence[str]) -> list[str]:
 def label(
     values: Mapping[str, Any], symbols: Mapping[str, str], written: Callable[[Any], str] | None = None
 ) -> str:
-    """A setting in words: `pause, α = 10, γ = 5`; numbers of six digits, unless `written` spells them."""
+    """Writes a setting in words: `pause, α = 10, γ = 5`; six digits, unless `written` spells numbers."""
     spell = written or _short
     first = [str(values["policy"])] if "policy" in values else []
     rest = [
@@ -182,7 +195,7 @@ def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.n
 
 
 def coordinates(table: pd.DataFrame, result: xr.Dataset) -> dict[str, tuple[str, np.ndarray]]:
-    """Coordinates of the dimension `setting`: the keys, a label, and the keys that the setting lacks."""
+    """Makes coordinates of the dimension `setting`: the keys, a label, the keys that the setting lacks."""
     written = symbols(result)
     fillings = {"f": np.nan, "i": -1, "u": 0, "b": False}
     found: dict[str, tuple[str, np.ndarray]] = {}

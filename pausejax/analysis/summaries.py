@@ -12,7 +12,7 @@ from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import Metric, format_number
-from pausejax.analysis.settings import column_of, group, runs_table
+from pausejax.analysis.settings import group_by, split_settings
 
 MAX_ROWS = 40
 """A study with more settings than this shows the best ones."""
@@ -31,7 +31,7 @@ class SummaryText(NamedTuple):
 
 
 def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: float = 0.95) -> pd.DataFrame:
-    """The table of a study as numbers: a row for each setting and metric.
+    """Makes the table of a study as numbers: a row for each setting and metric.
 
     Args:
       result: a result.
@@ -52,13 +52,12 @@ def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: 
         metrics = [schema.read(result, "ranking"), *(name for name in known if known[name].heading)]
     metrics = list(dict.fromkeys(metrics))
     whole = finals(result, metrics).load()
-    table = runs_table(whole).drop(columns="seed")
-    owner, first = group(table, list(table.columns))
-    settings = table.iloc[first].reset_index(drop=True)
+    owner, table, _ = split_settings(whole)
+    settings = table.reset_index(drop=True)
     parts = []
     for name in metrics:
         means = mean_ci(whole, name, level=level)
-        infinite = np.bincount(owner, np.isinf(whole[name].values), len(first))
+        infinite = np.bincount(owner, np.isinf(whole[name].values), len(table))
         columns = {
             "metric": name,
             "units": known[name].units,
@@ -74,32 +73,31 @@ def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: 
 
 
 def summary_text(result: xr.Dataset) -> SummaryText:
-    """The table of a study as texts: one row per policy and axis value, mean ± 95 % interval over seeds.
+    """Writes the table of a study: one row per policy and axis value, mean ± 95 % interval over seeds.
 
     Of more than `MAX_ROWS` settings the best are shown, and the best of each policy in any case.
     """
     known, ranking = metrics_of(result), schema.read(result, "ranking")
-    frame = summary(result)
-    by_metric = {str(name): part.reset_index(drop=True) for name, part in frame.groupby("metric", sort=False)}
-    headed = {name: metric for name, metric in known.items() if metric.heading}
-    places: Sequence[int] = range(len(by_metric[ranking]))
-    notes = []
-    if len(places) > MAX_ROWS:
-        places, note = _best(by_metric[ranking], known[ranking], _scales(result, known[ranking]))
+    by_metric = {str(name): part for name, part in summary(result).groupby("metric", sort=False)}
+    headed = [(by_metric[name], metric) for name, metric in known.items() if metric.heading]
+    labels, notes = by_metric[ranking]["setting"].to_list(), []
+    places: Sequence[int] = range(len(labels))
+    if len(labels) > MAX_ROWS:
+        first = result.isel(run=split_settings(result)[1].index)
+        scales = [name for name in known[ranking].scaled_by if name in result.coords]
+        places, note = _best(by_metric[ranking], known[ranking], group_by(first, scales)[0])
         notes.append(note)
-    for name, metric in headed.items():
-        shown = by_metric[name].iloc[list(places)]
+    columns = [[labels[place] for place in places]]
+    for part, metric in headed:
+        shown = part.iloc[list(places)]
         finite = shown["infinite"] < shown["runs"] - shown["left_out"]
         if metric.if_negative and (finite & (shown["mean"] < 0)).any():
             notes.append(f"{metric.heading.replace(chr(10), ' ')} may be negative: {metric.if_negative}")
-    columns = [list(by_metric[ranking]["setting"].iloc[list(places)])]
-    for name, metric in headed.items():
-        rows = by_metric[name].iloc[list(places)].to_dict("records")
-        columns.append([cell(row, metric) for row in rows])
+        columns.append([cell(row, metric) for row in shown.to_dict("records")])
     seeds = len(np.unique(result["seed"].values))
     return SummaryText(
         f"mean ± 95 % interval over {seeds} {'seed' if seeds == 1 else 'seeds'}",
-        ("policy", *(metric.heading for metric in headed.values())),
+        ("policy", *(metric.heading for _, metric in headed)),
         list(zip(*columns, strict=True)),
         notes,
     )
@@ -111,7 +109,7 @@ def on_one_line(heading: str) -> str:
 
 
 def cell(row: dict[str, Any], metric: Metric) -> str:
-    """One mean of a summary with the half-width of its interval, as the metric is written.
+    """Writes one mean of a summary with the half-width of its interval, as the metric is written.
 
     What a diverged model learned does not count, and the cell says how many runs are left.
     """
@@ -127,7 +125,7 @@ def cell(row: dict[str, Any], metric: Metric) -> str:
 
 
 def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
-    """One line per run whose model ceased to be finite; of more than `most` their number."""
+    """Writes one line per run whose model ceased to be finite; of more than `most` their number."""
     if "diverged_round" not in result:
         return []
     rounds = result["diverged_round"].values
@@ -143,18 +141,8 @@ def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
     return lines
 
 
-def _scales(result: xr.Dataset, metric: Metric) -> list[tuple[str, ...]]:
-    """What of each setting the metric's scale depends on: only settings that agree in it are ranked."""
-    table = runs_table(result).drop(columns="seed")
-    _, first = group(table, list(table.columns))
-    columns = [column_of(result, name).iloc[first] for name in metric.scaled_by if name in result.coords]
-    return (
-        [tuple(map(str, values)) for values in zip(*columns, strict=True)] if columns else [()] * len(first)
-    )
-
-
-def _best(rows: pd.DataFrame, metric: Metric, scales: Sequence[tuple[str, ...]]) -> tuple[list[int], str]:
-    """The places of the best rows and the best of each policy, the best first, and a note that says so.
+def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[int], str]:
+    """Finds the best rows and the best of each policy, the best first; returns their places and a note.
 
     The more of its runs have no value, the later a setting comes: what is left of them may be the lucky ones.
     Where the metric compares some rows alone (errors on one data set), these are the best of each such group.
@@ -162,17 +150,13 @@ def _best(rows: pd.DataFrame, metric: Metric, scales: Sequence[tuple[str, ...]])
     lost = (rows["left_out"] / rows["runs"]).to_numpy()
     mean = rows["mean"].fillna(0).to_numpy()
     order = np.lexsort((-mean if metric.maximize else mean, lost))
-    groups: dict[tuple[str, ...], list[int]] = {scale: [] for scale in scales}
-    for place in order:
-        groups[scales[place]].append(int(place))
-    policies, kept = rows["policy"].to_list(), []
-    shown = max(_SHOWN // len(groups), 1)
-    for ranked in groups.values():
+    policies, kept, count = rows["policy"].to_list(), [], int(groups.max()) + 1
+    for group in range(count):
+        ranked = order[groups[order] == group].tolist()
         first_of = {policies[place]: place for place in reversed(ranked)}
-        kept += [
-            place for rank, place in enumerate(ranked) if rank < shown or first_of[policies[place]] == place
-        ]
-    each = " within each group that can be compared" if len(groups) > 1 else ""
+        best = ranked[: max(_SHOWN // count, 1)]
+        kept += [*best, *(place for place in ranked[len(best) :] if first_of[policies[place]] == place)]
+    each = " within each group that can be compared" if count > 1 else ""
     last = ", those with runs that diverged or have no value last" if lost.any() else ""
     return kept, (
         f"the best {len(kept)} of {len(rows)} settings by {metric.meaning}{each}{last}; "

@@ -1,28 +1,20 @@
 """Makes the charts of client selection: leakage, regrets, accuracy, participation."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
 
 from pausejax.analysis import metrics_of
-from pausejax.analysis.mean_curves import smooth
+from pausejax.analysis.mean_curves import Samples, samples, smooth
 from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import has, values_of
 from pausejax.clients.variables import METRICS
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.curves import (
-    AXES,
-    Samples,
-    caption,
-    clocks_of,
-    curves,
-    mean_series,
-    missing,
-    samples,
-)
-from pausejax.plotting.data import Axis, Panel
+from pausejax.plotting.curves import AXES, Drawn, clocks_of, curves, mean_chart
+from pausejax.plotting.data import Axis
 from pausejax.plotting.grid import Grid, Line
 from pausejax.privacy import PROTECTED
 
@@ -97,9 +89,9 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
     return grid._replace(panels=panels, columns=max(min(grid.columns, len(panels)), 1))
 
 
-def _budget(lines: Sequence[Line]) -> tuple[tuple[str, float], ...]:
+def _budget(drawn: Drawn) -> tuple[tuple[str, float], ...]:
     """Returns the line of the privacy budget, if all private lines share it and one reaches half of it."""
-    private = [line.runs for line in lines if not np.isinf(line.runs["max_leakage"].values).any()]
+    private = [line.runs for line, _ in drawn if not np.isinf(line.runs["max_leakage"].values).any()]
     if not all("privacy_budget" in runs.coords and has(runs, "privacy_budget").all() for runs in private):
         return ()  # some mechanism has no such budget
     budgets = {value for runs in private for value in np.unique(runs["privacy_budget"].values).tolist()}
@@ -120,53 +112,51 @@ def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Cha
     means = [one.y for panel in drawn.panels for one in panel.series]
     # The means decide, because an interval may reach below 0 where no regret is negative.
     zero = not any((mean < 0).any() for mean in means)
-    return curves(grid, metric, x=x, y=Axis(metric.axis_label, "symlog", zero=zero, linear=linear))
+    y = Axis(metric.axis_label, "symlog", zero=zero, linear=linear)
+    panels = tuple(dataclasses.replace(panel, y=y) for panel in drawn.panels)
+    return Chart(drawn.name, drawn.caption, panels, drawn.columns)
 
 
 def _selection_gap(grid: Grid) -> Chart:
     """Draws how far the cohorts' objective (14) is below its exact maximum, as a trailing mean."""
     metric = Metric("selection_gap", "each", False, "1", "gap to the maximum of (14)", name="selection_gap")
-    panels, every = [], []
-    for cell in grid.panels:
-        found = []
-        for line in cell.lines:
-            every_round = samples(line.runs, metric)
-            explored = np.isfinite(every_round.values).all(axis=0)
-            values = smooth(every_round.values[:, explored], _GAP_ROUNDS)
-            found.append((line, Samples(every_round.x[explored], values, every_round.seeds)))
-        drawn = tuple(mean_series(line.label, one, line.style) for line, one in found)
-        y = Axis(metric.meaning, zero=True)
-        panels.append(Panel(AXES["round"], y, drawn, title=cell.title, note=missing(found)))
-        every += found
+
+    def explored(line: Line) -> Samples:
+        x, values, seeds = samples(line.runs, metric)
+        there = np.isfinite(values).all(axis=0)
+        return Samples(x[there], smooth(values[:, there], _GAP_ROUNDS), seeds)
+
+    cells = [(cell.title, [(line, explored(line)) for line in cell.lines]) for cell in grid.panels]
     what = (
         f"Gap of each cohort to the exact maximum of (14), trailing mean of {_GAP_ROUNDS} rounds in which "
         "every run of a line has explored all of its clients"
     )
-    return Chart("selection_gap_vs_round", caption(what, every, grid), tuple(panels), grid.columns)
+    y = Axis(metric.meaning, zero=True)
+    return mean_chart("selection_gap_vs_round", what, cells, grid, AXES["round"], y)
 
 
 def _participation(grid: Grid) -> Chart | None:
     """Draws how often each client was selected, with one panel for each line of one K."""
-    panels, every = [], []
-    for line in (line for cell in grid.panels for line in cell.lines):
-        if not _of_one_size(line.runs):
-            continue
+    cells = []
+    for line in (line for cell in grid.panels for line in cell.lines if _of_one_size(line.runs)):
         counts = line.runs["counts"].values
         clients = np.flatnonzero((counts >= 0).all(axis=0))
         found = Samples(clients, counts[:, clients], line.runs["seed"].values)
-        series = mean_series(line.label, found, line.style, mark="point")
-        levels = (("equal share", float(counts[:, clients].mean())),) if clients.size else ()
-        x, y = Axis("client index"), Axis("rounds selected", zero=True)
-        panels.append(Panel(x, y, (series,), levels=levels, title=line.label))
-        every.append((line, found))
-    if not panels:
+        cells.append((line.label, [(line, found)]))
+    if not cells:
         return None
-    what = "Rounds in which each client was selected"
-    return Chart("participation", caption(what, every, grid), tuple(panels), min(len(panels), 4))
+    what, x = "Rounds in which each client was selected", Axis("client index")
+    y, grid = Axis("rounds selected", zero=True), grid._replace(columns=min(len(cells), 4))
+    return mean_chart("participation", what, cells, grid, x, y, levels=_equal, mark="point")
+
+
+def _equal(drawn: Drawn) -> tuple[tuple[str, float], ...]:
+    ((_, found),) = drawn
+    return (("equal share", float(found.values.mean())),) if found.x.size else ()
 
 
 def _of_one_size(runs: xr.Dataset) -> bool:
-    """Whether all runs have equally many clients."""
+    """Returns whether all runs have equally many clients."""
     return len(np.unique((runs["counts"].values >= 0).sum(axis=1))) <= 1
 
 

@@ -1,4 +1,4 @@
-"""What is asked of `report` and `run` by --measure, --where and --by: in words, and where it is left."""
+"""What is asked of `report` and `run`, from --measure to --smooth: in words, and where it is left."""
 
 import argparse
 import hashlib
@@ -9,13 +9,16 @@ from pausejax.plotting.data import file_names
 from pausejax.results.folder import Folder
 
 # Requests that their names tell apart: no value has an underscore or a sign that names of files lack.
-_PLAIN = re.compile(r"(?:(?:^| )--(?:measure(?: \w+)+|by \w+(?:,\w+)*|where \w+=[^\W_]+(?:,\w+=[^\W_]+)*))+")
+_PLAIN = re.compile(
+    r"(?:(?:^| )--(?:measure(?: \w+)+|by \w+(?:,\w+)*|smooth \d+|where \w+=[^\W_]+(?:,\w+=[^\W_]+)*))+"
+)
 
 
 def in_words(options: argparse.Namespace) -> str:
     """What is asked for, as it is typed."""
     where = ",".join(f"{key}={value}" for key, values in options.where.items() for value in values)
     named = {"measure": " ".join(options.measure), "where": where, "by": ",".join(options.by)}
+    named["smooth"] = str(options.smooth) if options.smooth > 1 else ""
     return " ".join(f"--{name} {value}" for name, value in named.items() if value)
 
 

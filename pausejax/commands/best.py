@@ -9,8 +9,8 @@ from pausejax.commands import options as common
 if TYPE_CHECKING:
     import xarray as xr
 
+    from pausejax.analysis.choice import Verdict
     from pausejax.analysis.quantities import Metric
-    from pausejax.analysis.verdicts import Verdict
 
 
 def add_to(commands: Any) -> None:
@@ -49,10 +49,10 @@ def run(options: argparse.Namespace) -> None:
       SpecError: an unknown metric, name or value, or settings that can't be compared by the metric.
     """
     from pausejax.analysis import metrics_of, schema, select
+    from pausejax.analysis.choice import verdict
     from pausejax.analysis.comparing import Incomparable
     from pausejax.analysis.per_run import with_divergence
     from pausejax.analysis.selecting import written
-    from pausejax.analysis.verdicts import verdict
     from pausejax.results import store
     from pausejax.study.document import SpecError
 
@@ -74,9 +74,9 @@ def _parts(figures: "xr.Dataset", per: list[str]) -> "list[xr.Dataset]":
     """Splits runs by the values of the named axes, in order of first appearance."""
     import numpy as np
 
-    from pausejax.analysis.settings import full_names, group, runs_table
+    from pausejax.analysis.settings import full_names, group_by
 
-    codes, first = group(runs_table(figures), full_names(figures, per, "--per"))
+    codes, first = group_by(figures, full_names(figures, per, "--per"))
     return [figures.isel(run=np.flatnonzero(codes == code)) for code in codes[first]]
 
 

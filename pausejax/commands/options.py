@@ -147,10 +147,12 @@ def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
       SpecError: an unknown measure, axis, value or baseline.
     """
     from pausejax.page.tables import check_baseline
-    from pausejax.plotting import request
+    from pausejax.plotting import grid, request
 
     try:
-        runs, _ = request.resolve(result, **asked_for(options))
+        runs, _ = request.resolve(result, options.measure, options.where)
+        if options.by:
+            grid.arrange(runs, options.by)
         check_baseline(runs, options.baseline)
     except ValueError as mistake:
         raise option_mistake(mistake) from mistake

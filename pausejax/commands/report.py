@@ -45,13 +45,12 @@ def write_report(directory: str, options: argparse.Namespace, formats: "Sequence
 
     result = store.read(directory)
     common.check_asked(result, options)
-    if not any(common.asked_for(options).values()) and report_search(directory, options, formats):
+    shown, asked = asking.in_words(options), common.asked_for(options)
+    if not shown and report_search(directory, options, formats):
         return
-    asked = common.asked_for(options)
     charts = kinds.charts(result, smoothing=options.smooth, **asked)
     omitted = kinds.omitted(result, **asked)
-    if any(asked.values()):
-        shown = asking.in_words(options)
+    if shown:
         whole = f"`pausejax report {directory}` shows the whole study"
         omitted.insert(0, f"this page shows what was asked for: {shown}; {whole}")
         # The page and the charts of the whole study stay as they are.

@@ -4,8 +4,9 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import metrics_of
+from pausejax.analysis.mean_curves import Samples, samples
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.curves import Samples, caption, curves, mean_series, samples
+from pausejax.plotting.curves import curves, mean_chart, mean_series
 from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line
 
@@ -30,7 +31,7 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
 
 
 def _played(grid: Grid) -> Grid:
-    """Every panel up to the last round that it knows: streams differ in length."""
+    """Cuts every panel after the last round that it knows, because streams differ in length."""
 
     def cut(line: Line) -> Line:
         runs = line.runs.load()
@@ -42,7 +43,7 @@ def _played(grid: Grid) -> Grid:
 
 
 def _regret(grid: Grid, result: xr.Dataset) -> Chart:
-    """Cumulative regret, EFL-FG (10), in decades above 0 and below, with the bounds EFL-FG (11)."""
+    """Draws cumulative regret, EFL-FG (10), in decades above 0 and below, with the bounds EFL-FG (11)."""
     known = metrics_of(result)
     x, y = Axis("round", "log"), Axis("cumulative regret", "symlog", linear=_LINEAR)
     drawn = curves(grid, known["regret"], x=x, y=y)
@@ -59,17 +60,13 @@ def _regret(grid: Grid, result: xr.Dataset) -> Chart:
 
 
 def _models_sent(grid: Grid) -> Chart:
-    """Share of the rounds in which each model was sent."""
-    panels, every = [], []
-    for cell in grid.panels:
-        names = tuple(map(str, cell.lines[0].runs["model"].values))
-        drawn = []
-        for line in cell.lines:
-            share = 100 * line.runs["sent_counts"].values / line.runs["rounds_played"].values[:, None]
-            found = Samples(np.arange(len(names)), share, line.runs["seed"].values)
-            drawn.append(mean_series(line.label, found, line.style, mark="point"))
-            every.append((line, found))
-        y = Axis("rounds sent (%)", zero=True)
-        panels.append(Panel(Axis("model", names=names), y, tuple(drawn), title=cell.title))
-    text = caption("Share of the rounds in which each model was sent", every, grid)
-    return Chart("models_sent", text, tuple(panels))
+    """Draws the share of the rounds in which each model was sent."""
+
+    def shares(line: Line) -> Samples:
+        share = 100 * line.runs["sent_counts"].values / line.runs["rounds_played"].values[:, None]
+        return Samples(np.arange(share.shape[1]), share, line.runs["seed"].values)
+
+    cells = [(cell.title, [(line, shares(line)) for line in cell.lines]) for cell in grid.panels]
+    x = Axis("model", names=tuple(map(str, grid.panels[0].lines[0].runs["model"].values)))
+    what, y = "Share of the rounds in which each model was sent", Axis("rounds sent (%)", zero=True)
+    return mean_chart("models_sent", what, cells, grid._replace(columns=1), x, y, mark="point")

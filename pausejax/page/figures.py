@@ -112,7 +112,8 @@ def numbers(chart: ChartData) -> tuple[list[Table], bool]:
             tables.append(Table(title, headings, cells[::-1][:_MOST_ROWS], title))
         for one in panel.series:
             for place in _told(one):
-                rows.append((one.label, panel.title, _name(one, place), *_values(panel, one, place)))
+                name = one.names[place] if one.names else ""
+                rows.append((one.label, panel.title, name, *_values(panel, one, place)))
             more |= one.mark not in ("line", "step") and len(one.x) > _MOST_POINTS
         rows += [(text or "level", panel.title, "", "", _short(at), "") for text, at in panel.levels]
     more |= len(rows) > _MOST_ROWS
@@ -164,12 +165,8 @@ def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, lis
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):
         return {}
-    keys = ("x",) if letter == "x" else ("y", "low", "high")
-    for other in (other for other in chart.panels if getattr(other, letter) == axis):
-        every = [value for one in other.series for key in keys if (value := getattr(one, key)) is not None]
-        every += [np.array([at for _, at in other.levels])] if letter == "y" else []
-        if any((value <= 0).any() for value in every):
-            return {}
+    if any((np.asarray(values) <= 0).any() for values in encodings.values_along(chart, panel, letter)[1]):
+        return {}
     scales: tuple[Scale, ...] = ("linear", "log")
     ends = {scale: encodings.ends_of(chart, panel, letter, scale) for scale in scales}
     return {scale: encodings.numbers(own) for scale, own in ends.items()}
@@ -204,10 +201,6 @@ def _values(panel: Panel, one: Series, place: int) -> tuple[str, str, str]:
     if one.low is not None and one.high is not None and np.isfinite(one.low[place] + one.high[place]):
         interval = f"{_short(one.low[place])} to {_short(one.high[place])}"
     return _at(panel.x, one.x[place]), _at(panel.y, one.y[place]), interval
-
-
-def _name(one: Series, place: int) -> str:
-    return one.names[place] if one.names else ""
 
 
 def _at(axis: Axis, value: float) -> str:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from pausejax.analysis import diverged_runs, schema
 from pausejax.page import figures, tables
-from pausejax.plotting import encodings, vega
+from pausejax.plotting import encodings, explorer, vega
 from pausejax.plotting.data import ChartData, Sweep
 from pausejax.version import __version__
 
@@ -55,10 +55,10 @@ def build(
     """
     differences, not_compared = tables.differences(result if compared is None else compared, baseline)
     shown, panels, buttons = figures.figures(charts)
-    explorer = len(panels)
+    place = len(panels)
     config: dict[str, Any] = {**encodings.CONFIG, "aria": False}
     if sweep is not None:
-        panels.append({key: part for key, part in vega.explorer(sweep).items() if key != "config"})
+        panels.append({key: part for key, part in explorer.explorer(sweep).items() if key != "config"})
     elif summary is None:  # a sweep's table already has every setting
         summary = tables.summary(result)
     scripts = [_read(name) for name in _SCRIPTS]
@@ -84,7 +84,7 @@ def build(
         figures=shown,
         buttons=buttons,
         sweep=sweep,
-        explorer=explorer,
+        explorer=place,
         settings=figures.settings(sweep) if sweep is not None else None,
         data=Markup(_data({"config": config, "panels": panels})),
         scripts=[Markup(script) for script in scripts],

@@ -12,19 +12,8 @@ from pausejax.analysis.comparing import unlike
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric, apart_in
-from pausejax.analysis.settings import (
-    axes_of,
-    group,
-    has,
-    label,
-    labels,
-    records,
-    runs_table,
-    symbols,
-    values_of,
-)
+from pausejax.analysis.settings import axes_of, records, split_settings, symbols, values_of
 from pausejax.analysis.summaries import on_one_line, summary_text
-from pausejax.plotting.grid import lines
 
 MOST_RUNS = 1000
 """Most runs that a page lists one by one."""
@@ -83,7 +72,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     if len(every) > len(sides):
         kept = f"of the first {len(sides)} of {len(every)}"
         left_out.append(f"paired differences: {kept}; for others use pausejax.analysis.paired_difference")
-    many = _count(whole) > _FEW
+    many = len(split_settings(whole)[1]) > _FEW
     # Never average over data sets.
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
     over = ["seed", *averaged]
@@ -103,12 +92,12 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     incomparable: dict[tuple[str, ...], dict[str, None]] = {}
     for name, side in rivals:
         cells: list[dict[str, tuple[str, str]]] = []
-        for metric_name, metric in metrics.items():
-            if differing := _differing(whole, metric_name, side, minus, averaged):
-                incomparable.setdefault(tuple(differing), {})[metric_name] = None
-                cells.append({})
-            else:
-                cells.append(_compared(whole, name, side, minus, metric_name, metric, over, level))
+        for metric in metrics.values():
+            differing = _differing(whole, metric.name, side, minus, averaged)
+            if differing:
+                incomparable.setdefault(tuple(differing), {})[metric.name] = None
+            found = None if differing else _pairs(whole, side, minus, metric.name, over, level)
+            cells.append({} if found is None else _compared(found, name, metric))
         for setting in dict.fromkeys(setting for column in cells for setting in column):
             row = [column.get(setting, ("–", "")) for column in cells]
             rows.append((setting, *(text for text, _ in row)))
@@ -157,51 +146,25 @@ def _pairs(
         return None
 
 
-def _count(whole: xr.Dataset) -> int:
-    """Counts the settings."""
-    table = runs_table(whole).drop(columns="seed")
-    return len(group(table, list(table.columns))[1])
-
-
 def sides_of(whole: xr.Dataset) -> dict[str, Side]:
     """Returns what is compared, by name: the policies, or the settings of a single policy if they are few."""
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
-    if len(policies) > 1 or _count(whole) > _FEW:
+    _, table, labels = split_settings(whole)
+    if len(policies) > 1 or len(table) > _FEW:
         return {policy: policy for policy in policies}
-    found: dict[str, Side] = {}
-    for setting in lines(whole):
-        first = setting.runs.isel(run=0)
-        fixed = {axis: first[axis].values.item() for axis in axes_of(whole) if has(first, axis)}
-        found[setting.label] = {"policy": setting.policy, **fixed}
-    return found
+    return dict(zip(labels, records(table), strict=True))
 
 
-def _compared(
-    whole: xr.Dataset,
-    title: str,
-    side: Side,
-    minus: Side,
-    name: str,
-    metric: Metric,
-    over: Sequence[str],
-    level: float,
-) -> dict[str, tuple[str, str]]:
-    """Returns by setting the text of its difference and its mark; empty if the two can't be compared."""
-    found = _pairs(whole, side, minus, name, over, level)
-    if found is None:
-        return {}
-    settings, told = [], []
-    axes = [axis for axis in axes_of(whole) if axis in found.coords]
-    for place in range(found.sizes["setting"]):
-        one = found.isel(setting=place)
-        values = {"policy": title, **{axis: one[axis].values.item() for axis in axes if has(one, axis)}}
-        mean, low, high = (metric.scale * float(one[key]) for key in ("mean", "low", "high"))
-        text, mark = _difference(mean, low, high, metric)
-        if (lost := int(one["left_out"])) and np.isfinite(mean):
-            text += f"\n({int(one['runs']) - lost}/{int(one['runs'])})"
-        settings.append(values)
-        told.append((text, mark))
-    return dict(zip(labels(settings, symbols(whole)), told, strict=True))
+def _compared(found: xr.Dataset, title: str, metric: Metric) -> dict[str, tuple[str, str]]:
+    """Returns by setting the text of its difference and its mark."""
+    told = {}
+    columns = (found[key].values.tolist() for key in ("label", "mean", "low", "high", "left_out", "runs"))
+    for label, mean, low, high, lost, count in zip(*columns, strict=True):
+        text, mark = _difference(metric.scale * mean, metric.scale * low, metric.scale * high, metric)
+        if lost and np.isfinite(mean):
+            text += f"\n({count - lost}/{count})"
+        told[title if label == "all runs" else f"{title}, {label}"] = text, mark
+    return told
 
 
 def _difference(mean: float, low: float, high: float, metric: Metric) -> tuple[str, str]:
@@ -220,18 +183,16 @@ def runs(result: xr.Dataset) -> Table | None:
     """Returns every run with its seed and identity; None if there are more than `MOST_RUNS`."""
     if result.sizes["run"] > MOST_RUNS:
         return None
-    table = records(runs_table(result).drop(columns="seed"))
-    written = symbols(result)
-    columns = [label(row, written) for row in table], result["seed"].values, result["identity"].values
-    rows = [(setting, str(seed), str(identity)) for setting, seed, identity in zip(*columns, strict=True)]
-    return Table(
-        "runs", ("setting", "seed", "identity"), rows, "an identity covers all that a run's numbers depend on"
-    )
+    codes, _, labels = split_settings(result)
+    columns = np.array(labels)[codes], result["seed"].values, result["identity"].values
+    rows = [tuple(map(str, row)) for row in zip(*columns, strict=True)]
+    caption = "an identity covers all that a run's numbers depend on"
+    return Table("runs", ("setting", "seed", "identity"), rows, caption)
 
 
 def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
     """Returns facts on the study and how it was made, as (word, lines) pairs."""
-    records = records_in(result)
+    made = records_in(result)
     seeds = sorted(set(result["seed"].values.tolist()))
     axes = [
         f"{symbols(result).get(name, name)}: {_values(values_of(result, name))}" for name in axes_of(result)
@@ -246,11 +207,11 @@ def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
         ("seeds", [f"{len(seeds)}: {_briefly(seeds)}"]),
         *([("axes", axes)] if axes else []),
         ("identity", [f"{identities[:16]}, a digest of the identities of all runs"]),
-        ("devices", _each(records, lambda found: found["devices"]) or ["not recorded"]),
-        ("versions", _each(records, _versions) or ["not recorded"]),
+        ("devices", _each(made, lambda found: found["devices"]) or ["not recorded"]),
+        ("versions", _each(made, _versions) or ["not recorded"]),
         (
             "command",
-            [text for text in _each(records, lambda found: found["command"]) if text] or ["not recorded"],
+            [text for text in _each(made, lambda found: found["command"]) if text] or ["not recorded"],
         ),
     ]
 

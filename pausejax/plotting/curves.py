@@ -1,15 +1,13 @@
 """Computes mean curves with intervals, against rounds or simulated time."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
-from pausejax.analysis import mean_curves
 from pausejax.analysis.intervals import interval
-from pausejax.analysis.mean_curves import per_seed, resample, smooth
-from pausejax.analysis.metrics import RUNNING, recorded
+from pausejax.analysis.mean_curves import Against, Samples, samples, without_diverged
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.selecting import some
 from pausejax.plotting.chart import Chart
@@ -17,26 +15,8 @@ from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line, words_for
 from pausejax.plotting.levels import spans_decades
 
-Against = Literal["round", "time"]
-AXES: dict[Against, Axis] = {
-    "round": Axis("round", zero=True),
-    "time": Axis("simulated time (s)", zero=True),
-}
+AXES: dict[Against, Axis] = {"round": Axis("round", zero=True), "time": Axis("simulated time (s)", zero=True)}
 """The x axes of curves."""
-_TIMES = 300
-"""Number of common times at which the runs of a line are read."""
-
-
-class Samples(NamedTuple):
-    """Curves of single runs at common rounds or times."""
-
-    x: np.ndarray
-    """Rounds, or simulated time in seconds; float or int [n]."""
-    values: np.ndarray
-    """Float [runs, n], multiplied by the metric's scale."""
-    seeds: np.ndarray
-    """Int [runs]."""
-
 
 Drawn = Sequence[tuple[Line, Samples]]
 """Lines with what is drawn of them."""
@@ -50,7 +30,7 @@ def curves(
     smoothing: int = 1,
     x: Axis | None = None,
     y: Axis | None = None,
-    levels: Callable[[Sequence[Line]], tuple[tuple[str, float], ...]] | None = None,
+    levels: Callable[[Drawn], tuple[tuple[str, float], ...]] | None = None,
 ) -> Chart:
     """Draws the mean of a metric over seeds for each line, with Student's t intervals.
 
@@ -63,75 +43,68 @@ def curves(
       y: replaces the default axis, whose scale depends on the values.
       levels: computes the reference lines of a panel from its lines.
     """
-    parts, every = [], []
+    cells = []
     for cell in grid.panels:
-        found = [(line, samples(line.runs, metric, against, smoothing)) for line in cell.lines]
-        drawn = tuple(mean_series(line.label, one, line.style) for line, one in found)
-        note = missing(found, learned=metric.learned)
-        parts.append((cell, drawn, note))
-        every += found
-    smoothed = smoothing > 1 and any(
-        line.runs[metric.variable].dims[1] == "eval" for cell in grid.panels for line in cell.lines
-    )
-    label = (
-        f"{metric.axis_label}, mean of the last {smoothing} evaluations" if smoothed else metric.axis_label
-    )
-    y = y or Axis(label, *_scale(metric, [one for _, drawn, _ in parts for one in drawn]))
+        drawn = [(line, samples(line.runs, metric, against, smoothing)) for line in cell.lines]
+        cells.append((cell.title, drawn))
+    evaluated = any(line.runs[metric.variable].dims[1] == "eval" for _, drawn in cells for line, _ in drawn)
+    ending = f", mean of the last {smoothing} evaluations" if smoothing > 1 and evaluated else ""
+    shown = metric._replace(label=metric.axis_label + ending)
+    what = f"{metric.meaning.removeprefix('final ')}{ending}, against {AXES[against].label}"
+    x = x or AXES[against]
+    return mean_chart(f"{metric.name}_vs_{against}", what, cells, grid, x, y or shown, metric.learned, levels)
+
+
+def mean_chart(
+    name: str,
+    what: str,
+    cells: Sequence[tuple[str, Drawn]],
+    grid: Grid,
+    x: Axis,
+    y: Axis | Metric,
+    learned: bool = False,
+    levels: Callable[[Drawn], tuple[tuple[str, float], ...]] | None = None,
+    mark: Literal["line", "point"] = "line",
+) -> Chart:
+    """Draws means over seeds, with what lines lack as notes.
+
+    Args:
+      name: of the chart.
+      what: is shown, for the caption.
+      cells: for each panel its title, and its lines with what is drawn of them.
+      grid: that the lines are of.
+      x: axis of all panels.
+      y: axis of all panels, or a metric, on whose values the scale depends.
+      learned: whether runs that diverged are left out.
+      levels: computes the reference lines of a panel.
+      mark: of all series.
+    """
+    series = []
+    for _, drawn in cells:
+        series.append(tuple(mean_series(line.label, one, line.style, mark) for line, one in drawn))
+    if isinstance(y, Metric):
+        y = Axis(y.axis_label, _scale(y, [one for lines in series for one in lines]))
     panels = tuple(
         Panel(
-            x or AXES[against],
+            x,
             y,
-            drawn,
-            levels=levels(cell.lines) if levels else (),
-            title=cell.title,
-            note=note,
+            lines,
+            levels=levels(drawn) if levels else (),
+            title=title,
+            note=missing(drawn, learned=learned) if mark == "line" else "",
         )
-        for cell, drawn, note in parts
+        for (title, drawn), lines in zip(cells, series, strict=True)
     )
-    name = f"{metric.name}_vs_{against}"
-    what = metric.meaning.removeprefix("final ")
-    what += f", mean of the last {smoothing} evaluations" if smoothed else ""
-    text = caption(f"{what}, against {AXES[against].label}", every, grid, learned=metric.learned)
+    text = caption(what, [one for _, drawn in cells for one in drawn], grid, learned=learned)
     return Chart(name, text, panels, grid.columns)
 
 
-def samples(runs: xr.Dataset, metric: Metric, against: Against = "round", smoothing: int = 1) -> Samples:
-    """Returns a metric of some runs after every round or evaluation, [runs, n].
-
-    Args:
-      runs: of a result; only the metric's variable, the seeds, divergence and times are read.
-      metric: one for which `has_curve` is true.
-      against: "round", or "time". At each common time a run has the value of its last round or evaluation
-        so far.
-      smoothing: window of the trailing mean over evaluations. Variables with a value for each round are not
-        smoothed.
-    """
-    runs = without_diverged(runs) if metric.learned else runs
-    array = runs[metric.variable]
-    values = metric.scale * RUNNING[metric.reduce](recorded(array.values, array.dims))
-    evaluated = array.dims[1] == "eval"
-    if evaluated:
-        values = smooth(values, smoothing)
-    rounds = runs["eval_round" if evaluated else "round"].values
-    seeds = runs["seed"].values if "seed" in runs.coords else np.arange(runs.sizes["run"])
-    known = ~np.isnan(values)
-    if against == "round":
-        there = known.any(axis=1)
-        return Samples(rounds, values[there], seeds[there])
-    times = runs["elapsed"].values[:, np.searchsorted(runs["round"].values, rounds)]
-    there = (np.isfinite(times) & known).any(axis=1)
-    return Samples(*resample(times[there], values[there], _TIMES), seeds[there])
-
-
-def mean_series(label: str, found: Samples, style: int, *, mark: Literal["line", "point"] = "line") -> Series:
+def mean_series(label: str, found: Samples, style: int, mark: Literal["line", "point"] = "line") -> Series:
     """Returns the mean over seeds with its 95 % interval; runs of one seed are averaged first."""
-    values = per_seed(np.asarray(found.values, np.float64), found.seeds)
-    if not values.size:
+    if not found.values.size:
         return Series(label, np.zeros(0), np.zeros(0), mark=mark, style=style)
-    with np.errstate(invalid="ignore"):  # infinite values
-        mean = values.mean(axis=0)
-        low, high = interval(values.T)[1:3]
-    there = np.isfinite(mean)
+    mean, low, high, _ = interval(found.values.T, found.seeds)
+    there = np.isfinite(mean) & ~np.isnan(found.values).any(axis=0)
     mean, low, high = (np.where(there, one, np.nan) for one in (mean, low, high))
     x, known = np.asarray(found.x, np.float64), np.isfinite(low).any()
     return Series(label, x, mean, low if known else None, high if known else None, mark, style)
@@ -155,10 +128,9 @@ def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> st
     if grid.averaged and drawn:
         text += f"; each seed is averaged over {words_for(grid.averaged, drawn[0][0].runs)} first"
     if grid.binned and drawn:
-        text += (
-            f"; {words_for(grid.binned, drawn[0][0].runs)} in bins, and each seed is averaged within a bin"
-        )
-    if learned and (diverged := _diverged(drawn)):
+        binned = words_for(grid.binned, drawn[0][0].runs)
+        text += f"; {binned} in bins, and each seed is averaged within a bin"
+    if learned and (diverged := _runs(drawn, diverged=True)):
         text += f". {len(diverged)} of {len(_runs(drawn))} runs diverged and are left out"
     return f"{text}."
 
@@ -169,27 +141,16 @@ def counted(numbers: Sequence[int]) -> str:
     return str(high) if low == high else f"{low} to {high}"
 
 
-def _runs(drawn: Drawn) -> set[tuple[Any, ...]]:
-    """The runs of some lines; one may be in several panels."""
+def _runs(drawn: Drawn, diverged: bool = False) -> set[tuple[Any, ...]]:
+    """Returns the runs of some lines, or those that diverged; one may be in several panels."""
     found: set[tuple[Any, ...]] = set()
     for line, _ in drawn:
-        names = [name for name in ("policy", "identity", "seed") if name in line.runs.coords]
-        found |= set(zip(*(line.runs[name].values.tolist() for name in names), strict=True))
+        runs = line.runs
+        if diverged:
+            runs = runs.isel(run=runs["diverged_round"].values > 0 if "diverged_round" in runs else [])
+        names = [name for name in ("policy", "identity", "seed") if name in runs.coords]
+        found |= set(zip(*(runs[name].values.tolist() for name in names), strict=True))
     return found
-
-
-def _diverged(drawn: Drawn) -> set[tuple[Any, ...]]:
-    found = []
-    for line, one in drawn:
-        if "diverged_round" in line.runs:
-            lost = np.flatnonzero(line.runs["diverged_round"].values > 0)
-            found.append((line._replace(runs=line.runs.isel(run=lost)), one))
-    return _runs(found)
-
-
-def has_curve(result: xr.Dataset, metric: Metric) -> bool:
-    """Returns whether a metric has a value after every round or evaluation."""
-    return mean_curves.has_curve(result, metric.variable, metric.reduce)
 
 
 def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
@@ -197,26 +158,16 @@ def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
     return ("round", "time") if "elapsed" in result else ("round",)
 
 
-def without_diverged(runs: xr.Dataset) -> xr.Dataset:
-    """Removes runs that diverged, because their learned metrics are in no mean."""
-    if "diverged_round" not in runs:
-        return runs
-    return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
-
-
-def _scale(metric: Metric, drawn: Sequence[Series]) -> tuple[Literal["linear", "log", "symlog"]]:
+def _scale(metric: Metric, drawn: Sequence[Series]) -> Literal["linear", "log", "symlog"]:
     """Chooses a scale: log or symlog if the last values of the means span decades, else linear."""
-    ends = [one.y[np.isfinite(one.y)][-1:] for one in drawn]
-    last = np.concatenate([*ends, np.zeros(0)])
+    last = np.concatenate([*(one.y[np.isfinite(one.y)][-1:] for one in drawn), np.zeros(0)])
     if metric.share or not last.size:
-        return ("linear",)
-    lowest = min(np.nanmin(one.y) for one in drawn if np.isfinite(one.y).any())
+        return "linear"
     if spans_decades(last):
-        return ("log",) if lowest > 0 else ("symlog",)
+        return "log" if min(np.nanmin(one.y) for one in drawn if np.isfinite(one.y).any()) > 0 else "symlog"
     reach = np.abs(last[last != 0])
-    return (
-        ("symlog",) if reach.size and (last < 0).any() and reach.max() / reach.min() >= 100 else ("linear",)
-    )
+    wide = reach.size and (last < 0).any() and reach.max() / reach.min() >= 100
+    return "symlog" if wide else "linear"
 
 
 def missing(drawn: Drawn, *, learned: bool = False) -> str:
@@ -226,31 +177,22 @@ def missing(drawn: Drawn, *, learned: bool = False) -> str:
       drawn: lines with what is drawn of them.
       learned: whether runs that diverged are left out, which the caption counts.
     """
-    endless, broken, lost, fewer = [], [], [], []
+    endless = "the line ends where a run becomes infinite"
+    lost = "without a line, as its runs diverged or have no value in common"
+    fewer, broken = "runs without a value are left out", "gaps, because some runs have no value there"
+    notes: dict[str, list[str]] = {endless: [], lost: [], fewer: [], broken: []}
     for line, one in drawn:
-        label, values = line.label, one.values
-        runs = without_diverged(line.runs) if learned else line.runs
-        if not values.size or np.isnan(values).any(axis=0).all():
-            lost.append(label)
+        absent = np.isnan(one.values)
+        if not absent.size or absent.any(axis=0).all():
+            notes[lost].append(line.label)
             continue
-        if len(values) < runs.sizes["run"]:
-            fewer.append(f"{label} ({runs.sizes['run'] - len(values)} of {runs.sizes['run']} runs)")
-        if infinite := int(np.isinf(values).any(axis=-1).sum()):
-            endless.append(f"{label} ({infinite} of {len(values)} runs)")
-        if gaps := _gaps(values):
-            broken.append(f"{label} ({gaps} of {values.shape[1]})")
-    notes = [f"the line ends where a run becomes infinite: {some(endless)}"] if endless else []
-    if lost:
-        notes.append(f"without a line, as its runs diverged or have no value in common: {some(lost)}")
-    if fewer:
-        notes.append(f"runs without a value are left out: {some(fewer)}")
-    if broken:
-        notes.append(f"gaps, because some runs have no value there: {some(broken)}")
-    return "; ".join(notes)
-
-
-def _gaps(values: np.ndarray) -> int:
-    """Counts the positions of curves [runs, n] at which a run has no value but has one later."""
-    there = ~np.isnan(values)
-    later = np.flip(np.logical_or.accumulate(np.flip(there, axis=1), axis=1), axis=1)
-    return int((~there & later).any(axis=0).sum())
+        count = (without_diverged(line.runs) if learned else line.runs).sizes["run"]
+        later = np.flip(np.logical_or.accumulate(np.flip(~absent, axis=1), axis=1), axis=1)
+        infinite, gaps = np.isinf(one.values).any(axis=1).sum(), (absent & later).any(axis=0).sum()
+        for why, number, of in (
+            (fewer, count - len(absent), f"{count} runs"),
+            (endless, infinite, f"{len(absent)} runs"),
+            (broken, gaps, f"{absent.shape[1]}"),
+        ):
+            notes[why] += [f"{line.label} ({number} of {of})"] if number else []
+    return "; ".join(f"{why}: {some(labels)}" for why, labels in notes.items() if labels)

@@ -89,7 +89,7 @@ class ChartData:
 
     @property
     def least_named(self) -> int:
-        """Fewest labels that need a legend: two, or one beside a note on others that were left out."""
+        """Returns the fewest labels that need a legend: two, or one beside a note on others."""
         return 1 if any(panel.note and len(panel.series) > 0 for panel in self.panels) else 2
 
 

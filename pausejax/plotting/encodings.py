@@ -53,16 +53,20 @@ def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = N
       scale: replaces the axis' own scale.
     """
     axis: Axis = getattr(panel, letter)
-    alike = [other for other in chart.panels if getattr(other, letter) == axis]
-    keys = ("x",) if letter == "x" else ("y", "low", "high")
-    found: list[Any] = []
-    for other in alike:
-        found += [value for one in other.series for key in keys if (value := getattr(one, key)) is not None]
-        found += [[value for _, value in other.levels]] if letter == "y" else []
-        found += [] if other.cells is None else [[-0.5, other.cells.shape[letter == "x"] - 0.5]]
+    alike, found = values_along(chart, panel, letter)
+    found += [[-0.5, one.cells.shape[letter == "x"] - 0.5] for one in alike if one.cells is not None]
     joined = letter == "x" and all(one.mark in ("line", "step") for other in alike for one in other.series)
     axis = dataclasses.replace(axis, scale=scale or axis.scale)
     return within(axis, found, 0.0 if joined or any(other.cells is not None for other in alike) else 0.04)
+
+
+def values_along(chart: ChartData, panel: Panel, letter: str) -> tuple[list[Panel], list[Any]]:
+    """Returns the panels with an equal axis, and all values along it but for cells; arguments as above."""
+    alike = [other for other in chart.panels if getattr(other, letter) == getattr(panel, letter)]
+    keys = ("x",) if letter == "x" else ("y", "low", "high")
+    columns = [getattr(one, key) for other in alike for one in other.series for key in keys]
+    levels = [[value for _, value in other.levels] for other in alike if letter == "y"]
+    return alike, [values for values in (*columns, *levels) if values is not None]
 
 
 def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:

@@ -26,14 +26,9 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
             meta[key].append(one)
     across, upwards, color = sweep.start
     told = [{"field": "label", "title": "setting"}]
-    told += [
-        {
-            "field": f"t{i}" if axis.names else f"c{i}",
-            "title": tip("", axis.label)["title"],
-            "type": "nominal",
-        }
-        for i, axis in enumerate(sweep.axes)
-    ]
+    for i, axis in enumerate(sweep.axes):
+        title = tip("", axis.label)["title"]
+        told.append({"field": f"t{i}" if axis.names else f"c{i}", "title": title, "type": "nominal"})
     looked_up = [{"calculate": f"names.{key}[datum.{key}]", "as": f"t{key[1:]}"} for key in names]
     faint = {"condition": {"param": "brush", "value": 0.85}, "value": 0.07}
     # A parameter must be the one that the runs have had.
@@ -41,9 +36,23 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
     data = {f"c{i}": numbers(sweep.values[:, i], own) for i, own in zip(columns, digits, strict=True)}
     row = {**data, "label": list(sweep.labels), "front": np.asarray(sweep.front, int).tolist()}
     ring = {"type": "point", "filled": False, "size": 90, "stroke": "currentColor", "fill": "transparent"}
-    brush = {
-        "name": "brush",
-        "select": {"type": "interval", "encodings": ["x"], "zoom": False, "mark": _BRUSH},
+    select = {"type": "interval", "encodings": ["x"], "zoom": False, "mark": _BRUSH}
+    point = {"type": "point", "filled": True, "size": 36, "clip": True}
+    top = {
+        "width": NOTEBOOK,
+        "height": 300,
+        "encoding": {"x": meta["x"][across], "y": meta["y"][upwards], "opacity": faint},
+        "layer": [
+            {"mark": point, "encoding": {"fill": meta["fill"][color], "tooltip": told}},
+            {"transform": [{"filter": "datum.front"}], "mark": {**ring, "clip": True}},
+        ],
+    }
+    strip = {
+        "width": NOTEBOOK,
+        "height": 34,
+        "params": [{"name": "brush", "select": select}],
+        "mark": {"type": "tick", "thickness": 1, "color": "currentColor", "opacity": 0.4},
+        "encoding": {"x": meta["strip"][upwards]},
     }
     return {
         "$schema": SCHEMA,
@@ -52,27 +61,7 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
         "data": {"values": [row]},
         "transform": [{"flatten": list(row)}, *looked_up],
         "params": [{"name": "names", "value": names}],
-        "vconcat": [
-            {
-                "width": NOTEBOOK,
-                "height": 300,
-                "encoding": {"x": meta["x"][across], "y": meta["y"][upwards], "opacity": faint},
-                "layer": [
-                    {
-                        "mark": {"type": "point", "filled": True, "size": 36, "clip": True},
-                        "encoding": {"fill": meta["fill"][color], "tooltip": told},
-                    },
-                    {"transform": [{"filter": "datum.front"}], "mark": {**ring, "clip": True}},
-                ],
-            },
-            {
-                "width": NOTEBOOK,
-                "height": 34,
-                "params": [brush],
-                "mark": {"type": "tick", "thickness": 1, "color": "currentColor", "opacity": 0.4},
-                "encoding": {"x": meta["strip"][upwards]},
-            },
-        ],
+        "vconcat": [top, strip],
         "usermeta": {**meta, "start": [across, upwards, color, upwards]},
     }
 

@@ -13,12 +13,10 @@ from pausejax.analysis.quantities import apart_in
 from pausejax.analysis.settings import (
     axes_of,
     full_name,
-    group,
+    group_by,
     has,
     label,
-    labels,
-    records,
-    runs_table,
+    split_settings,
     symbols,
     values_of,
 )
@@ -63,21 +61,16 @@ class Grid(NamedTuple):
 
 def lines(result: xr.Dataset) -> list[Line]:
     """Splits a result into settings (policy and swept parameters), in order of first appearance."""
-    table = runs_table(result).drop(columns="seed")
-    codes, first = group(table, list(table.columns))
-    order = np.argsort(codes, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(codes, minlength=len(first)))[:-1])
-    settings = records(table.iloc[first])
-    named = zip(labels(settings, symbols(result)), settings, members, strict=True)
-    return [Line(label, setting["policy"], result.isel(run=positions)) for label, setting, positions in named]
+    codes, table, labels = split_settings(result)
+    named = enumerate(zip(labels, table["policy"], strict=True))
+    return [Line(label, policy, result.isel(run=codes == place)) for place, (label, policy) in named]
 
 
 def is_many(result: xr.Dataset) -> bool:
     """Returns whether a data set of a result has more than `MAX_LINES` settings."""
-    table = runs_table(result).drop(columns="seed")
+    table = split_settings(result)[1]
     separate = [name for name in apart_in(result) if name in table]
-    whole = table.iloc[group(table, list(table.columns))[1]]
-    return bool((np.bincount(group(whole, separate)[0]) > MAX_LINES).any())
+    return bool((np.bincount(group_by(result.isel(run=table.index), separate)[0]) > MAX_LINES).any())
 
 
 def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
@@ -180,9 +173,9 @@ def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Datase
     """Splits the runs by the values of some coordinates; returns (title, runs) pairs."""
     if not names:
         return [("", result)]
-    table = runs_table(result)[list(names)]
-    codes, first = group(table, list(names))
-    titles = [", ".join(map(str, row.values())) for row in records(table.iloc[first])]
+    codes, first = group_by(result, names)
+    columns = {name: (result[name].values, has(result, name)) for name in names}
+    titles = [", ".join(str(c[place]) for c, known in columns.values() if known[place]) for place in first]
     return [(title, result.isel(run=np.flatnonzero(codes == place))) for place, title in enumerate(titles)]
 
 
@@ -225,7 +218,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
 
 
 def _written(levels: Levels, name: str, values: list[Any]) -> dict[Any, str]:
-    """How each value of an axis is written: all digits that tell them apart, or the range of a bin."""
+    """Writes each value of an axis: all digits that tell them apart, or the range of a bin."""
     if name in levels.bins:
         return {value: levels.bins[name][value] for value in values}
     return dict(zip(values, format_levels(values), strict=True))

@@ -9,6 +9,7 @@ import xarray as xr
 from pausejax.analysis import finals, mean_ci, metrics_of, settings
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import axes_of, has, symbols
+from pausejax.plotting.data import Axis
 
 MAX_LEVELS = 8
 MAX_AXES = 4
@@ -97,9 +98,9 @@ def spans_decades(values: np.ndarray) -> bool:
     return bool(values.size and values.min() > 0 and values.max() / values.min() >= _DECADE)
 
 
-def is_logarithmic(metric: Metric, values: np.ndarray) -> bool:
-    """Returns whether values of a metric are drawn on a logarithmic scale; shares never are."""
-    return not metric.share and spans_decades(values)
+def axis_for(metric: Metric, values: np.ndarray) -> Axis:
+    """Returns the axis of some values of a metric; logarithmic if they span decades and are no shares."""
+    return Axis(metric.axis_label, "log" if not metric.share and spans_decades(values) else "linear")
 
 
 def name_of(axis: str, runs: xr.Dataset) -> str:

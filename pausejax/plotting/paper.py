@@ -2,8 +2,8 @@
 
 import io
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -12,10 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
 
 from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, look, thinned
-from pausejax.plotting.ticks import Decades
 from pausejax.plotting.words import LETTERS, cut, filled, plain
 
 COLUMN, PAGE = 3.5, 7.0
@@ -46,7 +45,25 @@ _LETTER = 0.065
 _SCALE = 0.6
 """Width of the colour bar with its numbers, in inches."""
 _INNER = 0.75
-"""Approximate share of a panel's size that its axes take without labels."""
+"""Approximate share of a panel's size that its axes take without labels, at least."""
+_BELOW = 0.4
+"""Approximate height of the labels below a panel, in inches."""
+_DECADES = {"x": 0.45, "y": 0.2}
+"""Room for a tick of a symlog axis, in inches."""
+
+
+class _Decades(SymmetricalLogLocator):
+    """Places ticks at 0 and at powers of ten; where these are crowded, those next to 0 are left out."""
+
+    def __init__(self, linear: float) -> None:
+        super().__init__(base=10, linthresh=linear)
+        self.linear = linear
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Returns the ticks between two ends."""
+        places, ends = np.asarray(super().tick_values(vmin, vmax)), (-min(vmin, vmax), max(vmin, vmax))
+        decades = sum(1 + np.log10(max(end / self.linear, 1)) for end in ends)
+        return places[(np.abs(places) != self.linear) | (decades <= self.numticks)]
 
 
 def draw(chart: ChartData, axes: Any) -> None:
@@ -58,10 +75,7 @@ def draw(chart: ChartData, axes: Any) -> None:
     places = np.ravel(np.asarray(axes, object))
     if len(places) != len(chart.panels):
         raise ValueError(f"axes: {chart.name} has {len(chart.panels)} panels, and not {len(places)} axes")
-    norm = _norm(chart)
-    for panel, own in zip(chart.panels, places, strict=True):
-        _draw(panel, own, norm)
-    _from_zero(chart.panels, places)
+    _draw_panels(chart, places)
 
 
 def figure(chart: ChartData, width: float | None = None, height: float | None = None) -> Figure:
@@ -73,20 +87,18 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
     asked = width or height
     width = width or (COLUMN if chart.columns == 1 else PAGE)
     room = width - (_SCALE if chart.color else 0)
-    columns = min(chart.columns, max(int(room / _narrowest(chart)), 1))
-    rows = -(-len(chart.panels) // columns)
-    across, up = room / columns, _panel_height(chart, room / columns)
+    shapes = [panel.cells.shape for panel in chart.panels if panel.cells is not None]
+    most_rows, most_columns = np.max([(0, 0), *shapes], axis=0)
+    columns = min(chart.columns, max(int(room / max(1.15, 0.12 * most_columns + 0.75)), 1))
+    rows, across = -(-len(chart.panels) // columns), room / columns
+    up = min(max(0.72 * across, 1.35), 2.6 if chart.columns == 1 else 1.7)
+    up = max(1.7, 0.2 * most_rows + 0.8) if most_rows else up
     with matplotlib.rc_context(_STYLE):
         drawn = Figure(figsize=(width, height or 0.25 + rows * up), layout="constrained")
         FigureCanvasAgg(drawn)
-        same_x = _shared([panel.x for panel in chart.panels], columns, "col")
-        same_y = _shared([panel.y for panel in chart.panels], columns, "row")
-        grid = drawn.subplots(rows, columns, squeeze=False, sharex=same_x, sharey=same_y)
-        places = list(grid.flat)
-        norm = _norm(chart)
-        for panel, own in zip(chart.panels, places, strict=False):
-            _draw(panel, own, norm, _INNER * across, _INNER * up)
-        _from_zero(chart.panels, places)
+        same_x, same_y = (len({getattr(panel, xy) for panel in chart.panels}) == 1 for xy in "xy")
+        places = list(drawn.subplots(rows, columns, squeeze=False, sharex=same_x, sharey=same_y).flat)
+        norm = _draw_panels(chart, places, _INNER * across, max(_INNER * up, up - _BELOW))
         for place, own in enumerate(places):
             if place >= len(chart.panels):
                 own.remove()
@@ -97,11 +109,9 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
             if place % columns and same_y:
                 own.set_ylabel("")
         if chart.color and norm:
-            inches = _INNER * (height or rows * up)
-            label = filled(chart.color.label, inches)
-            drawn.colorbar(
-                ScalarMappable(norm, _COLORS), ax=places[: len(chart.panels)], label=label, aspect=30
-            )
+            label = filled(chart.color.label, (height or rows * up) - _BELOW)
+            scale = ScalarMappable(norm, _COLORS)
+            drawn.colorbar(scale, ax=places[: len(chart.panels)], label=label, aspect=30)
         lines = _legend(drawn, chart.least_named)
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
@@ -118,12 +128,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
 
 
 def encode(
-    chart: ChartData,
-    format: str,
-    width: float | None = None,
-    height: float | None = None,
-    *,
-    dpi: int = 300,
+    chart: ChartData, format: str, width: float | None = None, height: float | None = None, *, dpi: int = 300
 ) -> bytes:
     """Returns the bytes of a picture, without a date; sizes in inches."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
@@ -134,35 +139,29 @@ def encode(
     return written.getvalue()
 
 
-def _narrowest(chart: ChartData) -> float:
-    """Returns the smallest width of a panel with its labels, in inches."""
-    cells = [panel.cells.shape[1] for panel in chart.panels if panel.cells is not None]
-    return max(1.15, 0.12 * max(cells, default=0) + 0.75)
+def _draw_panels(
+    chart: ChartData, places: Iterable[Axes], across: float = 0, up: float = 0
+) -> Normalize | None:
+    """Draws all panels; labels wrap at `across` and `up`, in inches. Returns the scale of their colours."""
+    norm = None
+    if chart.color is not None:
+        low, high = color_ends(chart)
+        norm = LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
+    for panel, axes in zip(chart.panels, places, strict=False):
+        _draw(panel, axes, norm, across, up)
+    # Last, because shared axes that begin at 0 no longer grow.
+    for panel, axes in zip(chart.panels, places, strict=False):
+        if panel.x.zero and panel.x.scale != "log":
+            axes.set_xlim(left=0)
+        if panel.y.zero and panel.y.scale != "log":
+            axes.set_ylim(bottom=0)
+    return norm
 
 
-def _panel_height(chart: ChartData, width: float) -> float:
-    """Returns the height of a panel with its labels, in inches."""
-    cells = [len(panel.cells) for panel in chart.panels if panel.cells is not None]
-    if cells:
-        return max(1.7, 0.2 * max(cells) + 0.8)
-    return min(max(0.72 * width, 1.35), 2.6 if chart.columns == 1 else 1.7)
-
-
-def _shared(axes: list[Axis], columns: int, lines: Literal["row", "col"]) -> bool | Literal["row", "col"]:
-    """Returns whether all panels, or those of each row or column, share an axis."""
-    if len(axes) < 2:
-        return False
-    if len(set(axes)) == 1:
-        return True
-    groups = [axes[row : row + columns] for row in range(0, len(axes), columns)]
-    if lines == "col":
-        groups = [axes[column::columns] for column in range(columns)]
-    return lines if all(len(set(group)) == 1 for group in groups) else False
-
-
-def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, up: float = 0) -> None:
-    """Draws one panel. Labels wrap at `across` and `up`, in inches; 0 is the size of the axes."""
-    width, height = across or _inches(axes)[0], up or _inches(axes)[1]
+def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float, up: float) -> None:
+    """Draws one panel; an `across` or `up` of 0 is the size of the axes."""
+    box, dots = axes.get_window_extent(), axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    width, height = across or box.width / dots, up or box.height / dots
     if panel.cells is not None and norm is not None:
         _cells(panel.cells, axes, norm, width, height)
     for one in panel.series:
@@ -172,8 +171,12 @@ def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float = 0, u
     for which, axis, inches in (("x", panel.x, width), ("y", panel.y, height)):
         getattr(axes, f"set_{which}label")(filled(axis.label, inches))
         _scale(axes, which, axis, inches, cells=panel.cells is not None)
+    places = axes.xaxis.get_major_locator()
+    whole = all((one.x == np.round(one.x)).all() for one in panel.series)
+    if whole and isinstance(places, MaxNLocator):
+        places.set_params(integer=True)
     if panel.title:
-        axes.set_title(filled(panel.title, width))
+        axes.set_title(filled(panel.title, 1.1 * width))
     axes.spines[["top", "right"]].set_visible(False)
     if panel.cells is None:
         axes.grid(alpha=0.3, linewidth=0.5)
@@ -193,19 +196,12 @@ def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) ->
     settings = {"linthresh": axis.linear} if axis.scale == "symlog" else {}
     getattr(axes, f"set_{which}scale")(axis.scale, **settings)
     if axis.scale == "symlog":
-        getattr(axes, f"{which}axis").set_major_locator(Decades(axis.linear))
+        ticks = _Decades(axis.linear)
+        ticks.set_params(numticks=max(int(inches / _DECADES[which]), 2))
+        getattr(axes, f"{which}axis").set_major_locator(ticks)
     low, high = sorted(getattr(axes, f"get_{which}lim")())
     if axis.scale == "log" and 0 < 10 * low < high:
         getattr(axes, f"{which}axis").set_minor_formatter(NullFormatter())
-
-
-def _from_zero(panels: Sequence[Panel], places: Iterable[Axes]) -> None:
-    """Lets axes begin at 0; must follow the drawing of all panels, as shared axes no longer grow after it."""
-    for panel, axes in zip(panels, places, strict=False):
-        if panel.x.zero and panel.x.scale != "log":
-            axes.set_xlim(left=0)
-        if panel.y.zero and panel.y.scale != "log":
-            axes.set_ylim(bottom=0)
 
 
 def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
@@ -216,16 +212,16 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         kept = np.arange(len(one.x)) if one.mark == "step" else thinned(one.y, _POINTS)
         step = "post" if one.mark == "step" else None
         style: Any = {"color": kind.color, "linestyle": (0, kind.dash) if kind.dash else "-"}
-        drawstyle: Any = f"steps-{step}" if step else "default"
-        style |= {"marker": "o" if len(one.x) <= _FEW else "", "markersize": 2}
-        axes.plot(one.x[kept], one.y[kept], label=label, drawstyle=drawstyle, linewidth=kind.width, **style)
+        style |= {"drawstyle": f"steps-{step}" if step else "default", "linewidth": kind.width}
+        style |= {"marker": "o" if len(one.x) <= _FEW and not step else "", "markersize": 2}
+        axes.plot(one.x[kept], one.y[kept], label=label, **style)
         if one.low is not None and one.high is not None:
             band: Any = {"color": kind.color, "alpha": 0.2, "linewidth": 0, "step": step}
             axes.fill_between(one.x[kept], one.low[kept], one.high[kept], **band)
         return
     if one.low is not None and one.high is not None:
         axes.vlines(one.x, one.low, one.high, color=kind.color, linewidth=0.7)
-    marker = "x" if one.mark == "cross" else _MARKERS[max(one.style, 0) % len(_MARKERS)]
+    marker = {"cross": "x", "ring": "o"}.get(one.mark, _MARKERS[max(one.style, 0) % len(_MARKERS)])
     points: Any = {"marker": marker, "s": 9, "color": kind.color, "linewidth": 0.6}
     if one.mark == "ring":
         points |= {"s": 22, "facecolor": "none", "edgecolor": "black", "zorder": 4}
@@ -245,9 +241,8 @@ def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height:
     """Draws a heat map, and its numbers if they fit into `width` and `height`, in inches."""
     axes.set_facecolor(_MISSING)
     axes.pcolormesh(np.ma.masked_invalid(cells), cmap=_COLORS, norm=norm, edgecolors="w", linewidth=0.4)
-    texts = {
-        at: f"{cells[at]:.3g}".replace("e+0", "e") for at in zip(*np.nonzero(np.isfinite(cells)), strict=True)
-    }
+    known = {at: value for at, value in np.ndenumerate(cells) if np.isfinite(value)}
+    texts = {at: f"{value:.3g}".replace("e+0", "e") for at, value in known.items()}
     rows, columns = cells.shape
     longest = max(map(len, texts.values()), default=0)
     if longest * _LETTER > width / columns or height / rows < 2 * _LETTER:
@@ -257,13 +252,6 @@ def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height:
         ink = "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "black"
         look_of: Any = {"color": ink, "ha": "center", "va": "center", "fontsize": 7}
         axes.text(column + 0.5, row + 0.5, text, **look_of)
-
-
-def _norm(chart: ChartData) -> Normalize | None:
-    if chart.color is None:
-        return None
-    low, high = color_ends(chart)
-    return LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
 
 
 def _legend(drawn: Figure, least: int) -> int:
@@ -290,10 +278,3 @@ def _legend(drawn: Figure, least: int) -> int:
             return -(-len(handles) // columns)
         legend.remove()
     return 0
-
-
-def _inches(axes: Axes) -> tuple[float, float]:
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    box = axes.get_window_extent()
-    return box.width / figure.dpi, box.height / figure.dpi

@@ -12,7 +12,7 @@ from pausejax.analysis.mean_curves import has_curve
 from pausejax.analysis.metrics import direction
 from pausejax.analysis.quantities import Metric, as_json, metrics_in, parameters_in
 from pausejax.analysis.selecting import select, some, written
-from pausejax.plotting.grid import arrange, factors, for_lines, is_many, words_for
+from pausejax.plotting.grid import Grid, factors, for_lines, is_many, words_for
 from pausejax.plotting.levels import MAX_AXES, charted_metrics, levels_of
 from pausejax.spelling import nearest
 
@@ -20,10 +20,7 @@ _PER_ROUND = (("run", "round"), ("run", "eval"))
 
 
 def resolve(
-    result: xr.Dataset,
-    measures: Sequence[str] = (),
-    where: Mapping[str, Any] | None = None,
-    by: Sequence[str] = (),
+    result: xr.Dataset, measures: Sequence[str] = (), where: Mapping[str, Any] | None = None
 ) -> tuple[xr.Dataset, list[Metric]]:
     """Finds the runs and metrics of a request.
 
@@ -31,13 +28,12 @@ def resolve(
       result: a result, or its outline before the simulation.
       measures: names of metrics, or of variables with a value for each round or evaluation.
       where: as in `analysis.select`.
-      by: as in `grid.arrange`.
 
     Returns:
       The runs, with every measure added to their table of metrics, and the metrics.
 
     Raises:
-      ValueError: a name is unknown, no run has the values of `where`, or `by` fails as in `grid.arrange`.
+      ValueError: a name is unknown, or no run has the values of `where`.
     """
     measures = [measures] if isinstance(measures, str) else measures
     runs = select(result, where)
@@ -46,8 +42,6 @@ def resolve(
         metric = _named(runs, name)
         runs = runs.assign_attrs(metrics=as_json({**metrics_in(runs), metric.name: metric}))
         found.append(metric)
-    if by:
-        arrange(runs, by)
     return runs, found
 
 
@@ -96,32 +90,27 @@ def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool],
         return [], f"neither way of {', '.join(neither)} is better"
 
 
-def omitted(
-    result: xr.Dataset,
-    *,
-    measures: Sequence[str] = (),
-    where: Mapping[str, Any] | None = None,
-    by: Sequence[str] = (),
-) -> list[str]:
-    """Lists what the charts of a result omit, and the option that shows it, one line each.
+def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> list[str]:
+    """Lists what charts omit, and the option that shows it, one line each.
 
     Args:
-      result: as `pausejax run` writes it.
-      measures: as for `pausejax.charts`.
-      where: as for `pausejax.charts`.
-      by: as for `pausejax.charts`.
+      runs: and `wanted`, as `resolve` returns them.
+      wanted: the metrics that are asked for; empty: the charts of the study's kind.
+      grid: of the runs, as `arrange` returns it.
     """
-    runs, wanted = resolve(result, measures, where, by)
-    lines = [*_curves(runs, by), *_without_a_number(runs, wanted or charted_metrics(runs))]
+    lines = [*_curves(runs, grid), *_without_a_number(runs, wanted or charted_metrics(runs))]
     if not wanted:
         return [*lines, *_unasked(runs)]
     for metric in wanted:
         if not np.isfinite(finals(runs, [metric.name])[metric.name].values).any():
             lines.append(f"{metric.name}: no run has a finite value")
-        elif not has_curve(runs, metric.variable, metric.reduce):
+        elif not has_curve(runs, metric):
             lines.append(f"{metric.name}: is one figure for a run and has no curve")
-    if missing := _without_heat_maps(runs):
-        names = ", ".join(_short(runs, name) for name in missing)
+    policies, beyond = runs["policy"].values, dict[str, None]()
+    for policy in dict.fromkeys(policies.tolist()):
+        own = levels_of(runs.isel(run=policies == policy)).axes
+        beyond |= dict.fromkeys(_short(runs, name) for name in own[MAX_AXES:])
+    if names := ", ".join(beyond):
         lines.append(f"heat maps are of {MAX_AXES} axes at most, and not of {names}; fix others by --where")
     if len(wanted) > 1 and (why := directions(runs, wanted[:3])[1]):
         lines.append(f"no front: {why}{_fix(runs, wanted)}")
@@ -130,11 +119,12 @@ def omitted(
     return lines
 
 
-def _curves(runs: xr.Dataset, by: Sequence[str]) -> list[str]:
-    grid = arrange(runs, by)
+def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
     if grid is None:
+        first = next(name for name in factors(runs) if name != "policy")
+        value = written(levels_of(runs).runs[first].values[0].item())
         varying = [_short(runs, name) for name in factors(runs)]
-        fix = f"fix some: --where {_example(runs)}"
+        fix = f"fix some: --where {_short(runs, first)}={value}"
         if axes := ",".join(_short(runs, name) for name in for_lines(runs)[:2]):
             fix = f"name the axes of lines and panels, the others are averaged: --by {axes}, or {fix}"
         return [f"no curves: too many axes for one grid of panels ({', '.join(varying)}); {fix}"]
@@ -156,15 +146,6 @@ def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
             left = "heat maps and main effects are means over the other runs"
             lines.append(f"{name}: infinite in {infinite} of {count} runs; {left}")
     return lines
-
-
-def _without_heat_maps(runs: xr.Dataset) -> list[str]:
-    """Lists the axes beyond the first `MAX_AXES` of each policy, which have no heat maps."""
-    found: dict[str, None] = {}
-    for policy in dict.fromkeys(runs["policy"].values.tolist()):
-        own = runs.isel(run=np.flatnonzero(runs["policy"].values == policy))
-        found |= dict.fromkeys(levels_of(own).axes[MAX_AXES:])
-    return list(found)
 
 
 def _unasked(runs: xr.Dataset) -> list[str]:
@@ -193,11 +174,6 @@ def _fix(runs: xr.Dataset, wanted: Sequence[Metric]) -> str:
     differing = {n: seen[0] for metric in wanted for n, seen in unlike(runs, metric.name).items()}
     chosen = ",".join(f"{_short(runs, name)}={written(value)}" for name, value in differing.items())
     return f"; choose one: --where {chosen}" if chosen else ""
-
-
-def _example(runs: xr.Dataset) -> str:
-    name = next(name for name in factors(runs) if name != "policy")
-    return f"{_short(runs, name)}={written(levels_of(runs).runs[name].values[0].item())}"
 
 
 def _short(runs: xr.Dataset, name: str) -> str:

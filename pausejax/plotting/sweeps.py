@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import finals, mean_ci, metrics_of, non_dominated
-from pausejax.analysis.choice import share_left_out
+from pausejax.analysis.choice import weighed_means
 from pausejax.analysis.quantities import Metric, apart_in, objectives_in
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import axes_of, has
@@ -20,9 +20,9 @@ from pausejax.plotting.levels import (
     MAX_AXES,
     Levels,
     averaged,
+    axis_for,
     charted_metrics,
     format_levels,
-    is_logarithmic,
     levels_of,
     name_of,
     spans_decades,
@@ -59,14 +59,7 @@ def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
         for metric in metrics if levels.axes else ():
             if np.isfinite(runs[metric.name].values).any():
                 name = f"main_effects_{metric.name}{ending}"
-                what = f"{metric.meaning[:1].upper()}{metric.meaning[1:]}"
-                panels, seeds = _effects(levels, metric, styles(whole))
-                bands = "; bands: 95 % t intervals over seeds" if max(seeds, default=0) > 1 else ""
-                caption = (
-                    f"{what} by each parameter: means over {_over(seeds)} and all other parameters{bands}."
-                )
-                caption += _bins(levels, levels.axes)
-                drawn[name] = Chart(name, caption, panels, min(len(panels), 4))
+                drawn[name] = _effects(name, levels, metric, styles(whole))
     return drawn
 
 
@@ -118,13 +111,14 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
     for name, metric in shown.items():
         column = metric.scale * means[name]["mean"].values
         if np.isfinite(column).any():
-            axes.append(Axis(metric.axis_label, "log" if is_logarithmic(metric, column) else "linear"))
+            axes.append(axis_for(metric, column))
             columns.append(np.where(np.isfinite(column), column, np.nan))
     found = [name for name in shown if np.isfinite(means[name]["mean"].values).any()]
-    trusted, ways = _trusted(whole, [shown[name] for name in objectives], [means[n] for n in objectives])
+    ways = directions(whole, [shown[name] for name in objectives])[0]
     up, across, color = (parameters + (found.index(name) if name in found else 0) for name in objectives)
-    front = non_dominated(trusted, ways) if ways else np.zeros(len(trusted), bool)
     labels = tuple(map(str, some["label"].values))
+    weighed = weighed_means([means[name] for name in objectives])
+    front = non_dominated(weighed, ways) if ways else np.zeros(len(labels), bool)
     return Sweep(labels, tuple(axes), np.stack(columns, axis=1), parameters, front, (across, up, color))
 
 
@@ -138,7 +132,7 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
 
 
 def _over(seeds: Sequence[int]) -> str:
-    """How many seeds means are over."""
+    """Says over how many seeds means are."""
     return f"{counted(seeds)} seeds" if max(seeds, default=0) > 1 else "one seed"
 
 
@@ -148,11 +142,9 @@ def _bins(levels: Levels, axes: Sequence[str]) -> str:
     return f" {words_for(binned, levels.runs)} in bins, named by their medians." if binned else ""
 
 
-def _effects(
-    levels: Levels, metric: Metric, styles: Mapping[str, int]
-) -> tuple[tuple[Panel, ...], list[int]]:
-    """Returns a panel for each axis, with a line for each policy that has it, and the numbers of seeds."""
-    across, drawn = [], []
+def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int]) -> Chart:
+    """Draws a panel for each axis, with a line for each policy that has it."""
+    drawn = []
     seeds: list[int] = []
     band: dict[str, Any]
     for axis in levels.axes:
@@ -162,16 +154,19 @@ def _effects(
         for policy in dict.fromkeys(levels.runs["policy"].values.tolist()):
             mine = np.flatnonzero((found["policy"].values == policy) & has(found, axis))
             mine = mine[np.argsort(places[mine], kind="stable")]
-            mean, low, high = (found[name].values[mine] for name in ("mean", "low", "high"))
+            mean, low, high = (found[key].values[mine] for key in ("mean", "low", "high"))
             band = {"low": low, "high": high} if np.isfinite(low).any() else {}
             if mine.size:
                 lines.append(Series(policy, places[mine], mean, style=styles[policy], **band))
                 seeds += found["count"].values[mine][np.isfinite(mean)].tolist()
-        across.append(x)
-        drawn.append(tuple(lines))
-    means = np.concatenate([np.zeros(0), *(one.y for lines in drawn for one in lines)])
-    y = Axis(metric.axis_label, "log" if is_logarithmic(metric, means) else "linear")
-    return tuple(Panel(x, y, lines) for x, lines in zip(across, drawn, strict=True)), seeds
+        drawn.append((x, tuple(lines)))
+    means = np.concatenate([np.zeros(0), *(one.y for _, lines in drawn for one in lines)])
+    y = axis_for(metric, means)
+    bands = "; bands: 95 % t intervals over seeds" if max(seeds, default=0) > 1 else ""
+    what = f"{metric.meaning[:1].upper()}{metric.meaning[1:]} by each parameter"
+    caption = f"{what}: means over {_over(seeds)} and all other parameters{bands}."
+    panels = tuple(Panel(x, y, lines) for x, lines in drawn)
+    return Chart(name, caption + _bins(levels, levels.axes), panels, min(len(panels), 4))
 
 
 def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
@@ -193,13 +188,12 @@ def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
         )
         panels.append(Panel(x, y, cells=cells))
     every = np.concatenate([panel.cells.ravel() for panel in panels if panel.cells is not None])
-    color = Axis(metric.axis_label, "log" if is_logarithmic(metric, every) else "linear")
     others = " and the other parameters" if len(levels.axes) > 2 else ""
     caption = (
         f"{policy}: {metric.meaning} by {words_for(axes, levels.runs)}, mean over {_over(seeds)}{others}. "
         f"Empty cells have no runs.{_bins(levels, axes)}"
     )
-    return Chart(name, caption, tuple(panels), min(3, len(panels)), color)
+    return Chart(name, caption, tuple(panels), min(3, len(panels)), axis_for(metric, every))
 
 
 def _pareto(
@@ -207,10 +201,9 @@ def _pareto(
 ) -> Chart | None:
     """Draws seed means of two metrics, coloured by a third; None if no setting has finite values of both."""
     means = [mean_ci(whole, metric.name) for metric in metrics]
-    trusted, ways = _trusted(whole, metrics, means)
-    values = np.stack(
-        [metric.scale * found["mean"].values for metric, found in zip(metrics, means, strict=True)]
-    )
+    trusted, ways = weighed_means(means), directions(whole, metrics)[0]
+    pairs = zip(metrics, means, strict=True)
+    values = np.stack([metric.scale * found["mean"].values for metric, found in pairs])
     up, across = values[:2]
     there = np.isfinite(up + across)
     if not there.any():
@@ -235,18 +228,13 @@ def _pareto(
     noise = {}
     if np.isfinite(means[0]["low"].values[front]).any():
         noise = {key: metrics[0].scale * means[0][key].values[front] for key in ("low", "high")}
-    of_all = (
-        f"on the front{' of all three' if third is not None else ''}: {every_front.sum()} of {known.sum()}"
-    )
-    drawn.append(points(of_all, front, mark="ring", style=-1, **noise))
+    of_all = "on the front of all three" if third is not None else "on the front"
+    of_all += f": {every_front.sum()} of {known.sum()}"
+    drawn.append(points(of_all, front, mark="ring", style=6, **noise))
     if (lost := there & ~weighed).any():
-        drawn.append(
-            points(f"with runs without a value, on no front: {lost.sum()}", lost, mark="cross", style=6)
-        )
-    axes = [
-        Axis(m.axis_label, "log" if is_logarithmic(m, row[there]) else "linear")
-        for m, row in zip(metrics, values, strict=True)
-    ]
+        without = f"with runs without a value, on no front: {lost.sum()}"
+        drawn.append(points(without, lost, mark="cross", style=6))
+    axes = [axis_for(metric, row[there]) for metric, row in zip(metrics, values, strict=True)]
     unbounded = third is not None and np.isnan(third[there]).any()
     caption = (
         "Every setting, mean over its seeds. Rings: the Pareto front of all metrics"
@@ -260,27 +248,13 @@ def _pareto(
     return Chart(name, caption, (panel,), color=axes[2] if third is not None else None)
 
 
-def _trusted(
-    whole: xr.Dataset, metrics: Sequence[Metric], means: Sequence[xr.Dataset]
-) -> tuple[np.ndarray, list[bool]]:
-    """Returns means [settings, metrics], and for each metric whether more is better.
-
-    Settings with a larger share of runs without a value than the best setting have NaN.
-    """
-    ways, _ = directions(whole, metrics)
-    lost = np.max([share_left_out(found) for found in means], axis=0)
-    values = np.stack([found["mean"].values for found in means], axis=1)
-    weighed = lost == lost.min(initial=1)
-    return np.where(weighed[:, None], values, np.nan), ways
-
-
 def _steps(across: np.ndarray, up: np.ndarray, ways: Sequence[bool], several: bool) -> Series:
     """Returns the front as a step function, because no setting reached the points in between."""
     # A step keeps its y value up to the next point, so points are ordered from good to bad on the x axis.
     order = np.lexsort((up, across))
     order = order[::-1] if ways[1] else order
     label = "front of the two axes" if several else "front"
-    return Series(label, across[order], up[order], mark="step", style=-1)
+    return Series(label, across[order], up[order], mark="step", style=6)
 
 
 def _column(settings: xr.Dataset, name: str, label: str) -> tuple[Axis, np.ndarray]:

@@ -24,9 +24,6 @@ from pausejax.plotting.encodings import (
     ticks,
     tip,
 )
-from pausejax.plotting.explorer import explorer
-
-__all__ = ["MOST_POINTS", "as_json", "combined", "explorer", "page_spec", "spec"]
 
 MOST_POINTS = 300
 """Most points of a line."""
@@ -38,7 +35,10 @@ _PALE = 0.55
 """Above this position on the colour map viridis, values are written in black, else in white."""
 _MOST_ABREAST = 16
 """Most columns of a heat map that shows its values, and most labels of a legend."""
-_JOINED = {"line": "linear", "step": "step-after"}
+_JOINED: dict[str, dict[str, Any]] = {
+    "line": {"clip": True, "interpolate": "linear", "order": False},
+    "step": {"clip": True, "interpolate": "step-after", "order": False},
+}
 _POINTS: dict[str, dict[str, Any]] = {
     "point": {"filled": True},
     "ring": {"filled": False, "size": 90, "fill": "transparent"},
@@ -155,24 +155,17 @@ class _Writer:
         assert cells is not None
         row, column = (place.ravel().tolist() for place in np.indices(cells.shape))
         data = {"values": [{"x": column, "y": row, "shade": numbers(cells)}]}
-        steps: list[Any] = [
-            {"flatten": ["x", "y", "shade"]},
-            {"filter": "isValid(datum.shade)"},
-            *self._told(),
-        ]
-        steps += [
-            {"calculate": f"datum.{a} {sign} 0.5", "as": a + b} for a in "xy" for b, sign in ("1-", "2+")
-        ]
+        steps: list[Any] = [{"flatten": ["x", "y", "shade"]}, {"filter": "isValid(datum.shade)"}]
+        steps += self._told()
+        for letter in "xy":
+            for end, shift in ((f"{letter}1", "-"), (f"{letter}2", "+")):
+                steps.append({"calculate": f"datum.{letter} {shift} 0.5", "as": end})
         ends = list(color_ends(self.chart))
         told = tip("shade", self.chart.color.label if self.chart.color else "value")
         corner = {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
         tint = {"fill": shade(self.chart.color, ends, self.legend), "tooltip": [*self._tooltip()[1:3], told]}
-        rect = {
-            "mark": {"type": "rect", "clip": True},
-            "encoding": self._places(x="x1", y="y1") | corner | tint,
-        }
-        common = {"data": data, "transform": steps}
-        layers: list[dict[str, Any]] = [{**common, **rect}]
+        common, mark = {"data": data, "transform": steps}, {"type": "rect", "clip": True}
+        layers = [{**common, "mark": mark, "encoding": self._places(x="x1", y="y1") | corner | tint}]
         if cells.size <= _MOST_NUMBERS and cells.shape[1] <= _MOST_ABREAST:
             log = self.chart.color is not None and self.chart.color.scale == "log" and ends[0] > 0
             low, high = np.log(ends) if log else ends
@@ -180,10 +173,9 @@ class _Writer:
             test = f"datum.shade > {float(np.exp(pale) if log else pale):.6g}"
             color = {"condition": {"test": test, "value": "#000"}, "value": "#fff"}
             text = {"field": "shade", "type": "quantitative", "format": ".3~g"}
-            mark = {"type": "text", "fontSize": 10, "clip": True, "tooltip": None}
-            layers.append(
-                {**common, "mark": mark, "encoding": {**self._places(), "text": text, "color": color}}
-            )
+            written = {"type": "text", "fontSize": 10, "clip": True, "tooltip": None}
+            encoding = {**self._places(), "text": text, "color": color}
+            layers.append({**common, "mark": written, "encoding": encoding})
         return layers
 
     def _series(self) -> list[dict[str, Any]]:
@@ -191,33 +183,21 @@ class _Writer:
         # Rings come last, so that they are drawn over the points.
         kinds = sorted(dict.fromkeys(map(_kind, series)), key=lambda kind: kind.endswith("ring"))
         bands = {_kind(one) for one in series if one.low is not None}
-        color, dash = (
-            self._scale([ink(one.style) for one in series]),
-            self._scale([_dash(one) for one in series]),
-        )
+        color, dash = (self._scale([of(one.style) for one in series]) for of in (ink, _dash))
         width = {**self._scale([1.3 * look(one.style).width for one in series]), "legend": None}
         layers: list[dict[str, Any]] = []
+        between = self._places(y="low") | {"y2": {"field": "high"}, "color": color}
         for kind in (kind for kind in _JOINED if kind in bands):
-            mark = {
-                "type": "area",
-                "opacity": 0.2,
-                "clip": True,
-                "interpolate": _JOINED[kind],
-                "order": False,
-            }
-            between = {"y2": {"field": "high"}, "color": color}
-            layers.append(_layer(kind, mark, self._places(y="low") | between))
+            layers.append(_layer(kind, {"type": "area", "opacity": 0.2, **_JOINED[kind]}, between))
         for kind in (kind for kind in _JOINED if kind in kinds):
-            mark = {"type": "line", "clip": True, "interpolate": _JOINED[kind], "order": False}
             how = {"color": color, "strokeDash": dash, "strokeWidth": width}
-            layers.append(_layer(kind, mark, self._places() | how))
+            layers.append(_layer(kind, {"type": "line", **_JOINED[kind]}, self._places() | how))
             if not self.page:
                 near = {"type": "point", "opacity": 0, "size": 60, "clip": True}
                 layers.append(_layer(kind, near, {**self._places(), "tooltip": tooltip}))
         for kind in (kind for kind in kinds if kind not in _JOINED):
             if kind in bands:
-                bar = self._places(y="low") | {"y2": {"field": "high"}, "color": color}
-                layers.append(_layer(kind, {"type": "rule", "clip": True}, bar))
+                layers.append(_layer(kind, {"type": "rule", "clip": True}, between))
             tinted = kind.startswith("tinted")
             by = shade(self.chart.color, list(color_ends(self.chart)), self.legend) if tinted else color
             shape = {"type": "point", "size": 34, "clip": True, **_POINTS[kind.removeprefix("tinted ")]}
@@ -228,12 +208,8 @@ class _Writer:
     def _scale(self, values: list[Any]) -> dict[str, Any]:
         """Returns an encoding by series, with each distinct label once in the legend."""
         first = {one.label: f"s{i}" for i, one in reversed([*enumerate(self.panel.series)]) if one.label}
-        legend: dict[str, Any] = {
-            "title": None,
-            "values": [*first.values()][::-1],
-            "labelExpr": f"{self.names}[datum.value]",
-        }
-        legend |= {"symbolOpacity": 1, "labelLimit": 200}
+        legend: dict[str, Any] = {"title": None, "values": [*first.values()][::-1]}
+        legend |= {"labelExpr": f"{self.names}[datum.value]", "symbolOpacity": 1, "labelLimit": 200}
         if any(one.mark in _JOINED for one in self.panel.series):
             legend |= {"symbolType": "stroke", "symbolStrokeWidth": 2}
         scale = {"domain": [f"s{i}" for i in range(len(values))], "range": values}
@@ -245,14 +221,8 @@ class _Writer:
         y = self._places(y="at")["y"]
         told = {"field": "text", "type": "nominal", "title": "level"}
         rule = {"type": "rule", "color": GREY, "strokeDash": [2, 2], "clip": True}
-        text = {
-            "type": "text",
-            "align": "right",
-            "dy": -5,
-            "fontSize": 10,
-            "color": "currentColor",
-            "limit": 160,
-        }
+        text: dict[str, Any] = {"type": "text", "align": "right", "dy": -5, "fontSize": 10}
+        text |= {"color": "currentColor", "limit": 160}
         beside = {"x": {"value": "width"}, "y": y, "text": {"field": "text", "type": "nominal"}}
         return [
             {"data": data, "mark": rule, "encoding": {"y": y, "tooltip": [told]}},
@@ -289,8 +259,8 @@ def _kind(one: Series) -> str:
     return f"tinted {one.mark}" if one.color is not None and one.mark not in _JOINED else one.mark
 
 
-def _dash(one: Series) -> list[float]:
-    return [1.5 * length for length in look(one.style).dash] or [1, 0]
+def _dash(style: int) -> list[float]:
+    return [1.5 * length for length in look(style).dash] or [1, 0]
 
 
 def _titled(panel: Panel) -> dict[str, Any]:

@@ -4,14 +4,13 @@ import textwrap
 
 LETTERS = 15
 """Letters of a label in an inch."""
-_LINES = 4
-"""Most lines of a title or a label."""
 
 
 def filled(text: str, inches: float) -> str:
     """Wraps a text to lines of some inches, and cuts off the lines after the fourth."""
-    lines = textwrap.fill(text, max(int(LETTERS * inches), 12), max_lines=_LINES, placeholder=" …")
-    return plain(lines)
+    # An equation stays on one line.
+    whole, width = text.replace(" = ", "\u00a0=\u00a0"), max(int(LETTERS * inches), 12)
+    return plain(textwrap.fill(whole, width, max_lines=4, placeholder=" …"))
 
 
 def cut(text: str, most: int) -> str:

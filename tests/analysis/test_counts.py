@@ -6,7 +6,8 @@ import pytest
 
 import pausejax
 from pausejax import analysis
-from pausejax.plotting import curves, grid, request
+from pausejax.analysis.mean_curves import samples
+from pausejax.plotting import grid, request
 
 COUNTS = ("available_count", "failed_count")
 
@@ -43,7 +44,7 @@ def test_a_mean_is_over_the_rounds_that_were_played(result, name):
     ends = np.concatenate([one.y[np.isfinite(one.y)] for one in chart.panels[0].series])
     assert (ends >= 0).all() and (ends.max() > 0)
     line = grid.lines(result)[0].runs
-    np.testing.assert_array_equal(curves.samples(line, metric).values, recorded(line, name))
+    np.testing.assert_array_equal(samples(line, metric).values, recorded(line, name))
 
 
 @pytest.mark.parametrize("name", COUNTS)

@@ -43,22 +43,6 @@ def test_it_is_the_sum_of_the_latencies(simulated):
         np.testing.assert_array_equal(ended, np.isnan(result["test_accuracy"].values))
 
 
-def test_a_table_of_accuracy_has_the_time(simulated):
-    result = simulated[1]
-    table = result.test_accuracy.to_dataframe().reset_index()
-    elapsed = result["elapsed"].values
-    assert len(table) == result.sizes["run"] * result.sizes["eval"]
-    for row in table.itertuples():
-        expected = elapsed[row.run, row.eval_round - 1]
-        assert row.eval_elapsed == expected or np.isnan([row.eval_elapsed, expected]).all()
-    assert result["eval_elapsed"].attrs == {"units": "s", "long_name": "simulated time at the evaluation"}
-
-
-def test_memory_and_folder_agree(simulated):
-    in_memory, opened, _ = simulated
-    xr.testing.assert_identical(in_memory["eval_elapsed"], opened["eval_elapsed"].load())
-
-
 def test_opening_reads_no_times(simulated):
     opened = pausejax.open(simulated[2])
     some = pausejax.select(opened, policy="random")

@@ -12,8 +12,6 @@ from pausejax import analysis, kinds
 from pausejax.analysis import schema
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.settings import has
-from pausejax.execution.tracking.runs import tracked_runs
-from pausejax.page import tables
 from pausejax.plotting.grid import arrange, lines
 from pausejax.plotting.sweeps import heat_maps
 from pausejax.results import export, labels
@@ -70,13 +68,6 @@ def test_runs_are_selected_by_any_value_and_rivals_without_the_parameter_stay(wh
     assert kept(analysis.select(whole, {name: value})) == {"own": share, "random": 2}
     chosen = analysis.select(whole, {name: value}, policy="own")
     assert kept(chosen) == {"own": share} and set(chosen[name].values.tolist()) == {value}
-
-
-def test_every_value_is_listed_and_none_that_is_not(whole):
-    with pytest.raises(ValueError, match=r"total = 7: no run has it; did you mean 3\? known: -1, 1, 3$"):
-        analysis.select(whole, total=7.0)
-    with pytest.raises(ValueError, match="flag = False: no run with policy = 'random' has it; these runs"):
-        analysis.select(whole, policy="random", flag=False)
 
 
 def test_what_a_run_has_survives_what_is_done_with_a_result(whole, tmp_path):
@@ -174,11 +165,3 @@ def test_charts_have_a_line_a_cell_and_a_panel_for_every_value(whole):
     )
     cells = panel.cells if panel.y.label == "steps" else panel.cells.T
     np.testing.assert_allclose(cells, [[43.5, 11.5, 27.5], [35.5, 3.5, 19.5]])
-
-
-def test_the_page_and_trackers_say_what_a_run_has(whole):
-    axes = dict(tables.facts(whole.assign_attrs(made="[]")))["axes"]
-    assert axes == ["total: -1, 1, 3", "steps: -1, 2", "word: , a", "flag: False, True"]
-    told = list(tracked_runs(whole))
-    assert {"total": -1.0, "steps": -1, "word": "", "flag": False}.items() <= told[-3].parameters.items()
-    assert not set(AXES) & set(told[-1].parameters)

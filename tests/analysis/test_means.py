@@ -44,12 +44,6 @@ def test_mean_over_seeds_is_that_of_each_settings_runs(made):
         np.testing.assert_allclose([setting["low"], setting["high"]], [low, high])
 
 
-def test_labels_name_only_what_a_policy_has(result):
-    labels = set(analysis.mean_ci(result, "elapsed")["label"].values.tolist())
-    assert {"uniform", "pause, γ = 1", "annealed, γ = 5, J = 50, κ = 30"} <= labels
-    assert len(labels) == 11
-
-
 def test_mean_over_axes_averages_within_the_seed_first(made):
     result, rows, _ = made
     final = analysis.finals(result)["max_leakage"].values.astype(np.float64)
@@ -77,16 +71,6 @@ def test_runs_of_one_seed_are_no_independent_sample():
             analysis.paired_difference(once, "pause", "random", name).drop_vars(["left_out", "runs"]),
         )
         assert pairs["count"].values.tolist() == [3]
-
-
-def test_curves_keep_their_dimension(result):
-    found = analysis.mean_ci(result, result["elapsed"])
-    assert found["mean"].dims == ("setting", "round") and found["round"].size == 12
-    one = np.flatnonzero((result["policy"] == "uniform").values)
-    setting = found.isel(setting=int(np.flatnonzero(found["policy"].values == "uniform")[0]))
-    values = result["elapsed"].values[one].astype(np.float64)
-    np.testing.assert_allclose(setting["mean"], np.nanmean(values, axis=0), rtol=1e-6)
-    np.testing.assert_array_equal(setting["count"], (~np.isnan(values)).sum(axis=0))
 
 
 def test_curves_over_axes_are_averaged_within_the_seed_first(made):

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from pausejax import analysis
-from pausejax.analysis import blocks
+from pausejax.analysis import per_run
 from pausejax.analysis.metrics import REDUCTIONS, imbalance, last, rounds_played
 from pausejax.analysis.quantities import format_number
 from pausejax.clients.variables import METRICS as CLIENTS
@@ -49,16 +49,6 @@ def test_finals_are_those_of_the_last_recorded_round(made):
             np.testing.assert_allclose(found[name].values[place], value, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
-def test_finals_keep_coordinates_and_units(result):
-    found = analysis.finals(result)
-    assert found["elapsed"].attrs["units"] == "s"
-    xr.testing.assert_equal(
-        found["privacy_weight"].drop_vars(found["privacy_weight"].coords),
-        result["privacy_weight"].drop_vars(result["privacy_weight"].coords),
-    )
-    assert set(found.coords) == {name for name, c in result.coords.items() if c.dims == ("run",)}
-
-
 def test_finals_of_finals_are_the_same(result):
     once = analysis.finals(result)
     xr.testing.assert_identical(analysis.finals(once), once)
@@ -69,7 +59,7 @@ def test_finals_of_finals_are_the_same(result):
 def test_blocks_hold_as_many_whole_chunks_as_fit(max_bytes, widths):
     array = xr.DataArray(np.zeros((26, 10), np.float32), dims=("run", "round"))
     array.encoding["chunks"] = (7, 10)
-    cut = list(blocks.run_blocks(array, max_bytes=max_bytes))
+    cut = list(per_run.run_blocks(array, max_bytes=max_bytes))
     assert [piece.stop - piece.start for piece in cut] == widths
     assert [piece.start for piece in cut[1:]] == [piece.stop for piece in cut[:-1]]
 
@@ -96,7 +86,7 @@ def test_unknown_metric_names_the_known_ones(result):
 
 def test_memory_does_not_grow_with_the_number_of_runs(tmp_path, monkeypatch):
     chunk, rounds = 50, 1000
-    monkeypatch.setattr(blocks.run_blocks, "__kwdefaults__", {"max_bytes": 4 * chunk * rounds})
+    monkeypatch.setattr(per_run.run_blocks, "__kwdefaults__", {"max_bytes": 4 * chunk * rounds})
     peaks = {}
     for runs in (100, 1500):
         elapsed = np.cumsum(np.ones((runs, rounds), np.float32), axis=1)

@@ -75,6 +75,10 @@ def test_the_budget_is_shown_where_leakage_comes_half_as_high():
     assert leakage(near, near.assign_coords(privacy_budget=("run", [50.0, 50.0]))).levels == ()
     assert leakage(runs(max_leakage=np.inf)).levels == ()
     assert leakage(near, runs(max_leakage=np.inf)).levels == (budget,)
+    # A run without privacy in one round has no budget to be compared with.
+    once = np.append(RAMP[:-1], np.inf)
+    other = runs(max_leakage=once).assign_coords(privacy_budget=("run", [9.0, 9.0]))
+    assert leakage(near, other).levels == (budget,)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,10 @@ def test_report_draws_again(study, capsys):
     picture = study / "out" / "cumulative_regret_vs_round.png"
     before = picture.read_bytes()
     picture.unlink()
+    # What is smoothed has a folder of its own; regrets are not smoothed.
     assert cli.main(["report", str(study / "out"), "--smooth", "3", "--format", "png"]) == cli.OK
+    assert not picture.exists() and (study / "out/smooth_3" / picture.name).read_bytes() == before
+    assert cli.main(["report", str(study / "out"), "--format", "png"]) == cli.OK
     assert picture.read_bytes() == before
     assert "cumulative_regret_vs_round" in capsys.readouterr().out
 

@@ -253,35 +253,9 @@ def test_a_table_is_sorted_by_any_of_its_columns(opened):
     assert table.locator("th[aria-sort]").count() == 1
 
 
-def test_a_print_is_of_ink_on_paper(opened):
-    tab = opened(scheme="dark")
-    tab.emulate_media(media="print", color_scheme="dark")
-    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert contrast(tab, "h1") > 15 and contrast(tab, ".plot svg text") > 15
-    for selector in ("nav", "#all", ".tools"):
-        assert tab.locator(selector).first.is_hidden()
-    pages = tab.pdf(format="A4").count(b"/Type /Page\n")
-    assert 3 <= pages <= 15
-
-
 def test_without_its_script_tables_have_the_numbers(opened):
     tab = opened(drawn=False, java_script_enabled=False)
     assert tab.locator(".plot:visible").count() == 0 == tab.locator(".tools button:visible").count()
     assert tab.locator(".numbers table").count() == tab.locator(".numbers table:visible").count() > 8
     assert tab.locator("noscript p").is_visible() and tab.locator("#tip").is_hidden()
     assert tab.evaluate("document.documentElement.scrollWidth") == 1400
-
-
-def test_long_words_do_not_widen_the_page(chromium, study, tmp_path):
-    label = "W" * 120
-    policies = np.where(study["policy"].values == "pause", "pause", label)
-    long = study.assign_coords(policy=("run", policies)).assign_attrs(
-        name=label, spec=f'name = "{label * 4}"'
-    )
-    path = tmp_path / page.NAME
-    path.write_text(page.build(long, charts((label, "pause")), notes=[label]), encoding="utf-8")
-    tab = chromium.new_page(viewport={"width": 420, "height": 900})
-    tab.goto(path.as_uri())
-    tab.wait_for_function("document.body.dataset.drawn")
-    assert tab.evaluate("document.documentElement.scrollWidth") == 420
-    tab.close()

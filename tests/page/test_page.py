@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import html.parser
-import itertools
 import json
 import re
 import tomllib
@@ -159,22 +158,6 @@ def test_a_sweep_has_an_explorer_and_a_table_with_the_front_first(explored):
     policy = 2 + len(made.axes) - made.parameters
     assert {row[policy + 1] for row in rows if row[policy] != "PAUSE"} == {"–"}
     assert data_of(explored)["panels"][0]["vconcat"]
-
-
-def test_headings_and_tables_can_be_read_aloud(text, explored):
-    for read in map(Read, (text, explored)):
-        levels = [int(tag[1]) for tag, _, _ in read.elements if re.fullmatch("h[1-6]", tag)]
-        assert levels[0] == 1 and levels.count(1) == 1
-        assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
-        assert all(attributes.get("scope") in ("row", "col") for _, attributes, _ in read.all("th"))
-        assert len(read.all("caption")) == len(read.all("table"))
-        plots = [attributes for _, attributes, _ in read.all("div") if "data-panel" in attributes]
-        assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in plots)
-
-
-def test_a_study_without_a_name_has_a_title(study):
-    read = Read(page.build(study.assign_attrs(name=""), {}))
-    assert [found[2] for found in (*read.all("h1"), *read.all("title"))] == ["a study"] * 2
 
 
 @pytest.mark.parametrize("which", ["text", "explored"])

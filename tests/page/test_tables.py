@@ -140,13 +140,6 @@ def test_a_result_of_an_older_release_says_what_it_does_not_know(study):
     assert "not recorded" in page.build(old, {})
 
 
-def test_the_order_of_the_records_does_not_matter(study):
-    records = [{"command": name, "devices": "1 × cpu", "versions": {}} for name in "ab"]
-    one, other = (analysis.made.said(study, found) for found in (records, records[::-1]))
-    assert one.attrs == other.attrs and analysis.made.records_in(one) == records
-    np.testing.assert_array_equal(analysis.made.said(study, [])["regret"], study["regret"])
-
-
 def simulated(**parameters):
     asked = {"mode": "bandit", "seeds": 4, "rounds": 20, "num_clients": 6, "clients_per_round": 2}
     return pausejax.simulate(**{**asked, **parameters})

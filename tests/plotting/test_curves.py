@@ -9,11 +9,9 @@ from scipy import stats
 
 from pausejax.analysis.quantities import Metric
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.curves import AXES, curves
+from pausejax.plotting.curves import curves
 from pausejax.plotting.data import Axis, Panel, Series, thinned
 from pausejax.plotting.grid import Cell, Grid, Line
-
-from .made import series_of
 
 LEAKAGE = Metric(
     "max_leakage", "last", False, "1", "final leakage", label="leakage", scale=2, name="max_leakage"
@@ -34,22 +32,6 @@ def one_panel(*runs, averaged=()):
     """A grid of one panel with the lines a, b, c, …"""
     lines = tuple(Line("abcdef"[n], "a", found, n) for n, found in enumerate(runs))
     return Grid((Cell("", lines),), 1, averaged)
-
-
-def test_panels_keep_their_titles_lines_and_one_axis_upwards():
-    cells = tuple(
-        Cell(f"panel {n}", tuple(Line(x, "a", runs_at(10.0**n * (k + 1)), k) for k, x in enumerate("ab")))
-        for n in range(3)
-    )
-    drawn = curves(Grid(cells, 2), LEAKAGE)
-    assert (drawn.name, drawn.columns) == ("max_leakage_vs_round", 2)
-    assert [panel.title for panel in drawn.panels] == ["panel 0", "panel 1", "panel 2"]
-    assert {panel.x for panel in drawn.panels} == {AXES["round"]} == {Axis("round", zero=True)}
-    # The last means are decades apart over all panels, and no mean is below 0.
-    assert {panel.y for panel in drawn.panels} == {Axis("leakage", "log")}
-    assert [[(one.label, one.style) for one in panel.series] for panel in drawn.panels] == [
-        [("a", 0), ("b", 1)]
-    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -161,14 +143,6 @@ def test_rounds_in_which_some_run_has_no_value_are_counted():
     (panel,) = curves(one_panel(runs), LEAKAGE).panels
     assert "a (2 of 6)" in panel.note
     np.testing.assert_array_equal(np.isnan(panel.series[0].y), [False, True, False, True, False, True])
-
-
-@pytest.mark.parametrize("lines", [1, 2])
-def test_reference_lines_are_made_of_a_panels_lines(lines):
-    made = curves(
-        one_panel(*[runs_at(1.0)] * lines), LEAKAGE, levels=lambda found: (("many", float(len(found))),)
-    )
-    assert made.panels[0].levels == (("many", lines),) and len(series_of(made.panels[0])) == lines
 
 
 @pytest.mark.parametrize("points", [0, 300, 301, 50_000])

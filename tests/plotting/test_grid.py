@@ -44,14 +44,6 @@ def test_of_many_settings_policies_are_lines_and_the_axis_with_most_values_is_co
     assert drawn(found)["γ = 4, α = 1"] == {"b": [10], "a": [15]}
 
 
-def test_without_policies_the_axis_with_most_values_is_lines():
-    found = arrange(runs_of(crossed(alpha=["y", "x"], zeta=names(12))))
-    assert [panel.title for panel in found.panels] == ["α = y", "α = x"]
-    assert [line.label for line in found.panels[1].lines] == [f"zeta = {name}" for name in names(12)]
-    assert found.panels[1].lines[3].runs["number"].values.tolist() == [15]
-    assert found.panels[1].lines[3].policy == "a"
-
-
 @pytest.mark.parametrize(
     ("values", "panels"),
     [
@@ -142,14 +134,6 @@ def test_a_label_has_one_style_in_all_panels():
     assert [[line.style for line in panel.lines] for panel in by_setting.panels] == [[0, 1], [0, 1]]
 
 
-def test_what_varies_are_policies_and_axes_with_two_values():
-    rows = crossed(policy=["a", "b"], gamma=[1.0, 2.0], alpha=[1.0])
-    assert grid.factors(runs_of(rows)) == ["policy", "gamma"]
-    assert grid.factors(runs_of(rows[:2])) == ["gamma"]
-    runs = runs_of(crossed(budget_decay=[1.0], gamma=[1.0]))
-    assert grid.words_for(["gamma", "budget_decay"], runs) == "γ, budget decay"
-
-
 def test_a_binned_axis_is_named_by_the_ranges_of_its_bins():
     """A line of a bin is a mean of several values, of which the median may be none."""
     runs = runs_of(crossed(gamma=[float(n) for n in range(1, 18)], seed=[0, 1]))
@@ -160,9 +144,3 @@ def test_a_binned_axis_is_named_by_the_ranges_of_its_bins():
         values = line.runs["number"].values // 2 + 1.0
         low, high = values.min(), values.max()
         assert line.label == (f"γ = {low:g} to {high:g}" if low < high else f"γ = {low:g}")
-
-
-def test_panels_of_nearly_equal_values_have_titles_of_their_own():
-    runs = runs_of(crossed(policy=["a", "b"], gamma=[100.0, 100.25]))
-    titles = [panel.title for panel in arrange(runs, ["policy", "gamma"]).panels]
-    assert titles == ["γ = 100.0", "γ = 100.25"]

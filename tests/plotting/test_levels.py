@@ -60,14 +60,6 @@ def test_an_average_is_over_seeds_whose_runs_are_averaged_first():
         np.testing.assert_allclose(drawn, [2 * np.mean(by_seed), 2 * low, 2 * high])
 
 
-def test_with_one_seed_there_is_no_interval():
-    runs = finals([1.0, 1.0, 2.0, 2.0], [0] * 4, loss=[1.0, 3.0, 5.0, 9.0])
-    runs = runs.assign_coords(eta=("run", [0.1, 0.2] * 2)).assign_attrs(axes='["gamma", "eta"]')
-    found = levels.averaged(levels.levels_of(runs), *of(runs, "loss"), ("policy", "gamma"))
-    assert found["mean"].values.tolist() == [2.0, 7.0]
-    assert np.isnan(found["low"]).all() and np.isnan(found["high"]).all()
-
-
 @pytest.mark.parametrize(
     ("values", "spans"),
     [
@@ -85,31 +77,5 @@ def test_a_decade_of_positive_values_is_logarithmic_unless_it_is_of_shares(value
     values = np.asarray(values, float)
     assert levels.spans_decades(values) is spans
     metric = Metric("m", "last", None, "1", "m")
-    assert levels.is_logarithmic(metric, values) is spans
-    assert not levels.is_logarithmic(metric._replace(share=True), values)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (12345.0, "12345"),
-        (123456.0, "1.23e5"),
-        (0.00001, "1e-5"),
-        (1e-10, "1e-10"),
-        (1e5, "1e5"),
-        (0.1234, "0.123"),
-        (1.25, "1.25"),
-        (True, "True"),
-        ("adam", "adam"),
-        (1234567, "1234567"),
-    ],
-)
-def test_a_level_has_three_digits_at_least(value, text):
-    assert levels.format_level(value) == text
-
-
-def test_an_axis_says_by_what_its_numbers_are_multiplied():
-    plain = Metric("a", "last", None, "1", "share of rounds")
-    assert plain.axis_label == "share of rounds"
-    assert plain._replace(scale=100.0).axis_label == "share of rounds (%)"
-    assert plain._replace(scale=1000.0, units="s").axis_label == "share of rounds (10⁻³ s)"
+    assert (levels.axis_for(metric, values).scale == "log") is spans
+    assert levels.axis_for(metric._replace(share=True), values).scale == "linear"

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pausejax.analysis.quantities import Metric, as_json, metrics_in
+from pausejax.plotting import request
 from pausejax.plotting.grid import arrange
-from pausejax.plotting.request import omitted, resolve
+from pausejax.plotting.request import resolve
 
 from .made import crossed, names, runs_of
 
@@ -40,6 +41,12 @@ def result_of(rows, **changed):
     )
 
 
+def omitted(result, measures=(), where=None, by=()):
+    """What a request omits."""
+    runs, wanted = resolve(result, measures, where)
+    return request.omitted(runs, wanted, arrange(runs, by))
+
+
 MORE = "--measure NAME: time, nothing, played, other"
 
 
@@ -53,17 +60,6 @@ def test_what_can_be_asked_for_is_listed():
     alone = {name: metric._replace(label=name) for name, metric in METRICS.items() if name != "nothing"}
     alone["nothing"] = METRICS["nothing"]._replace(reduce="itself")
     assert omitted(result_of([{"alpha": 1.0}], **alone)) == []
-
-
-def test_of_many_settings_it_is_said_what_cannot_be_compared_once_for_each_reason():
-    rows = crossed(alpha=[2.0, 1.0], eta=[0.5, 0.1], zeta=names(5))
-    chosen = "loss: no main effects: it means something else for each alpha and eta; choose one: --where a=1,"
-    assert has(omitted(result_of(rows)), MORE, "heat maps", chosen)
-    time, final = (METRICS[name]._replace(label=name, scaled_by=("eta",)) for name in ("time", "final"))
-    both = "time, final: no main effects: each means something else for each eta; choose one: --where eta=0.1"
-    assert has(omitted(result_of(rows, time=time, final=final))[2:], chosen, both)
-    rows = crossed(zeta=names(5), gamma=[1.0, 2.0, 3.0, 4.0])
-    assert has(omitted(result_of(rows)), MORE, "heat maps")
 
 
 def test_too_much_that_varies_comes_with_ways_out_that_work():
@@ -97,18 +93,6 @@ CURVELESS = ": is one figure for a run and has no curve"
 )
 def test_of_each_metric_it_is_said_what_it_lacks(measures, said):
     assert has(omitted(result_of(crossed(alpha=[1.0, 2.0])), measures=measures), *said)
-
-
-@pytest.mark.parametrize(("policies", "axes"), [(["p"], "zeta, eta"), (["p", "q"], "zeta, eta, g")])
-def test_axes_beyond_the_fourth_are_said_to_have_no_heat_map(policies, axes):
-    ends = [1.0, 2.0]
-    rows = crossed(policy=["p"], alpha=ends, beta=ends, rho=ends, sigma=ends, zeta=ends, eta=ends)
-    if "q" in policies:
-        rows += crossed(policy=["q"], rho=ends, sigma=ends, alpha=ends, beta=ends, gamma=ends)
-    said = omitted(result_of(rows), measures=["time"])
-    assert [line for line in said if f"heat maps are of 4 axes at most, and not of {axes};" in line]
-    rows = crossed(**dict.fromkeys(("alpha", "beta", "eta", "gamma"), ends))
-    assert omitted(result_of(rows), measures=["time"]) == []
 
 
 def test_runs_that_are_in_no_mean_are_counted():

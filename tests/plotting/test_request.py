@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 
 from pausejax import analysis, kinds
-from pausejax.analysis.mean_curves import has_curve
+from pausejax.analysis.mean_curves import has_curve, samples
 from pausejax.plotting import request
-from pausejax.plotting.curves import samples
 from pausejax.plotting.grid import arrange
 
 from ..analysis.made_up import build
@@ -72,20 +71,6 @@ def test_a_curve_is_the_mean_with_its_t_interval_seed_by_seed(swept):
     assert "each seed is averaged over α first" in chart.caption
 
 
-@pytest.mark.parametrize("gamma", ["gamma", "γ", "privacy_weight"])
-def test_by_says_which_axis_is_lines_and_which_is_panels(swept, gamma):
-    grid = arrange(swept, [gamma, "policy"])
-    assert [panel.title for panel in grid.panels] == ["pause", "uniform"]
-    assert [line.label for line in grid.panels[0].lines] == ["γ = 0.1", "γ = 1", "γ = 5", "γ = 25"]
-    assert grid.averaged == ("generalization_weight",)
-    assert all(line.runs.sizes["run"] == 12 for panel in grid.panels for line in panel.lines)
-    # Policies are never averaged, named or not.
-    assert arrange(swept, [gamma]).panels[1].title == "uniform"
-    three = arrange(swept, ["policy", gamma, "alpha"])
-    assert three.columns == 4 and len(three.panels) == 12 and not three.averaged
-    assert [panel.title for panel in three.panels[:2]] == ["γ = 0.1, α = 1", "γ = 1, α = 1"]
-
-
 def test_where_chooses_runs_by_name_alias_and_symbol(swept):
     for spelling in ("privacy_weight", "gamma", "γ"):
         kept = analysis.select(swept, {spelling: "5", "policy": ["pause"]})
@@ -131,7 +116,7 @@ def test_any_metric_is_a_curve_a_heat_map_and_an_axis_of_a_front(swept):
     own = runs_with(swept, policy="pause", alpha=1.0, gamma=5.0, seed=0)
     for name in analysis.metrics_of(swept):
         runs, (metric,) = request.resolve(swept, [name])
-        if has_curve(runs, metric.variable, metric.reduce):
+        if has_curve(runs, metric):
             values = samples(own, metric).values[0]
             shown = values[np.isfinite(values)]
             final = metric.scale * analysis.finals(own, [name])[name].values[0]
@@ -154,27 +139,6 @@ def test_data_sets_are_never_mixed():
             refused(result, "test_accuracy" if refused is analysis.best else ["test_accuracy"])
     per = analysis.best(result, "test_accuracy", per="dataset")
     assert sorted(per["dataset"].values) == ["digits", "mnist"]
-
-
-def test_every_policy_and_data_set_has_a_heat_map_of_its_own():
-    axes = {"dataset": "dataset", **AXES}
-    swept = {"dataset": ["x y", "z"], "privacy_weight": [1.0, 5.0], "generalization_weight": [1.0, 10.0]}
-    drawn = kinds.charts(build({"p, q": swept, "r": swept}, 1, axes)[0], measures=["elapsed"])
-    names = {f"heatmap_elapsed_{policy}_{data}" for policy in ("p_q", "r") for data in ("x_y", "z")}
-    assert names | {"main_effects_elapsed_x_y", "main_effects_elapsed_z"} <= set(drawn)
-
-
-def test_evaluations_of_a_metric_are_smoothed_as_asked_for():
-    result = build({"pause": {}}, 6, {})[0]
-    plain, smoothed = (
-        kinds.charts(result, measures=["test_accuracy"], smoothing=count)["test_accuracy_vs_round"]
-        .panels[0]
-        .series[0]
-        .y
-        for count in (1, 2)
-    )
-    np.testing.assert_allclose(smoothed[:2], [plain[0], plain[:2].mean()])
-    assert plain[0] != plain[1]
 
 
 def test_a_label_has_one_colour_in_all_charts_although_some_leave_it_out():

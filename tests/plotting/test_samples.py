@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from pausejax.analysis.mean_curves import resample, smooth
+from pausejax.analysis.mean_curves import resample, samples, smooth, without_diverged
 from pausejax.analysis.quantities import Metric
 from pausejax.plotting import curves
 from pausejax.plotting.grid import Cell, Grid, Line, lines
@@ -35,31 +35,26 @@ def runs():
 
 
 def test_a_curve_is_scaled_and_summed_up_over_the_rounds(runs):
-    x, values, seeds = curves.samples(runs, TOTAL, smoothing=3)
+    x, values, seeds = samples(runs, TOTAL, smoothing=3)
     np.testing.assert_array_equal(x, [11, 12, 13, 14])
     np.testing.assert_array_equal(values, [[2, 6, 12, 20], [10, 22, 36, 52], [0] * 4])
     assert seeds.tolist() == [7, 8, 9]
-    assert curves.samples(runs.drop_vars("seed"), TOTAL).seeds.tolist() == [0, 1, 2]
-
-
-def test_each_round_may_be_shown_as_it_is(runs):
-    each = curves.samples(runs, TOTAL._replace(reduce="each"))
-    np.testing.assert_array_equal(each.values, 2 * runs["cost"].values)
+    assert samples(runs.drop_vars("seed"), TOTAL).seeds.tolist() == [0, 1, 2]
 
 
 def test_only_evaluations_are_smoothed(runs):
-    x, values, _ = curves.samples(runs, SCORE)
+    x, values, _ = samples(runs, SCORE)
     np.testing.assert_array_equal(x, [12, 14])
     np.testing.assert_allclose(values, [[10, 30], [20, 60], [30, 50]])
-    np.testing.assert_allclose(curves.samples(runs, SCORE, smoothing=2).values[:, 1], [20, 40, 40])
-    found = curves.mean_series("a", curves.samples(runs, SCORE), 4)
+    np.testing.assert_allclose(samples(runs, SCORE, smoothing=2).values[:, 1], [20, 40, 40])
+    found = curves.mean_series("a", samples(runs, SCORE), 4)
     low, high = stats.t.interval(0.95, 2, loc=20, scale=stats.sem([10, 20, 30]))
     assert (found.label, found.style) == ("a", 4) and found.y.tolist() == pytest.approx([20, 140 / 3])
     assert (found.low[0], found.high[0]) == (pytest.approx(low), pytest.approx(high))
 
 
 def test_what_diverged_models_learned_is_left_out(runs):
-    found = curves.samples(runs, SCORE._replace(learned=True))
+    found = samples(runs, SCORE._replace(learned=True))
     assert found.seeds.tolist() == [7, 9] and found.values.shape == (2, 2)
 
 
@@ -67,20 +62,20 @@ def test_runs_that_all_diverged_leave_no_line_and_are_named(runs):
     """As in tables and in `analysis.curves`."""
     lost = runs.assign(diverged_round=("run", [1, 3, 2]))
     metric = SCORE._replace(learned=True, name="score")
-    assert curves.samples(lost, metric).values.shape == (0, 2)
+    assert samples(lost, metric).values.shape == (0, 2)
     grid = Grid((Cell("", (Line("a", "a", runs), Line("b", "b", lost, 1))),), 1)
     (panel,) = curves.curves(grid, metric).panels
     assert [bool(one.y.size) for one in panel.series] == [True, False]
     assert panel.note == "without a line, as its runs diverged or have no value in common: b"
-    assert curves.without_diverged(runs.drop_vars("diverged_round")).sizes["run"] == 3
+    assert without_diverged(runs.drop_vars("diverged_round")).sizes["run"] == 3
 
 
 def test_against_time_a_run_without_a_time_is_left_out(runs):
-    x, values, seeds = curves.samples(runs, SCORE, "time")
+    x, values, seeds = samples(runs, SCORE, "time")
     # The runs are evaluated at 2 and 4 s, and at 4 and 8 s: 4 s is all that they share.
     assert set(x) == {4.0} and seeds.tolist() == [7, 8]
     np.testing.assert_allclose(values[:, 0], [30, 20])
-    x, values, _ = curves.samples(runs, TOTAL, "time")
+    x, values, _ = samples(runs, TOTAL, "time")
     assert (x[0], x[-1]) == (2, 4)
     np.testing.assert_allclose(values[:, [0, -1]], [[6, 20], [10, 22]])
     # Between two rounds there is what the last one left.
@@ -94,7 +89,7 @@ def test_against_time_a_run_without_a_time_is_left_out(runs):
 
 def test_a_run_that_ends_early_has_its_rounds_in_time(runs):
     runs["elapsed"][0, 3] = np.nan
-    x, values, seeds = curves.samples(runs, TOTAL, "time")
+    x, values, seeds = samples(runs, TOTAL, "time")
     assert seeds.tolist() == [7, 8] and (x[0], x[-1]) == (2, 3)
     np.testing.assert_allclose(values[:, -1], [12, 10])
 
@@ -116,30 +111,14 @@ def test_common_times_end_with_the_first_run_that_stops():
 
 def test_without_rounds_there_is_no_curve(runs):
     for clock in ("round", "time"):
-        found = curves.mean_series("a", curves.samples(runs.isel(eval=[]), SCORE, clock), 0)
+        found = curves.mean_series("a", samples(runs.isel(eval=[]), SCORE, clock), 0)
         assert found.x.shape == found.y.shape == (0,) and found.low is None and found.high is None
-
-
-@pytest.mark.parametrize(
-    ("variable", "reduce", "curve"),
-    [
-        ("cost", "last", True),
-        ("cost", "each", True),
-        ("score", "total", True),
-        ("counts", "last", False),
-        ("final", "last", False),
-        ("cost", "imbalance", False),
-        ("gone", "last", False),
-    ],
-)
-def test_a_curve_needs_a_value_for_each_round_or_evaluation(runs, variable, reduce, curve):
-    assert curves.has_curve(runs, Metric(variable, reduce, None, "1", "m")) == curve
 
 
 def test_curves_in_time_have_the_last_evaluation_by_then():
     result = build(POLICIES, 3, AXES)[0]
-    line = curves.without_diverged(lines(result)[0].runs)
-    x, values, _ = curves.samples(line, *of(result, "test_accuracy"), "time")
+    line = without_diverged(lines(result)[0].runs)
+    x, values, _ = samples(line, *of(result, "test_accuracy"), "time")
     clock = line["elapsed"].values[:, line["eval_round"].values - 1]
     accuracy = line["test_accuracy"].values
     for place in (0, 77, 199):
@@ -162,36 +141,3 @@ def test_smoothing_averages_the_last_points_that_there_are():
     np.testing.assert_array_equal(
         smooth(np.array([[2.0**24, 1, 1]], np.float32), 2), [[2.0**24, (2**24 + 1) / 2, 1]]
     )
-
-
-def test_lines_are_split_by_policy_and_by_the_axes_that_apply():
-    """More runs than a sort by insertion takes, so that only a stable one keeps their order."""
-    kappa = np.tile([np.nan, 1.0, 2.0], 20)
-    runs = xr.Dataset(
-        {"place": ("run", np.arange(60))},
-        {"policy": ("run", list("abb") * 20), "seed": ("run", np.arange(60)), "kappa": ("run", kappa)},
-        {"axes": '["kappa"]'},
-    )
-    found = lines(runs)
-    assert [(line.label, line.policy) for line in found] == [
-        ("a", "a"),
-        ("b, kappa = 1", "b"),
-        ("b, kappa = 2", "b"),
-    ]
-    for first, line in enumerate(found):
-        assert line.runs["place"].values.tolist() == list(range(first, 60, 3))
-
-
-@pytest.mark.parametrize(
-    ("seeds", "means"),
-    [
-        ([7, 7, 3, 7], [[5, 6], [(1 + 3 + 8) / 3, (2 + 4 + 10) / 3]]),
-        ([1, 1, 1, 1], [[17 / 4, 22 / 4]]),
-        ([4, 3, 2, 1], None),
-    ],
-)
-def test_runs_of_a_seed_are_averaged_unless_all_seeds_are_different(seeds, means):
-    values = np.array([[1.0, 2], [3, 4], [5, 6], [8, 10]])
-    expected = values if means is None else np.array(means)
-    np.testing.assert_allclose(curves.per_seed(values, np.array(seeds)), expected)
-    np.testing.assert_allclose(curves.per_seed(values[:, 0], np.array(seeds)), expected[:, 0])

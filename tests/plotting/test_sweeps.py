@@ -8,7 +8,7 @@ from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.quantities import objectives_in
 from pausejax.plotting import sweeps
 
-from .made import build, crossed, of, runs_of, sampled, series_of, with_figures
+from .made import build, crossed, of, runs_of, series_of, with_figures
 
 AXES = ("privacy_weight", "generalization_weight", "temperature_divisor")
 GRID = {
@@ -104,16 +104,6 @@ def test_cells_without_runs_or_with_infinite_ones_alone_are_empty():
     assert (panel.x.names, panel.y.names) == (("1", "2"), ("1", "2"))
 
 
-def test_of_many_axes_the_first_four_have_heat_maps():
-    ends = dict.fromkeys(("alpha", "beta", "gamma", "eta", "zeta"), (1.0, 2.0))
-    runs = numbers(crossed(**ends))
-    assert len(sweeps.heat_maps(runs, of(runs, "loss"))["heatmap_loss"].panels) == 6
-    one = numbers(crossed(gamma=[1.0, 2.0]))
-    assert sweeps.heat_maps(one, of(one, "loss")) == {}
-    alone = numbers([{"gamma": 1.0, "seed": seed} for seed in range(3)])
-    assert sweeps.effects(alone, of(alone, "loss")) == {}
-
-
 def test_an_unbounded_leakage_is_no_number_and_grey(grid):
     result, rows = grid
     free = np.array([row["policy"] == "pause" for row in rows])[:, None]
@@ -153,7 +143,6 @@ def test_the_front_is_that_of_the_analysis(grid):
     np.testing.assert_allclose(ring.low, metrics[0].scale * means[0]["low"].values[at])
     two = analysis.pareto(result, ["mean_latency", up])["mean"].values * [metrics[1].scale, metrics[0].scale]
     (line,) = [one for one in panel.series if one.mark == "step"]
-    assert line.style == -1
     np.testing.assert_allclose(sorted(zip(line.x, line.y, strict=True)), sorted(map(tuple, two)))
 
 
@@ -179,14 +168,6 @@ def test_steps_of_a_front_begin_where_it_is_best_across(ways, front):
     (ring,) = [one for one in panel.series if one.mark == "ring"]
     assert sorted(zip(ring.x, ring.y, strict=True)) == sorted(front) and ring.low is None
     assert f"on the front: {len(front)} of 4" in ring.label
-
-
-def test_settings_that_tie_are_on_the_front_together():
-    rows = [{"gamma": float(n)} for n in range(3)]
-    runs = with_figures(runs_of(rows), (False, True), time=[1.0, 1.0, 2.0], gain=[5.0, 5.0, 4.0])
-    (panel,) = sweeps.fronts(runs, of(runs, "gain", "time"))["pareto"].panels
-    (ring,) = [one for one in panel.series if one.mark == "ring"]
-    assert ring.names == ("a, γ = 0", "a, γ = 1")
 
 
 def test_without_a_setting_that_has_both_or_a_better_way_there_is_no_front():
@@ -247,20 +228,6 @@ def test_there_is_no_table_of_few_settings_or_of_several_data_sets():
     axes = {"dataset": "dataset", "privacy_weight": "gamma"}
     many = {"dataset": ["x", "y"], "privacy_weight": [float(n) for n in range(20)]}
     assert kinds.sweep_table(build({"pause": many}, 1, axes)[0]) is None
-
-
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_sampled_axes_are_cut_into_levels(seeds):
-    result = sampled(48, seeds)[0]
-    drawn = kinds.charts(result)
-    assert {"main_effects_mean_latency", "pareto"} <= set(drawn)
-    assert not any(name.startswith("heatmap") for name in drawn)
-    panels = [panel for panel in drawn["main_effects_mean_latency"].panels if panel.series]
-    assert all(len(one.x) <= 8 for panel in panels for one in panel.series)
-    # A band is over seeds, so with one seed there is none.
-    assert all((one.low is not None) == (seeds > 1) for panel in panels[:1] for one in panel.series)
-    maps = kinds.charts(result, measures=["max_leakage"])["heatmap_max_leakage"]
-    assert {panel.cells.shape for panel in maps.panels} == {(8, 8)} and len(maps.panels) == 3
 
 
 def test_a_setting_without_a_place_is_weighed_and_named():

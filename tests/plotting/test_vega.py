@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pausejax.plotting import paper, vega
+from pausejax.plotting import explorer, vega
 from pausejax.plotting.data import PALETTE, Axis, ChartData, Panel, Series, Sweep
 
 from .every_kind import HOSTILE, ROUND, charts, curves, sweep
@@ -84,15 +84,6 @@ def test_numbers_keep_five_digits():
     assert row["x"] == [0.33333, 123460, 2] and row["low"] == []
 
 
-def test_lines_are_thinned_and_points_are_not():
-    x = np.arange(1.0, 5001)
-    series = (Series("line", x, x, x - 1, x + 1), Series("points", x, x, mark="point"))
-    chart = ChartData("a", "", (Panel(ROUND, Axis("y"), series),))
-    line, points = rows_of(vega.page_spec(chart, chart.panels[0], most=50))
-    assert 30 <= len(line["x"]) <= 50 and line["x"][0] == 1 and line["x"][-1] == 5000
-    assert line["low"] == [value - 1 for value in line["x"]] and len(points["x"]) == 5000
-
-
 def test_a_band_belongs_to_its_line_where_labels_and_colours_come_again():
     lines = curves(("same",) * 16)
     lines = (dataclasses.replace(lines[0], low=None, high=None), *lines[1:])
@@ -143,16 +134,6 @@ def test_an_axis_may_begin_at_0_and_a_logarithmic_one_never_does():
     assert vega.page_spec(chart, chart.panels[0])["params"][3]["value"][0] == 0
 
 
-def test_names_stand_at_their_places_from_below():
-    chart = charts()["heatmap_time"]
-    document = vega.spec(chart, chart.panels[0])
-    y = document["layer"][0]["encoding"]["y"]
-    assert y["scale"]["domain"] == [-0.5, 1.5] and y["axis"]["values"] == [0, 1]
-    assert document["params"][0]["value"]["y"] == ["0.1", "100"]
-    (row,) = rows_of(document["layer"][0])
-    assert row["y"] == [0, 0, 0, 1, 1, 1] and row["shade"][1] is None
-
-
 def test_colours_share_one_scale_and_what_has_none_is_grey():
     chart = charts()["pareto"]
     fills = [layer["encoding"].get("fill") for layer in vega.spec(chart, chart.panels[0])["layer"]]
@@ -162,18 +143,9 @@ def test_colours_share_one_scale_and_what_has_none_is_grey():
     np.testing.assert_allclose(fill["condition"]["scale"]["domain"], [low, high], rtol=1e-4)
 
 
-def test_only_a_notebook_needs_points_to_point_at():
-    chart = charts()["regret_vs_round"]
-    marks = [
-        [layer["mark"]["type"] for layer in write(chart, chart.panels[0])["layer"]]
-        for write in (vega.spec, vega.page_spec)
-    ]
-    assert marks == [["area", "line", "point"], ["area", "line"]]
-
-
 def test_the_explorer_compiles_with_every_column_anywhere():
     made = sweep()
-    document = vega.explorer(made)
+    document = explorer.explorer(made)
     meta = document["usermeta"]
     (row,) = rows_of(document)
     assert row["c1"].count(None) == int(np.isnan(made.values[:, 1]).sum()) and row["label"] == [*made.labels]
@@ -185,38 +157,11 @@ def test_the_explorer_compiles_with_every_column_anywhere():
         assert compiled(document)["marks"]
 
 
-def test_an_axis_about_0_has_ticks_at_round_numbers():
-    x = np.array([-300.0, 4000.0])
-    chart = ChartData(
-        "a", "", (Panel(ROUND, Axis("y", "symlog", linear=10), (Series("a", x - x[0] + 1, x),)),)
-    )
-    y = vega.spec(chart, chart.panels[0])["layer"][0]["encoding"]["y"]
-    assert y["axis"]["values"] == [
-        -200,
-        -100,
-        -50,
-        -20,
-        -10,
-        0,
-        *(10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
-    ]
-
-
 def test_a_parameter_of_the_explorer_is_that_of_the_runs():
     """And not its first five digits, of which several settings have the same."""
     gamma = np.array([100001.0, 100002.0, 100003.0])
     axes = (Axis("γ"), Axis("time"), Axis("leakage"))
     columns = np.stack([gamma, gamma / 7, gamma / 3], axis=1)
     made = Sweep(("a", "b", "c"), axes, columns, 1, np.ones(3, bool), (1, 2, 0))
-    (row,) = vega.explorer(made)["data"]["values"]
+    (row,) = explorer.explorer(made)["data"]["values"]
     assert row["c0"] == gamma.tolist() and row["c1"] == [float(f"{value:.5g}") for value in gamma / 7]
-
-
-@pytest.mark.parametrize(("note", "named"), [("", False), ("without a line: b", True)])
-def test_the_only_line_is_named_where_others_are_left_out(note, named):
-    times = np.arange(3.0)
-    panel = Panel(ROUND, Axis("regret"), (Series("a", times, times),), note=note)
-    chart = ChartData("alone", "Alone.", (panel,))
-    assert bool(paper.figure(chart).legends) == named
-    found = [d["legend"] for d in walk(vega.spec(chart, panel)) if isinstance(d, dict) and "legend" in d]
-    assert any(isinstance(legend, dict) and "labelExpr" in legend for legend in found) == named

@@ -118,7 +118,7 @@ def _curves(result: xr.Dataset) -> dict[str, np.ndarray]:
     """Returns each metric that has a value in many rounds, [runs, rounds]; NaN where none was evaluated."""
     curves = {}
     for name, metric in metrics_of(result).items():
-        if not has_curve(result, metric.variable, metric.reduce):
+        if not has_curve(result, metric):
             continue
         variable = result[metric.variable]
         values = RUNNING[metric.reduce](recorded(variable.values, variable.dims))
