@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> None:
     """
     from pausejax.study import spec
 
-    cluster = executors.cluster(options)
+    executors.check(options)
     spec.read(options.spec)  # before the parts are loaded, which takes seconds
     from pausejax import kinds
     from pausejax.execution import tracking
@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
     store = FolderStore(Folder(options.out), command=options.typed)
     tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None
     form = None if options.quiet else options.log or default_form()
-    with stop_on_signals() as stopping, executors.executor(options, cluster, stopping) as executor:
+    with stop_on_signals() as stopping, executors.executor(options, stopping) as executor:
         meter = SearchMeter(study, asked, executor.devices)
         with showing(meter, form):
             result = search(study, asked, executor, store, progress=meter, tracker=tracker, stopping=stopping)

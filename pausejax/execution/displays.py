@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal, Protocol
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -19,18 +19,6 @@ Form = Literal["text", "json", "bar"]
 
 SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_FRAMES = 1.0
-
-
-class Display(Protocol):
-    """Shows messages."""
-
-    def line(self, message: Message) -> None:
-        """Shows something that has happened."""
-        ...
-
-    def status(self, message: Message) -> None:
-        """Shows how far it is; called every second."""
-        ...
 
 
 class Lines:
@@ -118,6 +106,10 @@ class Cell:
         part = float(message.fields.get("part") or 0.0)
         bar = f'<progress value="{part:.3f}" max="1" style="width:20em"></progress>'
         self._handle.update(self._html(f"<div>{bar} {sentence}</div>"))
+
+
+Display = Lines | Bar | Cell
+"""`line` shows something that has happened; `status`, called every second, how far it is."""
 
 
 class _Listener(logging.Handler):

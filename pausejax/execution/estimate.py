@@ -28,8 +28,8 @@ from pausejax.study.simulation import DeviceBytes
 from pausejax.study.study import Plan
 
 if TYPE_CHECKING:
-    from pausejax.results.looking import LookedAt
-    from pausejax.results.stores import Contents
+    from pausejax.results.store import Contents
+    from pausejax.results.stores import FolderView
 
 
 class Cost(NamedTuple):
@@ -64,7 +64,7 @@ def plan_table(
     compiles: bool = False,
     device_memory: int | None = None,
     data_placement: str | None = None,
-    store: "LookedAt | None" = None,
+    store: "FolderView | None" = None,
 ) -> Lines:
     """The costs of all groups, and what lies on a device, as tables; runs nothing.
 
@@ -167,12 +167,12 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
 
 
 def group_costs(
-    plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "LookedAt | None" = None
+    plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "FolderView | None" = None
 ) -> list[Cost]:
     """The predicted cost of every group that has runs left; as `plan_table`."""
     rates = measured.rates(jax.default_backend())
     held = store.prepare(plan) if store else None
-    work, known = _work(plan, executor, store, held), store.fits() if store else {}
+    work, known = _work(plan, executor, store, held), store.layouts.fits() if store else {}
     settled = held.settled if store and held and not store.has_begun(plan) else frozenset()
     costs = []
     for group in plan.groups:
@@ -221,7 +221,7 @@ def group_costs(
 
 
 def _work(
-    plan: Plan, executor: LocalExecutor, store: "LookedAt | None", held: "Contents | None"
+    plan: Plan, executor: LocalExecutor, store: "FolderView | None", held: "Contents | None"
 ) -> list[Batch]:
     """Returns the batches that would be played."""
     if store is None or held is None:

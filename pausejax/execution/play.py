@@ -15,7 +15,8 @@ from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.execution.tracking import Tracker
 from pausejax.execution.tracking.runs import VARYING
 from pausejax.results import labels
-from pausejax.results.stores import Contents, MemoryStore, Store
+from pausejax.results.store import Contents
+from pausejax.results.stores import MemoryStore, Store
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Plan
@@ -81,14 +82,6 @@ class Executor(Protocol):
         """
         ...
 
-    def finish(self, plan: Plan, store: Store) -> int:
-        """Has the store put the result together, labelled with the executor's devices.
-
-        Returns:
-          How many runs are missing.
-        """
-        ...
-
     def close(self) -> None:
         """Ends its threads or processes; it plays nothing after that."""
         ...
@@ -135,7 +128,7 @@ def play(
     held = store.prepare(plan)
     work = work_left(plan, executor, store, held, shard)
     if tracker:
-        start_tracker(tracker, store, plan)
+        start_tracker(tracker, plan)
     try:
         left = sum(len(batch.runs) for batch in work)
         if skipped := len(plan.runs) - left:
@@ -143,7 +136,7 @@ def play(
         reported = play_batches(
             plan, executor, store, work, progress=progress, tracker=tracker, stopping=stopping
         )
-        missing = executor.finish(plan, store)
+        missing = store.finish(plan)
         own = set(held.identities).union(*(batch.identities for batch in work))
         if missing and (lost := store.lost(plan, own)):
             raise OSError(
@@ -218,7 +211,7 @@ def _work(
     if count > 1:
         # Shards may run on unlike devices and must cut alike all the same: the first one's cut holds.
         names = {key: f"{key}, cut for {count} shards" for key in layouts}
-        cut = store.fix_layouts({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
+        cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
         layouts = {key: cut[name] for key, name in names.items()}
     workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
     most = {key: layout.runs for key, layout in layouts.items()}
@@ -242,9 +235,9 @@ def play_in_memory(
     return store.result(plan)
 
 
-def start_tracker(tracker: Tracker, store: Store, plan: Plan) -> None:
+def start_tracker(tracker: Tracker, plan: Plan) -> None:
     """Has a tracker begin a study."""
-    tracker.start({**store.provenance(plan), VARYING: json.dumps(labels.varying(plan))})
+    tracker.start({**labels.attributes_of(plan), VARYING: json.dumps(labels.varying(plan))})
 
 
 def report_runs(tracker: Tracker, store: Store, plan: Plan, runs: Sequence[Run]) -> None:

@@ -1,7 +1,7 @@
 """Plays all rounds of a batch, segment by segment, with checkpoints; it narrows as runs stop."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from pausejax.results.checkpoint import Checkpoint
 
 
-class Progress(Protocol):
-    """Called after each segment with how many rounds × runs it has advanced; of runs alone without rounds."""
-
-    def __call__(self, rounds_times_runs: float) -> None: ...
+Progress = Callable[[float], None]
+"""Called after each segment with how many rounds × runs it has advanced; of runs alone without rounds."""
 
 
 class Advance:

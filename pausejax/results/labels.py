@@ -1,23 +1,29 @@
 """How a result is laid out: its coordinates, and how finished runs become one data set."""
 
 import hashlib
+import importlib.metadata
 import json
+import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import tomli_w
 import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
+from pausejax.analysis.made import Record
 from pausejax.analysis.quantities import Variable, described
 from pausejax.analysis.settings import UNREAD
+from pausejax.devices import local_devices
 from pausejax.parts import File
-from pausejax.results import provenance
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import FORMAT, Plan, Study
+from pausejax.version import __version__
+
+_PASSWORD = re.compile(r"(?<=://)[^/\s@]*@")
 
 _MEANINGS = {
     "policy": "policy, by its label",
@@ -107,7 +113,7 @@ def outline(plan: Plan) -> xr.Dataset:
         for name, variable in plan.study.outputs.variables.items()
     }
     columns = {name: ("run", column) for name, column in coordinates(plan).items()}
-    return xr.Dataset({n: v for n, v in empty.items() if n not in columns}, columns, about(plan))
+    return xr.Dataset({n: v for n, v in empty.items() if n not in columns}, columns, attributes_of(plan))
 
 
 def label(
@@ -161,12 +167,7 @@ def spec_text(plan: Plan) -> str:
 
 
 def attributes_of(plan: Plan) -> dict[str, Any]:
-    """What a reader needs to know where the numbers come from; starts JAX."""
-    return {**about(plan), "backend": jax.default_backend()}
-
-
-def about(plan: Plan) -> dict[str, Any]:
-    """The same without the devices."""
+    """Returns what a reader needs to know of the study."""
     study = plan.study
     parameters = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     return {
@@ -175,7 +176,7 @@ def about(plan: Plan) -> dict[str, Any]:
         "mode": study.mode,
         "format": FORMAT,
         "spec": spec_text(plan),
-        "versions": json.dumps(provenance.versions()),
+        "versions": json.dumps(versions()),
         "axes": json.dumps(plan.axes),
         "used_files": json.dumps(used_files(study)),
         **described(
@@ -186,6 +187,21 @@ def about(plan: Plan) -> dict[str, Any]:
             study.outputs.compare_within,
         ),
     }
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of what numbers depend on."""
+    libraries = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    return {**libraries, "pausejax": __version__, "python": platform.python_version()}
+
+
+def record(command: str = "") -> Record:
+    """Says how this process simulates; every part of the result keeps it, and `analysis.made` reads it.
+
+    Args:
+      command: as it was typed; user names and passwords in URLs are left out. "": there was none.
+    """
+    return Record(command=_PASSWORD.sub("…@", command), devices=local_devices(), versions=versions())
 
 
 def used_files(study: Study) -> dict[str, str]:

@@ -93,7 +93,7 @@ def search(
         held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
         held = search_file.write(folder, held) if folder else held
     if tracker:
-        start_tracker(tracker, store, everything)
+        start_tracker(tracker, everything)
     steps = _Steps(space, sampler, options.trials, held["batch"], held["lists"])
     seeds = len(study.seeds)
     finished, reported, trials = set(contents.identities), set[tuple[str, str]](), list[Trial]()
@@ -118,7 +118,7 @@ def search(
         trials.sort(key=lambda trial: trial.number)
         plan = plan_of(study, [run for trial in trials for run in trial.setting.runs(study)])
         result = SearchResult(study, space, goal, tuple(trials), plan, None)
-        if missing := executor.finish(plan, store):
+        if missing := store.finish(plan):
             raise OSError(f"{store}: {missing} runs that had ended are no longer there; has it been cleared?")
         if tracker and folder:
             report_runs(

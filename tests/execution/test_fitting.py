@@ -8,7 +8,7 @@ import pytest
 from pausejax.data.host import Sources
 from pausejax.execution import events
 from pausejax.execution import program as programs
-from pausejax.execution.program import Compiled, GroupProgram
+from pausejax.execution.program import Executable, GroupProgram
 from pausejax.kinds import parse
 from pausejax.parts import PartError
 from pausejax.study.plan import make_plan
@@ -55,7 +55,7 @@ def test_a_chunk_is_the_whole_or_a_part_that_fits(made, whole):
     for limit in range(100, 100 + 10 * whole + 20, 10):
         found = fit(made, whole, limit)
         assert 100 + 10 * found.width <= limit or found.width == 1
-        assert found == Compiled(found.width, found.width)
+        assert found == Executable(found.width, found.width)
         parts = (-(-whole // count) for count in range(1, whole + 1))
         assert next((width for width in parts if 100 + 10 * width <= limit), 1) <= 2 * found.width
     made.compiled_widths.clear()
@@ -151,6 +151,6 @@ def test_what_is_refused_is_a_mistake_of_the_spec(made, error, problems):
 
 
 def test_a_program_of_another_width_is_made_once(made):
-    made._compiled = SimpleNamespace(result=lambda timeout: Compiled("whole", 7))
+    made._compiled = SimpleNamespace(result=lambda timeout: Executable("whole", 7))
     assert made.call(8) == "whole" and not made.compiled_widths
     assert [made.call(4) for _ in range(2)] == [4, 4] and made.compiled_widths == [4]

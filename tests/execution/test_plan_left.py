@@ -8,7 +8,7 @@ from pausejax.execution.estimate import group_costs
 from pausejax.execution.local import LocalExecutor
 from pausejax.kinds import load
 from pausejax.results.folder import Folder
-from pausejax.results.looking import LookedAt
+from pausejax.results.stores import FolderView
 from pausejax.study.plan import make_plan
 
 NETWORK = "[network]\nnum_clients = 6\nclients_per_round = 2\n"
@@ -38,7 +38,9 @@ class Study:
 
     def costs(self, seeds):
         executor = LocalExecutor(Sources())
-        return group_costs(self.plan(seeds), executor, compiles=False, store=LookedAt(Folder(str(self.out))))
+        return group_costs(
+            self.plan(seeds), executor, compiles=False, store=FolderView(Folder(str(self.out)))
+        )
 
     def run(self, seeds, caplog):
         """{Policy: width} of every program that a run compiles, and how many runs it plays."""
@@ -120,7 +122,7 @@ def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, capl
         patch.setattr(LocalExecutor, "_play", play_pause_alone)
         arguments = ["run", str(study.spec), "--out", str(study.out), "--set", "seeds=4", "--quiet"]
         assert cli.main(arguments) not in (cli.OK, 2)
-    looked = LookedAt(Folder(str(study.out)))
+    looked = FolderView(Folder(str(study.out)))
     assert looked.has_begun(study.plan(4)) and not looked.has_begun(study.plan(5))
     assert study.line(4, capsys) == "4 of 8 runs are there already; the rest takes 1 program"
     assert foreseen(study.costs(4)) == ({"random": 4}, 4) == study.run(4, caplog)

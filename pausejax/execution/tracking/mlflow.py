@@ -6,8 +6,7 @@ from typing import Any
 
 import xarray as xr
 
-from pausejax.execution.tracking.runs import TrackedRun, key_of, library, tracked_runs
-from pausejax.execution.tracking.tracker import Tracker
+from pausejax.execution.tracking.runs import TrackedRun, Tracker, key_of, library, tracked_runs
 
 # Entries that MLflow takes in one request, with room for the parameters, and runs that it tells at once.
 _BATCH, _PAGE = 800, 1000

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from pausejax.execution.tracking.runs import TrackedRun, library, tracked_runs
-from pausejax.execution.tracking.tracker import Tracker
+from pausejax.execution.tracking.runs import TrackedRun, Tracker, library, tracked_runs
 
 _KEY = "pausejax-run"
 _LONGEST_NAME = 200
