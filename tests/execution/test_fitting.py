@@ -6,7 +6,6 @@ import jax
 import pytest
 
 from pausejax.data.host import Sources
-from pausejax.execution import events
 from pausejax.execution import program as programs
 from pausejax.execution.program import Executable, GroupProgram
 from pausejax.kinds import parse
@@ -88,54 +87,6 @@ def test_an_error_that_no_smaller_chunk_mends_is_not_swallowed(made, too_large, 
     assert made.compiled_widths == ([4, 2, 1] if too_large == 1 else [4])
 
 
-def said(caplog, event):
-    (record,) = (record for record in caplog.records if getattr(record, "event", "") == event)
-    return record.getMessage(), record.fields
-
-
-def test_what_was_compiled_is_said(made, caplog):
-    caplog.set_level("INFO", "pausejax")
-    fit(made, 3, 120)
-    told, fields = said(caplog, "compiled")
-    assert told == "compiled by chance for 2 runs side by side in 0.0 s"
-    assert (fields["policy"], fields["width"]) == ("by chance", 2) and 0 <= fields["took"] < 1
-    assert fields["took"] == round(fields["took"], 3)
-
-
-@pytest.mark.parametrize(
-    ("shares", "wanted", "lanes", "words"),
-    [
-        (1, None, 3, "over 2 devices, up to 3 clients trained at a time"),
-        (1, None, 0, "by chance: 40 runs, up to 7 side by side over 2 devices"),
-        (2, "sharded", 3, "3 clients trained at a time, training data sharded over 2 devices: as asked"),
-        (2, None, 3, "over 2 devices: no device has room for all of them and a run"),
-    ],
-)
-def test_how_runs_lie_on_the_devices_is_said(made, caplog, shares, wanted, lanes, words):
-    caplog.set_level("INFO", "pausejax")
-    made.simulation.data_shares, made.simulation.layout = shares, Layout(40, lanes=lanes)
-    made._asked = wanted
-    made._tell_layout(7)
-    told, fields = said(caplog, "group")
-    assert told.endswith(words) and fields["runs"] == 40
-    assert (fields["width"], fields["devices"], fields["policy"]) == (7, 2, "by chance")
-    assert fields["placement"] == (told.partition("devices, ")[2] or None)
-
-
-@pytest.mark.parametrize(("runs", "words"), [(1, "1 run"), (2, "2 runs"), (1234, "1,234 runs")])
-def test_a_finished_chunk_is_said(caplog, runs, words):
-    caplog.set_level("INFO", "pausejax")
-    events.finished("by chance", runs)
-    assert said(caplog, "batch") == (f"finished {words} of by chance", {"policy": "by chance", "runs": runs})
-
-
-def test_on_one_device_there_is_no_word_of_several(made, caplog):
-    caplog.set_level("INFO", "pausejax")
-    made.simulation.padded = lambda width: width
-    made._tell_layout(1)
-    assert said(caplog, "group")[0] == "by chance: 40 runs, up to 1 side by side on one device"
-
-
 @pytest.mark.parametrize(
     ("error", "problems"),
     [
@@ -148,9 +99,3 @@ def test_what_is_refused_is_a_mistake_of_the_spec(made, error, problems):
     with pytest.raises(SpecError) as caught, made._refusals():
         raise error
     assert list(caught.value.problems) == problems
-
-
-def test_a_program_of_another_width_is_made_once(made):
-    made._compiled = SimpleNamespace(result=lambda timeout: Executable("whole", 7))
-    assert made.call(8) == "whole" and not made.compiled_widths
-    assert [made.call(4) for _ in range(2)] == [4, 4] and made.compiled_widths == [4]

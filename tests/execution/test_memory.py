@@ -1,7 +1,5 @@
 """What lies on a device, by shapes alone, and what is refused before anything is computed."""
 
-from types import SimpleNamespace
-
 import jax
 import pytest
 from hypothesis import given
@@ -132,18 +130,6 @@ def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
         memory.check("pause", Held(resident), 66)
 
 
-def test_programs_may_use_most_of_a_device_or_an_equal_share_of_the_hosts_memory(monkeypatch):
-    def bytes_of(statistics, host):
-        devices = [SimpleNamespace(memory_stats=lambda: statistics)] * 4
-        monkeypatch.setattr(memory.jax, "local_devices", lambda: devices)
-        monkeypatch.setattr(memory, "_host_memory", lambda: host)
-        return memory.device_memory()
-
-    own = bytes_of({"bytes_limit": 10**9}, 10**6)
-    assert 0.75e9 < own < 0.95e9
-    assert bytes_of(None, 4 * 10**9) == own == bytes_of({"bytes_in_use": 1}, 4 * 10**9)
-
-
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
@@ -160,23 +146,6 @@ def test_the_hosts_memory_is_what_a_container_has_of_it(monkeypatch, tmp_path, l
     monkeypatch.setattr(memory, "Path", lambda file: tmp_path / file.rpartition("/")[2])
     monkeypatch.setattr(memory.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.get)
     assert memory._host_memory() == expected
-
-
-def test_a_program_needs_what_goes_in_and_out_once_where_it_is_the_same():
-    sizes = {"argument": 100, "output": 30, "temp": 7, "alias": 20}
-    analysis = SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
-    assert memory.program_memory(SimpleNamespace(memory_analysis=lambda: analysis)) == 117
-
-
-@pytest.mark.parametrize(("mappings", "crowded"), [(10, False), (11, True), (40, True)])
-def test_a_process_is_crowded_with_more_than_a_quarter_of_the_mappings(
-    monkeypatch, tmp_path, mappings, crowded
-):
-    monkeypatch.setattr(memory, "Path", lambda file: tmp_path / file.rpartition("/")[2])
-    assert not memory.near_mapping_limit()
-    (tmp_path / "max_map_count").write_text("40\n")
-    (tmp_path / "maps").write_text("a mapping\n" * mappings)
-    assert memory.near_mapping_limit() == crowded
 
 
 @pytest.mark.parametrize(

@@ -359,13 +359,6 @@ def test_progress_of_a_study_without_rounds_adds_up_to_its_runs(tmp_path):
     assert sum(told) == pytest.approx(2) and len(told) > 4
 
 
-def test_memory_is_extrapolated_through_two_sizes():
-    # 100 bytes and 10 for each of 64 runs: 740; of 16: 260.
-    assert memory.num_chunks(740, 260, 0.25, 420) == 2
-    assert memory.num_chunks(740, 260, 0.25, 419) == 3
-    assert memory.num_chunks(740, 260, 0.25, 50) > 1000
-
-
 def test_stopping_at_a_simulated_time_cuts_the_very_same_run_short(tmp_path):
     stop = 6.5
     whole = pausejax.simulate(
