@@ -16,7 +16,9 @@ from pausejax.results.sealed import write_sealed
 from pausejax.results.stores import FolderStore
 from pausejax.study.plan import make_plan
 
-from .test_play import BANDIT, interrupted, simulate
+from .test_play import LONG, interrupted, simulate
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 LEARNING = {
     "rounds": 4,
@@ -89,9 +91,9 @@ def test_a_group_has_one_name_whatever_else_its_study_holds():
 
 
 def test_fewer_lanes_on_a_resume_narrow_what_is_left_and_no_share(tmp_path):
-    simulate(BANDIT, tmp_path / "whole")
-    interrupted(BANDIT, tmp_path / "narrow", 1)
-    simulate(BANDIT, tmp_path / "narrow", lanes=3)
+    simulate(LONG, tmp_path / "whole")
+    interrupted(LONG, tmp_path / "narrow", 1)
+    simulate(LONG, tmp_path / "narrow", lanes=3)
     assert 3 in layouts.Layouts(Folder(tmp_path / "narrow")).fits().values()
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "narrow"))
     np.testing.assert_array_equal(a["selected"], b["selected"])

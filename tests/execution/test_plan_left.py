@@ -14,6 +14,7 @@ from pausejax.study.plan import make_plan
 NETWORK = "[network]\nnum_clients = 6\nclients_per_round = 2\n"
 POLICIES = '[[policy]]\nname = "pause"\n[[policy]]\nname = "random"\n'
 BANDIT = f'mode = "bandit"\nrounds = 6\n{NETWORK}{POLICIES}'
+RANDOM = f'mode = "bandit"\nrounds = 6\n{NETWORK}[[policy]]\nname = "random"\n'
 TRAINING = f"""rounds = 2
 eval_every = 2
 {NETWORK}[data]
@@ -70,23 +71,22 @@ def foreseen(costs):
 
 
 def test_a_plan_foresees_the_programs_of_an_extension(tmp_path, caplog, capsys):
-    study = Study(tmp_path, BANDIT)
-    assert study.line(4, capsys) == "none of the 8 runs is there yet" and not study.out.exists()
-    first = foreseen(study.costs(4))
-    assert first == ({"pause": 4, "random": 4}, 8) == study.run(4, caplog)
+    study = Study(tmp_path, RANDOM)
+    assert study.line(4, capsys) == "none of the 4 runs is there yet" and not study.out.exists()
+    assert foreseen(study.costs(4)) == ({"random": 4}, 4) == study.run(4, caplog)
     before = study.files()
-    assert study.line(4, capsys) == "all 8 runs are there already: nothing is compiled, nothing is played"
+    assert study.line(4, capsys) == "all 4 runs are there already: nothing is compiled, nothing is played"
 
     line = study.line(5, capsys)
-    start = "8 of 10 runs are there already; the rest takes 2 programs, 2 compiled anew in about "
+    start = "4 of 5 runs are there already; the rest takes 1 program, 1 compiled anew in about "
     assert line.startswith(start) and line.endswith(" s: of another width, 1 side by side and not 4")
     extension = foreseen(study.costs(5))
     assert study.files() == before, "looking has changed the folder"
-    assert extension == ({"pause": 1, "random": 1}, 2) == study.run(5, caplog)
+    assert extension == ({"random": 1}, 1) == study.run(5, caplog)
 
-    # Four more are as many side by side as in the beginning: the programs are those of then.
-    assert study.line(9, capsys) == "10 of 18 runs are there already; the rest takes 2 programs"
-    assert foreseen(study.costs(9)) == ({"pause": 4, "random": 4}, 8) == study.run(9, caplog)
+    # Four more are as many side by side as in the beginning: the program is that of then.
+    assert study.line(9, capsys) == "5 of 9 runs are there already; the rest takes 1 program"
+    assert foreseen(study.costs(9)) == ({"random": 4}, 4)
 
 
 def test_programs_that_share_more_are_compiled_anew(tmp_path, caplog, capsys):
@@ -129,9 +129,9 @@ def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, capl
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path, caplog, capsys):
-    study = Study(tmp_path, BANDIT)
+    study = Study(tmp_path, RANDOM)
     study.run(2, caplog)
-    study.spec.write_text(BANDIT.replace("rounds = 6", "rounds = 7"))
+    study.spec.write_text(RANDOM.replace("rounds = 6", "rounds = 7"))
     arguments = ["plan", str(study.spec), "--out", str(study.out), "--set", "seeds=2"]
     assert cli.main(arguments) == 2
     assert "holds runs of another spec" in capsys.readouterr().err

@@ -300,34 +300,6 @@ class Cell:
         self.shown.append(html.data)
 
 
-def test_a_notebook_has_a_bar_in_its_cell_only_on_request(plan, monkeypatch, capsys):
-    pytest.importorskip("IPython")
-    cell, clock = Cell(), Clock()
-    monkeypatch.setattr("IPython.display.display", cell.display)
-    monkeypatch.setattr(displays, "Console", lambda stderr: Screen(False, stderr))
-    with displays.showing(StudyMeter(plan, "1 × cpu"), "bar"):
-        pass
-    assert len(cell.shown) == 2 and capsys.readouterr() == ("", "")
-    with displays.showing(StudyMeter(plan, "1 × cpu"), "text"):
-        pass
-    assert len(cell.shown) == 2 and "done after" in capsys.readouterr().err
-    bar, meter = displays.Cell(clock), StudyMeter(plan, "1 × cpu", clock)
-    for second, played in ((5, 0), (10, 250), (25, 350)):
-        clock.now = Clock.now + second
-        meter(played)
-        bar.status(meter.status())
-    bar.line(Message("compiled", "left out", {}))
-    bar.line(meter.end(True))
-    assert [re.sub("<[^>]*>", "", html).strip() for html in cell.shown[2:]] == [
-        "0:00:05: 0 of 6 runs finished, 0%, compiling, 0 of 2 programs ready",
-        "0:00:10: 0 of 6 runs finished, 42%",
-        "0:00:25: 0 of 6 runs finished, 100%, 30 rounds/s, 0:00:00 left",
-        "done after 0:00:25: 0 of 6 runs finished, 24 rounds/s",
-    ]
-    parts = [re.search(r'value="([\d.]+)"', html)[1] for html in cell.shown[2:]]
-    assert parts == ["0.000", "0.417", "1.000", "1.000"]
-
-
 @pytest.mark.parametrize("jupyter", [False, True])
 def test_warnings_are_shown_beside_a_bar(plan, monkeypatch, capsys, jupyter):
     if jupyter:
