@@ -219,12 +219,6 @@ def _width_name(batch: Batch) -> str:
     return f"{layout_name(batch.group)}, {batch.width} runs at most"
 
 
-def widths_before(group: Group, fits: Mapping[str, int]) -> frozenset[int]:
-    """Returns for how many runs a group's programs were compiled on such devices, as `Layouts.fits` says."""
-    start = f"{layout_name(group)}, "
-    return frozenset(width for name, width in fits.items() if name.startswith(start))
-
-
 def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) -> None:
     """Keeps how many runs fit side by side, and says so if they are fewer than before."""
     name = _width_name(batch)

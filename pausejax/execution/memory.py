@@ -1,6 +1,5 @@
 """How many runs fit side by side: read off compiled programs, against what the devices have."""
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -131,21 +130,6 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
             f"its runs, and has room for {limit / 1e9:,.4g} GB{instead}"
         ]
     )
-
-
-def num_chunks(needed: int, fewer: int, ratio: float, limit: int) -> int:
-    """Into how many parts a batch must be cut, by a straight line through two measured sizes.
-
-    Args:
-      needed: bytes per device of the whole batch's program.
-      fewer: bytes of the program for a smaller one.
-      ratio: runs of the smaller one over those of the whole, below 1.
-      limit: bytes that may be used.
-    """
-    slope = max((needed - fewer) / (1 - ratio), 1.0)
-    constant = needed - slope
-    fitting = max((limit - constant) / slope, 1e-6)
-    return max(math.ceil(1 / fitting), 2)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

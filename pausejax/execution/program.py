@@ -51,7 +51,7 @@ class GroupProgram:
         device_memory: int,
         data_placement: str | None = None,
     ) -> None:
-        self.group, self.sources, self.device_memory = group, sources, device_memory
+        self.group, self.device_memory = group, device_memory
         self._policies = policies_of(group.runs)
         self._asked, self._as_begun = data_placement, bool(layout and layout.sharded)
         simulation = study.kind.simulation(study, group, sources, layout=layout)
@@ -136,9 +136,9 @@ class GroupProgram:
 
     def _compile(self, lowered: jax.stages.Lowered, width: int) -> Executable:
         """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
-        whole, parts, begun = width, 1, time.monotonic()
+        begun = time.monotonic()
         while True:
-            used = float("inf")
+            used = 2 * self.device_memory
             try:
                 call = compile_for(lowered)
                 used = memory.program_memory(call)
@@ -148,12 +148,8 @@ class GroupProgram:
             if used <= self.device_memory or width == 1:
                 events.compiled(self._policies, width, time.monotonic() - begun)
                 return Executable(call, width)
-            if used < float("inf") and parts == 1 and width >= 4:
-                smaller = memory.program_memory(compile_for(self.lower(width // 4)))
-                parts = memory.num_chunks(int(used), smaller, (width // 4) / width, self.device_memory)
-            else:
-                parts *= 2
-            width = -(-whole // min(parts, whole))
+            # As if nothing were shared by the runs: never too narrow by more than a half.
+            width = -(-width // max(-(-used // self.device_memory), 2))
             lowered = self.lower(width)
 
     def _tell_layout(self, width: int) -> None:

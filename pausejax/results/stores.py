@@ -211,10 +211,3 @@ class FolderView(MemoryStore):
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
         return store.look(self._folder, plan, grows=grows)
-
-    def has_begun(self, plan: Plan) -> bool:
-        """Returns whether the folder has the very spec of a plan, and not one that it adds runs to."""
-        try:
-            return self._folder.read(store.SPEC) == labels.spec_text(plan).encode()
-        except OSError:
-            return False

@@ -61,18 +61,15 @@ def test_a_chunk_is_the_whole_or_a_part_that_fits(made, whole):
     assert fit(made, whole, 100 + 10 * whole).width == whole and made.compiled_widths == [whole]
 
 
-def test_one_measurement_of_a_quarter_says_how_many_parts_there_must_be(made):
-    assert fit(made, 40, 190).width == 8 and made.compiled_widths == [40, 10, 8]
-    made.compiled_widths.clear()
-    assert fit(made, 3, 120).width == 2 and made.compiled_widths == [3, 2]  # too few for a quarter: halves
-    made.compiled_widths.clear()
-    assert fit(made, 4, 110).width == 1 and made.compiled_widths == [4, 1, 1]
+def test_what_a_program_takes_says_how_many_parts_there_must_be(made):
+    for width, limit, widths in ((40, 190, [40, 14, 7]), (3, 120, [3, 2]), (4, 110, [4, 2, 1])):
+        made.compiled_widths.clear()
+        assert fit(made, width, limit).width == widths[-1] and made.compiled_widths == widths
 
 
 def test_what_the_compiler_finds_no_room_for_is_halved_until_it_does(made):
     made.too_large = 11
     assert fit(made, 40, 10**6).width == 10 and made.compiled_widths == [40, 20, 10]
-    # After that nothing is extrapolated: the size of the whole is not known.
     made.compiled_widths.clear()
     assert fit(made, 40, 150).width == 5 and made.compiled_widths == [40, 20, 10, 5]
 

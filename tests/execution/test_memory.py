@@ -2,8 +2,6 @@
 
 import jax
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pausejax.data.host import Sources
 from pausejax.execution import memory
@@ -169,25 +167,6 @@ def test_data_are_on_every_device_unless_shares_alone_leave_room(wanted, limit, 
 def test_another_placement_is_refused():
     with pytest.raises(SpecError, match="data_placement = 'here': must be one of replicated, sharded"):
         memory.check_data_placement("here")
-
-
-@given(
-    constant=st.integers(0, 10**4),
-    each=st.integers(10, 10**4),
-    ratio=st.sampled_from([0.25, 0.5, 0.75]),
-    room=st.integers(1, 10**5),
-)
-def test_a_chunk_is_cut_into_the_fewest_parts_that_fit(constant, each, ratio, room):
-    """Memory is a straight line here: at least two parts, since the whole did not fit."""
-    limit = constant + room
-    parts = memory.num_chunks(constant + each, constant + ratio * each, ratio, limit)
-    assert parts >= 2 and constant + each / parts <= limit * (1 + 1e-9)
-    assert parts == 2 or constant + each / (parts - 1) > limit * (1 - 1e-9)
-
-
-def test_where_nothing_fits_a_chunk_has_more_parts_than_any_has_runs():
-    assert memory.num_chunks(200, 150, 0.5, 90) >= 10**5
-    assert memory.num_chunks(200, 200, 0.5, 90) >= 10**5
 
 
 @pytest.mark.parametrize(
