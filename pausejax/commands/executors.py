@@ -65,6 +65,21 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
+def telling() -> argparse.ArgumentParser:
+    """Returns a parent parser with --quiet, --log, --tracker and --no-report."""
+    parser = argparse.ArgumentParser(add_help=False, parents=[common.quiet()])
+    parser.add_argument(
+        "--log",
+        choices=("text", "json", "bar"),
+        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
+    )
+    parser.add_argument(
+        "--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow, tensorboard or wandb"
+    )
+    parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
+    return parser
+
+
 def check(options: argparse.Namespace) -> None:
     """Checks that the options belong to the executor, and leaves the GPUs to Ray's workers.
 

@@ -19,7 +19,7 @@ def add_to(commands: Any) -> None:
         "run",
         parents=[
             common.spec(),
-            common.quiet(),
+            executors.telling(),
             common.charts(),
             executors.devices(),
             executors.arguments(),
@@ -32,10 +32,6 @@ def add_to(commands: Any) -> None:
         required=True,
         type=common.folder,
         help="where the result, its page and its charts go",
-    )
-    parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
-    parser.add_argument(
-        "--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow, tensorboard or wandb"
     )
     parser.add_argument(
         "--shard",
@@ -50,11 +46,6 @@ def add_to(commands: Any) -> None:
         default=300.0,
         metavar="SECONDS",
         help="between checkpoints of runs in flight (default 300)",
-    )
-    parser.add_argument(
-        "--log",
-        choices=("text", "json", "bar"),
-        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
     )
     parser.set_defaults(command=run)
 

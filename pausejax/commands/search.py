@@ -12,7 +12,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "search",
-        parents=[common.spec(), common.quiet(), executors.devices(), executors.arguments()],
+        parents=[common.spec(), executors.telling(), executors.devices(), executors.arguments()],
         help="find the best settings of a spec's lists and ranges",
         description=(
             "Tries settings of a spec's lists and ranges side by side, and plays the best again on fresh "
@@ -56,15 +56,6 @@ def add_to(commands: Any) -> None:
         default=20,
         metavar="N",
         help="seeds on which the best, the second and the defaults are compared in the end (default 20)",
-    )
-    parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
-    parser.add_argument(
-        "--tracker", metavar="NAME", help="report runs that have ended: mlflow, tensorboard or wandb"
-    )
-    parser.add_argument(
-        "--log",
-        choices=("text", "json", "bar"),
-        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
     )
     parser.set_defaults(command=run, format=None, chart=[], width=None, height=None, baseline=None)
 

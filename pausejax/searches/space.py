@@ -1,6 +1,5 @@
 """What a search chooses from: the ranges and lists of a spec, policy by policy."""
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +111,7 @@ class Space(NamedTuple):
             for chosen in itertools.product(*rows):
                 fixed = dict(zip((dimension.key for dimension in static), chosen, strict=True))
                 steps = range(longest)
-                found += [self.setting(_Corner({"policy": place, **fixed}, step)) for step in steps]
+                found += [self.setting(_corner({"policy": place, **fixed}, step)) for step in steps]
         return found
 
     def program(self, setting: Setting) -> tuple[Any, ...]:
@@ -126,17 +125,15 @@ class Space(NamedTuple):
         return Setting(policy.label, policy.algorithm, point)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Corner:
+def _corner(fixed: Mapping[str, int], step: int) -> Choose:
     """Chooses what is fixed; of all else one end of a range or the other, or one row after another."""
 
-    fixed: Mapping[str, int]
-    step: int
-
-    def __call__(self, key: str, given: Range | Sequence[str], /) -> Any:
+    def choose(key: str, given: Range | Sequence[str]) -> Any:
         if isinstance(given, Range):
-            return (given.low, given.high)[self.step % 2]
-        return self.fixed.get(key, self.step % len(given))
+            return (given.low, given.high)[step % 2]
+        return fixed.get(key, step % len(given))
+
+    return choose
 
 
 def _rounded(value: float) -> float:

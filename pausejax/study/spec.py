@@ -13,7 +13,7 @@ from typing import Any
 from pausejax.analysis import schema
 from pausejax.analysis.quantities import as_json
 from pausejax.parts import File, PartError
-from pausejax.parts.extensions import UseError, digest_of_file, load
+from pausejax.parts.extensions import digest_of_file, load
 from pausejax.spelling import nearest
 from pausejax.study import checks
 from pausejax.study.axes import Axis, Sampling
@@ -72,7 +72,7 @@ def parse(
         words = words_of(
             kind, parts, document, " ".join(word for word in overrides if not word.startswith("use"))
         )
-    except (UseError, PartError) as error:
+    except PartError as error:
         raise SpecError([*problems, str(error)]) from error
     if flat:
         document = _sorted_in(document, words)

@@ -16,22 +16,12 @@ from pausejax.study.axes import Axis, Factor, Sampling, columns, factors
 from pausejax.study.runs import Group, Run
 from pausejax.study.simulation import Simulation
 from pausejax.study.vocabulary import Say, Vocabulary
+from pausejax.study.zipped import PolicySpec as PolicySpec
 from pausejax.study.zipped import kept
 
 _WORD = re.compile(r"\w+")
 FORMAT = 3
 """Of identities and results: a folder of another one is refused."""
-
-
-@dataclasses.dataclass(frozen=True)
-class PolicySpec:
-    """One `[[policy]]` table: the registered algorithm, its label in results, and its own axes."""
-
-    algorithm: str
-    label: str
-    axes: Mapping[str, Axis]
-    zipped: tuple[tuple[str, ...], ...] = ()
-    """Groups of parameters whose lists advance together."""
 
 
 def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str = "") -> Vocabulary:

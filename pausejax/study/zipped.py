@@ -1,24 +1,23 @@
 """Zipped groups: parameters whose lists advance together instead of multiplying."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from pausejax.spelling import nearest
 from pausejax.study.axes import Axis, Range
 from pausejax.study.vocabulary import Say, Vocabulary
 
 
-class HasAxes(Protocol):
-    """A policy of a spec, as far as zipping goes."""
+@dataclasses.dataclass(frozen=True)
+class PolicySpec:
+    """One `[[policy]]` table: the registered algorithm, its label in results, and its own axes."""
 
-    @property
-    def algorithm(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def axes(self) -> Mapping[str, Axis]: ...
-    @property
-    def zipped(self) -> tuple[tuple[str, ...], ...]: ...
+    algorithm: str
+    label: str
+    axes: Mapping[str, Axis]
+    zipped: tuple[tuple[str, ...], ...] = ()
+    """Groups of parameters whose lists advance together."""
 
 
 Group: TypeAlias = tuple[str, ...]
@@ -58,7 +57,7 @@ def check_groups(
     words: Vocabulary,
     shared: Sequence[Group],
     axes: Mapping[str, Axis],
-    policies: Sequence[HasAxes],
+    policies: Sequence[PolicySpec],
 ) -> None:
     """Says which groups can't advance together, among the sections' axes and for each policy."""
     sound = []
