@@ -189,11 +189,7 @@ def search(
             result = searches.search(
                 study, options, executor, MemoryStore(), progress=search_meter, tracker=tracker
             )
-        plan = make_plan(confirm.confirmation(result, fresh_seeds))
-        meter = StudyMeter(plan, executor.devices)
-        with showing(meter, form):
-            confirmed = play_in_memory(plan, executor, progress=meter)
-    return confirm.compare(result, confirmed)
+        return confirm.confirm(result, fresh_seeds, executor, MemoryStore(), form=form)
 
 
 def _with_parameters(function: Callable[..., Any]) -> inspect.Signature:

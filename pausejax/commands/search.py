@@ -78,6 +78,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.stopping import stop_on_signals
     from pausejax.results.folder import Folder
     from pausejax.results.stores import FolderStore
+    from pausejax.searches.confirm import confirm
     from pausejax.searches.options import SearchOptions, check_fresh
     from pausejax.searches.progress import SearchMeter
     from pausejax.searches.search import search
@@ -103,30 +104,11 @@ def run(options: argparse.Namespace) -> None:
         meter = SearchMeter(study, asked, executor.devices)
         with showing(meter, form):
             result = search(study, asked, executor, store, progress=meter, tracker=tracker, stopping=stopping)
-        result = _confirm(result, options, executor, stopping, form)
+        fresh = FolderStore(Folder(report.confirmation(options.out)), command=options.typed)
+        result = confirm(result, options.fresh_seeds, executor, fresh, form=form, stopping=stopping)
     _finish(result, options)
     if tracker:
         tracking.attach_files(tracker, options.out)
-
-
-def _confirm(result: Any, options: argparse.Namespace, executor: Any, stopping: Any, form: Any) -> Any:
-    """Plays the finalists on fresh seeds, as a study in a folder of its own, with the progress of one."""
-    from pausejax.execution.displays import showing
-    from pausejax.execution.play import play
-    from pausejax.execution.progress import StudyMeter
-    from pausejax.results import exchange
-    from pausejax.results.folder import Folder
-    from pausejax.results.stores import FolderStore
-    from pausejax.searches import confirm
-    from pausejax.study.plan import make_plan
-
-    where = report.confirmation(options.out)
-    plan = make_plan(confirm.confirmation(result, options.fresh_seeds))
-    store = FolderStore(Folder(where), command=options.typed)
-    meter = StudyMeter(plan, executor.devices)
-    with showing(meter, form):
-        play(plan, executor, store, progress=meter, stopping=stopping)
-    return confirm.compare(result, exchange.read(where).load())
 
 
 def _finish(result: Any, options: argparse.Namespace) -> None:

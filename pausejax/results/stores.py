@@ -73,6 +73,10 @@ class Store:
         """Puts the result together if every run is finished; returns how many are missing."""
         raise NotImplementedError
 
+    def result(self, plan: Plan) -> xr.Dataset:
+        """Returns the labelled result of a plan whose runs are all there, in memory."""
+        raise NotImplementedError
+
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
         """Returns those of some finished runs that are no longer there."""
         return frozenset()
@@ -163,6 +167,9 @@ class FolderStore(Store):
     def finish(self, plan: Plan) -> int:
         return store.consolidate(self.folder, plan)
 
+    def result(self, plan: Plan) -> xr.Dataset:
+        return store.read(self.folder.location).load()
+
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
         return store.lost(self.folder, plan, identities)
 
@@ -193,7 +200,6 @@ class MemoryStore(Store):
         return sum((run.policy, run.identity) not in self._place_of for run in plan.runs)
 
     def result(self, plan: Plan) -> xr.Dataset:
-        """Returns the labelled result of a plan whose runs are all there, in its order."""
         placed = [(self._table_of(plan).places(runs), arrays) for runs, arrays in self._parts]
         return said(with_eval_elapsed(labels.merge(plan, placed)), [labels.record()])
 

@@ -70,14 +70,6 @@ def test_the_exact_spec_runs_again_to_the_same_result(study, tmp_path):
     assert not list((tmp_path / "b").glob("*.png")) and not (tmp_path / "b" / "report.html").exists()
 
 
-def test_another_spec_in_the_same_folder_is_refused_with_the_difference(study, capsys):
-    arguments = ["run", str(study / "spec.toml"), "--out", str(study / "out"), "--set", "rounds=13"]
-    assert cli.main(arguments) == cli.BAD_SPEC
-    message = capsys.readouterr().err
-    assert "holds runs of another spec" in message
-    assert "-rounds = 12" in message and "+rounds = 13" in message
-
-
 def test_summary_has_a_row_for_each_policy_and_axis_value(study, tmp_path, capsys):
     assert cli.main(["run", str(study / "spec.toml"), "--out", str(tmp_path), "--no-report"]) == cli.OK
     shown = capsys.readouterr().out
@@ -141,15 +133,6 @@ def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys)
     xr.testing.assert_identical(whole, pausejax.open(out).load())
     assert cli.main(arguments) == cli.OK
     assert "12 of 12 runs were there already" in capsys.readouterr().out
-
-
-def test_report_draws_again(study, capsys):
-    picture = study / "out" / "cumulative_regret_vs_round.png"
-    before = picture.read_bytes()
-    picture.unlink()
-    assert cli.main(["report", str(study / "out"), "--smooth", "3", "--format", "png"]) == cli.OK
-    assert picture.read_bytes() == before
-    assert "cumulative_regret_vs_round" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

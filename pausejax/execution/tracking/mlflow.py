@@ -55,9 +55,6 @@ class MlflowTracker(Tracker):
             self._log(run, result.attrs)
             self._known.add(run.key)
 
-    def finish(self) -> None:
-        """Does nothing: each run is closed as soon as it is logged."""
-
     def attach(self, files: Sequence[Path]) -> None:
         wanted = f"tags.`{_KIND}` = 'study'"
         runs = self._client.search_runs([self._experiment], wanted, max_results=1)
