@@ -108,12 +108,11 @@ def test_without_evaluations_curves_have_some_hundred_points(made):
     assert all(point.name != "test_accuracy" for run in runs.tracked_runs(unmeasured) for point in run.points)
 
 
-def test_rounds_of_points_are_those_that_are_recorded():
-    """Not their places: an ensemble records some rounds alone."""
-    bandit, _, last = build({"a": {}}, 1, {}, "bandit")
-    thinned = bandit.isel(round=slice(2, None, 3))
-    (run,) = runs.tracked_runs(thinned)
-    curve = {point.round: point.value for point in run.points if point.name == "elapsed"}
-    played = thinned.sel(round=thinned["round"] <= last[0])
-    assert list(curve) == played["round"].values.tolist() and len(curve) > 1
-    np.testing.assert_allclose(list(curve.values()), played["elapsed"].values[0])
+def test_an_ensemble_s_rounds_are_those_that_it_played():
+    """Not the places of those that are recorded: every seventh."""
+    result = pausejax.simulate("efl_fg", mode="ensemble", seeds=1, rounds=49, eval_every=7, num_clients=20)
+    (run,) = runs.tracked_runs(result)
+    curve = {point.round: point.value for point in run.points if point.name == "mse"}
+    assert list(curve) == result["round"].values.tolist() == [7, 14, 21, 28, 35, 42, 49]
+    np.testing.assert_allclose(list(curve.values()), result["mse"].values[0])
+    assert run.parameters["rounds"] == 49
