@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import xarray as xr
@@ -171,7 +171,16 @@ def work_left(
     """
     # First: a Ray cluster must be connected before anything starts JAX.
     layouts = executor.layouts(plan, store, held.settled)
-    return unfinished(_work(plan, layouts, executor, store, shard, held.settled), held.identities)
+    index, count = shard
+    if count > 1:
+        # Shards may run on unlike devices and must cut alike all the same: the first one's cut holds.
+        names = {key: f"{key}, cut for {count} shards" for key in layouts}
+        cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
+        layouts = {key: cut[name] for key, name in names.items()}
+    workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
+    most = {key: layout.runs for key, layout in layouts.items()}
+    work = share(batches(plan, held.settled, most, at_least=max(count, workers)), index, count)
+    return unfinished(work, held.identities)
 
 
 def play_batches(
@@ -196,26 +205,6 @@ def play_batches(
             tracker.runs_finished(store.labelled(plan, batch.runs))
             reported.update((run.policy, run.identity) for run in batch.runs)
     return reported
-
-
-def _work(
-    plan: Plan,
-    layouts: Mapping[str, Layout],
-    executor: Executor,
-    store: Store,
-    shard: tuple[int, int],
-    settled: Collection[str],
-) -> list[Batch]:
-    """Returns this process's batches."""
-    index, count = shard
-    if count > 1:
-        # Shards may run on unlike devices and must cut alike all the same: the first one's cut holds.
-        names = {key: f"{key}, cut for {count} shards" for key in layouts}
-        cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
-        layouts = {key: cut[name] for key, name in names.items()}
-    workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
-    most = {key: layout.runs for key, layout in layouts.items()}
-    return share(batches(plan, settled, most, at_least=max(count, workers)), index, count)
 
 
 def play_in_memory(
