@@ -35,6 +35,9 @@ if jax.__version_info__ < (0, 11):  # later ones don't know a flag, and XLA abor
     _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": 1}
     _AS_FOR_USERS["xla_cpu_use_fusion_emitters"] = True
 
+# No test cuts the power, and some file systems take long to make sure of a file.
+os.fsync = lambda descriptor: None
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

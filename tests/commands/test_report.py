@@ -156,17 +156,6 @@ def test_what_is_asked_for_leaves_the_page_of_the_whole_study_as_it_is(swept, tm
     assert "is a link; nothing is written into it" in capsys.readouterr().err
 
 
-def test_of_many_settings_the_way_to_heat_maps_is_said(swept, tmp_path, capsys):
-    store(swept, tmp_path)
-    asked = ["--format", "svg", "--chart", "main_effects_mean_latency", "pareto"]
-    assert cli.main(["report", str(tmp_path), *asked]) == cli.OK
-    assert "heat maps of a measure are drawn by --measure NAME" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.glob("*.svg")} == {
-        "main_effects_mean_latency.svg",
-        "pareto.svg",
-    }
-
-
 def test_run_refuses_what_it_could_not_draw_before_it_computes(tmp_path, capsys):
     spec = tmp_path / "spec.toml"
     spec.write_text(
