@@ -31,12 +31,10 @@ class Executor(Protocol):
     @property
     def devices(self) -> str:
         """Where batches are played, in words."""
-        ...
 
     @property
     def workers(self) -> int:
         """Processes that play batches."""
-        ...
 
     def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
         """Fixes in a store how a study lies on such devices as these, or learns how it was fixed there.
@@ -53,7 +51,6 @@ class Executor(Protocol):
           SpecError: a group can't be built, or not even one run of it fits.
           OSError: no space left, or the like.
         """
-        ...
 
     def play(
         self,
@@ -80,11 +77,9 @@ class Executor(Protocol):
           SpecError: a group can't be built; nothing has been played then.
           OSError: the store is full, or the like; finished batches are kept.
         """
-        ...
 
     def close(self) -> None:
         """Ends its threads or processes; it plays nothing after that."""
-        ...
 
 
 class Outcome(NamedTuple):
