@@ -1,6 +1,7 @@
 """The workers of a Ray cluster as their driver sees them: one in every slot, a new one where one has died."""
 
 import collections
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -158,8 +159,11 @@ class Pool:
             member.actor.stop.remote(number)
         deadline = time.monotonic() + _SECONDS_TO_KEEP
         while self.working() and time.monotonic() < deadline:
-            for member, _ in self.wait(1.0):
-                member.task = None
+            with contextlib.suppress(ValueError, OSError):  # the study ends all the same
+                self.wait(1.0)
+            for member in self.working():
+                if member.answer is None:
+                    member.task = None
 
     def _get(self, reference: Any) -> Any:
         try:

@@ -15,7 +15,7 @@ from pausejax.plotting.chart import Chart, Charts
 from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
-from pausejax.searches.trials import Row
+from pausejax.searches.goal import Row
 
 FILE = "search_record.json"
 

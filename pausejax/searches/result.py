@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pausejax.analysis.quantities import format_number
-from pausejax.searches.goal import Goal, order
+from pausejax.searches.goal import Goal, Row, Trial, order
 from pausejax.searches.space import Setting, Space
-from pausejax.searches.trials import Row, Trial
 from pausejax.study.axes import Range
 from pausejax.study.study import Plan, Study
 
