@@ -137,14 +137,14 @@ def _leave(
 
 
 def in_words(options: argparse.Namespace) -> str:
-    """What is asked for, as it is typed."""
+    """Returns what is asked for, as it is typed."""
     where = ",".join(f"{key}={value}" for key, values in options.where.items() for value in values)
     named = {"measure": " ".join(options.measure), "where": where, "by": ",".join(options.by)}
     return " ".join(f"--{name} {value}" for name, value in named.items() if value)
 
 
 def within(directory: str, words: str) -> str:
-    """A folder within another one, named after some words; it is made where it can be.
+    """Returns a folder within another one, named after some words; it is made where it can be.
 
     Raises:
       ValueError: a link lies in its place.

@@ -59,7 +59,7 @@ def plan_table(
     data_placement: str | None = None,
     store: "FolderView | None" = None,
 ) -> Lines:
-    """The costs of all groups, and what lies on a device, as tables; runs nothing.
+    """Returns the costs of all groups, and what lies on a device, as tables; runs nothing.
 
     Args:
       plan: the study.
@@ -118,7 +118,7 @@ def _left(runs: int, costs: Sequence[Cost]) -> str:
 
 
 def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
-    """What lies on a device, once for all runs and for each of them."""
+    """Returns what lies on a device, once for all runs and for each of them."""
     shared = dict.fromkeys(name for cost in costs for name, size in cost.resident.shared.items() if size)
     each = dict.fromkeys(name for cost in costs for name, size in cost.resident.each.items() if size)
     table = Table(box=box.SIMPLE_HEAD)
@@ -139,7 +139,7 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
 def group_costs(
     plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "FolderView | None" = None
 ) -> list[Cost]:
-    """The predicted cost of every group that has runs left; as `plan_table`."""
+    """Returns the predicted cost of every group that has runs left; as `plan_table`."""
     rates = measured.rates(jax.default_backend())
     work, known = _work(plan, executor, store), store.layouts.fits() if store else {}
     costs = []

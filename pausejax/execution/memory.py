@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Simulation)
 
 
 def device_memory() -> int:
-    """Bytes that programs may use on each local device."""
+    """Returns bytes that programs may use on each local device."""
     device = jax.local_devices()[0]
     statistics = device.memory_stats() or {}
     if "bytes_limit" in statistics:
@@ -78,7 +78,7 @@ def check_data_placement(wanted: str | None) -> None:
 
 
 def place_data(simulation: S, limit: int, wanted: str | None) -> S:
-    """A group with its training inputs where they are wanted.
+    """Returns a group with its training inputs where they are wanted.
 
     Where nothing is wanted they are on every device, unless only shares of them leave room for a run.
     """
@@ -133,5 +133,5 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device ran out of memory, at compiling or at running."""
+    """Returns whether the device ran out of memory, at compiling or at running."""
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -147,13 +147,13 @@ def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) 
 
 
 def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Where some of the played rows lie; of a row that is there again as padding, its first place."""
+    """Returns where some of the played rows lie; of a row that is there again as padding, its first place."""
     order = np.argsort(rows, kind="stable")
     return order[np.searchsorted(rows, wanted, sorter=order)]
 
 
 def take(state: Any, places: Sequence[int] | np.ndarray) -> Any:
-    """The state of some of the rows that were played."""
+    """Returns the state of some of the rows that were played."""
     return put(jax.tree.map(lambda leaf: leaf[np.asarray(places)], state), runs_mesh(len(places)), SPLIT)
 
 

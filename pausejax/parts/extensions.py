@@ -108,7 +108,7 @@ def _load_one(entry: str, folder: str) -> Layer:
 
 
 def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
-    """The folder that a module is imported from, its name there, and its file."""
+    """Returns the folder that a module is imported from, its name there, and its file."""
     if entry.endswith(".py"):
         path = (folder / entry).resolve()
         if not path.is_file():
@@ -195,7 +195,7 @@ def _file(module: ModuleType) -> Path | None:
 
 
 def _where(error: BaseException, base: Path, module: str) -> str:
-    """The last line within the user's files that an error came through."""
+    """Returns the last line within the user's files that an error came through."""
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno
     else:
@@ -228,7 +228,7 @@ def _load_entry_points() -> None:
 
 
 def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
-    """A layer in another process: its files are written down there and executed."""
+    """Returns a layer in another process: its files are written down there and executed."""
     for part in others:
         if part.name not in registered_parts().of(part.category):
             registered_parts().add(part)
@@ -246,7 +246,7 @@ _WRITTEN: dict[tuple[str, str], Path] = {}
 
 
 def _written(source: Source) -> Path:
-    """A folder of this process that holds the files of a source; it goes when the process ends."""
+    """Returns a folder of this process that holds the files of a source; it goes when the process ends."""
     key = (source.entry, source.digest)
     if key not in _WRITTEN:
         folder = Path(tempfile.mkdtemp(prefix="pausejax-use-")).resolve()
@@ -283,7 +283,7 @@ def digest_of(part: Part) -> str:
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 of a file's content.
+    """Returns SHA-256 of a file's content.
 
     Raises:
       OSError: it can't be read.

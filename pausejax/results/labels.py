@@ -38,7 +38,7 @@ _MEANINGS = {
 
 
 def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int, ...]]]) -> dict[str, int]:
-    """The length of every dimension but `run`: the longest that any runs need.
+    """Returns the length of every dimension but `run`: the longest that any runs need.
 
     Args:
       table: the variables of the study.
@@ -55,7 +55,7 @@ def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int
 def blank(
     table: Mapping[str, Variable], names: Iterable[str], runs: int, lengths: Mapping[str, int]
 ) -> Arrays:
-    """Arrays of `runs` runs that hold fill values only."""
+    """Returns arrays of `runs` runs that hold fill values only."""
     wanted = set(names)
     return {
         name: np.full((runs, *(lengths[dim] for dim in variable.dims)), variable.fill, variable.dtype)
@@ -119,7 +119,7 @@ def outline(plan: Plan) -> xr.Dataset:
 def label(
     plan: Plan, columns: Mapping[str, np.ndarray], rows: slice | list[int], arrays: Arrays
 ) -> xr.Dataset:
-    """The labelled data set of some runs.
+    """Returns the labelled data set of some runs.
 
     Args:
       plan: the whole plan.
@@ -152,7 +152,7 @@ def label(
 
 
 def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Dataset:
-    """The whole result from the runs of all batches, each with their places in the plan."""
+    """Returns the whole result from the runs of all batches, each with their places in the plan."""
     table = plan.study.outputs.variables
     lengths = sizes(table, ({name: array.shape for name, array in part.items()} for _, part in parts))
     whole = blank(table, {name for _, part in parts for name in part}, len(plan.runs), lengths)
@@ -162,7 +162,7 @@ def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Datas
 
 
 def spec_text(plan: Plan) -> str:
-    """The exact spec, overrides applied, as TOML."""
+    """Returns the exact spec, overrides applied, as TOML."""
     return tomli_w.dumps(dict(plan.study.document))
 
 
@@ -211,7 +211,7 @@ def used_files(study: Study) -> dict[str, str]:
 
 
 def copies(study: Study) -> dict[str, bytes]:
-    """The files with parts that a study uses, by name."""
+    """Returns the files with parts that a study uses, by name."""
     found: dict[str, bytes] = {}
     for number, source in enumerate(study.parts.sources, 1):
         for name, content in source.files.items():

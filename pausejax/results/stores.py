@@ -136,7 +136,7 @@ class FolderStore(Store):
             self._sources |= {name: (source, row) for row, name in enumerate(source.identities)}
 
     def _arrays(self, source: Source) -> Arrays:
-        """What the runs of a source have left; that of the latest source is held."""
+        """Returns what the runs of a source have left; that of the latest source is held."""
         if self._latest is None or self._latest[0] is not source:
             self._latest = source, source.load()
         return self._latest[1]

@@ -172,7 +172,7 @@ class _Steps:
 
 
 def _batch(study: Study, options: SearchOptions) -> int:
-    """How many settings of a program are played together."""
+    """Returns how many settings of a program are played together."""
     most = options.most or measured.most_runs(jax.default_backend())
     return max(min(options.trials // _STEPS, most // len(study.seeds)), 1)
 

@@ -46,7 +46,7 @@ class Setting(NamedTuple):
         return self.policy, *self.values.items()
 
     def runs(self, study: Study) -> list[Run]:
-        """One for each seed."""
+        """Returns one for each seed."""
         return [Run(self.policy, self.algorithm, seed, self.values) for seed in study.seeds]
 
 
@@ -64,7 +64,7 @@ class Space(NamedTuple):
     """The values that are not open, by label."""
 
     def setting(self, choose: Choose) -> Setting:
-        """One setting, choice by choice."""
+        """Returns one setting, choice by choice."""
         policies = self.study.policies
         place = choose("policy", [policy.label for policy in policies]) if len(policies) > 1 else 0
         policy = policies[place]
@@ -78,7 +78,7 @@ class Space(NamedTuple):
         return self._read(policy, values)
 
     def defaults(self) -> Setting:
-        """The first policy with what parameters are where a spec does not name them."""
+        """Returns the first policy with what parameters are where a spec does not name them."""
         policy = self.study.policies[0]
         values = dict(self.fixed[policy.label])
         for dimension in self.dimensions[policy.label]:
@@ -115,7 +115,7 @@ class Space(NamedTuple):
         return found
 
     def program(self, setting: Setting) -> tuple[Any, ...]:
-        """What the compiled program of a setting is made of."""
+        """Returns what the compiled program of a setting is made of."""
         return program_key(self.study, setting.algorithm, setting.values)
 
     def _read(self, policy: PolicySpec, values: dict[str, Any]) -> Setting:
@@ -142,7 +142,7 @@ def _rounded(value: float) -> float:
 
 
 def space_of(study: Study) -> Space:
-    """What a checked study leaves open.
+    """Returns what a checked study leaves open.
 
     Raises:
       SpecError: nothing is open, or a static parameter has a range.

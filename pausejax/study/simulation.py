@@ -69,7 +69,7 @@ class Simulation(Protocol):
         """The same with the training inputs sharded over all its devices, if there are any and several."""
 
     def padded(self, width: int) -> int:
-        """The next number of rows that fills up the devices, all of them where data are sharded."""
+        """Returns the next number of rows that fills up the devices, all of them where data are sharded."""
 
     def trace(self, width: int) -> jax.stages.Traced:
         """Traces the program for so many rows. Nothing is put on a device.
@@ -111,7 +111,7 @@ class Simulation(Protocol):
         """
 
     def device_bytes(self) -> DeviceBytes:
-        """What lies on each device while runs are played, by shapes alone."""
+        """Returns what lies on each device while runs are played, by shapes alone."""
 
     def release(self) -> None:
         """Lets go of what lies on the devices; it is put there again when it is needed."""

@@ -25,7 +25,7 @@ FORMAT = 3
 
 
 def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str = "") -> Vocabulary:
-    """What a spec of a kind may say with some parts.
+    """Returns what a spec of a kind may say with some parts.
 
     Args:
       kind: of the spec.
@@ -129,7 +129,7 @@ class Study:
         return {place: digest for place, digest in found.items() if digest}
 
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
-        """Everything but the seed that the numbers of a run depend on, in one spelling.
+        """Returns everything but the seed that the numbers of a run depend on, in one spelling.
 
         Of files the content counts and not the name: parameters that name files, all files of `use`, and the
         file of any other part from outside the package that the run uses.

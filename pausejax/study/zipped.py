@@ -25,7 +25,7 @@ Group: TypeAlias = tuple[str, ...]
 
 
 def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Group, ...]:
-    """The groups under a key, symbols resolved; none of them if one is wrong."""
+    """Returns the groups under a key, symbols resolved; none of them if one is wrong."""
     if not isinstance(value, list) or not all(
         isinstance(group, list) and len(group) > 1 and all(isinstance(name, str) for name in group)
         for group in value
@@ -46,7 +46,7 @@ def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Grou
 
 
 def kept(shared: Iterable[Group], own: Mapping[str, Axis]) -> list[Group]:
-    """The shared groups as one policy has them: without what its own table fixes to one value."""
+    """Returns the shared groups as one policy has them: without what its own table fixes to one value."""
     fixed = {name for name, axis in own.items() if not isinstance(axis, Range) and len(axis) == 1}
     groups = [tuple(name for name in group if name not in fixed) for group in shared]
     return [group for group in groups if len(group) > 1]
