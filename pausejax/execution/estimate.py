@@ -114,7 +114,8 @@ def _left(runs: int, costs: Sequence[Cost]) -> str:
         return f"all {runs:,} runs are there already: nothing is compiled, nothing is played"
     if left == runs:
         return f"none of the {runs:,} runs is there yet"
-    return f"{runs - left:,} of {runs:,} runs are there already; the rest takes {len(costs):,} program(s)"
+    programs = "one program" if len(costs) == 1 else f"{len(costs):,} programs"
+    return f"{runs - left:,} of {runs:,} runs are there already; the rest takes {programs}"
 
 
 def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:

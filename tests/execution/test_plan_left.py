@@ -67,13 +67,13 @@ def test_a_plan_foresees_the_programs_of_an_extension(tmp_path, caplog, capsys):
     before = study.files()
     assert study.line(4, capsys) == "all 4 runs are there already: nothing is compiled, nothing is played"
 
-    assert study.line(5, capsys) == "4 of 5 runs are there already; the rest takes 1 program(s)"
+    assert study.line(5, capsys) == "4 of 5 runs are there already; the rest takes one program"
     extension = foreseen(study.costs(5))
     assert study.files() == before, "looking has changed the folder"
     assert extension == ({"random": 1}, 1) == study.run(5, caplog)
 
     # Four more are as many side by side as in the beginning: the program is that of then.
-    assert study.line(9, capsys) == "5 of 9 runs are there already; the rest takes 1 program(s)"
+    assert study.line(9, capsys) == "5 of 9 runs are there already; the rest takes one program"
     assert foreseen(study.costs(9)) == ({"random": 4}, 4)
 
 
@@ -90,7 +90,7 @@ def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, capl
         patch.setattr(LocalExecutor, "_play", play_pause_alone)
         arguments = ["run", str(study.spec), "--out", str(study.out), "--set", "seeds=4", "--quiet"]
         assert cli.main(arguments) not in (cli.OK, 2)
-    assert study.line(4, capsys) == "4 of 8 runs are there already; the rest takes 1 program(s)"
+    assert study.line(4, capsys) == "4 of 8 runs are there already; the rest takes one program"
     assert foreseen(study.costs(4)) == ({"random": 4}, 4) == study.run(4, caplog)
 
 
