@@ -82,7 +82,7 @@ def simulate(
 
     Raises:
       SpecError: (a ValueError) for mistakes in the arguments, before any compute.
-      Interrupted: (a KeyboardInterrupt) it was interrupted; `out` keeps what was finished or in flight, at
+      Interruption: (a KeyboardInterrupt) it was interrupted; `out` keeps what was finished or in flight, at
         SIGTERM and SIGUSR1 too. Without `out` nothing is kept.
     """
     if not checkpoint_every >= 0:
@@ -98,7 +98,7 @@ def simulate(
             try:
                 return play_in_memory(plan, executor, progress=advance, tracker=tracker)
             except KeyboardInterrupt as stop:
-                raise Interrupted("nothing is kept; out=DIR would keep what was played") from stop
+                raise Interruption("nothing is kept; out=DIR would keep what was played") from stop
         store = FolderStore(
             Folder(str(out)), checkpoint_seconds=checkpoint_every, command="pausejax.simulate"
         )
@@ -106,11 +106,11 @@ def simulate(
             try:
                 play(plan, executor, store, progress=advance, tracker=tracker, stopping=stopping)
             except StopRequested as stop:
-                raise Interrupted(f"{out} keeps what was played; the same call goes on from there") from stop
+                raise Interruption(f"{out} keeps what was played; the same call goes on from there") from stop
     return open(store.folder.path()).load()
 
 
-class Interrupted(KeyboardInterrupt):
+class Interruption(KeyboardInterrupt):
     """A study was interrupted; the message says what is kept of it."""
 
     def _render_traceback_(self) -> list[str]:
@@ -189,11 +189,7 @@ def search(
             result = searches.search(
                 study, options, executor, MemoryStore(), progress=search_meter, tracker=tracker
             )
-        plan = make_plan(confirm.confirmation(result, fresh_seeds))
-        meter = StudyMeter(plan, executor.devices)
-        with showing(meter, form):
-            confirmed = play_in_memory(plan, executor, progress=meter)
-    return confirm.compare(result, confirmed)
+        return confirm.confirm(result, fresh_seeds, executor, MemoryStore(), form=form)
 
 
 def _with_parameters(function: Callable[..., Any]) -> inspect.Signature:

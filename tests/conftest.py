@@ -35,6 +35,9 @@ if jax.__version_info__ < (0, 11):  # later ones don't know a flag, and XLA abor
     _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": 1}
     _AS_FOR_USERS["xla_cpu_use_fusion_emitters"] = True
 
+# No test cuts the power, and some file systems take long to make sure of a file.
+os.fsync = lambda descriptor: None
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -71,7 +74,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     attacks = parser.getgroup("attacks", "how often tests/faults attack")
-    attacks.addoption("--mutations", type=int, help="mutated specs: 40, with --slow 500")
+    attacks.addoption("--mutations", type=int, help="mutated specs: 25, with --slow 500")
     attacks.addoption("--damages", type=int, help="damaged files: 6, with --slow 60")
     attacks.addoption("--kills", type=int, default=12, help="kills, with --slow")
     attacks.addoption("--forgeries", type=int, default=60, help="forged results, with --slow")
@@ -81,7 +84,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     slow = config.getoption("--slow")
-    for name, few, many in (("mutations", 40, 500), ("damages", 6, 60)):
+    for name, few, many in (("mutations", 25, 500), ("damages", 6, 60)):
         if getattr(config.option, name) is None:
             setattr(config.option, name, many if slow else few)
     if not slow:

@@ -125,10 +125,9 @@ def test_rooms_and_files_stay_small():
     assert of_room[largest] <= 0.15 * sum(lines.values()), largest
 
 
-@pytest.mark.parametrize("module", ["analysis", "parts", "plotting"])
-def test_reading_results_loads_no_training(module):
-    found = loaded(f"import pausejax.{module}")
-    assert not {"flax", "optax", "orbax", "ray"} & found and f"pausejax.{module}" in found
+def test_reading_results_loads_no_training():
+    found = loaded("import pausejax.analysis, pausejax.parts, pausejax.plotting")
+    assert not {"flax", "optax", "orbax", "ray"} & found and "pausejax.plotting" in found
 
 
 def test_drawing_leaves_pyplot_alone():
@@ -155,7 +154,11 @@ WRITTEN = "\n[(one.to_dataframe(), one.to_vega(), one.encode('csv'), one.encode(
     [
         (MADE + WRITTEN, {"jax", "flax"}),
         # The list of kinds knows their parts, which are programs.
-        ("import pausejax; made = pausejax.charts(pausejax.open(FOLDER)).values()" + WRITTEN, set()),
+        pytest.param(
+            "import pausejax; made = pausejax.charts(pausejax.open(FOLDER)).values()" + WRITTEN,
+            set(),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_results_and_charts_are_data(code, later, tmp_path):
@@ -175,7 +178,7 @@ HEAVY = {"orbax", "tensorflow_datasets", "array_record", "sklearn", "ray", "mlfl
     [
         ("import pausejax", {"jax", "numpy", "xarray", "matplotlib"}),
         ("from pausejax.commands.main import _parser; _parser()", {"jax", "xarray", "matplotlib"}),
-        ("import pausejax; pausejax.simulate", {"matplotlib"}),
+        pytest.param("import pausejax; pausejax.simulate", {"matplotlib"}, marks=pytest.mark.slow),
         pytest.param(
             "import pausejax.commands.run, pausejax.execution.play, pausejax.results.store",
             {"matplotlib"},

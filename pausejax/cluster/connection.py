@@ -14,7 +14,7 @@ _CONNECT_SECONDS = 10.0
 
 
 def installed() -> ModuleType:
-    """The module `ray`.
+    """Returns the module `ray`.
 
     Raises:
       ValueError: it is not installed.

@@ -1,12 +1,13 @@
 """The workers of a Ray cluster as their driver sees them: one in every slot, a new one where one has died."""
 
 import collections
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pausejax.cluster.connection import installed
-from pausejax.cluster.worker import News, Slot, Worker
+from pausejax.cluster.worker import Slot, Status, Worker
 
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_WITHOUT_A_NODE = 300.0
@@ -16,7 +17,7 @@ _RETRY_SECONDS = (0.0, 5.0, 20.0, 60.0)
 _SECONDS_TO_KEEP = 60.0
 
 
-class Lost(NamedTuple):
+class Loss(NamedTuple):
     """The answer of a worker that died, or that failed in a way that no input explains."""
 
     reason: str
@@ -41,22 +42,22 @@ class Member:
 
 
 def find_slots(nodes: Sequence[Mapping[str, Any]], cpus: int | None, *, gpus: bool) -> list[Slot]:
-    """Room for workers: one per GPU, or one per so many cores.
+    """Returns the room for workers: one per GPU, or one per so many cores.
 
     Args:
       nodes: from `ray.nodes()`.
       cpus: of each worker; None: a node's all, or one beside a GPU.
       gpus: whether workers need a GPU.
     """
-    found: list[Slot] = []
+    slots: list[Slot] = []
     for node in nodes:
-        there = node["Resources"] if node["Alive"] else {}
-        cores, cards = int(there.get("CPU", 0)), int(there.get("GPU", 0))
+        resources = node["Resources"] if node["Alive"] else {}
+        cores, cards = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
         each = cpus or (min(cores, 1) if gpus else cores)
         count = cores // each if each else cards
         count = min(count, cards) if gpus else count
-        found += [Slot(node["NodeID"], number, count, each, int(gpus)) for number in range(count)]
-    return found
+        slots += [Slot(node["NodeID"], number, count, each, int(gpus)) for number in range(count)]
+    return slots
 
 
 class Pool:
@@ -65,17 +66,14 @@ class Pool:
     Args:
       arguments: of every worker, its slot left out.
       cpus: of each worker, as in `find_slots`.
-      worker: its class.
 
     Raises:
       ValueError: no node has room for a worker.
     """
 
-    def __init__(self, arguments: Sequence[Any], cpus: int | None, worker: type = Worker) -> None:
-        self._worker = worker
+    def __init__(self, arguments: Sequence[Any], cpus: int | None) -> None:
         self._ray = ray = installed()
-        self._arguments = [ray.put(argument) for argument in arguments]
-        self._cpus = cpus
+        self._arguments, self._cpus = [ray.put(argument) for argument in arguments], cpus
         self._members: list[Member] = []
         self._failures: collections.Counter[Slot] = collections.Counter()
         self._not_before: dict[Slot, float] = {}
@@ -95,27 +93,28 @@ class Pool:
             self._ray.kill(member.actor)
         self._members.clear()
 
-    def ready(self) -> list[Member]:
-        """The workers that have come up."""
-        return [member for member in self._members if member.ready]
+    def put(self, value: Any) -> Any:
+        """Puts an argument of several calls where all nodes find it."""
+        return self._ray.put(value)
 
     def idle(self) -> list[Member]:
-        """The workers that wait for something to do."""
+        """Returns the workers that wait for something to do."""
         return [member for member in self._members if member.ready and member.answer is None]
 
     def working(self) -> list[Member]:
-        """The workers that have a task."""
+        """Returns the workers that have a task."""
         return [member for member in self._members if member.task is not None]
 
     def wait(self, seconds: float) -> list[tuple[Member, Any]]:
         """Waits until something happens, at most so long; keeps the pool filled meanwhile.
 
         Returns:
-          Workers and what they answered: to `begin`, or to what the caller has put into `answer`; `Lost` from
-          those that are gone.
+          Workers and what they answered: to `begin`, or to what the caller has put into `answer`; a `Loss`
+          from those that are gone.
 
         Raises:
           ConnectionError: the cluster has had no room for minutes, or no worker comes up.
+          ValueError, OSError: what a worker met, as a study on one machine would have.
         """
         if time.monotonic() - self._looked > _SECONDS_BETWEEN_LOOKS:
             self._look()
@@ -129,7 +128,7 @@ class Pool:
             member = by_answer[reference]
             member.answer = None
             answer = self._get(reference)
-            if isinstance(answer, Lost):
+            if isinstance(answer, Loss):
                 self._drop(member, answer)
             else:
                 member.ready = True
@@ -137,18 +136,18 @@ class Pool:
             answers.append((member, answer))
         return answers
 
-    def ask(self) -> list[tuple[Member, News]]:
-        """How far the working ones are, from those whose answer has come; never waits."""
-        found = []
+    def ask(self) -> list[tuple[Member, Status]]:
+        """Returns how far the working ones are, of those whose answer has come; never waits."""
+        answers = []
         for member in self.working():
             if member.question is None:
-                member.question = member.actor.news.remote()
+                member.question = member.actor.status.remote()
             elif self._ray.wait([member.question], timeout=0)[0]:
-                news = self._get(member.question)
+                status = self._get(member.question)
                 member.question = None
-                if not isinstance(news, Lost):
-                    found.append((member, news))
-        return found
+                if not isinstance(status, Loss):
+                    answers.append((member, status))
+        return answers
 
     def stop(self, number: int) -> None:
         """Has the working ones keep what is in flight, and waits for them; for a minute at most.
@@ -160,23 +159,30 @@ class Pool:
             member.actor.stop.remote(number)
         deadline = time.monotonic() + _SECONDS_TO_KEEP
         while self.working() and time.monotonic() < deadline:
-            for member, _ in self.wait(1.0):
-                member.task = None
+            with contextlib.suppress(ValueError, OSError):  # the study ends all the same
+                self.wait(1.0)
+            for member in self.working():
+                if member.answer is None:
+                    member.task = None
 
     def _get(self, reference: Any) -> Any:
         try:
             return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ValueError | OSError):  # the user's mistake, or what the disk refuses
+                raise error.cause from error
+            return Loss(_reason(error), error)
         except self._ray.exceptions.RayError as error:
-            return Lost(_reason(error), error)
+            return Loss(_reason(error), error)
 
-    def _drop(self, member: Member, lost: Lost) -> None:
+    def _drop(self, member: Member, loss: Loss) -> None:
         self._ray.kill(member.actor)
         self._members.remove(member)
         slot = member.slot
         if not member.ready:
             self._failures[slot] += 1
             if all(self._failures[slot] >= len(_RETRY_SECONDS) for slot in self.slots):
-                raise ConnectionError(f"no worker comes up on the Ray cluster: {lost.reason}") from lost.cause
+                raise ConnectionError(f"no worker comes up on the Ray cluster: {loss.reason}") from loss.cause
         wait = _RETRY_SECONDS[min(self._failures[slot], len(_RETRY_SECONDS) - 1)]
         self._not_before[slot] = time.monotonic() + wait
 
@@ -197,7 +203,7 @@ class Pool:
         for slot in self.slots:
             if slot in taken or time.monotonic() < self._not_before.get(slot, 0.0):
                 continue
-            actor = self._ray.remote(self._worker).options(
+            actor = self._ray.remote(Worker).options(
                 num_cpus=slot.cpus,
                 num_gpus=slot.gpus,
                 max_concurrency=2,
@@ -208,7 +214,7 @@ class Pool:
 
 
 def _reason(error: Exception) -> str:
-    """What Ray says at length, in a line."""
+    """Returns what Ray says at length, in a line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith("The actor is dead because")]
     line = (telling or lines[-1:] or [type(error).__name__])[0]

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _checked(options: argparse.Namespace) -> "tuple[Study, dict[str, Any]]":
-    """Every parameter's value, checked as a study's are, with a study's defaults."""
+    """Returns every parameter's value, checked as a study's are, with a study's defaults."""
     from pausejax import kinds
     from pausejax.parts import registered_parts
     from pausejax.study.axes import Range

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pausejax.commands import options as common
 
 if TYPE_CHECKING:
-    from pausejax.cluster.driver import Cluster
     from pausejax.execution.play import Executor
     from pausejax.execution.stopping import StopSignal
 
@@ -66,49 +65,63 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def cluster(options: argparse.Namespace) -> "Cluster | None":
-    """The cluster that is asked for; None: this process's devices.
+def telling() -> argparse.ArgumentParser:
+    """Returns a parent parser with --quiet, --log, --tracker and --no-report."""
+    parser = argparse.ArgumentParser(add_help=False, parents=[common.quiet()])
+    parser.add_argument(
+        "--log",
+        choices=("text", "json", "bar"),
+        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
+    )
+    parser.add_argument(
+        "--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow, tensorboard or wandb"
+    )
+    parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
+    return parser
+
+
+def check(options: argparse.Namespace) -> None:
+    """Checks that the options belong to the executor, and leaves the GPUs to Ray's workers.
 
     Raises:
-      SpecError: an option that belongs to the other executor.
+      SpecError: an option belongs to the other executor.
     """
     from pausejax.study.document import SpecError
 
-    if options.executor == "local":
-        for name in ("ray_address", "cpus_per_worker"):
-            if getattr(options, name) is not None:
-                raise SpecError([f"--{name.replace('_', '-')}: only with --executor ray"])
-        return None
-    import jax
+    if options.executor == "ray":
+        import jax
 
-    from pausejax.cluster.driver import Cluster
-
-    jax.config.update("jax_platforms", "cpu")  # the GPUs are the workers'
-    return Cluster(options.ray_address, options.cpus_per_worker, to_the_end=options.own_process)
+        jax.config.update("jax_platforms", "cpu")
+    for name in ("ray_address", "cpus_per_worker") if options.executor == "local" else ():
+        if getattr(options, name) is not None:
+            raise SpecError([f"--{name.replace('_', '-')}: only with --executor ray"])
 
 
 @contextlib.contextmanager
-def executor(
-    options: argparse.Namespace, cluster: "Cluster | None", stopping: "StopSignal"
-) -> "Iterator[Executor]":
+def executor(options: argparse.Namespace, stopping: "StopSignal") -> "Iterator[Executor]":
     """Makes what plays batches, and ends its processes and threads."""
     from pausejax.data.host import Sources
     from pausejax.execution.local import LocalExecutor
 
-    sources, memory, placement = Sources(options.data_dir), options.memory, options.data_placement
+    sources = Sources(options.data_dir)
     made: Any
-    if cluster is None:
-        made = LocalExecutor(sources, lanes=options.lanes, device_memory=memory, data_placement=placement)
+    limits: dict[str, Any] = {
+        "lanes": options.lanes,
+        "device_memory": options.memory,
+        "data_placement": options.data_placement,
+    }
+    if options.executor == "local":
+        made = LocalExecutor(sources, **limits)
     else:
         from pausejax.cluster.driver import RayExecutor
 
         made = RayExecutor(
-            cluster,
             sources,
-            lanes=options.lanes,
-            device_memory=memory,
-            data_placement=placement,
+            address=options.ray_address,
+            cpus_per_worker=options.cpus_per_worker,
+            to_the_end=options.own_process,
             stopping=stopping,
+            **limits,
         )
     with contextlib.closing(made):
         yield made

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _lines(category: str, found: "list[Part]") -> Iterator[RenderableType]:
-    """A heading, and every part with its parameters in columns that are aligned between parts."""
+    """Yields a heading, and every part with its parameters in columns that are aligned between parts."""
     from pausejax.parts import CATEGORIES
 
     kind = CATEGORIES[category]

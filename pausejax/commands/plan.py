@@ -1,13 +1,10 @@
 """`pausejax plan`: what a study comes to."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pausejax.commands import executors
 from pausejax.commands import options as common
-
-if TYPE_CHECKING:
-    from pausejax.results.looking import LookedAt
 
 
 def add_to(commands: Any) -> None:
@@ -38,7 +35,12 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.estimate import plan_table
     from pausejax.execution.runtime import set_up_jax
 
-    store = _store(options.out) if options.out else None
+    store = None
+    if options.out:  # loads what reads results
+        from pausejax.results.folder import Folder
+        from pausejax.results.stores import FolderView
+
+        store = FolderView(Folder(options.out))
     set_up_jax()
     table = plan_table(
         plan,
@@ -49,11 +51,3 @@ def run(options: argparse.Namespace) -> None:
         store=store,
     )
     common.console().print(table)
-
-
-def _store(out: str) -> "LookedAt":
-    """What a folder holds; loads what reads results."""
-    from pausejax.results.folder import Folder
-    from pausejax.results.looking import LookedAt
-
-    return LookedAt(Folder(out))

@@ -1,6 +1,9 @@
 """`pausejax report`: writes the page and charts of a result, without executing the user's own files."""
 
 import argparse
+import hashlib
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pausejax.commands import options as common
@@ -9,6 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pausejax.plotting.chart import Chart
+
+
+# Requests that their names tell apart: no value has an underscore or a sign that names of files lack.
+_PLAIN = re.compile(
+    r"(?:(?:^| )--(?:measure(?: \w+)+|by \w+(?:,\w+)*|smooth \d+|where \w+=[^\W_]+(?:,\w+=[^\W_]+)*))+"
+)
 
 
 def add_to(commands: Any) -> None:
@@ -40,12 +49,11 @@ def write_report(directory: str, options: argparse.Namespace, formats: "Sequence
     """
     from pausejax import kinds, page
     from pausejax.analysis import select
-    from pausejax.commands import asking
     from pausejax.results import store
 
     result = store.read(directory)
     common.check_asked(result, options)
-    shown, asked = asking.in_words(options), common.asked_for(options)
+    shown, asked = in_words(options), common.asked_for(options)
     if not shown and report_search(directory, options, formats):
         return
     charts = kinds.charts(result, smoothing=options.smooth, **asked)
@@ -54,7 +62,7 @@ def write_report(directory: str, options: argparse.Namespace, formats: "Sequence
         whole = f"`pausejax report {directory}` shows the whole study"
         omitted.insert(0, f"this page shows what was asked for: {shown}; {whole}")
         # The page and the charts of the whole study stay as they are.
-        directory = asking.within(directory, shown)
+        directory = within(directory, shown)
         result = select(result, options.where)
     sweep = kinds.sweep_table(result)
     try:
@@ -127,3 +135,33 @@ def _leave(
     for line in omitted:
         out.print(line, markup=False)
     out.print(f"the page with all charts: {directory.rstrip('/')}/{page.NAME}", markup=False, soft_wrap=True)
+
+
+def in_words(options: argparse.Namespace) -> str:
+    """Returns what is asked for, as it is typed."""
+    where = ",".join(f"{key}={value}" for key, values in options.where.items() for value in values)
+    named = {"measure": " ".join(options.measure), "where": where, "by": ",".join(options.by)}
+    named["smooth"] = str(options.smooth) if options.smooth > 1 else ""
+    return " ".join(f"--{name} {value}" for name, value in named.items() if value)
+
+
+def within(directory: str, words: str) -> str:
+    """Returns a folder within another one, named after some words; it is made where it can be.
+
+    Raises:
+      ValueError: a link lies in its place.
+      OSError: it can't be made.
+    """
+    from pausejax.plotting.data import file_names
+    from pausejax.results.folder import Folder
+
+    name = file_names([words])[0]
+    cut = name != re.sub(r"\W+", "_", words).strip("_")
+    if cut or not _PLAIN.fullmatch(words):
+        # Another request would have the same name, such as x = -1 and x = 1, and would replace this one.
+        name += f"_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+    found = Folder(f"{directory.rstrip('/')}/{name}")
+    if found.is_local and Path(found.path()).is_symlink():
+        raise ValueError(f"{found}: is a link; nothing is written into it")
+    found.make()
+    return found.location

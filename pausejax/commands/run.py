@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pausejax.commands import executors, report
 from pausejax.commands import options as common
+from pausejax.study.document import SpecError
 
 if TYPE_CHECKING:
-    from pausejax.cluster.driver import Cluster
     from pausejax.execution.play import Outcome
 
 
@@ -19,7 +19,7 @@ def add_to(commands: Any) -> None:
         "run",
         parents=[
             common.spec(),
-            common.quiet(),
+            executors.telling(),
             common.charts(),
             executors.devices(),
             executors.arguments(),
@@ -32,10 +32,6 @@ def add_to(commands: Any) -> None:
         required=True,
         type=common.folder,
         help="where the result, its page and its charts go",
-    )
-    parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
-    parser.add_argument(
-        "--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow, tensorboard or wandb"
     )
     parser.add_argument(
         "--shard",
@@ -51,11 +47,6 @@ def add_to(commands: Any) -> None:
         metavar="SECONDS",
         help="between checkpoints of runs in flight (default 300)",
     )
-    parser.add_argument(
-        "--log",
-        choices=("text", "json", "bar"),
-        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
-    )
     parser.set_defaults(command=run)
 
 
@@ -66,7 +57,9 @@ def run(options: argparse.Namespace) -> None:
       SpecError: the spec has mistakes, or the folder holds another study.
       OSError: the folder is full, or the like.
     """
-    cluster = _cluster(options)
+    if options.executor == "ray" and options.shard != (1, 1):
+        raise SpecError(["--shard: not with --executor ray, which shares the work out itself"])
+    executors.check(options)
     plan = common.load_plan(options)
     if options.measure or options.where or options.by or options.baseline:
         from pausejax.results import labels
@@ -89,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     set_up_jax()
     begun = time.monotonic()
     form = None if options.quiet else options.log or default_form()
-    with stop_on_signals() as stopping, executors.executor(options, cluster, stopping) as executor:
+    with stop_on_signals() as stopping, executors.executor(options, stopping) as executor:
         meter = StudyMeter(plan, executor.devices)
         with showing(meter, form):
             outcome = play(
@@ -128,12 +121,3 @@ def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) 
     for line in diverged_runs(result):
         console.print(line, markup=False)
     console.print(f"{runs} runs in {took:.1f} s: {path}", markup=False)
-
-
-def _cluster(options: argparse.Namespace) -> "Cluster | None":
-    """The cluster that is asked for; None: this process's devices."""
-    from pausejax.study.document import SpecError
-
-    if options.executor == "ray" and options.shard != (1, 1):
-        raise SpecError(["--shard: not with --executor ray, which shares the work out itself"])
-    return executors.cluster(options)

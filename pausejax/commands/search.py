@@ -12,7 +12,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
         "search",
-        parents=[common.spec(), common.quiet(), executors.devices(), executors.arguments()],
+        parents=[common.spec(), executors.telling(), executors.devices(), executors.arguments()],
         help="find the best settings of a spec's lists and ranges",
         description=(
             "Tries settings of a spec's lists and ranges side by side, and plays the best again on fresh "
@@ -57,15 +57,6 @@ def add_to(commands: Any) -> None:
         metavar="N",
         help="seeds on which the best, the second and the defaults are compared in the end (default 20)",
     )
-    parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
-    parser.add_argument(
-        "--tracker", metavar="NAME", help="report runs that have ended: mlflow, tensorboard or wandb"
-    )
-    parser.add_argument(
-        "--log",
-        choices=("text", "json", "bar"),
-        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
-    )
     parser.set_defaults(command=run, format=None, chart=[], width=None, height=None, baseline=None)
 
 
@@ -78,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     """
     from pausejax.study import spec
 
-    cluster = executors.cluster(options)
+    executors.check(options)
     spec.read(options.spec)  # before the parts are loaded, which takes seconds
     from pausejax import kinds
     from pausejax.execution import tracking
@@ -87,6 +78,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.stopping import stop_on_signals
     from pausejax.results.folder import Folder
     from pausejax.results.stores import FolderStore
+    from pausejax.searches.confirm import confirm
     from pausejax.searches.options import SearchOptions, check_fresh
     from pausejax.searches.progress import SearchMeter
     from pausejax.searches.search import search
@@ -108,34 +100,15 @@ def run(options: argparse.Namespace) -> None:
     store = FolderStore(Folder(options.out), command=options.typed)
     tracker = tracking.make(options.tracker, Path(options.spec).stem) if options.tracker else None
     form = None if options.quiet else options.log or default_form()
-    with stop_on_signals() as stopping, executors.executor(options, cluster, stopping) as executor:
+    with stop_on_signals() as stopping, executors.executor(options, stopping) as executor:
         meter = SearchMeter(study, asked, executor.devices)
         with showing(meter, form):
             result = search(study, asked, executor, store, progress=meter, tracker=tracker, stopping=stopping)
-        result = _confirm(result, options, executor, stopping, form)
+        fresh = FolderStore(Folder(report.confirmation(options.out)), command=options.typed)
+        result = confirm(result, options.fresh_seeds, executor, fresh, form=form, stopping=stopping)
     _finish(result, options)
     if tracker:
         tracking.attach_files(tracker, options.out)
-
-
-def _confirm(result: Any, options: argparse.Namespace, executor: Any, stopping: Any, form: Any) -> Any:
-    """Plays the finalists on fresh seeds, as a study in a folder of its own, with the progress of one."""
-    from pausejax.execution.displays import showing
-    from pausejax.execution.play import play
-    from pausejax.execution.progress import StudyMeter
-    from pausejax.results import exchange
-    from pausejax.results.folder import Folder
-    from pausejax.results.stores import FolderStore
-    from pausejax.searches import confirm
-    from pausejax.study.plan import make_plan
-
-    where = report.confirmation(options.out)
-    plan = make_plan(confirm.confirmation(result, options.fresh_seeds))
-    store = FolderStore(Folder(where), command=options.typed)
-    meter = StudyMeter(plan, executor.devices)
-    with showing(meter, form):
-        play(plan, executor, store, progress=meter, stopping=stopping)
-    return confirm.compare(result, exchange.read(where).load())
 
 
 def _finish(result: Any, options: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ class CheckedCache(CacheInterface):
         self._path = cache._path
 
     def get(self, key: str) -> bytes | None:
-        """The program, or None if it is not there or not as it was put; a damaged one is removed."""
+        """Returns the program, or None if it is not there or not as it was put; a damaged one is removed."""
         kept = self._cache.get(key)
         if kept is None:
             return None

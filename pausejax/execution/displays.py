@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal, Protocol
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -19,18 +19,6 @@ Form = Literal["text", "json", "bar"]
 
 SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_FRAMES = 1.0
-
-
-class Display(Protocol):
-    """Shows messages."""
-
-    def line(self, message: Message) -> None:
-        """Shows something that has happened."""
-        ...
-
-    def status(self, message: Message) -> None:
-        """Shows how far it is; called every second."""
-        ...
 
 
 class Lines:
@@ -120,6 +108,10 @@ class Cell:
         self._handle.update(self._html(f"<div>{bar} {sentence}</div>"))
 
 
+Display = Lines | Bar | Cell
+"""`line` shows something that has happened; `status`, called every second, how far it is."""
+
+
 class _Listener(logging.Handler):
     """Passes events of the executor to a meter, which counts them, and to a display."""
 
@@ -143,56 +135,45 @@ def default_form() -> Form:
 
 @contextlib.contextmanager
 def showing(meter: Meter, form: Form | None) -> Iterator[None]:
-    """Shows progress on stderr while the context lasts; with the form None shows nothing."""
-    with _display(form) as display:
-        if display is None:
-            yield
-        else:
-            with _listening(meter, display):
-                yield
-
-
-@contextlib.contextmanager
-def _display(form: Form | None) -> Iterator[Display | None]:
-    console = Console(stderr=True)
+    """Shows progress on stderr while the context lasts, and how it ends; with the form None nothing."""
     if form is None:
-        yield None
-    elif form != "bar":
-        yield Lines(as_json=form == "json")
-    elif console.is_jupyter:
-        yield Cell()
-    else:
-        with Progress(BarColumn(), TextColumn("{task.description}"), console=console) as bar:
-            yield Bar(bar)
-
-
-@contextlib.contextmanager
-def _listening(meter: Meter, display: Display) -> Iterator[None]:
-    """Lets a display hear the executor and the clock, and shows the end."""
-    over = threading.Event()
-
-    def tick() -> None:
-        # A thread of its own: while programs are compiled, nothing advances for minutes.
-        while not over.wait(_SECONDS_BETWEEN_FRAMES):
-            display.status(meter.status())
-
-    clock = threading.Thread(target=tick, name="pausejax-progress", daemon=True)
-    listener, level = _Listener(meter, display), LOGGER.level
-    display.line(meter.start())
-    display.status(meter.status())
-    LOGGER.addHandler(listener)
-    LOGGER.setLevel(logging.INFO)
-    clock.start()
-    completed = False
-    try:
         yield
-        completed = True
-    finally:
-        over.set()
-        clock.join()
-        LOGGER.removeHandler(listener)
-        LOGGER.setLevel(level)
-        display.line(meter.end(completed))
+        return
+    with contextlib.ExitStack() as stack:
+        display, over = _display(form, stack), threading.Event()
+
+        def tick() -> None:
+            # A thread of its own: while programs are compiled, nothing advances for minutes.
+            while not over.wait(_SECONDS_BETWEEN_FRAMES):
+                display.status(meter.status())
+
+        clock = threading.Thread(target=tick, name="pausejax-progress", daemon=True)
+        listener, level = _Listener(meter, display), LOGGER.level
+        display.line(meter.start())
+        display.status(meter.status())
+        LOGGER.addHandler(listener)
+        LOGGER.setLevel(logging.INFO)
+        clock.start()
+        completed = False
+        try:
+            yield
+            completed = True
+        finally:
+            over.set()
+            clock.join()
+            LOGGER.removeHandler(listener)
+            LOGGER.setLevel(level)
+            display.line(meter.end(completed))
+
+
+def _display(form: Form, stack: contextlib.ExitStack) -> Display:
+    console = Console(stderr=True)
+    if form != "bar":
+        return Lines(as_json=form == "json")
+    if console.is_jupyter:
+        return Cell()
+    columns = BarColumn(), TextColumn("{task.description}")
+    return Bar(stack.enter_context(Progress(*columns, console=console)))
 
 
 def _to_stderr(line: str) -> None:

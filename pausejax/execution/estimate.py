@@ -3,10 +3,9 @@
 Times come from the traced programs: what they do, at the rates of such devices (`measured.json`).
 """
 
-import dataclasses
 import time
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 from rich import box
@@ -18,18 +17,16 @@ from pausejax import measured
 from pausejax.data.host import Sources
 from pausejax.devices import runs_mesh
 from pausejax.execution.batches import Batch, batches
-from pausejax.execution.local import LocalExecutor, widths_before
+from pausejax.execution.local import LocalExecutor
 from pausejax.execution.memory import fitting, program_memory
-from pausejax.execution.program import GroupProgram
 from pausejax.execution.work import Work, work_of
 from pausejax.measured import Rates
-from pausejax.study.runs import Run, policies_of
+from pausejax.study.runs import policies_of
 from pausejax.study.simulation import DeviceBytes
 from pausejax.study.study import Plan
 
 if TYPE_CHECKING:
-    from pausejax.results.looking import LookedAt
-    from pausejax.results.stores import Contents
+    from pausejax.results.stores import FolderView
 
 
 class Cost(NamedTuple):
@@ -51,10 +48,6 @@ class Cost(NamedTuple):
     """To play all rounds."""
     compile_seconds: float
     """Estimated from the program's size, or measured."""
-    before: frozenset[int] = frozenset()
-    """For how many runs side by side the group's programs were compiled earlier, for the same folder."""
-    grown: bool = False
-    """Whether the earlier ones took arrays of other sizes, even where they are as wide."""
 
 
 def plan_table(
@@ -64,9 +57,9 @@ def plan_table(
     compiles: bool = False,
     device_memory: int | None = None,
     data_placement: str | None = None,
-    store: "LookedAt | None" = None,
+    store: "FolderView | None" = None,
 ) -> Lines:
-    """The costs of all groups, and what lies on a device, as tables; runs nothing.
+    """Returns the costs of all groups, and what lies on a device, as tables; runs nothing.
 
     Args:
       plan: the study.
@@ -115,40 +108,18 @@ def plan_table(
 
 
 def _left(runs: int, costs: Sequence[Cost]) -> str:
-    """Says how many of so many runs are left, and which of the programs for them compile anew."""
+    """Says how many of so many runs are there already."""
     left = sum(cost.runs for cost in costs)
     if not left:
         return f"all {runs:,} runs are there already: nothing is compiled, nothing is played"
     if left == runs:
         return f"none of the {runs:,} runs is there yet"
-    told = f"{runs - left:,} of {runs:,} runs are there already; the rest takes {_programs(len(costs))}"
-    wider = [cost for cost in costs if cost.before and cost.lanes not in cost.before]
-    grown = [cost for cost in costs if cost.grown and cost not in wider]
-    if not (wider or grown):
-        return told
-    reasons = []
-    if wider:
-        now = _span({cost.lanes for cost in wider})
-        before = _span({width for cost in wider for width in cost.before})
-        reasons.append(f"of another width, {now} side by side and not {before}")
-    if grown:
-        reasons.append("for what all runs share, which has grown")
-    seconds = sum(cost.compile_seconds for cost in (*wider, *grown))
-    anew = f"{len(wider) + len(grown)} compiled anew in about {seconds:.0f} s"
-    return f"{told}, {anew}: {'; '.join(reasons)}"
-
-
-def _programs(count: int) -> str:
-    return f"{count:,} program{'' if count == 1 else 's'}"
-
-
-def _span(widths: Collection[int]) -> str:
-    low, high = min(widths), max(widths)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    programs = "one program" if len(costs) == 1 else f"{len(costs):,} programs"
+    return f"{runs - left:,} of {runs:,} runs are there already; the rest takes {programs}"
 
 
 def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
-    """What lies on a device, once for all runs and for each of them."""
+    """Returns what lies on a device, once for all runs and for each of them."""
     shared = dict.fromkeys(name for cost in costs for name, size in cost.resident.shared.items() if size)
     each = dict.fromkeys(name for cost in costs for name, size in cost.resident.each.items() if size)
     table = Table(box=box.SIMPLE_HEAD)
@@ -167,13 +138,11 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
 
 
 def group_costs(
-    plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "LookedAt | None" = None
+    plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "FolderView | None" = None
 ) -> list[Cost]:
-    """The predicted cost of every group that has runs left; as `plan_table`."""
+    """Returns the predicted cost of every group that has runs left; as `plan_table`."""
     rates = measured.rates(jax.default_backend())
-    held = store.prepare(plan) if store else None
-    work, known = _work(plan, executor, store, held), store.fits() if store else {}
-    settled = held.settled if store and held and not store.has_begun(plan) else frozenset()
+    work, known = _work(plan, executor, store), store.layouts.fits() if store else {}
     costs = []
     for group in plan.groups:
         if not (own := [batch for batch in work if batch.group is group]):
@@ -195,11 +164,7 @@ def group_costs(
             width, rows = compiled.width, simulation.padded(compiled.width)
             memory = runs_mesh(rows).size * program_memory(compiled.call)
         count = sum(-(-len(batch.runs) // width) for batch in own)
-        traced = simulation.trace(rows).jaxpr
-        call = work_of(traced.jaxpr, simulation.turns())
-        before = widths_before(group, known)
-        earlier = tuple(run for run in group.runs if run.identity in settled)
-        grown = bool(earlier) and width in before and _inputs(plan, program, earlier, rows) != traced.in_avals
+        call = work_of(simulation.trace(rows).jaxpr.jaxpr, simulation.turns())
         costs.append(
             Cost(
                 f"{group.algorithm} ({policies_of(group.runs)})",
@@ -212,37 +177,20 @@ def group_costs(
                 memory,
                 count * simulation.rounds / simulation.rounds_per_call * call_seconds(call, rates),
                 took or call.equations * rates.equation,
-                before,
-                grown,
             )
         )
         program.release()
     return costs
 
 
-def _work(
-    plan: Plan, executor: LocalExecutor, store: "LookedAt | None", held: "Contents | None"
-) -> list[Batch]:
+def _work(plan: Plan, executor: LocalExecutor, store: "FolderView | None") -> list[Batch]:
     """Returns the batches that would be played."""
-    if store is None or held is None:
+    if store is None:
         most = {key: layout.runs for key, layout in executor.layouts(plan).items()}
         return batches(plan, (), most)
     from pausejax.execution.play import work_left  # it loads what reads results
 
-    return work_left(plan, executor, store, held)
-
-
-def _inputs(plan: Plan, program: GroupProgram, runs: tuple[Run, ...], rows: int) -> list[Any]:
-    """Returns what a program takes, shapes and types, where its group has some of its runs alone.
-
-    What all runs share, such as the data's shares by seed, may be smaller then.
-    """
-    part = dataclasses.replace(program.group, runs=runs)
-    memory = program.device_memory
-    made = GroupProgram(plan.study, part, program.sources, program.layout, device_memory=memory)
-    found: list[Any] = made.simulation.trace(rows).jaxpr.in_avals
-    made.release()
-    return found
+    return work_left(plan, executor, store, store.prepare(plan))
 
 
 def call_seconds(call: Work, rates: Rates) -> float:

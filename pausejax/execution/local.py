@@ -72,14 +72,14 @@ class LocalExecutor:
         """As `play.Executor.layouts`; without a store the table alone decides."""
         groups = groups_left(plan, settled)
         names = {group.key: layout_name(group) for group in groups}
-        before = store.layouts() if store else {}
+        before = store.layouts.by_name() if store else {}
         own = {}
         for group in groups:
             layout = self.program(plan.study, group, before.get(names[group.key])).layout
             own[group.key] = layout._replace(runs=self.lanes or layout.runs)
         if store is None:
             return own
-        fixed = store.fix_layouts({names[key]: layout for key, layout in own.items()})
+        fixed = store.layouts.fix({names[key]: layout for key, layout in own.items()})
         for group in groups:
             self.program(plan.study, group, fixed[names[group.key]])
         return {key: fixed[name] for key, name in names.items()}
@@ -114,7 +114,7 @@ class LocalExecutor:
         Args:
           study: the whole.
           work: the batches.
-          fits: how many runs fit side by side, as `Store.fits` says.
+          fits: how many runs fit side by side, as `Layouts.fits` says.
 
         Raises:
           SpecError: a group can't be built, or a part of it refuses the rest.
@@ -138,7 +138,7 @@ class LocalExecutor:
         stopping: StopSignal = NO_STOP,
     ) -> Iterator[Batch]:
         """Plays some batches, as `play.Executor.play`; a stop keeps runs in flight."""
-        fits = dict(store.fits())
+        fits = dict(store.layouts.fits())
         self.prepare(plan.study, work, fits)
         try:
             with store.playing():
@@ -155,10 +155,6 @@ class LocalExecutor:
     def close(self) -> None:
         """Ends the threads that compile."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def finish(self, plan: Plan, store: "Store") -> int:
-        """As `play.Executor.finish`."""
-        return store.finish(plan)
 
     def _play(
         self,
@@ -223,12 +219,6 @@ def _width_name(batch: Batch) -> str:
     return f"{layout_name(batch.group)}, {batch.width} runs at most"
 
 
-def widths_before(group: Group, fits: Mapping[str, int]) -> frozenset[int]:
-    """Returns for how many runs a group's programs were compiled on such devices, as `Store.fits` says."""
-    start = f"{layout_name(group)}, "
-    return frozenset(width for name, width in fits.items() if name.startswith(start))
-
-
 def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) -> None:
     """Keeps how many runs fit side by side, and says so if they are fewer than before."""
     name = _width_name(batch)
@@ -237,5 +227,5 @@ def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) 
         return
     if before is not None:
         events.narrowed(policies_of(batch.runs), before, width)
-    store.keep_fit(name, width)
+    store.layouts.keep_fit(name, width)
     fits[name] = width

@@ -1,6 +1,5 @@
 """How many runs fit side by side: read off compiled programs, against what the devices have."""
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ S = TypeVar("S", bound=Simulation)
 
 
 def device_memory() -> int:
-    """Bytes that programs may use on each local device."""
+    """Returns bytes that programs may use on each local device."""
     device = jax.local_devices()[0]
     statistics = device.memory_stats() or {}
     if "bytes_limit" in statistics:
@@ -79,7 +78,7 @@ def check_data_placement(wanted: str | None) -> None:
 
 
 def place_data(simulation: S, limit: int, wanted: str | None) -> S:
-    """A group with its training inputs where they are wanted.
+    """Returns a group with its training inputs where they are wanted.
 
     Where nothing is wanted they are on every device, unless only shares of them leave room for a run.
     """
@@ -133,21 +132,6 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
     )
 
 
-def num_chunks(needed: int, fewer: int, ratio: float, limit: int) -> int:
-    """Into how many parts a batch must be cut, by a straight line through two measured sizes.
-
-    Args:
-      needed: bytes per device of the whole batch's program.
-      fewer: bytes of the program for a smaller one.
-      ratio: runs of the smaller one over those of the whole, below 1.
-      limit: bytes that may be used.
-    """
-    slope = max((needed - fewer) / (1 - ratio), 1.0)
-    constant = needed - slope
-    fitting = max((limit - constant) / slope, 1e-6)
-    return max(math.ceil(1 / fitting), 2)
-
-
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device ran out of memory, at compiling or at running."""
+    """Returns whether the device ran out of memory, at compiling or at running."""
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import xarray as xr
@@ -15,7 +15,8 @@ from pausejax.execution.stopping import NO_STOP, StopSignal
 from pausejax.execution.tracking import Tracker
 from pausejax.execution.tracking.runs import VARYING
 from pausejax.results import labels
-from pausejax.results.stores import Contents, MemoryStore, Store
+from pausejax.results.store import Contents
+from pausejax.results.stores import MemoryStore, Store
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Plan
@@ -30,12 +31,10 @@ class Executor(Protocol):
     @property
     def devices(self) -> str:
         """Where batches are played, in words."""
-        ...
 
     @property
     def workers(self) -> int:
         """Processes that play batches."""
-        ...
 
     def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
         """Fixes in a store how a study lies on such devices as these, or learns how it was fixed there.
@@ -52,7 +51,6 @@ class Executor(Protocol):
           SpecError: a group can't be built, or not even one run of it fits.
           OSError: no space left, or the like.
         """
-        ...
 
     def play(
         self,
@@ -79,19 +77,9 @@ class Executor(Protocol):
           SpecError: a group can't be built; nothing has been played then.
           OSError: the store is full, or the like; finished batches are kept.
         """
-        ...
-
-    def finish(self, plan: Plan, store: Store) -> int:
-        """Has the store put the result together, labelled with the executor's devices.
-
-        Returns:
-          How many runs are missing.
-        """
-        ...
 
     def close(self) -> None:
         """Ends its threads or processes; it plays nothing after that."""
-        ...
 
 
 class Outcome(NamedTuple):
@@ -135,7 +123,7 @@ def play(
     held = store.prepare(plan)
     work = work_left(plan, executor, store, held, shard)
     if tracker:
-        start_tracker(tracker, store, plan)
+        start_tracker(tracker, plan)
     try:
         left = sum(len(batch.runs) for batch in work)
         if skipped := len(plan.runs) - left:
@@ -143,7 +131,7 @@ def play(
         reported = play_batches(
             plan, executor, store, work, progress=progress, tracker=tracker, stopping=stopping
         )
-        missing = executor.finish(plan, store)
+        missing = store.finish(plan)
         own = set(held.identities).union(*(batch.identities for batch in work))
         if missing and (lost := store.lost(plan, own)):
             raise OSError(
@@ -178,7 +166,16 @@ def work_left(
     """
     # First: a Ray cluster must be connected before anything starts JAX.
     layouts = executor.layouts(plan, store, held.settled)
-    return unfinished(_work(plan, layouts, executor, store, shard, held.settled), held.identities)
+    index, count = shard
+    if count > 1:
+        # Shards may run on unlike devices and must cut alike all the same: the first one's cut holds.
+        names = {key: f"{key}, cut for {count} shards" for key in layouts}
+        cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
+        layouts = {key: cut[name] for key, name in names.items()}
+    workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
+    most = {key: layout.runs for key, layout in layouts.items()}
+    work = share(batches(plan, held.settled, most, at_least=max(count, workers)), index, count)
+    return unfinished(work, held.identities)
 
 
 def play_batches(
@@ -205,26 +202,6 @@ def play_batches(
     return reported
 
 
-def _work(
-    plan: Plan,
-    layouts: Mapping[str, Layout],
-    executor: Executor,
-    store: Store,
-    shard: tuple[int, int],
-    settled: Collection[str],
-) -> list[Batch]:
-    """Returns this process's batches."""
-    index, count = shard
-    if count > 1:
-        # Shards may run on unlike devices and must cut alike all the same: the first one's cut holds.
-        names = {key: f"{key}, cut for {count} shards" for key in layouts}
-        cut = store.fix_layouts({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
-        layouts = {key: cut[name] for key, name in names.items()}
-    workers = _BATCHES_PER_WORKER * executor.workers if executor.workers > 1 else 1
-    most = {key: layout.runs for key, layout in layouts.items()}
-    return share(batches(plan, settled, most, at_least=max(count, workers)), index, count)
-
-
 def play_in_memory(
     plan: Plan,
     executor: LocalExecutor,
@@ -242,9 +219,9 @@ def play_in_memory(
     return store.result(plan)
 
 
-def start_tracker(tracker: Tracker, store: Store, plan: Plan) -> None:
+def start_tracker(tracker: Tracker, plan: Plan) -> None:
     """Has a tracker begin a study."""
-    tracker.start({**store.provenance(plan), VARYING: json.dumps(labels.varying(plan))})
+    tracker.start({**labels.attributes_of(plan), VARYING: json.dumps(labels.varying(plan))})
 
 
 def report_runs(tracker: Tracker, store: Store, plan: Plan, runs: Sequence[Run]) -> None:

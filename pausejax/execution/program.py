@@ -19,8 +19,8 @@ from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 
 
-class Compiled(NamedTuple):
-    """A program, and how many runs it plays side by side."""
+class Executable(NamedTuple):
+    """A compiled program, and how many runs it plays side by side."""
 
     call: jax.stages.Compiled
     width: int
@@ -51,7 +51,7 @@ class GroupProgram:
         device_memory: int,
         data_placement: str | None = None,
     ) -> None:
-        self.group, self.sources, self.device_memory = group, sources, device_memory
+        self.group, self.device_memory = group, device_memory
         self._policies = policies_of(group.runs)
         self._asked, self._as_begun = data_placement, bool(layout and layout.sharded)
         simulation = study.kind.simulation(study, group, sources, layout=layout)
@@ -61,7 +61,7 @@ class GroupProgram:
             memory.check(self._policies, self.simulation, device_memory)
         self._width = 0
         self._lowered: jax.stages.Lowered | None = None
-        self._compiled: Future[Compiled] | None = None
+        self._compiled: Future[Executable] | None = None
         self._narrow: dict[int, jax.stages.Compiled] = {}
 
     @property
@@ -102,7 +102,7 @@ class GroupProgram:
         self._width = -(-self.compiled().width // 2)
         self._compiled = threads.submit(self._compile, self.lower(self._width), self._width)
 
-    def compiled(self, stopping: StopSignal = NO_STOP) -> Compiled:
+    def compiled(self, stopping: StopSignal = NO_STOP) -> Executable:
         """Waits for the program, which fits as many runs side by side as were asked for, or fewer.
 
         Raises:
@@ -134,11 +134,11 @@ class GroupProgram:
         """Lets go of what lies on the devices."""
         self.simulation.release()
 
-    def _compile(self, lowered: jax.stages.Lowered, width: int) -> Compiled:
+    def _compile(self, lowered: jax.stages.Lowered, width: int) -> Executable:
         """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
-        whole, parts, begun = width, 1, time.monotonic()
+        begun = time.monotonic()
         while True:
-            used = float("inf")
+            used = 2 * self.device_memory
             try:
                 call = compile_for(lowered)
                 used = memory.program_memory(call)
@@ -147,13 +147,9 @@ class GroupProgram:
                     raise
             if used <= self.device_memory or width == 1:
                 events.compiled(self._policies, width, time.monotonic() - begun)
-                return Compiled(call, width)
-            if used < float("inf") and parts == 1 and width >= 4:
-                smaller = memory.program_memory(compile_for(self.lower(width // 4)))
-                parts = memory.num_chunks(int(used), smaller, (width // 4) / width, self.device_memory)
-            else:
-                parts *= 2
-            width = -(-whole // min(parts, whole))
+                return Executable(call, width)
+            # As if nothing were shared by the runs: never too narrow by more than a half.
+            width = -(-width // max(-(-used // self.device_memory), 2))
             lowered = self.lower(width)
 
     def _tell_layout(self, width: int) -> None:

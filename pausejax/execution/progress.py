@@ -5,7 +5,7 @@ import datetime
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pausejax.execution.local import COMPILED_AHEAD
 from pausejax.study.study import Plan
@@ -28,43 +28,39 @@ class Message(NamedTuple):
     is_warning: bool = False
 
 
-class Meter(Protocol):
-    """Measures how far a study or a search is, and describes it."""
-
-    def start(self) -> Message:
-        """Says what begins."""
-        ...
-
-    def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
-        """Counts an event of the executor's, from any thread; returns False if it gets no line of its own."""
-        ...
-
-    def status(self) -> Message:
-        """Says how far it is; the field "part" is a fraction of the whole, or None."""
-        ...
-
-    def end(self, completed: bool) -> Message:
-        """Says what was finished, and whether that was everything."""
-        ...
-
-
-class Speed:
-    """The speed of the last minutes.
+class Meter:
+    """Measures how far a study or a search is, and describes it.
 
     Args:
       clock: tells the time.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._marks = collections.deque([(clock(), 0.0)])
+        self._clock, self._begun = clock, clock()
+        self._marks = collections.deque([(self._begun, 0.0)])
 
-    def restart(self, count: float) -> None:
+    def start(self) -> Message:
+        """Says what begins."""
+        raise NotImplementedError
+
+    def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
+        """Counts an event of the executor's, from any thread; returns False if it gets no line of its own."""
+        raise NotImplementedError
+
+    def status(self) -> Message:
+        """Says how far it is; the field "part" is a fraction of the whole, or None."""
+        raise NotImplementedError
+
+    def end(self, completed: bool) -> Message:
+        """Says what was finished, and whether that was everything."""
+        raise NotImplementedError
+
+    def _forget_speed(self, count: float) -> None:
         """Forgets earlier counts, such as those of rounds that were played beside the compiler."""
         self._marks = collections.deque([(self._clock(), count)])
 
-    def measure(self, count: float) -> float | None:
-        """Returns counts per second, given the count so far; None while it is too early to tell."""
+    def _speed(self, count: float) -> float | None:
+        """Returns counts per second of the last minutes; None while it is too early to tell."""
         now = self._clock()
         self._marks.append((now, count))
         while now - self._marks[0][0] > _SECONDS_OF_SPEED and len(self._marks) > 2:
@@ -72,8 +68,17 @@ class Speed:
         since, before = self._marks[0]
         return (count - before) / (now - since) if now - since >= _LEAST_SECONDS_OF_SPEED else None
 
+    def _began(self, what: str, fields: Mapping[str, Any]) -> Message:
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return Message("start", f"{now} {what}", {"time": now, **fields})
 
-class StudyMeter:
+    def _ended(self, completed: bool, what: str, fields: Mapping[str, Any]) -> Message:
+        took = duration(self._clock() - self._begun)
+        sentence = f"{'done' if completed else 'stopped'} after {took}: {what}"
+        return Message("end", sentence, {"completed": completed, **fields})
+
+
+class StudyMeter(Meter):
     """Counts the rounds and runs of a study; it is called with how many rounds × runs have been advanced.
 
     Args:
@@ -83,8 +88,8 @@ class StudyMeter:
     """
 
     def __init__(self, plan: Plan, devices: str, clock: Clock = time.monotonic) -> None:
-        self._plan, self._devices, self._clock = plan, devices, clock
-        self._begun, self._speed = clock(), Speed(clock)
+        super().__init__(clock)
+        self._plan, self._devices = plan, devices
         self._lock = threading.Lock()
         self._rounds, self._runs = plan.study.rounds, len(plan.runs)
         """Rounds of a run (0 where its stream decides), and how many runs this process plays."""
@@ -95,22 +100,16 @@ class StudyMeter:
         """Runs that were there already, or are other processes' work."""
 
     def start(self) -> Message:
-        """Says what begins."""
         runs, groups = _count(self._runs, "run"), _count(self._programs, "group")
         each = f", {_count(self._rounds, 'round')} each" if self._rounds else ""
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return Message(
-            "start",
-            f"{now} {runs} in {groups}{each}, on {self._devices}",
-            {
-                "time": now,
-                "study": self._plan.study.name,
-                "runs": self._runs,
-                "groups": self._programs,
-                "rounds": self._rounds or None,
-                "devices": self._devices,
-            },
-        )
+        fields = {
+            "study": self._plan.study.name,
+            "runs": self._runs,
+            "groups": self._programs,
+            "rounds": self._rounds or None,
+            "devices": self._devices,
+        }
+        return self._began(f"{runs} in {groups}{each}, on {self._devices}", fields)
 
     def __call__(self, rounds_times_runs: float) -> None:
         """Counts what has been advanced."""
@@ -118,7 +117,6 @@ class StudyMeter:
             self._played += rounds_times_runs
 
     def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
-        """Counts an event of the executor's."""
         with self._lock:
             if event == "found":
                 self._runs, self._programs = int(fields["left"]), int(fields["programs"])
@@ -132,7 +130,7 @@ class StudyMeter:
                 self._compiled += 1
                 if self._compiled <= min(self._programs, COMPILED_AHEAD):
                     # Rounds that were played beside the compiler were slower than the rest will be.
-                    self._speed.restart(self._played_here)
+                    self._forget_speed(self._played_here)
         return True
 
     def status(self) -> Message:
@@ -140,8 +138,8 @@ class StudyMeter:
         with self._lock:
             here, whole = self._played_here, self._runs * max(self._rounds, 1)
             if not here:
-                self._speed.restart(0.0)  # until now programs were compiled
-            speed = self._speed.measure(here)
+                self._forget_speed(0.0)  # until now programs were compiled
+            speed = self._speed(here)
             part = min(self._played / whole, 1.0) if whole else None
             left = max(whole - self._played, 0) / speed if whole and speed else None
             words = [f"{self._finished} of {_count(self._runs, 'run')} finished"]
@@ -166,17 +164,13 @@ class StudyMeter:
         if self._skipped and not self._runs:
             finished = f"no run was left of {_count(self._skipped, 'run')}"
         whole = self._runs * max(self._rounds, 1)
-        return Message(
-            "end",
-            f"{ended(completed, took)}: {finished}",
-            {
-                "completed": completed,
-                "finished": self._finished,
-                "runs": self._runs,
-                "part": 1.0 if completed else round(min(self._played / whole, 1.0), 4) if whole else None,
-                "rounds_per_second": self._rounded(speed),
-            },
-        )
+        fields = {
+            "finished": self._finished,
+            "runs": self._runs,
+            "part": 1.0 if completed else round(min(self._played / whole, 1.0), 4) if whole else None,
+            "rounds_per_second": self._rounded(speed),
+        }
+        return self._ended(completed, finished, fields)
 
     @property
     def _played_here(self) -> float:
@@ -198,11 +192,6 @@ class StudyMeter:
 def duration(seconds: float) -> str:
     """Returns hours, minutes and seconds."""
     return str(datetime.timedelta(seconds=round(seconds)))
-
-
-def ended(completed: bool, seconds: float) -> str:
-    """Returns "done" or "stopped", and after how long."""
-    return f"{'done' if completed else 'stopped'} after {duration(seconds)}"
 
 
 def _count(number: int, noun: str) -> str:

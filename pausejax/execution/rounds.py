@@ -1,7 +1,7 @@
 """Plays all rounds of a batch, segment by segment, with checkpoints; it narrows as runs stop."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from pausejax.results.checkpoint import Checkpoint
 
 
-class Progress(Protocol):
-    """Called after each segment with how many rounds × runs it has advanced; of runs alone without rounds."""
-
-    def __call__(self, rounds_times_runs: float) -> None: ...
+Progress = Callable[[float], None]
+"""Called after each segment with how many rounds × runs it has advanced; of runs alone without rounds."""
 
 
 class Advance:
@@ -149,13 +147,13 @@ def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) 
 
 
 def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Where some of the played rows lie; of a row that is there again as padding, its first place."""
+    """Returns where some of the played rows lie; of a row that is there again as padding, its first place."""
     order = np.argsort(rows, kind="stable")
     return order[np.searchsorted(rows, wanted, sorter=order)]
 
 
 def take(state: Any, places: Sequence[int] | np.ndarray) -> Any:
-    """The state of some of the rows that were played."""
+    """Returns the state of some of the rows that were played."""
     return put(jax.tree.map(lambda leaf: leaf[np.asarray(places)], state), runs_mesh(len(places)), SPLIT)
 
 

@@ -30,7 +30,7 @@ def set_up_jax(cores: int | None = None) -> None:
 
 
 def _cores() -> int:
-    """How many cores this process may use; all of them where the system does not say, as macOS."""
+    """Returns how many cores this process may use; all of them where the system does not say, as macOS."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -39,7 +39,7 @@ class Work(NamedTuple):
         return Work(*(one + two for one, two in zip(self, other, strict=True)))
 
     def times(self, turns: float) -> "Work":
-        """The same, executed so often."""
+        """Returns the same, executed so often."""
         equations, *executed = self
         return Work(equations, *(turns * value for value in executed))
 
@@ -92,7 +92,7 @@ def _of(equation: Any, turns: Mapping[str, float]) -> Work:
 
 
 def _inner(equation: Any) -> Iterator[Any]:
-    """The programs within one operation: bodies of loops, branches, calls."""
+    """Yields the programs within one operation: bodies of loops, branches, calls."""
     for value in equation.params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
             jaxpr = getattr(item, "jaxpr", item)

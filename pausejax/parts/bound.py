@@ -31,7 +31,7 @@ class Bound:
 def bind(
     part: Part, values: Mapping[str, Any], given_traced: Collection[str] = (), *, complete: bool = False
 ) -> Bound:
-    """A part with what it reads of some values, and with its own defaults where they say nothing.
+    """Returns a part with what it reads of some values, and with its own defaults where they say nothing.
 
     Args:
       part: any part.

@@ -30,10 +30,6 @@ from pausejax.parts.registry import Parts, collecting, registered_parts
 ENTRY_POINTS = "pausejax.extensions"
 
 
-class UseError(ValueError):
-    """A file or module of `use` that can't be loaded; one line."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Source:
     """One entry of `use`: a module with every file of its folder that it needs."""
@@ -80,7 +76,7 @@ def load(entries: Sequence[str], folder: Path) -> Layer:
       folder: where relative paths start, and where modules are looked for first.
 
     Raises:
-      UseError: one can't be found or executed, or a part in it can't be one.
+      PartError: one can't be found or executed, or a part in it can't be one.
     """
     _load_entry_points()
     layers = [_load_one(entry, str(folder.resolve())) for entry in entries]
@@ -90,10 +86,7 @@ def load(entries: Sequence[str], folder: Path) -> Layer:
 def _over(layers: Sequence[Layer]) -> Layer:
     whole = Layer(registered_parts(), [source for layer in layers for source in layer.sources])
     for layer in layers:
-        try:
-            whole.merge(layer)
-        except PartError as error:
-            raise UseError(str(error)) from error
+        whole.merge(layer)
     return whole
 
 
@@ -115,11 +108,11 @@ def _load_one(entry: str, folder: str) -> Layer:
 
 
 def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
-    """The folder that a module is imported from, its name there, and its file."""
+    """Returns the folder that a module is imported from, its name there, and its file."""
     if entry.endswith(".py"):
         path = (folder / entry).resolve()
         if not path.is_file():
-            raise UseError(f"use: {entry}: there is no file {path}")
+            raise PartError(f"use: {entry}: there is no file {path}")
         return path.parent, path.stem, path
     beside = folder.joinpath(*entry.split("."))
     for path in (beside / "__init__.py", beside.with_suffix(".py")):
@@ -130,7 +123,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
     except (ImportError, ValueError):
         found = None
     if found is None or not found.origin:
-        raise UseError(
+        raise PartError(
             f"use: {entry}: there is no such module, nor {beside}.py; a file is named with its .py"
         )
     path = Path(found.origin)
@@ -149,9 +142,9 @@ def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
         importlib.invalidate_caches()
         importlib.import_module(module)
     except PartError as error:
-        raise UseError(f"use: {error}") from error
+        raise PartError(f"use: {error}") from error
     except (Exception, SystemExit) as error:
-        raise UseError(f"use: {entry}: {_where(error, base, module)}{first_line(error)}") from error
+        raise PartError(f"use: {entry}: {_where(error, base, module)}{first_line(error)}") from error
     finally:
         sys.path.remove(str(base))
         sys.dont_write_bytecode = writes_none
@@ -184,12 +177,12 @@ def _forget(entry: str, module: str) -> None:
     """Drops what users' files have imported: it is read again, and namesakes of other folders are gone.
 
     Raises:
-      UseError: the file has the name of a module of others.
+      PartError: the file has the name of a module of others.
     """
     top = module.partition(".")[0]
     beside = entry.endswith(".py")
     if beside and (top in sys.stdlib_module_names or (top in sys.modules and top not in _OURS)):
-        raise UseError(f"use: {entry}: a module named {top} is in use already; give the file another name")
+        raise PartError(f"use: {entry}: a module named {top} is in use already; give the file another name")
     for name in list(sys.modules):
         if name in _OURS or (name.partition(".")[0] == top and top in _OURS):
             del sys.modules[name]
@@ -202,7 +195,7 @@ def _file(module: ModuleType) -> Path | None:
 
 
 def _where(error: BaseException, base: Path, module: str) -> str:
-    """The last line within the user's files that an error came through."""
+    """Returns the last line within the user's files that an error came through."""
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno
     else:
@@ -229,13 +222,13 @@ def _load_entry_points() -> None:
         try:
             point.load()
         except Exception as error:
-            raise UseError(
+            raise PartError(
                 f"extension {point.name} ({point.value}): {type(error).__name__}: {error}"
             ) from error
 
 
 def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
-    """A layer in another process: its files are written down there and executed."""
+    """Returns a layer in another process: its files are written down there and executed."""
     for part in others:
         if part.name not in registered_parts().of(part.category):
             registered_parts().add(part)
@@ -253,7 +246,7 @@ _WRITTEN: dict[tuple[str, str], Path] = {}
 
 
 def _written(source: Source) -> Path:
-    """A folder of this process that holds the files of a source; it goes when the process ends."""
+    """Returns a folder of this process that holds the files of a source; it goes when the process ends."""
     key = (source.entry, source.digest)
     if key not in _WRITTEN:
         folder = Path(tempfile.mkdtemp(prefix="pausejax-use-")).resolve()
@@ -290,7 +283,7 @@ def digest_of(part: Part) -> str:
 
 
 def digest_of_file(path: Path) -> str:
-    """SHA-256 of a file's content.
+    """Returns SHA-256 of a file's content.
 
     Raises:
       OSError: it can't be read.

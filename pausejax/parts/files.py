@@ -70,7 +70,7 @@ def _text(path: Path) -> np.ndarray:
 
 
 def _is_row(line: str) -> bool:
-    """Whether a first line has a number in it: a row with a slip of the pen is no heading."""
+    """Returns whether a first line has a number in it: a row with a slip of the pen is no heading."""
     if line.lstrip().startswith("#"):
         return True
     for cell in line.split(","):

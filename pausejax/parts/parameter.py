@@ -73,7 +73,7 @@ class Parameter:
         return tuple(dict.fromkeys((*self.aliases, *filter(None, [self.symbol]))))
 
     def allowed(self) -> str:
-        """The values that pass `problem`, in words."""
+        """Returns the values that pass `problem`, in words."""
         if self.kind is bool:
             return "true or false"
         if self.choices:
@@ -91,7 +91,7 @@ class Parameter:
         return " ".join([noun, " and ".join(bounds)]).strip()
 
     def problem(self, value: Any) -> str | None:
-        """Why a value is not allowed, or None."""
+        """Returns why a value is not allowed, or None."""
         if self.kind is bool:
             ok = isinstance(value, bool)
         elif issubclass(self.kind, str):
@@ -115,7 +115,7 @@ class Parameter:
         return above and (value < self.high if self.high_open else value <= self.high)
 
     def agrees_with(self, other: "Parameter") -> bool:
-        """Whether two parts may share a parameter."""
+        """Returns whether two parts may share a parameter."""
         return not self.differences(other)
 
     def differences(self, other: "Parameter") -> list[str]:
@@ -142,7 +142,7 @@ def table(**sections: Mapping[str, Parameter]) -> dict[str, Parameter]:
 
 
 def default_of(function: Callable[..., Any], argument: str) -> Any:
-    """The default of a function's argument, which is its one home.
+    """Returns the default of a function's argument, which is its one home.
 
     Raises:
       KeyError: the function has no such argument.

@@ -15,7 +15,7 @@ class PartError(ValueError):
 
 
 def first_line(error: BaseException) -> str:
-    """An error in one line; a ValueError speaks for itself."""
+    """Returns an error in one line; a ValueError speaks for itself."""
     text = next(iter(str(error).strip().splitlines()), "")
     return text if text and type(error) is ValueError else f"{type(error).__name__}: {text}".rstrip(": ")
 

@@ -24,12 +24,12 @@ class Parts:
         self._own: dict[tuple[str, str], Part] = {}
 
     def of(self, category: str) -> dict[str, Part]:
-        """All parts of a category by name."""
+        """Returns all parts of a category by name."""
         found = self._beneath.of(category) if self._beneath else {}
         return found | {name: part for (kind, name), part in self._own.items() if kind == category}
 
     def get(self, category: str, name: str) -> Part:
-        """One part.
+        """Returns one part.
 
         Raises:
           KeyError: there is none of this name.
@@ -60,7 +60,7 @@ class Parts:
             self.add(part)
 
     def own(self) -> tuple[Part, ...]:
-        """The parts of this layer alone."""
+        """Returns the parts of this layer alone."""
         return tuple(self._own.values())
 
 
@@ -69,12 +69,12 @@ _COLLECTING: contextvars.ContextVar[Parts] = contextvars.ContextVar("parts", def
 
 
 def registered_parts() -> Parts:
-    """All parts that have been registered in this process, those of studies' own files left out."""
+    """Returns all parts that have been registered in this process, those of studies' own files left out."""
     return _REGISTERED
 
 
 def find(category: str, part: str | Part) -> Part:
-    """A part as it is, or the registered one of a name.
+    """Returns a part as it is, or the registered one of a name.
 
     Raises:
       ValueError: none is registered under this name; says which are, and the nearest.
@@ -101,7 +101,7 @@ def collecting() -> Iterator[Parts]:
 
 
 def _same_place(one: Part, other: Part) -> bool:
-    """Whether two parts are one: a cell that was run again, or a file that was executed again."""
+    """Returns whether two parts are one: a cell that was run again, or a file that was executed again."""
     functions = one.function, other.function
     if len({(function.__module__, function.__qualname__) for function in functions}) > 1:
         return False

@@ -14,7 +14,7 @@ from pausejax.parts.part import CATEGORIES, Category, Part, PartError
 
 
 def read(category: str, function: Callable[..., Any]) -> Part:
-    """A function as a part of a category.
+    """Returns a function as a part of a category.
 
     Raises:
       PartError: it takes something by position, or an argument's annotation or default can't be read.
@@ -53,7 +53,7 @@ def read(category: str, function: Callable[..., Any]) -> Part:
 
 
 def parameters_of(group: Any, section: str) -> dict[str, Parameter]:
-    """The parameters that the fields of a frozen dataclass are; a float is a traced one.
+    """Returns the parameters that the fields of a frozen dataclass are; a float is a traced one.
 
     Args:
       group: the dataclass.
@@ -118,7 +118,7 @@ def _take(
 
 
 def _type(hint: Any, default: Any) -> tuple[type | None, tuple[str, ...]]:
-    """What an annotation means: a type, or None, and the strings that are allowed."""
+    """Returns what an annotation means: a type, or None, and the strings that are allowed."""
     if hint is MISSING:
         hint = type(default)
     if get_origin(hint) is Literal:

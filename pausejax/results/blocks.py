@@ -35,12 +35,12 @@ class Source(NamedTuple):
 
 
 def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    """The shape of every variable."""
+    """Returns the shape of every variable."""
     return {name: array.shape for name, array in arrays.items()}
 
 
 def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterator[Source | str]:
-    """The blocks of runs of the result: intact ones, and the names of the others."""
+    """Yields the blocks of runs of the result: intact ones, and the names of the others."""
 
     def load(rows: slice) -> Arrays:
         block = store.isel(run=rows)
@@ -78,7 +78,7 @@ def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterato
 
 
 def block_of(store: xr.Dataset, file: str) -> int:
-    """The block of runs that a file of the store belongs to.
+    """Returns the block of runs that a file of the store belongs to.
 
     Raises:
       ValueError: it is no file of an array over runs.
@@ -143,7 +143,7 @@ def _labelled(
     names: set[str],
     size: int,
 ) -> Iterator[xr.Dataset]:
-    """The runs of a plan, labelled, `size` at a time."""
+    """Yields the runs of a plan, labelled, `size` at a time."""
     table, columns = plan.study.outputs.variables, labels.coordinates(plan)
     place = {
         identity: (number, row)

@@ -52,7 +52,7 @@ class Checkpoint:
         """Whether a checkpoint was damaged."""
 
     def due(self) -> bool:
-        """Whether the interval has passed since the last one, or since the batch began."""
+        """Returns whether the interval has passed since the last one, or since the batch began."""
         return self._writes and time.monotonic() - self._last_save >= self._seconds
 
     def save(self, state: Any, segments: Sequence[Segment]) -> None:
@@ -122,7 +122,7 @@ class Checkpoint:
         self._release()
 
     def _states(self) -> list[int]:
-        """The rounds after which a state was written, in order."""
+        """Returns the rounds after which a state was written, in order."""
         stems = (
             name.removesuffix(".npz") for name in self._folder.names(self.place) if name.endswith(".npz")
         )
@@ -172,7 +172,7 @@ def _described(state: Any) -> str:
 
 
 def _packed(state: Any) -> Arrays:
-    """A state's arrays as bytes: `.npz` does not know all types that JAX has."""
+    """Returns a state's arrays as bytes: `.npz` does not know all types that JAX has."""
     packed = {"described": np.array(_described(state))}
     for number, leaf in enumerate(jax.tree.leaves(state)):
         if _is_key(leaf):

@@ -26,7 +26,7 @@ _PAUSES = (0.01, 0.05, 0.2, 0.5)
 
 
 def held(folder: Folder) -> str | None:
-    """The name under which a folder holds its result; None if there is none."""
+    """Returns the name under which a folder holds its result; None if there is none."""
     for name in (RESULT, REPLACED):
         if folder.exists(f"{name}/{manifest.NAME}"):
             return name

@@ -52,7 +52,7 @@ class Folder:
         return self.location
 
     def path(self, name: str = "") -> str:
-        """What other libraries open a file or folder by: a path, or a URL."""
+        """Returns what other libraries open a file or folder by: a path, or a URL."""
         inside = posixpath.join(self._root, name) if name else self._root
         return inside if self.is_local else self._files.unstrip_protocol(inside)
 
@@ -83,7 +83,7 @@ class Folder:
         return sorted(posixpath.basename(path.rstrip("/")) for path in found)
 
     def tree(self, folder: str) -> list[str]:
-        """The files at any depth within a folder, by their path in it, sorted.
+        """Returns the files at any depth within a folder, by their path in it, sorted.
 
         Raises:
           OSError: something is there that is neither file nor folder: whoever opened it might wait for ever.
@@ -230,7 +230,7 @@ class Folder:
             os.close(file)
 
     def lease(self, name: str) -> int | None:
-        """A lock that is held until the descriptor is closed; None if another process holds it.
+        """Returns a lock that is held until the descriptor is closed; None if another process holds it.
 
         Where the system has no locks every process gets one.
         """
@@ -243,7 +243,7 @@ class Folder:
         return file
 
     def _locked(self, name: str, *, shared: bool, wait: bool) -> tuple[int, bool | None]:
-        """A file's descriptor, and whether it is locked; None: the system has no locks."""
+        """Returns a file's descriptor, and whether it is locked; None: the system has no locks."""
         while True:
             file = self._opened(name)
             try:
@@ -270,7 +270,7 @@ class Folder:
         return act()
 
     def _opened(self, name: str) -> int:
-        """A file to lock; never one elsewhere that a link points to, and never emptied."""
+        """Returns a file to lock; never one elsewhere that a link points to, and never emptied."""
         flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
         return os.open(self._inside(name), flags, 0o644)
 

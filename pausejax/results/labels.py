@@ -1,23 +1,29 @@
 """How a result is laid out: its coordinates, and how finished runs become one data set."""
 
 import hashlib
+import importlib.metadata
 import json
+import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import tomli_w
 import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
+from pausejax.analysis.made import Record
 from pausejax.analysis.quantities import Variable, described
 from pausejax.analysis.settings import UNREAD
+from pausejax.devices import local_devices
 from pausejax.parts import File
-from pausejax.results import provenance
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays
 from pausejax.study.study import FORMAT, Plan, Study
+from pausejax.version import __version__
+
+_PASSWORD = re.compile(r"(?<=://)[^/\s@]*@")
 
 _MEANINGS = {
     "policy": "policy, by its label",
@@ -32,7 +38,7 @@ _MEANINGS = {
 
 
 def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int, ...]]]) -> dict[str, int]:
-    """The length of every dimension but `run`: the longest that any runs need.
+    """Returns the length of every dimension but `run`: the longest that any runs need.
 
     Args:
       table: the variables of the study.
@@ -49,7 +55,7 @@ def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int
 def blank(
     table: Mapping[str, Variable], names: Iterable[str], runs: int, lengths: Mapping[str, int]
 ) -> Arrays:
-    """Arrays of `runs` runs that hold fill values only."""
+    """Returns arrays of `runs` runs that hold fill values only."""
     wanted = set(names)
     return {
         name: np.full((runs, *(lengths[dim] for dim in variable.dims)), variable.fill, variable.dtype)
@@ -107,13 +113,13 @@ def outline(plan: Plan) -> xr.Dataset:
         for name, variable in plan.study.outputs.variables.items()
     }
     columns = {name: ("run", column) for name, column in coordinates(plan).items()}
-    return xr.Dataset({n: v for n, v in empty.items() if n not in columns}, columns, about(plan))
+    return xr.Dataset({n: v for n, v in empty.items() if n not in columns}, columns, attributes_of(plan))
 
 
 def label(
     plan: Plan, columns: Mapping[str, np.ndarray], rows: slice | list[int], arrays: Arrays
 ) -> xr.Dataset:
-    """The labelled data set of some runs.
+    """Returns the labelled data set of some runs.
 
     Args:
       plan: the whole plan.
@@ -146,7 +152,7 @@ def label(
 
 
 def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Dataset:
-    """The whole result from the runs of all batches, each with their places in the plan."""
+    """Returns the whole result from the runs of all batches, each with their places in the plan."""
     table = plan.study.outputs.variables
     lengths = sizes(table, ({name: array.shape for name, array in part.items()} for _, part in parts))
     whole = blank(table, {name for _, part in parts for name in part}, len(plan.runs), lengths)
@@ -156,17 +162,12 @@ def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Datas
 
 
 def spec_text(plan: Plan) -> str:
-    """The exact spec, overrides applied, as TOML."""
+    """Returns the exact spec, overrides applied, as TOML."""
     return tomli_w.dumps(dict(plan.study.document))
 
 
 def attributes_of(plan: Plan) -> dict[str, Any]:
-    """What a reader needs to know where the numbers come from; starts JAX."""
-    return {**about(plan), "backend": jax.default_backend()}
-
-
-def about(plan: Plan) -> dict[str, Any]:
-    """The same without the devices."""
+    """Returns what a reader needs to know of the study."""
     study = plan.study
     parameters = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     return {
@@ -175,7 +176,7 @@ def about(plan: Plan) -> dict[str, Any]:
         "mode": study.mode,
         "format": FORMAT,
         "spec": spec_text(plan),
-        "versions": json.dumps(provenance.versions()),
+        "versions": json.dumps(versions()),
         "axes": json.dumps(plan.axes),
         "used_files": json.dumps(used_files(study)),
         **described(
@@ -188,6 +189,21 @@ def about(plan: Plan) -> dict[str, Any]:
     }
 
 
+def versions() -> dict[str, str]:
+    """Returns the versions of what numbers depend on."""
+    libraries = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    return {**libraries, "pausejax": __version__, "python": platform.python_version()}
+
+
+def record(command: str = "") -> Record:
+    """Says how this process simulates; every part of the result keeps it, and `analysis.made` reads it.
+
+    Args:
+      command: as it was typed; user names and passwords in URLs are left out. "": there was none.
+    """
+    return Record(command=_PASSWORD.sub("…@", command), devices=local_devices(), versions=versions())
+
+
 def used_files(study: Study) -> dict[str, str]:
     """The digest of every file from outside that the runs depend on, by the name that the spec gives."""
     sources = {name: hashlib.sha256(content).hexdigest() for name, content in copies(study).items()}
@@ -195,7 +211,7 @@ def used_files(study: Study) -> dict[str, str]:
 
 
 def copies(study: Study) -> dict[str, bytes]:
-    """The files with parts that a study uses, by name."""
+    """Returns the files with parts that a study uses, by name."""
     found: dict[str, bytes] = {}
     for number, source in enumerate(study.parts.sources, 1):
         for name, content in source.files.items():

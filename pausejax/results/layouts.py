@@ -4,6 +4,7 @@ Whoever plays a study first writes it; all other processes and every resume read
 by side whoever plays them, and the last bits of floats depend on no timing.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -19,50 +20,69 @@ _FITS = "fits"
 _MOST = 2**20
 
 
-def read(folder: Folder) -> dict[str, Layout]:
-    """Returns the layouts of the file, by name; nothing if it is missing or damaged."""
-    return {name: layout for name, entry in _read(folder).items() if (layout := _layout(entry))}
+class Layouts:
+    """Layouts by name, and how many runs fit side by side.
 
-
-def fits(folder: Folder) -> dict[str, int]:
-    """Returns how many runs fit side by side, by name."""
-    return {name: entry[_FITS] for name, entry in _read(folder).items() if _is_width(entry)}
-
-
-def fix(folder: Folder, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
-    """Adds layouts whose names are new; returns what holds for all of these names.
-
-    Raises:
-      OSError: no space left, or the like.
+    Args:
+      folder: whose file holds them; None: they stay in memory.
+      writes: whether what is added goes into the file; else it stays in memory.
     """
-    with folder.lock(LOCK):
-        entries = _read(folder)
-        new = {name: own._asdict() for name, own in layouts.items() if not _layout(entries.get(name))}
-        if new:
-            write_sealed(folder, NAME, entries | new)
-    return dict(layouts) | {name: own for name, own in read(folder).items() if name in layouts}
 
+    def __init__(self, folder: Folder | None = None, *, writes: bool = True) -> None:
+        self._folder = folder if writes else None
+        self._memory: dict[str, Any] = _read(folder) if folder and not writes else {}
 
-def keep_fit(folder: Folder, name: str, width: int) -> None:
-    """Adds how many runs fit side by side, unless fewer are known to.
+    def by_name(self) -> dict[str, Layout]:
+        """Returns the layouts that were fixed; nothing if the file is missing or damaged."""
+        return {name: layout for name, entry in self._entries().items() if (layout := _layout(entry))}
 
-    Raises:
-      OSError: no space left, or the like.
-    """
-    with folder.lock(LOCK):
-        entries = _read(folder)
-        if not _is_width(entries.get(name)) or entries[name][_FITS] > width:
-            write_sealed(folder, NAME, entries | {name: {_FITS: width}})
+    def fits(self) -> dict[str, int]:
+        """Returns how many runs fit side by side, by name."""
+        return {name: entry[_FITS] for name, entry in self._entries().items() if _is_width(entry)}
+
+    def fix(self, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
+        """Adds layouts whose names are new; returns what holds for all of these names.
+
+        Raises:
+          OSError: no space left, or the like.
+        """
+        with self._locked():
+            entries = self._entries()
+            new = {name: own._asdict() for name, own in layouts.items() if not _layout(entries.get(name))}
+            self._add(entries, new)
+        fixed = self.by_name()
+        return {name: fixed.get(name, own) for name, own in layouts.items()}
+
+    def keep_fit(self, name: str, width: int) -> None:
+        """Adds how many runs fit side by side, unless fewer are known to.
+
+        Raises:
+          OSError: no space left, or the like.
+        """
+        with self._locked():
+            entries = self._entries()
+            if not _is_width(entries.get(name)) or entries[name][_FITS] > width:
+                self._add(entries, {name: {_FITS: width}})
+
+    def _locked(self) -> contextlib.AbstractContextManager[Any]:
+        return self._folder.lock(LOCK) if self._folder else contextlib.nullcontext()
+
+    def _entries(self) -> dict[str, Any]:
+        return _read(self._folder) if self._folder else self._memory
+
+    def _add(self, entries: dict[str, Any], new: Mapping[str, Any]) -> None:
+        if self._folder and new:
+            write_sealed(self._folder, NAME, entries | dict(new))
+        else:
+            self._memory |= new
 
 
 def _read(folder: Folder) -> dict[str, Any]:
     try:
         entries = read_sealed(folder, NAME)
-        if isinstance(entries, dict):
-            return entries
+        return entries if isinstance(entries, dict) else {}
     except (OSError, ValueError):
-        pass
-    return {}
+        return {}
 
 
 def _is_width(entry: Any) -> bool:

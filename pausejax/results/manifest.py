@@ -89,12 +89,12 @@ def damaged(folder: Folder, store: str, sealed: Manifest, names: Iterable[str]) 
 
 
 def is_metadata(name: str) -> bool:
-    """Whether a file of a store describes arrays and is none."""
+    """Returns whether a file of a store describes arrays and is none."""
     return name.rpartition("/")[2] == METADATA
 
 
 def digest(content: bytes) -> str:
-    """SHA-256 of a file's content."""
+    """Returns SHA-256 of a file's content."""
     return hashlib.sha256(content).hexdigest()
 
 

@@ -77,12 +77,12 @@ def source(identities: Sequence[str], folder: Folder) -> Source:
 
 
 def part_names(folder: Folder) -> list[str]:
-    """The files of a folder that are parts."""
+    """Returns the files of a folder that are parts."""
     return [f"{PARTS}/{name}" for name in filter(_PART.fullmatch, folder.names(PARTS))]
 
 
 def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Record, ...], Arrays]:
-    """The identities of a part's runs, how they were made, and their arrays."""
+    """Returns the identities of a part's runs, how they were made, and their arrays."""
     arrays = folder.read_arrays(name)
     identities, made = arrays.pop("identity"), arrays.pop(_MADE, None)
     return tuple(identities.tolist()), () if made is None else (json.loads(str(made)),), arrays

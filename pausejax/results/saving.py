@@ -93,7 +93,7 @@ def _check_folder(folder: Folder, identities: set[str]) -> None:
 
 
 def _largest(result: xr.Dataset) -> int:
-    """Bytes per run of the largest variable."""
+    """Returns bytes per run of the largest variable."""
     return max(array.nbytes // result.sizes["run"] for array in result.data_vars.values())
 
 

@@ -35,5 +35,5 @@ def read_sealed(folder: Folder, name: str) -> Any:
 
 
 def digest_of(content: Any) -> str:
-    """SHA-256 of plain data, whatever the order of their keys."""
+    """Returns SHA-256 of plain data, whatever the order of their keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

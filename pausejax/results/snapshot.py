@@ -30,7 +30,7 @@ class Snapshot(Store):
         self._folder, self._name, self._sealed = folder, name, sealed
 
     def read(self, key: str) -> bytes:
-        """A file's content.
+        """Returns a file's content.
 
         Raises:
           OSError: the store has been replaced or removed since it was opened.
@@ -45,7 +45,7 @@ class Snapshot(Store):
         return content
 
     def _error(self, key: str) -> Exception:
-        """Why a file is not what it was."""
+        """Returns why a file is not what it was."""
         where = f"{self._folder}: {self._name}"
         # Under a URL a store is replaced file by file.
         for pause in (0.0, *(() if self._folder.is_local else _PAUSES)):
@@ -112,7 +112,7 @@ class Snapshot(Store):
 
 
 def is_sealed(folder: Folder, name: str, sealed: Manifest) -> bool:
-    """Whether a store still has the manifest that it had."""
+    """Returns whether a store still has the manifest that it had."""
     try:
         return manifest.read(folder, name).sha256 == sealed.sha256
     except (OSError, ValueError):

@@ -47,19 +47,19 @@ _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 _BATCH = re.compile(r"[0-9a-f]{16}(\.lease)?")
 
 
-class FolderContents(NamedTuple):
-    """What a folder holds of a study."""
+class Contents(NamedTuple):
+    """What a store holds of a study."""
 
-    parts: tuple[Source, ...]
-    blocks: tuple[Source, ...]
+    parts: tuple[Source, ...] = ()
+    blocks: tuple[Source, ...] = ()
     """Of the result."""
-    damaged: tuple[str, ...]
+    damaged: tuple[str, ...] = ()
     """Files that did not pass; their runs are not finished."""
-    current: bool
+    current: bool = False
     """Whether the result is there, whole, and of the very spec, or of one that adds runs to it."""
-    whole: bool
+    whole: bool = True
     """Whether every block of the result passed, if it is there."""
-    removable: tuple[str, ...]
+    removable: tuple[str, ...] = ()
     """Parts that hold no runs: what did not pass will not do so later."""
 
     @property
@@ -81,7 +81,7 @@ def _identities(sources: Sequence[Source]) -> frozenset[str]:
     return frozenset(identity for source in sources for identity in source.identities)
 
 
-def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> FolderContents:
+def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Makes the study's folder, checks before any compute that it may be used, and says what it holds.
 
     A spec that adds runs to those of the folder is welcome, one that lacks some of them is not.
@@ -101,10 +101,10 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> FolderContent
     return found
 
 
-def look(folder: Folder, plan: Plan, *, grows: bool = False) -> FolderContents:
+def look(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Says what a folder holds of a study and changes nothing there; as `prepare`."""
     if held(folder) is None and not part_names(folder):  # it may be no folder that has a lock
-        return FolderContents((), (), (), False, True, ())
+        return Contents()
     _check_format(folder)
     with folder.lock(LOCK, shared=True):
         found = examine(folder, plan)
@@ -152,7 +152,7 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
     return [f"--out {folder}: holds runs of another spec; {allowed}", *shown[:20]]
 
 
-def examine(folder: Folder, plan: Plan) -> FolderContents:
+def examine(folder: Folder, plan: Plan) -> Contents:
     """Reads everything that is finished once, to see that it is intact."""
     parts: list[Source] = []
     settled: list[Source] = []
@@ -175,7 +175,7 @@ def examine(folder: Folder, plan: Plan) -> FolderContents:
                 spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
     whole = len(damaged) == unread
     known, kept = set(plan.identities), _identities(settled)
-    return FolderContents(
+    return Contents(
         tuple(parts),
         tuple(settled),
         tuple(damaged),
@@ -244,7 +244,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
     return 0
 
 
-def _put_together(folder: Folder, plan: Plan, found: FolderContents) -> None:
+def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     """Makes the result of the finished runs of a plan."""
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
     known = set(plan.identities)

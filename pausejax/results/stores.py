@@ -1,45 +1,36 @@
 """Where finished runs go: a study's folder, or memory."""
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import xarray as xr
 
 from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.analysis.made import said
-from pausejax.results import labels, layouts, parts, provenance, store
+from pausejax.results import labels, parts, store
 from pausejax.results.blocks import Source
 from pausejax.results.checkpoint import Checkpoint
 from pausejax.results.folder import Folder
+from pausejax.results.layouts import Layouts
+from pausejax.results.store import Contents
 from pausejax.study.runs import Run
-from pausejax.study.simulation import Arrays, Layout
+from pausejax.study.simulation import Arrays
 from pausejax.study.study import Plan
 
 
-class Contents(Protocol):
-    """What a store holds of a study."""
+class Store:
+    """Keeps finished runs, and those in flight.
 
-    @property
-    def identities(self) -> frozenset[str]:
-        """Of every finished run."""
+    Args:
+      layouts: how the study lies on devices.
+    """
 
-    @property
-    def settled(self) -> frozenset[str]:
-        """Of the runs of the result: they were finished before anybody began."""
-
-    @property
-    def damaged(self) -> tuple[str, ...]:
-        """Files that did not pass; their runs are not finished."""
-
-
-class Store(Protocol):
-    """Keeps finished runs, and those in flight."""
-
-    @property
-    def damaged(self) -> list[str]:
+    def __init__(self, layouts: Layouts | None = None) -> None:
+        self.layouts = layouts or Layouts()
+        self.damaged: list[str] = []
         """Names of checkpoints that could not be trusted."""
+        self._table: labels.RunTable | None = None
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
         """Checks before any compute that the store may be used, and says what it holds.
@@ -53,62 +44,50 @@ class Store(Protocol):
           SpecError: it holds runs of another spec.
           OSError: it can't be written to.
         """
-        ...
-
-    def provenance(self, plan: Plan) -> Mapping[str, Any]:
-        """Returns the attributes that the result will carry."""
-        ...
-
-    def layouts(self) -> dict[str, Layout]:
-        """Returns the layouts that were fixed, by name."""
-        ...
-
-    def fix_layouts(self, new: Mapping[str, Layout]) -> dict[str, Layout]:
-        """Adds layouts whose names are new; returns what holds for all of these names."""
-        ...
-
-    def fits(self) -> dict[str, int]:
-        """Returns how many runs fit side by side, by name."""
-        ...
-
-    def keep_fit(self, name: str, width: int) -> None:
-        """Adds how many runs fit side by side, unless fewer are known to."""
-        ...
+        return Contents()
 
     def playing(self) -> contextlib.AbstractContextManager[None]:
         """Tells other processes that this one has batches in flight."""
-        ...
+        return contextlib.nullcontext()
 
     def checkpoint(self, runs: Sequence[Run]) -> Checkpoint | None:
         """Returns where some runs are kept while they are in flight; None: nowhere."""
-        ...
+        return None
 
     def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
         """Keeps finished runs, whole or not at all, and removes their checkpoint."""
-        ...
+        raise NotImplementedError
 
     def note_written(self, runs: Sequence[Run]) -> None:
         """Notes that some runs were written together, by whichever process."""
-        ...
 
     def load(self, runs: Sequence[Run]) -> Arrays:
         """Returns what some finished runs have left, in their order."""
-        ...
+        raise NotImplementedError
 
     def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
         """Returns the result of some finished runs alone, laid out as the whole."""
-        ...
+        return self._table_of(plan).label(runs, self.load(runs))
 
     def finish(self, plan: Plan) -> int:
         """Puts the result together if every run is finished; returns how many are missing."""
-        ...
+        raise NotImplementedError
+
+    def result(self, plan: Plan) -> xr.Dataset:
+        """Returns the labelled result of a plan whose runs are all there, in memory."""
+        raise NotImplementedError
 
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
         """Returns those of some finished runs that are no longer there."""
-        ...
+        return frozenset()
+
+    def _table_of(self, plan: Plan) -> labels.RunTable:
+        if self._table is None or self._table.plan is not plan:
+            self._table = labels.RunTable.of(plan)
+        return self._table
 
 
-class FolderStore:
+class FolderStore(Store):
     """The folder of a study, on a disk or under a URL.
 
     Args:
@@ -118,10 +97,9 @@ class FolderStore:
     """
 
     def __init__(self, folder: Folder, *, checkpoint_seconds: float = 300.0, command: str = "") -> None:
+        super().__init__(Layouts(folder))
         self.folder, self.checkpoint_seconds, self.command = folder, checkpoint_seconds, command
-        self.damaged: list[str] = []
         self._prepared: tuple[Plan, Contents] | None = None
-        self._table: labels.RunTable | None = None
         self._sources: dict[str, tuple[Source, int]] = {}
         self._latest: tuple[Source, Arrays] | None = None
 
@@ -158,25 +136,10 @@ class FolderStore:
             self._sources |= {name: (source, row) for row, name in enumerate(source.identities)}
 
     def _arrays(self, source: Source) -> Arrays:
-        """What the runs of a source have left; that of the latest source is held."""
+        """Returns what the runs of a source have left; that of the latest source is held."""
         if self._latest is None or self._latest[0] is not source:
             self._latest = source, source.load()
         return self._latest[1]
-
-    def provenance(self, plan: Plan) -> Mapping[str, Any]:
-        return labels.attributes_of(plan)
-
-    def layouts(self) -> dict[str, Layout]:
-        return layouts.read(self.folder)
-
-    def fix_layouts(self, new: Mapping[str, Layout]) -> dict[str, Layout]:
-        return layouts.fix(self.folder, new)
-
-    def fits(self) -> dict[str, int]:
-        return layouts.fits(self.folder)
-
-    def keep_fit(self, name: str, width: int) -> None:
-        layouts.keep_fit(self.folder, name, width)
 
     def playing(self) -> contextlib.AbstractContextManager[None]:
         return parts.playing(self.folder)
@@ -185,7 +148,7 @@ class FolderStore:
         return Checkpoint(self.folder, [run.identity for run in runs], self.checkpoint_seconds)
 
     def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
-        record = provenance.record(self.command)
+        record = labels.record(self.command)
         parts.write_part(self.folder, [run.identity for run in runs], arrays, record)
         if checkpoint:
             if checkpoint.damaged:
@@ -193,11 +156,9 @@ class FolderStore:
             checkpoint.remove()
 
     def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
-        if self._table is None or self._table.plan is not plan:
-            self._table = labels.RunTable.of(plan)
         name = parts.part_name([run.identity for run in runs])
         with contextlib.suppress(FileNotFoundError):
-            return self._table.label(runs, parts.read_part(self.folder, name))
+            return self._table_of(plan).label(runs, parts.read_part(self.folder, name))
         # The result is put together; another process may have extended it, so places are others.
         result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)
@@ -206,85 +167,53 @@ class FolderStore:
     def finish(self, plan: Plan) -> int:
         return store.consolidate(self.folder, plan)
 
+    def result(self, plan: Plan) -> xr.Dataset:
+        return store.read(self.folder.location).load()
+
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
         return store.lost(self.folder, plan, identities)
 
 
-class _Empty(NamedTuple):
-    """The contents of a store that begins."""
-
-    identities: frozenset[str] = frozenset()
-    settled: frozenset[str] = frozenset()
-    damaged: tuple[str, ...] = ()
-
-
-class MemoryStore:
+class MemoryStore(Store):
     """Keeps the runs of one study in this process."""
 
-    def __init__(self) -> None:
-        self.damaged: list[str] = []
+    def __init__(self, layouts: Layouts | None = None) -> None:
+        super().__init__(layouts)
         self._parts: list[tuple[Sequence[Run], Arrays]] = []
         self._place_of: dict[tuple[str, str], tuple[int, int]] = {}
         """Of each run: its part, and its row there."""
-        self._layouts: dict[str, Layout] = {}
-        self._fits: dict[str, int] = {}
-        self._table: labels.RunTable | None = None
 
     def __str__(self) -> str:
         return "memory"
-
-    def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
-        return _Empty()
-
-    def provenance(self, plan: Plan) -> Mapping[str, Any]:
-        return labels.attributes_of(plan)
-
-    def layouts(self) -> dict[str, Layout]:
-        return self._layouts
-
-    def fix_layouts(self, new: Mapping[str, Layout]) -> dict[str, Layout]:
-        self._layouts = {**new, **self._layouts}
-        return self._layouts
-
-    def fits(self) -> dict[str, int]:
-        return self._fits
-
-    def keep_fit(self, name: str, width: int) -> None:
-        self._fits[name] = min(width, self._fits.get(name, width))
-
-    @contextlib.contextmanager
-    def playing(self) -> Iterator[None]:
-        yield
-
-    def checkpoint(self, runs: Sequence[Run]) -> None:
-        return None
 
     def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
         part = len(self._parts)
         self._parts.append((runs, arrays))
         self._place_of |= {(run.policy, run.identity): (part, row) for row, run in enumerate(runs)}
 
-    def note_written(self, runs: Sequence[Run]) -> None:
-        """The process that writes is this one."""
-
     def load(self, runs: Sequence[Run]) -> Arrays:
         places = [self._place_of[run.policy, run.identity] for run in runs]
         names = self._parts[places[0][0]][1]
         return {name: np.stack([self._parts[part][1][name][row] for part, row in places]) for name in names}
 
-    def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
-        if self._table is None or self._table.plan is not plan:
-            self._table = labels.RunTable.of(plan)
-        return self._table.label(runs, self.load(runs))
-
     def finish(self, plan: Plan) -> int:
         return sum((run.policy, run.identity) not in self._place_of for run in plan.runs)
 
-    def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
-        return frozenset()
-
     def result(self, plan: Plan) -> xr.Dataset:
-        """Returns the labelled result of a plan whose runs are all there, in its order."""
-        table = labels.RunTable.of(plan)
-        placed = [(table.places(runs), arrays) for runs, arrays in self._parts]
-        return said(with_eval_elapsed(labels.merge(plan, placed)), [provenance.record()])
+        placed = [(self._table_of(plan).places(runs), arrays) for runs, arrays in self._parts]
+        return said(with_eval_elapsed(labels.merge(plan, placed)), [labels.record()])
+
+
+class FolderView(MemoryStore):
+    """Shows what a folder holds, and changes nothing there: what is added stays in memory.
+
+    Args:
+      folder: of the study; it need not be there.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(Layouts(folder, writes=False))
+        self._folder = folder
+
+    def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
+        return store.look(self._folder, plan, grows=grows)

@@ -7,10 +7,16 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis.intervals import interval
+from pausejax.execution.displays import Form, showing
+from pausejax.execution.play import Executor, play
+from pausejax.execution.progress import StudyMeter
+from pausejax.execution.stopping import NO_STOP, StopSignal
+from pausejax.results.stores import Store
 from pausejax.searches.goal import figures_at
 from pausejax.searches.result import Finalist, SearchResult
 from pausejax.searches.space import Setting
 from pausejax.study import spec
+from pausejax.study.plan import make_plan
 from pausejax.study.study import Study
 
 DEFAULT = "default"
@@ -60,6 +66,23 @@ def confirmation(result: SearchResult, seeds: int) -> Study:
         return parsed(tables)
     except spec.SpecError:
         return parsed(label for label in tables if label != DEFAULT)
+
+
+def confirm(
+    result: SearchResult,
+    seeds: int,
+    executor: Executor,
+    store: Store,
+    *,
+    form: Form | None = None,
+    stopping: StopSignal = NO_STOP,
+) -> SearchResult:
+    """Plays the finalists on fresh seeds into a store, with the progress of a study, and compares them."""
+    plan = make_plan(confirmation(result, seeds))
+    meter = StudyMeter(plan, executor.devices)
+    with showing(meter, form):
+        play(plan, executor, store, progress=meter, stopping=stopping)
+    return compare(result, store.result(plan))
 
 
 def compare(result: SearchResult, confirmed: xr.Dataset) -> SearchResult:

@@ -1,10 +1,10 @@
-"""What settings are judged by: metrics at a round or at a simulated time, and constraints there."""
+"""What settings are judged by, metrics at a round or at a simulated time and constraints there; trials."""
 
 import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from pausejax.analysis.choice import non_dominated
 from pausejax.analysis.metrics import REDUCTIONS
 from pausejax.analysis.quantities import Metric
 from pausejax.searches.options import SearchOptions
+from pausejax.searches.space import Setting
 from pausejax.spelling import nearest
 from pausejax.study.simulation import Arrays
 from pausejax.study.spec import SpecError
@@ -46,6 +47,35 @@ class Score(NamedTuple):
     """Of the objectives, more is better; NaN is worst."""
     violation: float = 0.0
     """By how much it breaks the constraints, summed; 0: it keeps them."""
+
+
+class Trial(NamedTuple):
+    """A setting that was tried."""
+
+    number: int
+    setting: Setting
+    score: Score
+    figures: np.ndarray
+    """Its seeds' figures at the horizon, float64 [seeds, figures]."""
+    rounds: int
+    """That its runs have played, summed over them."""
+    short: bool
+    """Whether some of its runs played all their rounds before the simulated time of the comparison."""
+
+
+class Row(NamedTuple):
+    """A trial as plain data."""
+
+    number: int
+    policy: str
+    values: dict[str, Any]
+    """Of what the search chose; parameters of other policies are left out."""
+    rounds: int
+    """That its runs have played, summed over them."""
+    figures: dict[str, float | None]
+    """At the horizon, averaged over its seeds; None where one has no value."""
+    broken: bool
+    """Whether it breaks a constraint."""
 
 
 class Goal(NamedTuple):

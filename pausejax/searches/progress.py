@@ -1,11 +1,10 @@
 """Measures how far a search is, and describes it; `execution.displays` shows the description."""
 
-import datetime
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pausejax.execution.progress import Clock, Message, Speed, duration, ended
+from pausejax.execution.progress import Clock, Message, Meter, duration
 from pausejax.searches.options import SearchOptions
 from pausejax.study.study import Study
 
@@ -29,7 +28,7 @@ class State(NamedTuple):
 Callback = Callable[[State], None]
 
 
-class SearchMeter:
+class SearchMeter(Meter):
     """Counts the settings of a search; it is called with the state after each step.
 
     Args:
@@ -42,25 +41,14 @@ class SearchMeter:
     def __init__(
         self, study: Study, options: SearchOptions, devices: str, clock: Clock = time.monotonic
     ) -> None:
-        self._study, self._options, self._devices, self._clock = study, options, devices, clock
-        self._begun, self._speed = clock(), Speed(clock)
+        super().__init__(clock)
+        self._study, self._options, self._devices = study, options, devices
         self._state = State(0, 0, None)
 
     def start(self) -> Message:
-        """Says what begins."""
-        options = self._options
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return Message(
-            "start",
-            f"{now} search of up to {options.trials:,} settings, {options.sampler}, on {self._devices}",
-            {
-                "time": now,
-                "study": self._study.name,
-                "trials": options.trials,
-                "sampler": options.sampler,
-                "devices": self._devices,
-            },
-        )
+        trials, sampler = self._options.trials, self._options.sampler
+        fields = {"study": self._study.name, "trials": trials, "sampler": sampler, "devices": self._devices}
+        return self._began(f"search of up to {trials:,} settings, {sampler}, on {self._devices}", fields)
 
     def __call__(self, state: State) -> None:
         """Keeps the state after a step."""
@@ -71,20 +59,16 @@ class SearchMeter:
         return event != "batch"
 
     def status(self) -> Message:
-        """Says how many settings have ended, and how long the others take."""
         state, trials = self._state, self._options.trials
-        speed = self._speed.measure(state.settings)
+        speed = self._speed(state.settings)
         left = (trials - state.settings) / speed if speed else None
         words = [state.sentence(trials)] + ([f"{duration(left)} left"] if left is not None else [])
         more = {"part": self._part, "seconds_left": left and round(left, 1)}
         return Message("progress", ", ".join(words), {**state._asdict(), **more})
 
     def end(self, completed: bool) -> Message:
-        """Says how far the search came."""
-        sentence = (
-            f"{ended(completed, self._clock() - self._begun)}: {self._state.sentence(self._options.trials)}"
-        )
-        return Message("end", sentence, {"completed": completed, **self._state._asdict(), "part": self._part})
+        sentence = self._state.sentence(self._options.trials)
+        return self._ended(completed, sentence, {**self._state._asdict(), "part": self._part})
 
     @property
     def _part(self) -> float:

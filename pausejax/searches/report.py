@@ -15,7 +15,7 @@ from pausejax.plotting.chart import Chart, Charts
 from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.results.folder import Folder
 from pausejax.results.sealed import read_sealed, write_sealed
-from pausejax.searches.trials import Row
+from pausejax.searches.goal import Row
 
 FILE = "search_record.json"
 
@@ -131,7 +131,7 @@ def _scaled(record: Record, trials: Sequence[Row], place: int) -> np.ndarray:
 
 
 def _names(record: Record, trials: Sequence[Row]) -> tuple[str, ...]:
-    """What each setting is, to be shown where a reader points at it."""
+    """Returns what each setting is, to be shown where a reader points at it."""
     symbols = {dimension.name: dimension.symbol or dimension.words for dimension in record.dimensions}
     return tuple(
         f"{one.number}: "
@@ -155,7 +155,7 @@ def _without(record: Record, trials: Sequence[Row], places: Sequence[int], why: 
 
 
 def _history(record: Record) -> Chart:
-    """What each setting came to, and the best so far, by number."""
+    """Returns what each setting came to, and the best so far, by number."""
     panels = []
     for place, metric in enumerate(record.metrics):
         drawn = []
@@ -177,7 +177,7 @@ def _history(record: Record) -> Chart:
 
 
 def _slices(record: Record) -> Chart:
-    """What settings came to against each parameter that was chosen."""
+    """Returns what settings came to against each parameter that was chosen."""
     panels = []
     for dimension in record.dimensions:
         group = [one for one in record.trials if dimension.name in one.values]
@@ -260,7 +260,7 @@ def build(
 
 
 def _settings(record: Record) -> Table:
-    """Every setting, the best first."""
+    """Returns every setting, the best first."""
     values, points = record.values(record.trials), record.points(record.trials)[:, 0]
     broken = np.array([one.broken for one in record.trials], bool)
     headings = ["setting", *(dim.symbol or dim.words for dim in record.dimensions)]

@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pausejax.analysis.quantities import format_number
-from pausejax.searches.goal import Goal, order
+from pausejax.searches.goal import Goal, Row, Trial, order
 from pausejax.searches.space import Setting, Space
-from pausejax.searches.trials import Row, Trial
 from pausejax.study.axes import Range
 from pausejax.study.study import Plan, Study
 
@@ -189,7 +188,7 @@ def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[
 
 
 def _in_words(setting: Setting, result: SearchResult) -> str:
-    """A setting by what the search chose of it."""
+    """Returns a setting by what the search chose of it."""
     parameters, values = result.study.words.parameters, setting.values
     names: Sequence[str] = [name for name in result.open_parameters if name in values]
     return ", ".join([setting.policy, *(f"{parameters[n].symbol or n}={values[n]}" for n in names)])

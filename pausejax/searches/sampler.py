@@ -116,7 +116,7 @@ def _choose(trial: Any, key: str, given: Range | Sequence[str]) -> Any:
 
 
 def _unsupported(space: Space, goal: Goal, name: str) -> str:
-    """Why a sampler can't do what is asked; "": it can."""
+    """Returns why a sampler can't do what is asked; "": it can."""
     if name != "cmaes":
         return ""
     if len(goal.metrics) > 1:

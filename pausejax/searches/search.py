@@ -7,7 +7,7 @@ killed asks for the same settings again, and plays only what is missing.
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,13 +21,12 @@ from pausejax.execution.tracking import Tracker
 from pausejax.results import labels
 from pausejax.results.stores import FolderStore, MemoryStore, Store
 from pausejax.searches import search_file
-from pausejax.searches.goal import Goal, figures_at, goal_of, order
+from pausejax.searches.goal import Goal, Trial, figures_at, goal_of, order
 from pausejax.searches.options import SearchOptions, check, with_horizon
 from pausejax.searches.progress import Callback, State
 from pausejax.searches.result import SearchResult
 from pausejax.searches.sampler import Sampler, versions
 from pausejax.searches.space import Setting, Space, space_of
-from pausejax.searches.trials import Trial
 from pausejax.study.plan import plan_of
 from pausejax.study.runs import Run
 from pausejax.study.study import Study
@@ -38,11 +37,8 @@ _KNOWN_IN_A_ROW = 200
 """So many settings in a row that are known already, and the space counts as exhausted."""
 
 
-class Asked(NamedTuple):
-    """A setting that waits to be played, and its number at the sampler."""
-
-    number: int
-    setting: Setting
+Question = tuple[int, Setting]
+"""A setting that waits to be played, after its number at the sampler."""
 
 
 def search(
@@ -93,13 +89,13 @@ def search(
         held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
         held = search_file.write(folder, held) if folder else held
     if tracker:
-        start_tracker(tracker, store, everything)
+        start_tracker(tracker, everything)
     steps = _Steps(space, sampler, options.trials, held["batch"], held["lists"])
     seeds = len(study.seeds)
     finished, reported, trials = set(contents.identities), set[tuple[str, str]](), list[Trial]()
     try:
         while step := steps.next():
-            plan = plan_of(study, [run for asked in step for run in asked.setting.runs(study)])
+            plan = plan_of(study, [run for _, setting in step for run in setting.runs(study)])
             work = unfinished(
                 [Batch(group, group.runs, held["batch"] * seeds) for group in plan.groups], finished
             )
@@ -109,16 +105,16 @@ def search(
                 plan, executor, store, work, progress=lambda _: None, tracker=tracker, stopping=stopping
             )
             finished |= set(plan.identities)
-            for place, asked in enumerate(step):
+            for place, (number, setting) in enumerate(step):
                 runs = plan.runs[place * seeds : (place + 1) * seeds]
-                trials.append(_trial(study, goal, store, asked, runs))
-                sampler.tell(asked.number, trials[-1].score)
+                trials.append(_trial(study, goal, store, (number, setting), runs))
+                sampler.tell(number, trials[-1].score)
             progress(_state(goal, trials))
             stopping.check()
         trials.sort(key=lambda trial: trial.number)
         plan = plan_of(study, [run for trial in trials for run in trial.setting.runs(study)])
         result = SearchResult(study, space, goal, tuple(trials), plan, None)
-        if missing := executor.finish(plan, store):
+        if missing := store.finish(plan):
             raise OSError(f"{store}: {missing} runs that had ended are no longer there; has it been cleared?")
         if tracker and folder:
             report_runs(
@@ -144,13 +140,13 @@ class _Steps:
     def __init__(self, space: Space, sampler: Sampler, trials: int, batch: int, lists: int) -> None:
         self._space, self._sampler = space, sampler
         self._left, self._batch, self._lists = trials, batch, lists
-        self._waiting: dict[Any, list[Asked]] = {}
+        self._waiting: dict[Any, list[Question]] = {}
         self._known: set[tuple[Any, ...]] = set()
 
-    def next(self) -> list[Asked]:
+    def next(self) -> list[Question]:
         """Returns the settings of the next step: full lists, and in the end the rest; then none."""
         while len(self._full()) < self._lists and (asked := self._ask()):
-            self._waiting.setdefault(self._space.program(asked.setting), []).append(asked)
+            self._waiting.setdefault(self._space.program(asked[1]), []).append(asked)
         keys = self._full() or list(self._waiting)
         step = [asked for key in keys for asked in self._waiting[key][: self._batch]]
         for key in keys:
@@ -162,33 +158,33 @@ class _Steps:
     def _full(self) -> list[Any]:
         return [key for key, waiting in self._waiting.items() if len(waiting) >= self._batch]
 
-    def _ask(self) -> Asked | None:
+    def _ask(self) -> Question | None:
         """Asks for a setting that is not known yet; None: there are none, or enough."""
         for _ in range(_KNOWN_IN_A_ROW if self._left else 0):
-            asked = Asked(*self._sampler.ask())
-            if asked.setting.key not in self._known:
-                self._known.add(asked.setting.key)
+            number, setting = self._sampler.ask()
+            if setting.key not in self._known:
+                self._known.add(setting.key)
                 self._left -= 1
-                return asked
-            self._sampler.tell(asked.number, None)
+                return number, setting
+            self._sampler.tell(number, None)
         self._left = 0
         return None
 
 
 def _batch(study: Study, options: SearchOptions) -> int:
-    """How many settings of a program are played together."""
+    """Returns how many settings of a program are played together."""
     most = options.most or measured.most_runs(jax.default_backend())
     return max(min(options.trials // _STEPS, most // len(study.seeds)), 1)
 
 
-def _trial(study: Study, goal: Goal, store: Store, asked: Asked, runs: Sequence[Run]) -> Trial:
+def _trial(study: Study, goal: Goal, store: Store, question: Question, runs: Sequence[Run]) -> Trial:
     """Judges a setting by its runs."""
     arrays = store.load(runs)
     figures = figures_at(study, goal, arrays)
     elapsed = arrays["elapsed"]
     played = int((~np.isnan(elapsed)).sum())
     short = goal.by_latency and bool(np.nanmax(elapsed, axis=1).min() < goal.horizon)
-    return Trial(asked.number, asked.setting, goal.score(figures), figures, played, short)
+    return Trial(*question, goal.score(figures), figures, played, short)
 
 
 def _state(goal: Goal, trials: list[Trial]) -> State:

@@ -71,7 +71,7 @@ def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_of(folder: Folder, spec: str) -> bool:
-    """Whether the folder's runs are of a spec; without its text nobody knows."""
+    """Returns whether the folder's runs are of a spec; without its text nobody knows."""
     return folder.exists(store.SPEC) and folder.read(store.SPEC) == spec.encode()
 
 

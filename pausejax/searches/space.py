@@ -1,6 +1,5 @@
 """What a search chooses from: the ranges and lists of a spec, policy by policy."""
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +46,7 @@ class Setting(NamedTuple):
         return self.policy, *self.values.items()
 
     def runs(self, study: Study) -> list[Run]:
-        """One for each seed."""
+        """Returns one for each seed."""
         return [Run(self.policy, self.algorithm, seed, self.values) for seed in study.seeds]
 
 
@@ -65,7 +64,7 @@ class Space(NamedTuple):
     """The values that are not open, by label."""
 
     def setting(self, choose: Choose) -> Setting:
-        """One setting, choice by choice."""
+        """Returns one setting, choice by choice."""
         policies = self.study.policies
         place = choose("policy", [policy.label for policy in policies]) if len(policies) > 1 else 0
         policy = policies[place]
@@ -79,7 +78,7 @@ class Space(NamedTuple):
         return self._read(policy, values)
 
     def defaults(self) -> Setting:
-        """The first policy with what parameters are where a spec does not name them."""
+        """Returns the first policy with what parameters are where a spec does not name them."""
         policy = self.study.policies[0]
         values = dict(self.fixed[policy.label])
         for dimension in self.dimensions[policy.label]:
@@ -112,11 +111,11 @@ class Space(NamedTuple):
             for chosen in itertools.product(*rows):
                 fixed = dict(zip((dimension.key for dimension in static), chosen, strict=True))
                 steps = range(longest)
-                found += [self.setting(_Corner({"policy": place, **fixed}, step)) for step in steps]
+                found += [self.setting(_corner({"policy": place, **fixed}, step)) for step in steps]
         return found
 
     def program(self, setting: Setting) -> tuple[Any, ...]:
-        """What the compiled program of a setting is made of."""
+        """Returns what the compiled program of a setting is made of."""
         return program_key(self.study, setting.algorithm, setting.values)
 
     def _read(self, policy: PolicySpec, values: dict[str, Any]) -> Setting:
@@ -126,17 +125,15 @@ class Space(NamedTuple):
         return Setting(policy.label, policy.algorithm, point)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Corner:
+def _corner(fixed: Mapping[str, int], step: int) -> Choose:
     """Chooses what is fixed; of all else one end of a range or the other, or one row after another."""
 
-    fixed: Mapping[str, int]
-    step: int
-
-    def __call__(self, key: str, given: Range | Sequence[str], /) -> Any:
+    def choose(key: str, given: Range | Sequence[str]) -> Any:
         if isinstance(given, Range):
-            return (given.low, given.high)[self.step % 2]
-        return self.fixed.get(key, self.step % len(given))
+            return (given.low, given.high)[step % 2]
+        return fixed.get(key, step % len(given))
+
+    return choose
 
 
 def _rounded(value: float) -> float:
@@ -145,7 +142,7 @@ def _rounded(value: float) -> float:
 
 
 def space_of(study: Study) -> Space:
-    """What a checked study leaves open.
+    """Returns what a checked study leaves open.
 
     Raises:
       SpecError: nothing is open, or a static parameter has a range.

@@ -43,7 +43,7 @@ class Range:
     high: float
 
     def at(self, fractions: np.ndarray) -> list[float] | list[int]:
-        """The values at fractions [n] in [0, 1) of the law's cumulative distribution.
+        """Returns the values at fractions [n] in [0, 1) of the law's cumulative distribution.
 
         Real numbers have six significant digits, which float32 tells apart: a value read off a result can
         be typed into a spec and gives the same run. The ends of the range may have more digits.
@@ -63,7 +63,7 @@ Axis: TypeAlias = tuple[Any, ...] | Range
 
 
 def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
-    """Why a table such as `{log_uniform = [1, 100]}` is no range of a parameter, or None."""
+    """Returns why a table such as `{log_uniform = [1, 100]}` is no range of a parameter, or None."""
     if parameter.kind not in (int, float):
         return parameter.problem(value)
     laws = ("int_uniform",) if parameter.kind is int else ("uniform", "log_uniform")
@@ -83,7 +83,7 @@ def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
 
 
 def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
-    """One coordinate of a design: fractions [n] in [0, 1).
+    """Returns one coordinate of a design: fractions [n] in [0, 1).
 
     It depends on the arguments alone, not on the design's other coordinates, so designs that share a
     parameter in a column agree in it. The first n points of "sobol" and "random" are those of any larger n.
@@ -114,7 +114,7 @@ class Factor(NamedTuple):
 
 
 def columns(shared: Mapping[str, Axis], axes: Mapping[str, Axis]) -> dict[str, int]:
-    """The column of the design that each ranged parameter of a policy is sampled from.
+    """Returns the column of the design that each ranged parameter of a policy is sampled from.
 
     Ranges of the sections come first, so that all policies meet the same values of them; a policy's own
     ranges follow.
@@ -134,7 +134,7 @@ def factors(
     column: Mapping[str, int],
     sampling: Sampling | None,
 ) -> tuple[Factor, ...]:
-    """What multiplies to a policy's points, in the order of the axes."""
+    """Returns what multiplies to a policy's points, in the order of the axes."""
     ranged = tuple(name for name, axis in axes.items() if isinstance(axis, Range))
     group_of = {name: group for group in (*zipped, ranged) for name in group}
     found: dict[tuple[str, ...], Factor] = {}
@@ -154,7 +154,7 @@ def _values(name: str, axis: Axis, column: Mapping[str, int], sampling: Sampling
 
 
 def restricted(product: Sequence[Factor], names: Set[str]) -> list[Factor]:
-    """The factors with the named parameters alone, and with each row once."""
+    """Returns the factors with the named parameters alone, and with each row once."""
     found = []
     for factor in product:
         places = [place for place, name in enumerate(factor.names) if name in names]
@@ -165,7 +165,7 @@ def restricted(product: Sequence[Factor], names: Set[str]) -> list[Factor]:
 
 
 def points(product: Sequence[Factor], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The distinct points of some parameters, the last factor's running fastest.
+    """Yields the distinct points of some parameters, the last factor's running fastest.
 
     Args:
       product: factors.

@@ -32,12 +32,12 @@ def count_runs(study: Study) -> int:
 
 
 def values_of(study: Study, name: str) -> list[Any]:
-    """All distinct values of a parameter."""
+    """Returns all distinct values of a parameter."""
     return list(dict.fromkeys(value for (value,) in together(study, (name,))))
 
 
 def together(study: Study, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """The points of some parameters, policy by policy."""
+    """Yields the points of some parameters, policy by policy."""
     for factors in study.factors.values():
         for point in points(factors, names):
             yield tuple(point.values())

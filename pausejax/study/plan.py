@@ -66,7 +66,7 @@ def _is_traced(study: Study, name: str) -> bool:
 
 
 def _grid(study: Study, policy: PolicySpec) -> list[dict[str, Any]]:
-    """The distinct points of a policy, over the parameters that it reads."""
+    """Returns the distinct points of a policy, over the parameters that it reads."""
     names = used_parameters(study, policy.algorithm)
     distinct: dict[tuple[Any, ...], dict[str, Any]] = {}
     for point in points(study.factors[policy.label], names):
@@ -76,7 +76,7 @@ def _grid(study: Study, policy: PolicySpec) -> list[dict[str, Any]]:
 
 
 def used_parameters(study: Study, algorithm: str) -> list[str]:
-    """The parameters that some run of a policy may depend on, in the vocabulary's order."""
+    """Returns the parameters that some run of a policy may depend on, in the vocabulary's order."""
     return [name for name in study.axes if study.words.is_read(name, study.mode, algorithm)]
 
 

@@ -47,7 +47,7 @@ class Reader:
         return float(value) if parameter.kind is float else value
 
     def names(self, key: str, value: Any, known: Mapping[str, Any]) -> tuple[str, ...]:
-        """A list of different names of registered things."""
+        """Returns a list of different names of registered things."""
         if not isinstance(value, list) or len({str(name) for name in value}) < len(value):
             self.say(key, value, "must be a list of different names")
             return ()
@@ -147,7 +147,7 @@ class Reader:
     def sampling(
         self, document: Mapping[str, Any], axes: Mapping[str, Axis], policies: Sequence[PolicySpec]
     ) -> Sampling | None:
-        """The table [sampling]; there must be one if and only if there are ranges."""
+        """Returns the table [sampling]; there must be one if and only if there are ranges."""
         ranges = [f"{self.words.parameters[name].section}.{name}" for name in _ranged(axes)]
         ranges += [f"policy.{name}" for policy in policies for name in _ranged(policy.axes)]
         if "sampling" not in document:
@@ -199,7 +199,7 @@ class Reader:
                     self._say_idle(f"policy.{name}", axis)
 
     def _reads(self, policy: PolicySpec, name: str, study: Study) -> bool:
-        """Whether some run of a policy may depend on a parameter."""
+        """Returns whether some run of a policy may depend on a parameter."""
         if not self.words.is_read(name, study.mode, policy.algorithm):
             return False
         axes = {**study.axes, **policy.axes}
@@ -216,7 +216,7 @@ class Reader:
 
 
 def show(value: Any) -> str:
-    """A value as TOML has it."""
+    """Returns a value as TOML has it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):

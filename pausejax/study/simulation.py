@@ -64,15 +64,12 @@ class Simulation(Protocol):
     @property
     def data_shares(self) -> int:
         """Over how many devices the training inputs are sharded; 1: each device holds all of them."""
-        ...
 
     def sharded(self) -> Self:
         """The same with the training inputs sharded over all its devices, if there are any and several."""
-        ...
 
     def padded(self, width: int) -> int:
-        """The next number of rows that fills up the devices, all of them where data are sharded."""
-        ...
+        """Returns the next number of rows that fills up the devices, all of them where data are sharded."""
 
     def trace(self, width: int) -> jax.stages.Traced:
         """Traces the program for so many rows. Nothing is put on a device.
@@ -80,38 +77,30 @@ class Simulation(Protocol):
         Raises:
           ValueError: what the group is made of does not fit together.
         """
-        ...
 
     def turns(self) -> Mapping[str, float]:
         """Says by named scope how often loops go round that no trace can count, and which share chooses.
 
         A choice within a scope is made in such a share of all times.
         """
-        ...
 
     def lower(self, width: int) -> jax.stages.Lowered:
         """Traces and lowers the program for so many rows; as `trace`."""
-        ...
 
     def state_shapes(self, width: int) -> Any:
         """Shapes, types and shardings of the state of so many rows."""
-        ...
 
     def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
         """Returns what the program takes besides state and rounds, for some runs, on the devices."""
-        ...
 
     def start(self, runs: Sequence[Run]) -> Any:
         """Returns the state of some runs before round 1, on the devices."""
-        ...
 
     def to_host(self, first_round: int, positions: np.ndarray, record: Any) -> Segment:
         """Fetches what a call that began at a round has recorded of the runs at some positions."""
-        ...
 
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         """Says which of the runs at some distinct positions have not stopped, bool [n]."""
-        ...
 
     def finish(self, segments: Sequence[Segment], runs: Sequence[Run]) -> Arrays:
         """Returns what some runs leave in the result once all their rounds are recorded.
@@ -120,15 +109,12 @@ class Simulation(Protocol):
           segments: their records.
           runs: distinct; the one at position i comes i-th.
         """
-        ...
 
     def device_bytes(self) -> DeviceBytes:
-        """What lies on each device while runs are played, by shapes alone."""
-        ...
+        """Returns what lies on each device while runs are played, by shapes alone."""
 
     def release(self) -> None:
         """Lets go of what lies on the devices; it is put there again when it is needed."""
-        ...
 
 
 def bytes_of(tree: Any) -> int:

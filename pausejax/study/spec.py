@@ -13,7 +13,7 @@ from typing import Any
 from pausejax.analysis import schema
 from pausejax.analysis.quantities import as_json
 from pausejax.parts import File, PartError
-from pausejax.parts.extensions import UseError, digest_of_file, load
+from pausejax.parts.extensions import digest_of_file, load
 from pausejax.spelling import nearest
 from pausejax.study import checks
 from pausejax.study.axes import Axis, Sampling
@@ -72,7 +72,7 @@ def parse(
         words = words_of(
             kind, parts, document, " ".join(word for word in overrides if not word.startswith("use"))
         )
-    except (UseError, PartError) as error:
+    except PartError as error:
         raise SpecError([*problems, str(error)]) from error
     if flat:
         document = _sorted_in(document, words)
@@ -124,7 +124,7 @@ def parse(
 
 
 def _unreadable(source: str, study: Study) -> list[str]:
-    """What the result would say of itself and nobody could read: words of users' parts, for one."""
+    """Returns what the result would say of itself and nobody could read: words of users' parts, for one."""
     metrics = json.loads(as_json(study.outputs.metrics))
     spellings = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     said = {"metrics": metrics, "parameters": spellings}
@@ -151,7 +151,7 @@ def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
 def _entries(
     source: str, document: dict[str, Any], more: Sequence[str], problems: list[str]
 ) -> tuple[str, ...]:
-    """What `use` names, in the spec and beside it; the spec then says all of it."""
+    """Returns what `use` names, in the spec and beside it; the spec then says all of it."""
     entries = document.get("use", [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
         problems.append(
@@ -164,7 +164,7 @@ def _entries(
 
 
 def _files(reader: Reader, folder: Path, tables: Sequence[Mapping[str, Axis]]) -> dict[str, str]:
-    """The digest of every file that a parameter names."""
+    """Returns the digest of every file that a parameter names."""
     found: dict[str, str] = {}
     for axes in tables:
         for name, axis in axes.items():
@@ -219,13 +219,13 @@ def _override(
 
 
 def _names(value: Any) -> list[str]:
-    """A name, or a list of them; nothing if it is anything else."""
+    """Returns a name, or a list of them; nothing if it is anything else."""
     names = [value] if isinstance(value, str) else value
     return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []
 
 
 def _policies_named(document: dict[str, Any], kept: list[str], override: str, problems: list[str]) -> Any:
-    """The [[policy]] tables of these labels or names, in the spec's order."""
+    """Returns the [[policy]] tables of these labels or names, in the spec's order."""
     tables = document.get("policy")
     called = [
         (table, [table[key] for key in ("label", "name") if isinstance(table.get(key), str)])

@@ -16,6 +16,7 @@ from pausejax.study.axes import Axis, Factor, Sampling, columns, factors
 from pausejax.study.runs import Group, Run
 from pausejax.study.simulation import Simulation
 from pausejax.study.vocabulary import Say, Vocabulary
+from pausejax.study.zipped import PolicySpec as PolicySpec
 from pausejax.study.zipped import kept
 
 _WORD = re.compile(r"\w+")
@@ -23,19 +24,8 @@ FORMAT = 3
 """Of identities and results: a folder of another one is refused."""
 
 
-@dataclasses.dataclass(frozen=True)
-class PolicySpec:
-    """One `[[policy]]` table: the registered algorithm, its label in results, and its own axes."""
-
-    algorithm: str
-    label: str
-    axes: Mapping[str, Axis]
-    zipped: tuple[tuple[str, ...], ...] = ()
-    """Groups of parameters whose lists advance together."""
-
-
 def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str = "") -> Vocabulary:
-    """What a spec of a kind may say with some parts.
+    """Returns what a spec of a kind may say with some parts.
 
     Args:
       kind: of the spec.
@@ -139,7 +129,7 @@ class Study:
         return {place: digest for place, digest in found.items() if digest}
 
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
-        """Everything but the seed that the numbers of a run depend on, in one spelling.
+        """Returns everything but the seed that the numbers of a run depend on, in one spelling.
 
         Of files the content counts and not the name: parameters that name files, all files of `use`, and the
         file of any other part from outside the package that the run uses.

@@ -43,15 +43,15 @@ class Vocabulary:
         return tuple(dict.fromkeys(p.section for p in self.parameters.values()))
 
     def for_policy_alone(self, name: str) -> bool:
-        """Whether nothing but policies reads a parameter."""
+        """Returns whether nothing but policies reads a parameter."""
         return set(self.readers.get(name, {})) == {""}
 
     def is_idle(self, name: str, algorithm: str) -> bool:
-        """Whether a parameter is for policies alone and this one does not read it."""
+        """Returns whether a parameter is for policies alone and this one does not read it."""
         return self.for_policy_alone(name) and name not in self.policies[algorithm].reads
 
     def is_read(self, name: str, mode: str, algorithm: str) -> bool:
-        """Whether some run of a policy may depend on a parameter."""
+        """Returns whether some run of a policy may depend on a parameter."""
         if name in self.policies[algorithm].reads:
             return True
         if name in self.ignored.get(mode, ()):
@@ -76,7 +76,7 @@ def make(
     parts: Parts,
     mentioned: Set[str] = frozenset(),
 ) -> Vocabulary:
-    """The vocabulary of a kind over some parts.
+    """Returns the vocabulary of a kind over some parts.
 
     Args:
       study: the study-level keys.
@@ -149,7 +149,7 @@ def sorted_by_section(own: Mapping[str, Parameter], added: Mapping[str, Paramete
 
 
 def _learns(of_key: Mapping[str, frozenset[str]], categories: Iterable[str]) -> bool:
-    """Whether only parts that learn read a parameter."""
+    """Returns whether only parts that learn read a parameter."""
     learners = {CATEGORIES[category].key for category in categories if CATEGORIES[category].learning}
     return bool(of_key) and set(of_key) <= learners
 

@@ -1,24 +1,23 @@
 """Zipped groups: parameters whose lists advance together instead of multiplying."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from pausejax.spelling import nearest
 from pausejax.study.axes import Axis, Range
 from pausejax.study.vocabulary import Say, Vocabulary
 
 
-class HasAxes(Protocol):
-    """A policy of a spec, as far as zipping goes."""
+@dataclasses.dataclass(frozen=True)
+class PolicySpec:
+    """One `[[policy]]` table: the registered algorithm, its label in results, and its own axes."""
 
-    @property
-    def algorithm(self) -> str: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def axes(self) -> Mapping[str, Axis]: ...
-    @property
-    def zipped(self) -> tuple[tuple[str, ...], ...]: ...
+    algorithm: str
+    label: str
+    axes: Mapping[str, Axis]
+    zipped: tuple[tuple[str, ...], ...] = ()
+    """Groups of parameters whose lists advance together."""
 
 
 Group: TypeAlias = tuple[str, ...]
@@ -26,7 +25,7 @@ Group: TypeAlias = tuple[str, ...]
 
 
 def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Group, ...]:
-    """The groups under a key, symbols resolved; none of them if one is wrong."""
+    """Returns the groups under a key, symbols resolved; none of them if one is wrong."""
     if not isinstance(value, list) or not all(
         isinstance(group, list) and len(group) > 1 and all(isinstance(name, str) for name in group)
         for group in value
@@ -47,7 +46,7 @@ def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Grou
 
 
 def kept(shared: Iterable[Group], own: Mapping[str, Axis]) -> list[Group]:
-    """The shared groups as one policy has them: without what its own table fixes to one value."""
+    """Returns the shared groups as one policy has them: without what its own table fixes to one value."""
     fixed = {name for name, axis in own.items() if not isinstance(axis, Range) and len(axis) == 1}
     groups = [tuple(name for name in group if name not in fixed) for group in shared]
     return [group for group in groups if len(group) > 1]
@@ -58,7 +57,7 @@ def check_groups(
     words: Vocabulary,
     shared: Sequence[Group],
     axes: Mapping[str, Axis],
-    policies: Sequence[HasAxes],
+    policies: Sequence[PolicySpec],
 ) -> None:
     """Says which groups can't advance together, among the sections' axes and for each policy."""
     sound = []

@@ -144,9 +144,8 @@ def test_charts_show_a_budget_only_where_every_mechanism_has_one():
         for names in (["laplace", "gaussian"], ["laplace"])
     )
     alone = pausejax.simulate(policies=["random"], mechanism="central_gaussian", **BANDIT)
-    levels = [
-        pausejax.charts(result)["max_leakage_vs_round"].data.panels[0].levels for result in (both, one, alone)
-    ]
+    shown = [pausejax.charts(result)["max_leakage_vs_round"] for result in (both, one, alone)]
+    levels = [chart.panels[0].levels for chart in shown]
     assert levels[0] == levels[2] == () and levels[1][0][1] == 2.0
 
 

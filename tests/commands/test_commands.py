@@ -70,14 +70,6 @@ def test_the_exact_spec_runs_again_to_the_same_result(study, tmp_path):
     assert not list((tmp_path / "b").glob("*.png")) and not (tmp_path / "b" / "report.html").exists()
 
 
-def test_another_spec_in_the_same_folder_is_refused_with_the_difference(study, capsys):
-    arguments = ["run", str(study / "spec.toml"), "--out", str(study / "out"), "--set", "rounds=13"]
-    assert cli.main(arguments) == cli.BAD_SPEC
-    message = capsys.readouterr().err
-    assert "holds runs of another spec" in message
-    assert "-rounds = 12" in message and "+rounds = 13" in message
-
-
 def test_summary_has_a_row_for_each_policy_and_axis_value(study, tmp_path, capsys):
     assert cli.main(["run", str(study / "spec.toml"), "--out", str(tmp_path), "--no-report"]) == cli.OK
     shown = capsys.readouterr().out

@@ -9,6 +9,7 @@ import pausejax
 from pausejax import analysis
 from pausejax.commands import main as cli
 from pausejax.commands.options import conditions
+from pausejax.commands.report import within
 
 from ..analysis.made_up import build, store
 
@@ -155,17 +156,6 @@ def test_what_is_asked_for_leaves_the_page_of_the_whole_study_as_it_is(swept, tm
     assert "is a link; nothing is written into it" in capsys.readouterr().err
 
 
-def test_of_many_settings_the_way_to_heat_maps_is_said(swept, tmp_path, capsys):
-    store(swept, tmp_path)
-    asked = ["--format", "svg", "--chart", "main_effects_mean_latency", "pareto"]
-    assert cli.main(["report", str(tmp_path), *asked]) == cli.OK
-    assert "heat maps of a measure are drawn by --measure NAME" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.glob("*.svg")} == {
-        "main_effects_mean_latency.svg",
-        "pareto.svg",
-    }
-
-
 def test_run_refuses_what_it_could_not_draw_before_it_computes(tmp_path, capsys):
     spec = tmp_path / "spec.toml"
     spec.write_text(
@@ -209,3 +199,27 @@ def test_the_baseline_is_one_of_what_is_asked_for(tmp_path, capsys):
     assert "minus pause, γ = 5" in (tmp_path / "where_policy_pause" / "report.html").read_text()
     assert cli.main([*asked, "pause"]) == cli.BAD_SPEC
     assert "--baseline = 'pause': must be one of 'pause, γ = 5', 'pause, γ = 1'" in capsys.readouterr().err
+
+
+LONG = "--measure pseudo_regret --where policy=alpha,policy=beta,policy=gamma"
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        ("--where total=-1", "--where total=1"),
+        ("--where x=0.5", "--where x=0,5"),
+        ("--where policy=a_b", "--where policy=a b", "--where policy=a-b"),
+        (f"{LONG},policy=delta", f"{LONG},policy=epsilon"),
+        ("--where word=", "--where word=[b]"),
+        ("--where γ=1e-05", "--where γ=1e05"),
+    ],
+)
+def test_no_two_requests_share_a_folder(tmp_path, requests):
+    folders = {within(str(tmp_path), words) for words in requests}
+    assert len(folders) == len(list(tmp_path.iterdir())) == len(requests)
+
+
+def test_plain_requests_have_plain_names(tmp_path):
+    found = within(str(tmp_path), "--measure pseudo_regret --where γ=5,policy=PAUSE --by policy")
+    assert found == f"{tmp_path}/measure_pseudo_regret_where_γ_5_policy_PAUSE_by_policy"

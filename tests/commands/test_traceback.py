@@ -1,12 +1,8 @@
-"""An error is one line; --traceback and PAUSEJAX_TRACEBACK show where it comes from, on a worker too."""
-
-import pickle
+"""An error is one line; --traceback and PAUSEJAX_TRACEBACK show where it comes from."""
 
 import pytest
 
-from pausejax.cluster.worker import or_mistake
 from pausejax.commands import main
-from pausejax.study.document import SpecError
 
 LINE = "is no valid TOML"
 
@@ -59,18 +55,3 @@ def test_every_command_has_the_option(capsys):
         with pytest.raises(SystemExit):
             main.main([command, "--help"])
         assert "--traceback" in capsys.readouterr().out, command
-
-
-@pytest.mark.parametrize("error", [SpecError(["one", "two"]), ValueError("one"), OSError("one")])
-def test_a_worker_sends_the_traceback_along(error):
-    def work():
-        try:
-            {}["the cause"]
-        except KeyError as cause:
-            raise error from cause
-
-    arrived = pickle.loads(pickle.dumps(or_mistake(work)))
-    assert type(arrived) is type(error) and str(arrived) == str(error)
-    assert getattr(arrived, "problems", None) == getattr(error, "problems", None)
-    (note,) = arrived.__notes__
-    assert "KeyError: 'the cause'" in note and "direct cause" in note and "in work" in note

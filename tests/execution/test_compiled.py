@@ -10,7 +10,7 @@ from jax._src.lru_cache import LRUCache
 from pausejax.execution import runtime
 from pausejax.execution.compiled import CheckedCache
 
-PROGRAM = bytes(range(256)) * 2
+PROGRAM = bytes(range(64))
 
 
 @pytest.fixture

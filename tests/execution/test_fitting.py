@@ -6,9 +6,8 @@ import jax
 import pytest
 
 from pausejax.data.host import Sources
-from pausejax.execution import events
 from pausejax.execution import program as programs
-from pausejax.execution.program import Compiled, GroupProgram
+from pausejax.execution.program import Executable, GroupProgram
 from pausejax.kinds import parse
 from pausejax.parts import PartError
 from pausejax.study.plan import make_plan
@@ -55,25 +54,22 @@ def test_a_chunk_is_the_whole_or_a_part_that_fits(made, whole):
     for limit in range(100, 100 + 10 * whole + 20, 10):
         found = fit(made, whole, limit)
         assert 100 + 10 * found.width <= limit or found.width == 1
-        assert found == Compiled(found.width, found.width)
+        assert found == Executable(found.width, found.width)
         parts = (-(-whole // count) for count in range(1, whole + 1))
         assert next((width for width in parts if 100 + 10 * width <= limit), 1) <= 2 * found.width
     made.compiled_widths.clear()
     assert fit(made, whole, 100 + 10 * whole).width == whole and made.compiled_widths == [whole]
 
 
-def test_one_measurement_of_a_quarter_says_how_many_parts_there_must_be(made):
-    assert fit(made, 40, 190).width == 8 and made.compiled_widths == [40, 10, 8]
-    made.compiled_widths.clear()
-    assert fit(made, 3, 120).width == 2 and made.compiled_widths == [3, 2]  # too few for a quarter: halves
-    made.compiled_widths.clear()
-    assert fit(made, 4, 110).width == 1 and made.compiled_widths == [4, 1, 1]
+def test_what_a_program_takes_says_how_many_parts_there_must_be(made):
+    for width, limit, widths in ((40, 190, [40, 14, 7]), (3, 120, [3, 2]), (4, 110, [4, 2, 1])):
+        made.compiled_widths.clear()
+        assert fit(made, width, limit).width == widths[-1] and made.compiled_widths == widths
 
 
 def test_what_the_compiler_finds_no_room_for_is_halved_until_it_does(made):
     made.too_large = 11
     assert fit(made, 40, 10**6).width == 10 and made.compiled_widths == [40, 20, 10]
-    # After that nothing is extrapolated: the size of the whole is not known.
     made.compiled_widths.clear()
     assert fit(made, 40, 150).width == 5 and made.compiled_widths == [40, 20, 10, 5]
 
@@ -88,54 +84,6 @@ def test_an_error_that_no_smaller_chunk_mends_is_not_swallowed(made, too_large, 
     assert made.compiled_widths == ([4, 2, 1] if too_large == 1 else [4])
 
 
-def said(caplog, event):
-    (record,) = (record for record in caplog.records if getattr(record, "event", "") == event)
-    return record.getMessage(), record.fields
-
-
-def test_what_was_compiled_is_said(made, caplog):
-    caplog.set_level("INFO", "pausejax")
-    fit(made, 3, 120)
-    told, fields = said(caplog, "compiled")
-    assert told == "compiled by chance for 2 runs side by side in 0.0 s"
-    assert (fields["policy"], fields["width"]) == ("by chance", 2) and 0 <= fields["took"] < 1
-    assert fields["took"] == round(fields["took"], 3)
-
-
-@pytest.mark.parametrize(
-    ("shares", "wanted", "lanes", "words"),
-    [
-        (1, None, 3, "over 2 devices, up to 3 clients trained at a time"),
-        (1, None, 0, "by chance: 40 runs, up to 7 side by side over 2 devices"),
-        (2, "sharded", 3, "3 clients trained at a time, training data sharded over 2 devices: as asked"),
-        (2, None, 3, "over 2 devices: no device has room for all of them and a run"),
-    ],
-)
-def test_how_runs_lie_on_the_devices_is_said(made, caplog, shares, wanted, lanes, words):
-    caplog.set_level("INFO", "pausejax")
-    made.simulation.data_shares, made.simulation.layout = shares, Layout(40, lanes=lanes)
-    made._asked = wanted
-    made._tell_layout(7)
-    told, fields = said(caplog, "group")
-    assert told.endswith(words) and fields["runs"] == 40
-    assert (fields["width"], fields["devices"], fields["policy"]) == (7, 2, "by chance")
-    assert fields["placement"] == (told.partition("devices, ")[2] or None)
-
-
-@pytest.mark.parametrize(("runs", "words"), [(1, "1 run"), (2, "2 runs"), (1234, "1,234 runs")])
-def test_a_finished_chunk_is_said(caplog, runs, words):
-    caplog.set_level("INFO", "pausejax")
-    events.finished("by chance", runs)
-    assert said(caplog, "batch") == (f"finished {words} of by chance", {"policy": "by chance", "runs": runs})
-
-
-def test_on_one_device_there_is_no_word_of_several(made, caplog):
-    caplog.set_level("INFO", "pausejax")
-    made.simulation.padded = lambda width: width
-    made._tell_layout(1)
-    assert said(caplog, "group")[0] == "by chance: 40 runs, up to 1 side by side on one device"
-
-
 @pytest.mark.parametrize(
     ("error", "problems"),
     [
@@ -148,9 +96,3 @@ def test_what_is_refused_is_a_mistake_of_the_spec(made, error, problems):
     with pytest.raises(SpecError) as caught, made._refusals():
         raise error
     assert list(caught.value.problems) == problems
-
-
-def test_a_program_of_another_width_is_made_once(made):
-    made._compiled = SimpleNamespace(result=lambda timeout: Compiled("whole", 7))
-    assert made.call(8) == "whole" and not made.compiled_widths
-    assert [made.call(4) for _ in range(2)] == [4, 4] and made.compiled_widths == [4]

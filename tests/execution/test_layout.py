@@ -16,7 +16,9 @@ from pausejax.results.sealed import write_sealed
 from pausejax.results.stores import FolderStore
 from pausejax.study.plan import make_plan
 
-from .test_play import BANDIT, interrupted, simulate
+from .test_play import LONG, interrupted, simulate
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 LEARNING = {
     "rounds": 4,
@@ -49,7 +51,7 @@ def test_whoever_begins_fixes_the_layout_for_all(tmp_path):
     first = fixed(tmp_path, LEARNING, lanes=2)
     assert {own.runs for own in first} == {2} and fixed(tmp_path, LEARNING) == first
     names = [layout_name(group) for group in make_plan(parse(LEARNING)).groups]
-    assert set(layouts.read(Folder(tmp_path))) == set(names) and len(set(names)) == 2
+    assert set(layouts.Layouts(Folder(tmp_path)).by_name()) == set(names) and len(set(names)) == 2
 
 
 def test_a_layout_of_the_folder_is_played_whatever_the_table_says(tmp_path):
@@ -76,7 +78,7 @@ def test_other_devices_have_layouts_of_their_own(tmp_path, monkeypatch):
     fixed(tmp_path, LEARNING, lanes=2)
     monkeypatch.setattr("pausejax.execution.local.local_devices", lambda: "1 × another card")
     assert fixed(tmp_path, LEARNING)[0].runs > 2
-    kinds = {name.split(":")[0] for name in layouts.read(Folder(tmp_path))}
+    kinds = {name.split(":")[0] for name in layouts.Layouts(Folder(tmp_path)).by_name()}
     assert kinds == {local_devices(), "1 × another card"}
 
 
@@ -89,9 +91,9 @@ def test_a_group_has_one_name_whatever_else_its_study_holds():
 
 
 def test_fewer_lanes_on_a_resume_narrow_what_is_left_and_no_share(tmp_path):
-    simulate(BANDIT, tmp_path / "whole")
-    interrupted(BANDIT, tmp_path / "narrow", 1)
-    simulate(BANDIT, tmp_path / "narrow", lanes=3)
-    assert 3 in layouts.fits(Folder(tmp_path / "narrow")).values()
+    simulate(LONG, tmp_path / "whole")
+    interrupted(LONG, tmp_path / "narrow", 1)
+    simulate(LONG, tmp_path / "narrow", lanes=3)
+    assert 3 in layouts.Layouts(Folder(tmp_path / "narrow")).fits().values()
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "narrow"))
     np.testing.assert_array_equal(a["selected"], b["selected"])

@@ -1,11 +1,7 @@
 """What lies on a device, by shapes alone, and what is refused before anything is computed."""
 
-from types import SimpleNamespace
-
 import jax
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pausejax.data.host import Sources
 from pausejax.execution import memory
@@ -132,18 +128,6 @@ def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
         memory.check("pause", Held(resident), 66)
 
 
-def test_programs_may_use_most_of_a_device_or_an_equal_share_of_the_hosts_memory(monkeypatch):
-    def bytes_of(statistics, host):
-        devices = [SimpleNamespace(memory_stats=lambda: statistics)] * 4
-        monkeypatch.setattr(memory.jax, "local_devices", lambda: devices)
-        monkeypatch.setattr(memory, "_host_memory", lambda: host)
-        return memory.device_memory()
-
-    own = bytes_of({"bytes_limit": 10**9}, 10**6)
-    assert 0.75e9 < own < 0.95e9
-    assert bytes_of(None, 4 * 10**9) == own == bytes_of({"bytes_in_use": 1}, 4 * 10**9)
-
-
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
@@ -160,23 +144,6 @@ def test_the_hosts_memory_is_what_a_container_has_of_it(monkeypatch, tmp_path, l
     monkeypatch.setattr(memory, "Path", lambda file: tmp_path / file.rpartition("/")[2])
     monkeypatch.setattr(memory.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.get)
     assert memory._host_memory() == expected
-
-
-def test_a_program_needs_what_goes_in_and_out_once_where_it_is_the_same():
-    sizes = {"argument": 100, "output": 30, "temp": 7, "alias": 20}
-    analysis = SimpleNamespace(**{f"{name}_size_in_bytes": size for name, size in sizes.items()})
-    assert memory.program_memory(SimpleNamespace(memory_analysis=lambda: analysis)) == 117
-
-
-@pytest.mark.parametrize(("mappings", "crowded"), [(10, False), (11, True), (40, True)])
-def test_a_process_is_crowded_with_more_than_a_quarter_of_the_mappings(
-    monkeypatch, tmp_path, mappings, crowded
-):
-    monkeypatch.setattr(memory, "Path", lambda file: tmp_path / file.rpartition("/")[2])
-    assert not memory.near_mapping_limit()
-    (tmp_path / "max_map_count").write_text("40\n")
-    (tmp_path / "maps").write_text("a mapping\n" * mappings)
-    assert memory.near_mapping_limit() == crowded
 
 
 @pytest.mark.parametrize(
@@ -200,25 +167,6 @@ def test_data_are_on_every_device_unless_shares_alone_leave_room(wanted, limit, 
 def test_another_placement_is_refused():
     with pytest.raises(SpecError, match="data_placement = 'here': must be one of replicated, sharded"):
         memory.check_data_placement("here")
-
-
-@given(
-    constant=st.integers(0, 10**4),
-    each=st.integers(10, 10**4),
-    ratio=st.sampled_from([0.25, 0.5, 0.75]),
-    room=st.integers(1, 10**5),
-)
-def test_a_chunk_is_cut_into_the_fewest_parts_that_fit(constant, each, ratio, room):
-    """Memory is a straight line here: at least two parts, since the whole did not fit."""
-    limit = constant + room
-    parts = memory.num_chunks(constant + each, constant + ratio * each, ratio, limit)
-    assert parts >= 2 and constant + each / parts <= limit * (1 + 1e-9)
-    assert parts == 2 or constant + each / (parts - 1) > limit * (1 - 1e-9)
-
-
-def test_where_nothing_fits_a_chunk_has_more_parts_than_any_has_runs():
-    assert memory.num_chunks(200, 150, 0.5, 90) >= 10**5
-    assert memory.num_chunks(200, 200, 0.5, 90) >= 10**5
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,13 @@ from pausejax.execution.estimate import group_costs
 from pausejax.execution.local import LocalExecutor
 from pausejax.kinds import load
 from pausejax.results.folder import Folder
-from pausejax.results.looking import LookedAt
+from pausejax.results.stores import FolderView
 from pausejax.study.plan import make_plan
 
 NETWORK = "[network]\nnum_clients = 6\nclients_per_round = 2\n"
 POLICIES = '[[policy]]\nname = "pause"\n[[policy]]\nname = "random"\n'
 BANDIT = f'mode = "bandit"\nrounds = 6\n{NETWORK}{POLICIES}'
-TRAINING = f"""rounds = 2
-eval_every = 2
-{NETWORK}[data]
-train_samples = 120
-[training]
-model = "linear"
-max_steps = 1
-[[policy]]
-name = "random"
-"""
+RANDOM = f'mode = "bandit"\nrounds = 6\n{NETWORK}[[policy]]\nname = "random"\n'
 
 
 class Study:
@@ -38,7 +29,9 @@ class Study:
 
     def costs(self, seeds):
         executor = LocalExecutor(Sources())
-        return group_costs(self.plan(seeds), executor, compiles=False, store=LookedAt(Folder(str(self.out))))
+        return group_costs(
+            self.plan(seeds), executor, compiles=False, store=FolderView(Folder(str(self.out)))
+        )
 
     def run(self, seeds, caplog):
         """{Policy: width} of every program that a run compiles, and how many runs it plays."""
@@ -68,43 +61,20 @@ def foreseen(costs):
 
 
 def test_a_plan_foresees_the_programs_of_an_extension(tmp_path, caplog, capsys):
-    study = Study(tmp_path, BANDIT)
-    assert study.line(4, capsys) == "none of the 8 runs is there yet" and not study.out.exists()
-    first = foreseen(study.costs(4))
-    assert first == ({"pause": 4, "random": 4}, 8) == study.run(4, caplog)
+    study = Study(tmp_path, RANDOM)
+    assert study.line(4, capsys) == "none of the 4 runs is there yet" and not study.out.exists()
+    assert foreseen(study.costs(4)) == ({"random": 4}, 4) == study.run(4, caplog)
     before = study.files()
-    assert study.line(4, capsys) == "all 8 runs are there already: nothing is compiled, nothing is played"
+    assert study.line(4, capsys) == "all 4 runs are there already: nothing is compiled, nothing is played"
 
-    line = study.line(5, capsys)
-    start = "8 of 10 runs are there already; the rest takes 2 programs, 2 compiled anew in about "
-    assert line.startswith(start) and line.endswith(" s: of another width, 1 side by side and not 4")
+    assert study.line(5, capsys) == "4 of 5 runs are there already; the rest takes one program"
     extension = foreseen(study.costs(5))
     assert study.files() == before, "looking has changed the folder"
-    assert extension == ({"pause": 1, "random": 1}, 2) == study.run(5, caplog)
+    assert extension == ({"random": 1}, 1) == study.run(5, caplog)
 
-    # Four more are as many side by side as in the beginning: the programs are those of then.
-    assert study.line(9, capsys) == "10 of 18 runs are there already; the rest takes 2 programs"
-    assert foreseen(study.costs(9)) == ({"pause": 4, "random": 4}, 8) == study.run(9, caplog)
-
-
-def test_programs_that_share_more_are_compiled_anew(tmp_path, caplog, capsys):
-    """Data shares by seed are an argument of the program, so more seeds make another one, as wide or not."""
-    study = Study(tmp_path, TRAINING)
-    study.run(2, caplog)
-    (cost,) = study.costs(4)
-    assert cost.grown and cost.lanes == 2 and cost.before == {2}
-    line = study.line(4, capsys)
-    assert line.startswith(
-        "2 of 4 runs are there already; the rest takes 1 program, 1 compiled anew in about "
-    )
-    assert line.endswith(" s: for what all runs share, which has grown")
-
-    def program(seeds):
-        plan = study.plan(seeds)
-        return LocalExecutor(Sources()).program(plan.study, plan.groups[0]).lower(2).as_text()
-
-    assert program(4) != program(2)
-    assert foreseen([cost]) == ({"random": 2}, 2) == study.run(4, caplog)
+    # Four more are as many side by side as in the beginning: the program is that of then.
+    assert study.line(9, capsys) == "5 of 9 runs are there already; the rest takes one program"
+    assert foreseen(study.costs(9)) == ({"random": 4}, 4)
 
 
 def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, caplog, capsys, monkeypatch):
@@ -120,16 +90,14 @@ def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, capl
         patch.setattr(LocalExecutor, "_play", play_pause_alone)
         arguments = ["run", str(study.spec), "--out", str(study.out), "--set", "seeds=4", "--quiet"]
         assert cli.main(arguments) not in (cli.OK, 2)
-    looked = LookedAt(Folder(str(study.out)))
-    assert looked.has_begun(study.plan(4)) and not looked.has_begun(study.plan(5))
-    assert study.line(4, capsys) == "4 of 8 runs are there already; the rest takes 1 program"
+    assert study.line(4, capsys) == "4 of 8 runs are there already; the rest takes one program"
     assert foreseen(study.costs(4)) == ({"random": 4}, 4) == study.run(4, caplog)
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path, caplog, capsys):
-    study = Study(tmp_path, BANDIT)
+    study = Study(tmp_path, RANDOM)
     study.run(2, caplog)
-    study.spec.write_text(BANDIT.replace("rounds = 6", "rounds = 7"))
+    study.spec.write_text(RANDOM.replace("rounds = 6", "rounds = 7"))
     arguments = ["plan", str(study.spec), "--out", str(study.out), "--set", "seeds=2"]
     assert cli.main(arguments) == 2
     assert "holds runs of another spec" in capsys.readouterr().err

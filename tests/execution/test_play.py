@@ -1,17 +1,13 @@
 """Studies into folders: checkpoints, shards, memory, devices, and processes that are killed."""
 
 import os
-import random
 import re
-import signal
 import subprocess
 import sys
-import time
 
 import jax
 import numpy as np
 import pytest
-import xarray as xr
 
 import pausejax
 from pausejax.data.host import Sources
@@ -57,40 +53,6 @@ def simulate(document, directory, progress=lambda _: None, tracker=None, **setti
 
 class Interrupted(BaseException):
     pass
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("document", [BANDIT, TRAINING], ids=["bandit", "training"])
-def test_a_run_goes_on_in_the_middle_to_the_very_same_numbers(document, tmp_path, monkeypatch):
-    simulate(document, tmp_path / "whole")
-    played = []
-
-    def interrupt(rounds_times_runs):
-        played.append(rounds_times_runs)
-        if len(played) in (2, 5, 9):
-            raise Interrupted
-
-    restored = []
-    restore = checkpoint.Checkpoint.restore
-
-    def watch(self, target):
-        found = restore(self, target)
-        restored.append(found[1][-1].last_round if found else 0)
-        return found
-
-    monkeypatch.setattr(checkpoint.Checkpoint, "restore", watch)
-    for _ in range(4):
-        try:
-            outcome = simulate(document, tmp_path / "parts", interrupt, checkpoint_seconds=0.0)
-            break
-        except Interrupted:
-            continue
-    assert outcome.missing == 0 and len(played) > 9
-    assert max(restored) >= 25, "no run went on in the middle"
-    xr.testing.assert_identical(
-        pausejax.open(tmp_path / "whole").load(), pausejax.open(tmp_path / "parts").load()
-    )
-    assert not (tmp_path / "parts" / "checkpoints").exists()
 
 
 def interrupted(document, directory, after, **settings):
@@ -180,17 +142,6 @@ def test_a_policy_may_keep_a_typed_key_and_goes_on_from_a_checkpoint(tmp_path):
     assert outcome.missing == 0 and outcome.damaged == () and state.stem == "state-50"
     simulate(document, tmp_path / "whole")
     assert_alike(*(pausejax.open(tmp_path / name).load() for name in ("whole", "parts")))
-
-
-@pytest.mark.slow
-def test_shards_together_are_the_study(tmp_path):
-    simulate(BANDIT, tmp_path / "whole")
-    outcomes = [simulate(BANDIT, tmp_path / "shards", shard=(number, 3)) for number in (2, 3, 1)]
-    assert [outcome.missing > 0 for outcome in outcomes] == [True, True, False]
-    a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "shards"))
-    np.testing.assert_array_equal(a["selected"], b["selected"])
-    np.testing.assert_array_equal(a["identity"], b["identity"])
-    np.testing.assert_allclose(a["reward"], b["reward"], rtol=1e-5)
 
 
 class Log:
@@ -359,13 +310,6 @@ def test_progress_of_a_study_without_rounds_adds_up_to_its_runs(tmp_path):
     assert sum(told) == pytest.approx(2) and len(told) > 4
 
 
-def test_memory_is_extrapolated_through_two_sizes():
-    # 100 bytes and 10 for each of 64 runs: 740; of 16: 260.
-    assert memory.num_chunks(740, 260, 0.25, 420) == 2
-    assert memory.num_chunks(740, 260, 0.25, 419) == 3
-    assert memory.num_chunks(740, 260, 0.25, 50) > 1000
-
-
 def test_stopping_at_a_simulated_time_cuts_the_very_same_run_short(tmp_path):
     stop = 6.5
     whole = pausejax.simulate(
@@ -507,33 +451,6 @@ name = "random"
 def command(spec, out, *more):
     arguments = ["run", str(spec), "--out", str(out), "--lanes", "2", "--checkpoint-every", "0", "--quiet"]
     return [sys.executable, "-m", "pausejax", *arguments, "--no-report", *more]
-
-
-@pytest.mark.slow
-def test_killed_twenty_times_in_a_row_a_study_ends_as_if_nothing_had_happened(tmp_path):
-    (tmp_path / "spec.toml").write_text(SPEC)
-    begun = time.monotonic()
-    subprocess.run(command(tmp_path / "spec.toml", tmp_path / "whole"), check=True)
-    whole = time.monotonic() - begun
-    draw = random.Random(7)
-    kept = []
-    for _ in range(20):
-        process = subprocess.Popen(command(tmp_path / "spec.toml", tmp_path / "killed"))
-        time.sleep(draw.uniform(0.2, 1.0) * whole)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        parts = tmp_path / "killed" / "parts"
-        done = (tmp_path / "killed" / "results.zarr").exists()
-        kept.append(999 if done else len(list(parts.glob("*.npz"))) if parts.exists() else 0)
-        assert kept == sorted(kept), "a finished chunk was lost"
-        if done and draw.random() < 0.5:
-            # Start over, so that all twenty kills hit a study in flight.
-            kept.clear()
-            (tmp_path / "killed").rename(tmp_path / f"done-{time.monotonic_ns()}")
-    subprocess.run(command(tmp_path / "spec.toml", tmp_path / "killed"), check=True)
-    expected = pausejax.open(tmp_path / "whole").load()
-    for folder in [tmp_path / "killed", *tmp_path.glob("done-*")]:
-        assert_alike(expected, pausejax.open(folder).load())
 
 
 @pytest.mark.slow

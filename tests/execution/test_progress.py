@@ -1,6 +1,5 @@
 """Progress of a study: lines at their times, bars, and numbers that add up."""
 
-import datetime
 import io
 import json
 import re
@@ -120,16 +119,6 @@ def test_a_line_at_the_start_every_half_minute_at_every_batch_and_at_the_end(pla
     assert study.written[-1] == "[0:01:40] done after 0:01:40: 6 of 6 runs finished, 6 rounds/s"
 
 
-def test_before_the_first_rounds_are_played_it_says_what_is_being_done(plan):
-    study = Watched(plan)
-    for second in (30, 60, 90):
-        study.at(second)
-        study.hear("compiled", "compiled a program")
-    told = [line.partition("0%, ")[2] for line in study.written[1::2]]
-    programs = ["compiling, 0 of 2 programs ready", "compiling, 1 of 2 programs ready"]
-    assert told == [*programs, "playing the first rounds"]
-
-
 def test_time_in_which_programs_were_compiled_is_no_speed(plan):
     """One of two programs plays slowly beside the compiler; no time is told until both play."""
     study = Watched(plan)
@@ -206,38 +195,6 @@ def test_when_all_is_played_no_time_is_left(plan):
     assert study.told[-1]["part"] == 1.0
 
 
-def test_fields_have_as_many_digits_as_anybody_reads(plan):
-    """Of a part 4, of a speed and of seconds that are left 1, of the time 3."""
-    study = Watched(plan, as_json=True)
-    start = study.told[0]
-    datetime.datetime.strptime(start["time"], "%Y-%m-%dT%H:%M:%S%z")
-    assert start["study"] == "a small study"
-    study.at(30.0123456, 100)
-    middle, speed = study.told[-1], 100 / 30.0123456
-    assert (middle["seconds"], middle["part"]) == (30.012, 0.1667)
-    assert (middle["rounds_per_second"], middle["seconds_left"]) == (round(speed, 1), round(500 / speed, 1))
-    assert middle["seconds_left"] == 150.1
-    study.end()
-    assert (study.told[-1]["runs"], study.told[-1]["rounds_per_second"]) == (6, 3.3)
-
-
-def test_a_study_that_took_no_time_had_no_speed(plan):
-    study = Watched(plan)
-    study.meter(600)
-    study.end()
-    assert study.written[-1] == "[0:00:00] done after 0:00:00: 0 of 6 runs finished, 0 rounds/s"
-
-
-def test_more_than_everything_and_nothing_to_do_break_no_line(plan):
-    study = Watched(plan)
-    study.found(6, 0, 0)
-    study.at(31)
-    study.at(62, 50)
-    study.end()
-    assert study.written[-1] == "[0:01:02] done after 0:01:02: no run was left of 6 runs"
-    assert len(study.written) == 5 and study.meter.end(True).fields["part"] == 1.0
-
-
 def test_a_study_without_rounds_counts_runs_alone():
     study, fields = (Watched(make_plan(parse(ENSEMBLE)), as_json) for as_json in (False, True))
     for watched in (study, fields):
@@ -275,14 +232,6 @@ def test_the_executor_is_heard_while_it_is_listened_to_and_no_longer(plan, capsy
     assert [line.split("] ")[1] for line in written[1:2]] == ["compiled pause"]
     assert "stopped after" in written[-1] and len(written) == 3
     assert (list(events.LOGGER.handlers), events.LOGGER.level) == before
-
-
-def test_quiet_says_nothing(plan, capsys):
-    meter = StudyMeter(plan, "1 × cpu")
-    with displays.showing(meter, None):
-        meter(600)
-        events.finished("pause", 6)
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -349,34 +298,6 @@ class Cell:
 
     def update(self, html):
         self.shown.append(html.data)
-
-
-def test_a_notebook_has_a_bar_in_its_cell_only_on_request(plan, monkeypatch, capsys):
-    pytest.importorskip("IPython")
-    cell, clock = Cell(), Clock()
-    monkeypatch.setattr("IPython.display.display", cell.display)
-    monkeypatch.setattr(displays, "Console", lambda stderr: Screen(False, stderr))
-    with displays.showing(StudyMeter(plan, "1 × cpu"), "bar"):
-        pass
-    assert len(cell.shown) == 2 and capsys.readouterr() == ("", "")
-    with displays.showing(StudyMeter(plan, "1 × cpu"), "text"):
-        pass
-    assert len(cell.shown) == 2 and "done after" in capsys.readouterr().err
-    bar, meter = displays.Cell(clock), StudyMeter(plan, "1 × cpu", clock)
-    for second, played in ((5, 0), (10, 250), (25, 350)):
-        clock.now = Clock.now + second
-        meter(played)
-        bar.status(meter.status())
-    bar.line(Message("compiled", "left out", {}))
-    bar.line(meter.end(True))
-    assert [re.sub("<[^>]*>", "", html).strip() for html in cell.shown[2:]] == [
-        "0:00:05: 0 of 6 runs finished, 0%, compiling, 0 of 2 programs ready",
-        "0:00:10: 0 of 6 runs finished, 42%",
-        "0:00:25: 0 of 6 runs finished, 100%, 30 rounds/s, 0:00:00 left",
-        "done after 0:00:25: 0 of 6 runs finished, 24 rounds/s",
-    ]
-    parts = [re.search(r'value="([\d.]+)"', html)[1] for html in cell.shown[2:]]
-    assert parts == ["0.000", "0.417", "1.000", "1.000"]
 
 
 @pytest.mark.parametrize("jupyter", [False, True])

@@ -19,6 +19,7 @@ import pausejax
 from pausejax.commands import main as cli
 from pausejax.commands import search as command
 from pausejax.execution import runtime
+from pausejax.searches import confirm
 
 from ..alike import alike
 from . import folders
@@ -73,7 +74,7 @@ def searches(tmp_path_factory):
 def without_confirmation():
     """Fresh seeds are a study, and studies are attacked elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "_confirm", lambda result, *_: result)
+        patch.setattr(confirm, "confirm", lambda result, *_, **__: result)
         patch.setattr(command, "_finish", lambda *_: None)
         yield
 

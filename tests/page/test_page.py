@@ -17,7 +17,7 @@ from pausejax.page import figures as figures_of
 from pausejax.page import tables
 from pausejax.plotting import vega
 from pausejax.plotting.data import Axis, ChartData, Panel
-from pausejax.results import provenance
+from pausejax.results import labels
 
 from ..plotting.every_kind import HOSTILE as LABELS
 from ..plotting.every_kind import charts, curves, sweep
@@ -186,7 +186,7 @@ def test_a_run_says_how_it_was_made(tmp_path, monkeypatch, capsys):
     assert "the page with all charts: out/report.html" in shown
     (record,) = analysis.made.records_in(pausejax.open("out"))
     assert record["command"] == "pausejax run mine.toml --out out --set eval_every=4"
-    assert record["devices"] == "2 × cpu" and record["versions"] == provenance.versions()
+    assert record["devices"] == "2 × cpu" and record["versions"] == labels.versions()
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     said = [found[2] for found in Read(text).all("dd")]
     assert {record["command"], "2 × cpu", "2: 7, 9"} <= set(said)
@@ -205,10 +205,7 @@ def test_a_run_says_how_it_was_made(tmp_path, monkeypatch, capsys):
 
 def test_a_password_in_a_url_is_kept_by_nobody():
     typed = "pausejax run a.toml --out s3://key:secret@host/b --set x='ftp://me@host'"
-    assert (
-        provenance.record(typed)["command"]
-        == "pausejax run a.toml --out s3://…@host/b --set x='ftp://…@host'"
-    )
+    assert labels.record(typed)["command"] == "pausejax run a.toml --out s3://…@host/b --set x='ftp://…@host'"
 
 
 @pytest.mark.slow

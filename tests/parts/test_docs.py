@@ -6,13 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.cells import cell_len
-from rich.console import Console
 
 import pausejax
 from pausejax import kinds, parts
-from pausejax.commands import main as cli
-from pausejax.commands import options
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -107,26 +103,3 @@ def test_no_row_of_the_table_names_more_than_two_files():
         named = re.findall(r"`(pausejax/[^`]+)`", inside)
         assert len(named) <= 2 and all(list(ROOT.glob(name)) for name in named), what
         assert outside
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_the_listing_is_aligned(monkeypatch, capsys, columns):
-    monkeypatch.setattr(options, "console", lambda: Console(highlight=False, width=columns))
-    assert cli.main(["parts"]) == cli.OK
-    shown = capsys.readouterr().out
-    assert all(cell_len(line) <= columns for line in shown.splitlines())
-    for category in parts.CATEGORIES:
-        assert re.search(rf"^{category}: ", shown, re.MULTILINE), category
-    policies = shown.partition("latency: ")[0]
-    rows = re.findall(r"^    (\w+) +(\S+) +(traced|static) +(.*)$", policies, re.MULTILINE)
-    own = [p for part in parts.registered_parts().of("policy").values() for p in part.parameters.values()]
-    assert [(name, kind) for name, _, kind, _ in rows] == [
-        (p.name, "traced" if p.traced else "static") for p in own
-    ]
-    starts = {
-        line.index(f" {kind} ")
-        for line in policies.splitlines()
-        for kind in ("traced", "static")
-        if f" {kind} " in line and line.startswith("    ")
-    }
-    assert len(starts) == 1

@@ -14,10 +14,7 @@ import pytest
 import pausejax
 from pausejax import kinds, parts
 from pausejax.commands import main as cli
-from pausejax.execution import rounds
 from pausejax.study.plan import make_plan
-
-from ..alike import assert_alike
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = """
@@ -96,7 +93,7 @@ def test_modules_and_packages_beside_the_spec(tmp_path, file):
     spec = write(tmp_path, 2, use=json.dumps([name]), file=file)
     study = kinds.load(spec)
     assert file in study.parts.sources[0].files
-    assert run(spec, tmp_path / "out") == cli.OK and first_of(tmp_path / "out") == [2, 3]
+    assert study.parts.get("policy", "first_ones").parameters["start"].default == 2
 
 
 def test_installed_packages_and_this_one_are_no_part_of_a_file(tmp_path, monkeypatch):
@@ -154,7 +151,7 @@ def test_namesakes_of_two_files_are_a_mistake(tmp_path, capsys):
     for name in "ab":
         (tmp_path / name / "mine.py").write_text("import shared\n")
         (tmp_path / name / "shared.py").write_text(POLICY.format(start=2, more=""))
-    assert run(spec, tmp_path / "out") == cli.OK and first_of(tmp_path / "out") == [2, 3]
+    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 2
 
 
 @pytest.mark.parametrize(
@@ -270,31 +267,6 @@ def test_a_plan_travels_with_its_files(tmp_path):
     )
     assert found.returncode == 0, found.stderr
     assert found.stdout.split() == [*plan.identities, "3", "4"]
-
-
-def test_an_extended_study_goes_on_after_a_kill_and_is_shared_out(tmp_path, monkeypatch):
-    spec = write(tmp_path)
-    many = ["--set", "seeds=3", "--lanes", "1"]
-    whole = tmp_path / "whole"
-    assert run(spec, whole, *many) == cli.OK
-
-    played, original = [], rounds.play
-
-    def dies(*arguments):
-        if played:
-            raise KeyboardInterrupt
-        played.append(1)
-        return original(*arguments)
-
-    monkeypatch.setattr(rounds, "play", dies)
-    assert run(spec, tmp_path / "out", *many) == cli.INTERRUPTED
-    monkeypatch.setattr(rounds, "play", original)
-    assert run(spec, tmp_path / "out", *many) == cli.OK
-    for shard in ("1/2", "2/2"):
-        assert run(spec, tmp_path / "shards", *many, "--shard", shard) == cli.OK
-    expected = pausejax.open(whole).load()
-    for out in ("out", "shards"):
-        assert_alike(expected, pausejax.open(tmp_path / out).load())
 
 
 def test_a_notebooks_cell_may_be_run_again():

@@ -1,7 +1,6 @@
 """Blocks of runs: their size, their files, and how finished runs become larger arrays."""
 
 import numpy as np
-import pytest
 import xarray as xr
 
 from pausejax.analysis.quantities import Variable
@@ -14,14 +13,6 @@ TABLE = {
     "selected": Variable(("round", "slot"), "int32", -1, "1", "members"),
     "diverged_round": Variable((), "int32", 0, "1", "when"),
 }
-
-
-def test_a_file_belongs_to_the_block_of_its_first_index():
-    store = xr.Dataset({"elapsed": (("run", "round"), np.ones((2, 2))), "map": ("round", np.ones(2))})
-    assert blocks.block_of(store, "elapsed/c/13/0") == 13
-    for file in ("map/c/0", "other/c/0/0", "zarr.json"):
-        with pytest.raises(ValueError, match="belongs to no run"):
-            blocks.block_of(store, file)
 
 
 def test_runs_find_their_places_and_leave_fill_values_behind_them():

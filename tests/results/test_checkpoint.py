@@ -1,9 +1,5 @@
 """A checkpoint is used if it is whole, of the same runs and the same program; else the chunk begins anew."""
 
-import subprocess
-import sys
-import time
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -256,35 +252,6 @@ def test_under_a_url_there_are_checkpoints_too():
     assert folder.names("checkpoints") == []
 
 
-def test_a_clock_that_jumps_back_stops_no_checkpoint(tmp_path, monkeypatch):
-    now = time.time()
-    ticks = iter(range(10**9))
-    monkeypatch.setattr(time, "time", lambda: now - 86_400.0 * next(ticks))
-    open_(tmp_path).save(STATE, [segment(1, 5)])
-    assert restore(tmp_path)[0]
-
-
-def test_checkpoints_leave_the_root_logger_alone(tmp_path):
-    """A handler there would say every line of a study twice, in a form of its own."""
-    code = """
-import logging, sys
-import jax, numpy as np
-from pausejax.execution import events
-from pausejax.results.checkpoint import Checkpoint
-from pausejax.results.folder import Folder
-from pausejax.study.simulation import Segment
-
-checkpoints = Checkpoint(Folder(sys.argv[1]), ["a"], 0.0)
-checkpoints.save({"x": jax.numpy.zeros(1)}, [Segment(1, 1, np.arange(1), {})])
-assert checkpoints.restore(lambda rows: {"x": jax.ShapeDtypeStruct((rows,), "float32")})
-assert not logging.getLogger().handlers, logging.getLogger().handlers
-events.LOGGER.setLevel("INFO")
-events.finished("pause", 1)
-"""
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_lock_follows_no_link_and_empties_no_file(tmp_path):
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "study").mkdir()
@@ -292,11 +259,6 @@ def test_a_lock_follows_no_link_and_empties_no_file(tmp_path):
     with pytest.raises(OSError, match="symbolic links"), Folder(tmp_path / "study").lock(".lock"):
         pass
     assert (tmp_path / "precious").read_text() == "mine"
-
-
-def test_a_chunks_folder_is_named_by_its_runs_in_order(tmp_path):
-    names = {place(tmp_path, runs).name for runs in (RUNS, RUNS[::-1], RUNS[:2], ("aaaab", "bbb", "cccc"))}
-    assert len(names) == 4 and all(len(name) == 16 for name in names)
 
 
 @pytest.mark.parametrize("name", ["state-5.npz", "records-1-5.npz"])

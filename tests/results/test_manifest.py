@@ -39,7 +39,7 @@ def test_every_flipped_bit_of_what_describes_the_runs_is_refused_on_open(study, 
     for name in sorted(described):
         path = store / name
         content = path.read_bytes()
-        for place in rng.integers(0, len(content), 2):
+        for place in rng.integers(0, len(content), 1):
             altered = bytearray(content)
             altered[place] ^= 1 << int(rng.integers(8))
             path.write_bytes(bytes(altered))
@@ -47,7 +47,7 @@ def test_every_flipped_bit_of_what_describes_the_runs_is_refused_on_open(study, 
                 pausejax.open(out)
             flips += 1
         path.write_bytes(content)
-    assert flips > 100
+    assert flips > 50
     # The command says so in one line, and the same study makes it whole.
     (store / "zarr.json").write_bytes(b"{")
     assert cli.main(["report", str(out), "--quiet"]) == cli.FAILED

@@ -183,12 +183,10 @@ def test_without_locks_nobody_says_that_one_is_held(unlocked):
         assert not held
 
 
-@pytest.mark.parametrize("wide_first", [False, True])
-def test_two_that_put_a_result_together_without_locks_leave_a_whole_one(unlocked, monkeypatch, wide_first):
+def test_two_that_put_a_result_together_without_locks_leave_a_whole_one(unlocked, monkeypatch):
     """The second one begins and ends while the first one is half-way through writing."""
     monkeypatch.setattr(blocks, "_BLOCK_RUNS", 3)
-    if wide_first:
-        finish(unlocked, NARROW)
+    finish(unlocked, NARROW)
     store.prepare(unlocked, WIDE)
     write_all(unlocked, WIDE)
     real, begun = blocks.put, []

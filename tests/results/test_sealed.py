@@ -73,14 +73,15 @@ def test_a_spec_that_is_no_text_is_another_one(tmp_path):
 def test_an_altered_layout_is_fixed_anew(tmp_path):
     folder = Folder(tmp_path)
     first, second = {"cpu": Layout(64, lanes=4)}, {"cpu": Layout(64, lanes=2)}
-    assert layouts.fix(folder, first) == layouts.fix(folder, second) == first
-    layouts.keep_fit(folder, "cpu, 64", 9)
-    layouts.keep_fit(folder, "cpu, 64", 12)
-    assert layouts.read(folder) == first and layouts.fits(folder) == {"cpu, 64": 9}
+    table = layouts.Layouts(folder)
+    assert table.fix(first) == table.fix(second) == first
+    table.keep_fit("cpu, 64", 9)
+    table.keep_fit("cpu, 64", 12)
+    assert table.by_name() == first and table.fits() == {"cpu, 64": 9}
     text = (tmp_path / "layout.json").read_text()
     (tmp_path / "layout.json").write_text(text.replace("4", "8", 1))
-    assert layouts.read(folder) == layouts.fits(folder) == {}
-    assert layouts.fix(folder, second) == layouts.read(folder) == second
+    assert table.by_name() == table.fits() == {}
+    assert table.fix(second) == table.by_name() == second
 
 
 def test_how_runs_were_made_is_in_their_part_and_goes_with_it_into_the_result(tmp_path):

@@ -142,30 +142,6 @@ def flipped(content, place):
     return content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
 
 
-@pytest.mark.parametrize("step", [6, 2])
-@pytest.mark.slow
-def test_every_damaged_file_of_a_result_is_found_and_made_again(tmp_path, monkeypatch, step):
-    monkeypatch.setattr(blocks, "_BLOCK_RUNS", 4)
-    plan, folder = make(), Folder(tmp_path)
-    finish(folder, plan)
-    files = sorted(file for file in (tmp_path / "results.zarr").rglob("*") if file.is_file())
-    assert len(files) > 60
-    for number, file in enumerate(files[::step]):
-        content = file.read_bytes()
-        kind = number % 3
-        if kind == 0:
-            file.unlink()
-        else:
-            file.write_bytes(content[:-1] if kind == 1 else flipped(content, len(content) // 2))
-        if kind == 0 or file.name in ("zarr.json", "manifest.json"):
-            with pytest.raises(ValueError, match=r"results.zarr is damaged"):
-                pausejax.open(tmp_path)
-        assert not store.examine(folder, plan).current, file
-        missing, simulated = finish(folder, plan)
-        assert missing == 0 and simulated in (0, 4, 8)
-        check(tmp_path, plan)
-
-
 def test_any_reader_refuses_a_chunk_whose_values_were_altered(tmp_path):
     """Not by the manifest, which only this package reads: by the checksum within each chunk."""
     plan = make()

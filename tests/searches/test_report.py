@@ -7,9 +7,9 @@ import pytest
 
 from pausejax.results.folder import Folder
 from pausejax.searches import report
+from pausejax.searches.goal import Row
 from pausejax.searches.report import FILE, Dimension, Metric, Record
 from pausejax.searches.result import _interval
-from pausejax.searches.trials import Row
 
 WHOLE, ONE_LEFT = np.zeros(3, bool), np.array([True, True, False])
 

@@ -159,34 +159,6 @@ def test_a_killed_search_makes_the_same_choices(document, options, tmp_path):
     assert_the_same(whole, again, tmp_path)
 
 
-@pytest.mark.slow
-def test_as_many_kills_as_are_asked_for_change_nothing(tmp_path, request):
-    """`--kills 20`: each in another step."""
-    options, kills = REGRET._replace(trials=80, most=8), request.config.getoption("--kills")
-    steps = 0
-
-    def count():
-        nonlocal steps
-        steps += 1
-
-    whole = play(BANDIT, options, Folder(tmp_path / "whole"), on_step=count)
-    assert steps > kills, "too few steps for so many kills"
-    ends = np.sort(np.random.default_rng(1).choice(np.arange(1, steps), kills, replace=False))
-    for end in ends:
-        left = int(end)
-
-        def killed():
-            nonlocal left
-            left -= 1
-            if not left:
-                raise Kill
-
-        with pytest.raises(Kill):
-            play(BANDIT, options, Folder(tmp_path / "again"), on_step=killed)
-    again = play(BANDIT, options, Folder(tmp_path / "again"))
-    assert_the_same(whole, again, tmp_path)
-
-
 def assert_same_trials(one, other):
     for a, b in zip(one.trials, other.trials, strict=True):
         assert (a.number, a.setting, a.score, a.rounds) == (b.number, b.setting, b.score, b.rounds)

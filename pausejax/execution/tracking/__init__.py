@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pausejax.execution.tracking.mlflow import MlflowTracker
+from pausejax.execution.tracking.runs import Tracker
 from pausejax.execution.tracking.tensorboard import TensorBoardTracker
-from pausejax.execution.tracking.tracker import Tracker
 from pausejax.execution.tracking.wandb import WandbTracker
 from pausejax.results.folder import Folder
 

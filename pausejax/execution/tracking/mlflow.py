@@ -6,8 +6,7 @@ from typing import Any
 
 import xarray as xr
 
-from pausejax.execution.tracking.runs import TrackedRun, key_of, library, tracked_runs
-from pausejax.execution.tracking.tracker import Tracker
+from pausejax.execution.tracking.runs import TrackedRun, Tracker, key_of, library, tracked_runs
 
 # Entries that MLflow takes in one request, with room for the parameters, and runs that it tells at once.
 _BATCH, _PAGE = 800, 1000
@@ -55,9 +54,6 @@ class MlflowTracker(Tracker):
         for run in tracked_runs(result, self._known):
             self._log(run, result.attrs)
             self._known.add(run.key)
-
-    def finish(self) -> None:
-        """Does nothing: each run is closed as soon as it is logged."""
 
     def attach(self, files: Sequence[Path]) -> None:
         wanted = f"tags.`{_KIND}` = 'study'"

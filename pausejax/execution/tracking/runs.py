@@ -1,9 +1,10 @@
-"""What every tracker logs of a run: its parameters, its curves, and its metrics at the end."""
+"""What a tracker is, and what every one logs of a run: parameters, curves, and metrics at the end."""
 
 import hashlib
 import importlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -20,6 +21,34 @@ VARYING = "varying"
 """The attribute of a study that names the parameters whose values differ between its runs, as JSON."""
 _POINTS = 100
 """The most points of a curve in a study without evaluated rounds."""
+
+
+class Tracker:
+    """Base class of trackers, which does nothing: override the methods that you need."""
+
+    def start(self, study: Mapping[str, str]) -> None:
+        """Begins a study, before its first run.
+
+        Args:
+          study: the attributes that the result will carry: name, mode, spec, versions, axes; and under
+            `runs.VARYING` the parameters whose values differ between runs, as JSON.
+
+        Raises:
+          ValueError: the tracker can't be reached.
+        """
+
+    def runs_finished(self, result: xr.Dataset) -> None:
+        """Logs the runs of a batch.
+
+        Args:
+          result: of these runs alone, laid out as the whole.
+        """
+
+    def finish(self) -> None:
+        """Ends the study, after its last run or where it is stopped."""
+
+    def attach(self, files: Sequence[Path]) -> None:
+        """Keeps files of the study: its spec, its page, its pictures."""
 
 
 class Point(NamedTuple):

@@ -5,13 +5,12 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import xarray as xr
 
-from pausejax.execution.tracking.runs import TrackedRun, library, tracked_runs
-from pausejax.execution.tracking.tracker import Tracker
+from pausejax.execution.tracking.runs import TrackedRun, Tracker, library, tracked_runs
 
 _KEY = "pausejax-run"
 _LONGEST_NAME = 200
@@ -55,12 +54,6 @@ class TensorBoardTracker(Tracker):
         known = {path.suffix[1:] for path in kept}
         for run in tracked_runs(result, known):
             self._log(run)
-
-    def finish(self) -> None:
-        """Does nothing: each run's files are closed as soon as they are written."""
-
-    def attach(self, files: Sequence[Path]) -> None:
-        """Does nothing: TensorBoard shows no files."""
 
     def _log(self, run: TrackedRun) -> None:
         partial = self._folder / f".{uuid.uuid4().hex}"

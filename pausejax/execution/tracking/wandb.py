@@ -9,8 +9,7 @@ from typing import Any
 
 import xarray as xr
 
-from pausejax.execution.tracking.runs import TrackedRun, key_of, library, tracked_runs
-from pausejax.execution.tracking.tracker import Tracker
+from pausejax.execution.tracking.runs import TrackedRun, Tracker, key_of, library, tracked_runs
 
 _LONGEST_NAME = 128
 _WHOLE = "pausejax-project"
