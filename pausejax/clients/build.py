@@ -74,6 +74,7 @@ def build_program(
             trusts_server=trusts_server,
             waits_for_all=built.waits_for_all,
             waiting=built.waiting,
+            slots=chosen,
             late=static["late"],
             limits_releases=runs[0].values["stop_at_epsilon"] > 0,
             num_clients=static["num_clients"],
@@ -89,6 +90,14 @@ def build_program(
         policy = program.build(hyper, files)
         program.build_law(hyper, files)
         program.build_availability(hyper, files)
+        if trusts_server and policy.needs_updates:
+            why = f"not with {mechanism.part.where}, which leaves them as they are"
+            raise PartError(f"{program.policy.part.where}: selects by updates; {why}")
+        if program.limits_releases and learning and learning.in_the_clear:
+            statistics = learning.training.batch_statistics
+            raise PartError(
+                f'privacy.batch_statistics = "{statistics}": leaks without limit; not with stop_at_epsilon'
+            )
         if not learning and (policy.needs_learning or policy.needs_updates):
             raise PartError(f"{program.policy.part.where}: {NEEDS_LEARNING}")
     except SpecError:
@@ -111,6 +120,9 @@ def _check_waiting(learning: Learning, part: Part) -> None:
         raise PartError(f'training.federated_algorithm = "{learning.algorithm.name}": {why}')
     if learning.keeps_statistics:
         raise PartError(f'privacy.batch_statistics = "local": {why}')
+    if learning.aggregator.name != "mean":
+        why = f'must be "mean" with {part.where}, whose old updates weigh less'
+        raise PartError(f'training.aggregator = "{learning.aggregator.name}": {why}')
 
 
 def _check_trusted(learning: Learning, part: Part) -> None:

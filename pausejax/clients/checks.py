@@ -59,8 +59,19 @@ def _check_parts(say: Say, study: Study) -> None:
         if limit and (mechanism == "none" or not private):
             say("privacy.stop_at_epsilon", limit, "needs a mechanism: without one all leakage is infinite")
             break
-    if "released" in values_of(study, "late") and values_of(study, "ending") == ["all"]:
+    endings = set(values_of(study, "ending"))
+    if "released" in values_of(study, "late") and endings <= {"all", "buffered"}:
         say("network.late", "released", 'goes with an ending that does not wait for all, such as "deadline"')
+    if study.selection_gap and "all" not in endings:
+        say("selection_gap", True, 'needs rounds that wait for all: ending = "all"')
+    for mechanism, private in together(study, ("mechanism", "private")):
+        if not private and mechanism not in ("laplace", "none"):
+            say(
+                "privacy.private",
+                False,
+                f'no mechanism, so not with "{mechanism}"; mechanism "none" is the same',
+            )
+            break
 
 
 def _check_speeds(say: Say, study: Study) -> None:

@@ -16,6 +16,7 @@ from pausejax.clients.program import (
     Program,
 )
 from pausejax.network import Work
+from pausejax.parts import PartError
 from pausejax.policies.base import Cohort
 
 
@@ -45,6 +46,8 @@ class Overlap(NamedTuple):
     """[R, s], all slots after the round, client -1 in those that are done; without what they learned."""
     staleness: jax.Array
     """float32 [R], mean age of the updates that are aggregated, NaN if there are none."""
+    lost: jax.Array
+    """bool [R], whether the ending left more at work, or let more finish, than there are slots for."""
 
 
 class RoundClose(NamedTuple):
@@ -58,7 +61,7 @@ class RoundClose(NamedTuple):
     """[R, n], members of the cohort whose update arrives in this round or a later one, -1 for the others."""
     cohort: Cohort
     """[R, s], clients whose update is aggregated, -1 for the others. Weights sum to 1, or to 0 if there are
-    none; updates of earlier rounds may weigh less."""
+    none."""
     latency: jax.Array
     """float32 [R, n], s, of `members`: as long as the server has seen of it."""
     members: jax.Array
@@ -71,6 +74,8 @@ class RoundClose(NamedTuple):
     """bool [R, n], `members` that failed; None if no client can fail."""
     duration: jax.Array
     """float32 [R], s."""
+    factor: jax.Array | None = None
+    """float32 [R, s], what each update is multiplied by besides its weight; None: 1."""
     overlap: Overlap | None = None
     """Who has finished and who is still at work; None if all have finished when a round closes."""
 
@@ -141,6 +146,11 @@ def close_round(
     """
     work = _work_of(cohort, network)
     if held:
+        if cohort.members.shape[0] != program.slots:
+            raise PartError(
+                f"{program.policy.part.where}: selects {cohort.members.shape[0]} clients a round; must be "
+                f"{program.slots} with {program.ending.part.where}"
+            )
         work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), _without_learning(held), work)
     there = work.client >= 0
     made = program.build_ending(hyper, files).close(Work(work.client, work.remaining, work.fails, work.age))
@@ -153,8 +163,6 @@ def close_round(
     weights = jnp.where(made.counts, work.weight, 0.0)
     total = jnp.sum(weights)
     weights = weights / jnp.where(total > 0, total, 1.0)
-    if made.factor is not None:
-        weights = weights * made.factor
     rest = Cohort(jnp.where(made.counts, work.client, -1), weights)
     released = made.counts
     if not program.trusts_server:
@@ -177,6 +185,7 @@ def close_round(
         released=jnp.where(released, work.client, -1),
         failed=None if network.fails is None else there & work.fails & done,
         duration=duration,
+        factor=made.factor,
     )
     return _with_work(cohort, work, there & done, found) if held else found
 
@@ -201,8 +210,8 @@ def _without_learning(held: HeldWork) -> HeldWork:
 def _with_work(cohort: Cohort, work: HeldWork, finishes: jax.Array, close: RoundClose) -> RoundClose:
     """Splits the slots of a round, [s], into those who have finished and those who are still at work."""
     slots, stays, arrives = cohort.members.shape[0], (work.client >= 0) & ~finishes, close.cohort.members >= 0
+    finished = jnp.argsort(jnp.where(finishes, work.client, jnp.iinfo(jnp.int32).max))[:slots]
     # The ones of a mask come first, in their order.
-    finished = jnp.argsort(~finishes, stable=True)[:slots]
     staying = jnp.argsort(~stays, stable=True)[: work.client.shape[0] - slots]
     count = jnp.sum(arrives)
     age = jnp.sum(jnp.where(arrives, work.age, 0)).astype(jnp.float32)
@@ -220,8 +229,9 @@ def _with_work(cohort: Cohort, work: HeldWork, finishes: jax.Array, close: Round
             work._replace(
                 client=jnp.where(stays, work.client, -1),
                 remaining=work.remaining - close.duration,
-                age=work.age + 1,
+                age=work.age + (count > 0).astype(jnp.int32),
             ),
             jnp.where(count > 0, age / jnp.maximum(count, 1).astype(jnp.float32), jnp.nan),
+            (jnp.sum(finishes) > slots) | (jnp.sum(stays) > staying.size),
         ),
     )

@@ -63,7 +63,7 @@ def learn(
     learning = program.learning
     assert world.data is not None
     first = jax.tree.map(lambda leaf: leaf[0], hyper)
-    needs_rows = learning.build_aggregator(first | world.files).combine is not None or bool(state.work)
+    needs_rows = bool(state.work) or learning.build_aggregator(first | world.files).combine is not None
     needs_updates = program.build(first, world.files).needs_updates
     memory: Memory = state.memory
     jobs = _jobs(world, state, keys, close.training)
@@ -87,7 +87,8 @@ def learn(
         losses, loss, loss_rms, rows, work = _join(state.work, close.overlap, loss, loss_rms, rows)
         # Rows of weight 0 may hold anything, and 0 · NaN is NaN.
         there = (cohort.members >= 0)[:, :, None]
-        total = jnp.sum(jnp.where(there, rows * cohort.weights[:, :, None], 0.0), axis=1)
+        weight = cohort.weights if close.factor is None else cohort.weights * close.factor
+        total = jnp.sum(jnp.where(there, rows * weight[:, :, None], 0.0), axis=1)
 
     def mean_of(values: Hyper, key: jax.Array, total: jax.Array, rows: jax.Array, weight: jax.Array) -> Any:
         mechanism, key = program.build_mechanism(values, world.files), jax.random.fold_in(key, SERVER_NOISE)
@@ -103,7 +104,7 @@ def learn(
         share=jnp.where(there, share, 0.0),
         steps=jnp.where(there, num_steps(learning.training, size).astype(jnp.float32), 0.0),
     )
-    anyone = jnp.any(there, axis=1)
+    anyone = jnp.any(cohort.weights > 0, axis=1)
     weights, server = step_server(
         learning, state.params, mean, memory.server, hyper, world.files, arrived, anyone
     )

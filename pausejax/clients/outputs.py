@@ -114,11 +114,11 @@ def _absent(study: Study) -> set[str]:
     absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
     endings = values_of(study, "ending")
     absent |= set() if "all" in endings else set(REGRETS)
-    absent |= {"late_count"} if endings == ["all"] else set()
-    if not any(built.waiting for name in endings for built in _built(study, "ending", name)):
-        absent |= {"arrived", "staleness"}
+    built = [one for name in endings for one in _built(study, "ending", name)]
+    absent |= {"late_count"} if all(one.waits_for_all or one.waiting for one in built) else set()
+    absent |= set() if any(one.waiting for one in built) else {"arrived", "staleness"}
     always = values_of(study, "availability") == ["always"] and values_of(study, "stop_at_epsilon") == [0.0]
-    absent |= {"available_count"} if always else set()
+    absent |= {"available_count"} if always and not any(one.waiting for one in built) else set()
     return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())
 
 

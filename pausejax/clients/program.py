@@ -51,6 +51,8 @@ class Program:
     """Whether the slowest of the cohort ends every round."""
     waiting: int = 0
     """How many clients may still be at work when a round closes."""
+    slots: int = 0
+    """How many clients the ending lets policies select."""
     late: Late = "stopped"
     """Whether a late client has released its update."""
     trusts_server: bool = False
@@ -118,7 +120,7 @@ class HeldWork(NamedTuple):
     fails: jax.Array
     """bool."""
     age: jax.Array
-    """int32, rounds that have closed since it was selected."""
+    """int32, steps of the server since it was selected."""
     weight: jax.Array
     """float32, its weight in its cohort."""
     loss: jax.Array

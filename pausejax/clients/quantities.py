@@ -16,13 +16,13 @@ class Snapshot(NamedTuple):
     round: jax.Array
     """int32 scalar, t."""
     members: jax.Array
-    """int32 [n], the selected clients, ascending; -1 pads."""
+    """int32 [n], ascending, the selected clients, or where rounds overlap who has finished; -1 pads."""
     arrived: jax.Array
-    """bool [n], whose update has reached the server: False for pads and for clients that have failed."""
+    """bool [n], whose update has reached the server: False for pads and for who has failed or is late."""
     weights: jax.Array
     """float32 [n], the aggregation weights that were used: 0 for who has not arrived; the others sum to 1."""
     latency: jax.Array
-    """float32 [K], this round's latency of every client, seconds."""
+    """float32 [K], seconds that each client takes if it begins in this round."""
     counts: jax.Array
     """int32 [K], releases so far, this round's among them: what has spent privacy. A client that fails before
     its update is released has not released one."""

@@ -50,6 +50,8 @@ class Record(NamedTuple):
     """int32 [R, n], clients whose update is aggregated, -1 pads; None unless some may stay at work."""
     staleness: jax.Array | None = None
     """float32 [R], their mean age in rounds, NaN if there are none; None as for `arrived`."""
+    lost: jax.Array | None = None
+    """bool [R], whether an ending from outside the package has lost clients; None for the package's."""
     fault: Fault | None = None
     """A mistake in the cohort of a user's own policy; None for the package's policies."""
 
@@ -77,7 +79,7 @@ def record_round(
         **(regrets._asdict() if regrets else dict.fromkeys(regret.Regrets._fields)),
         selection_gap=gap,
         max_releases=jnp.max(after.bandit.counts, axis=1),
-        train_loss=mean_loss(close.cohort, learned.losses, rescaled=bool(overlap)) if learning else unknown,
+        train_loss=mean_loss(close.cohort, learned.losses) if learning else unknown,
         test_metric=evaluated[0],
         test_loss=evaluated[1],
         diverged_round=after.diverged,
@@ -89,19 +91,15 @@ def record_round(
         arrived=_arrived(close) if overlap else None,
         staleness=overlap.staleness if overlap else None,
         own=_quantities(program, world, hyper, round, network, close, learned, after),
+        lost=overlap.lost if overlap and program.ending.part.outside else None,
         fault=jax.vmap(faulty)(cohort, network.available) if program.policy.part.outside else None,
     )
 
 
-def mean_loss(cohort: Cohort, loss: jax.Array, *, rescaled: bool = False) -> jax.Array:
-    """Returns the weighted mean loss of cohorts, [R, n] -> [R]; NaN for an empty cohort.
-
-    Weights that need not sum to 1 are rescaled.
-    """
+def mean_loss(cohort: Cohort, loss: jax.Array) -> jax.Array:
+    """Returns the weighted mean loss of cohorts, [R, n] -> [R]; NaN for an empty cohort."""
     there = cohort.members >= 0
     mean = jnp.sum(jnp.where(there, cohort.weights * loss, 0.0), axis=1)
-    if rescaled:
-        mean = mean / jnp.sum(cohort.weights, axis=1)
     return jnp.where(jnp.any(there, axis=1), mean, jnp.nan)
 
 

@@ -11,6 +11,7 @@ from pausejax.clients.variables import REGRETS
 from pausejax.parts import PartError
 from pausejax.policies.check import Fault, refuse_faults
 from pausejax.study.simulation import Arrays, Segment
+from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 
 
@@ -23,7 +24,8 @@ def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
     """The records of a segment, [rounds, n, ...] on the devices, without those beyond the last round."""
     played = min(record.round_latency.shape[0], rounds + 1 - first)
     fields = record._asdict()
-    del fields["fault"]  # `refuse` reads it
+    for name in ("fault", "lost"):  # `refuse` reads them
+        fields.pop(name, None)
     fields |= fields.pop("own")
     records = {
         name: np.moveaxis(np.asarray(leaf)[:played], 0, 1)
@@ -33,20 +35,20 @@ def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
     return Segment(first, first + played - 1, rows, records)
 
 
-def refuse(program: Program, segment: Segment, fault: Any) -> None:
+def refuse(program: Program, segment: Segment, record: Any) -> None:
     """Ends a study whose parts from outside the package have played what none may.
 
     Args:
       program: of the segment.
       segment: from `to_host`.
-      fault: `Record.fault`, [rounds, runs].
+      record: `Record`, [rounds, runs].
 
     Raises:
       PartError: in the name of the first part that has.
     """
-    if fault is not None:
-        played = segment.last_round + 1 - segment.first_round
-        faults = Fault(*(np.asarray(leaf)[:played].T for leaf in fault))
+    played = segment.last_round + 1 - segment.first_round
+    if record.fault is not None:
+        faults = Fault(*(np.asarray(leaf)[:played].T for leaf in record.fault))
         selected = segment.records["selected"]
         refuse_faults(program.policy.part, faults, selected, program.num_clients, segment.first_round)
     if program.law.part.outside:
@@ -54,6 +56,18 @@ def refuse(program: Program, segment: Segment, fault: Any) -> None:
         if unfit.any():
             number = segment.first_round + int(np.argmax(unfit))
             raise PartError(f"{program.law.part.where}: round {number}: a latency is not finite")
+    if program.ending.part.outside:
+        duration = segment.records["round_latency"]
+        wrong = {
+            "a duration is not finite, or below 0": ~(np.isfinite(duration) & (duration >= 0)),
+            "more clients finish or stay at work than it has slots for": np.zeros_like(duration, bool)
+            if record.lost is None
+            else np.asarray(record.lost)[:played].T,
+        }
+        for problem, where in wrong.items():
+            if where.any():
+                number = segment.first_round + int(np.argmax(where.any(axis=0)))
+                raise PartError(f"{program.ending.part.where}: round {number}: {problem}")
 
 
 def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: float) -> np.ndarray:
@@ -138,8 +152,8 @@ def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray)
     played = releases >= 0
     found = mechanism.leakage(np.maximum(releases, 0), learning.num_parameters if learning else 1)
     if learning and learning.in_the_clear:
-        found = found._replace(release=np.full_like(found.release, np.inf))
-        found = found._replace(update=found.release)
+        leaked = np.where(releases > 0, np.float32(np.inf), np.float32(0))
+        found = found._replace(release=leaked, update=leaked)
     return {
         "max_leakage": np.where(played, found.release, np.float32(np.nan)),
         "max_leakage_update": np.where(played, found.update, np.float32(np.nan)),
@@ -157,10 +171,17 @@ def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -
 
     Returns:
       float32 [n], whole numbers.
+
+    Raises:
+      SpecError: one release leaks more.
     """
     limit = hyper["stop_at_epsilon"]
     releases = np.broadcast_to(np.arange(rounds + 1), (len(limit), rounds + 1))
     spent = ledger(program, files, hyper, releases)["max_leakage"]
+    if (spent[:, 1] > limit).any():
+        place = int(np.argmax(spent[:, 1] > limit))
+        least = f"must be >= {spent[place, 1]:.4g}, the leakage of one release"
+        raise SpecError([f"privacy.stop_at_epsilon = {limit[place]:g}: {least}"])
     return ((spent <= limit[:, None]).sum(axis=1) - 1).clip(0).astype(np.float32)
 
 

@@ -89,7 +89,7 @@ def play_round(
         world,
         hyper,
         round,
-        network,
+        inputs.network,
         cohort,
         close,
         learned,

@@ -69,6 +69,8 @@ class ClientSimulation:
         self._of_law: dict[tuple[float, ...], tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {}
         self._first = group.runs[:1]
         own: Any = self._of_runs(self._first)[0]
+        if self.program.limits_releases:
+            self._of_runs(group.runs)  # refuses limits that a single release exceeds
         shared: Any = (files, data, test)
         self.world = World(*own, *shared)
         if study.expected_regret:
@@ -192,7 +194,7 @@ class ClientSimulation:
 
     def to_host(self, first_round: int, positions: np.ndarray, record: Any) -> Segment:
         segment = records.to_host(first_round, positions, record, self.rounds)
-        records.refuse(self.program, segment, record.fault)
+        records.refuse(self.program, segment, record)
         return segment
 
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:

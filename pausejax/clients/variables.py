@@ -12,7 +12,7 @@ VARIABLES: dict[str, Variable] = {
     "pseudo_regret": series("1", "regret of the round in expectation, by (10)"),
     "expected_regret": series("1", "regret of the round against the largest expected reward (9)"),
     "regret_own_history": series("1", "regret of the round against a genie that plays its own trajectory"),
-    "max_leakage": series("1", "largest scheduled leakage of any client so far"),
+    "max_leakage": series("1", "largest leakage of any client so far, by its ledger"),
     "max_leakage_update": series("1", "the same for the whole update vector"),
     "selection_gap": series("1", "what the cohort loses in (14) against the maximum"),
     "train_loss": series("nat", "weighted mean loss of the local minibatches"),
@@ -40,7 +40,7 @@ LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged
 LEARNED = ("dataset", "task")
 """What losses and accuracies are of: those of unlike ones are no amounts of one thing."""
 _WEIGHTS = ("generalization_weight", "generalization_exponent", "privacy_weight", "budget_decay")
-_REWARD = ("min_latency", *_WEIGHTS)
+_REWARD = ("min_latency", *_WEIGHTS, "stop_at_epsilon")
 """What the reward (9) is made with: regrets and gaps of unlike rewards are no amounts of one thing."""
 
 METRICS: dict[str, Metric] = {
@@ -72,9 +72,16 @@ METRICS: dict[str, Metric] = {
         "simulated time of the whole run",
         heading="simulated\ntime, s",
         shown=".1f",
+        scaled_by=("stop_at_epsilon",),
     ),
     "mean_latency": Metric(
-        "elapsed", "mean_latency", False, "s", "simulated time per round", label="time per round (s)"
+        "elapsed",
+        "mean_latency",
+        False,
+        "s",
+        "simulated time per round",
+        label="time per round (s)",
+        scaled_by=("stop_at_epsilon",),
     ),
     "rounds_played": Metric("elapsed", "rounds_played", None, "1", "rounds that the run lasted"),
     "max_leakage": Metric(
@@ -82,10 +89,11 @@ METRICS: dict[str, Metric] = {
         "last",
         False,
         "1",
-        "largest scheduled leakage of any client",
+        "largest leakage of any client, by its ledger",
         label="maximum leakage ε",
         heading="maximum\nleakage",
         shown=".1f",
+        scaled_by=("mechanism", "clip", "delta"),
     ),
     "max_leakage_update": Metric(
         "max_leakage_update",
@@ -95,6 +103,7 @@ METRICS: dict[str, Metric] = {
         "largest leakage of a whole update vector",
         heading="… of the\nupdate",
         shown=".2e",
+        scaled_by=("delta",),
     ),
     "cumulative_reward": Metric("reward", "total", True, "1", "sum of the rewards (9)", scaled_by=_REWARD),
     "cumulative_pseudo_regret": Metric(

@@ -22,7 +22,7 @@ class Work(NamedTuple):
     fails: jax.Array
     """Bool [n], who fails in mid-round: it delivers nothing, and the server knows by then."""
     age: jax.Array
-    """Int32 [n], rounds that have closed since each was selected; 0 for the cohort."""
+    """Int32 [n], steps of the server since each was selected; 0 for the cohort."""
 
 
 class Close(NamedTuple):
@@ -137,8 +137,8 @@ def buffered(
         there = work.client >= 0
         # Ties go to the lower slot, which is the older update.
         rank = jnp.argsort(jnp.argsort(jnp.where(there, work.latency, jnp.inf), stable=True))
-        # Without a new client it waits for m, so that time goes on.
-        anyone = jnp.any(there & (work.age == 0))
+        # Without a new client it waits for m, so that time goes on. The cohort has the last slots.
+        anyone = jnp.any(there[waiting:])
         number = jnp.where(anyone, jnp.sum(there) - waiting, clients_per_round)
         done = there & (rank < number)
         factor = (1.0 + work.age.astype(jnp.float32)) ** -staleness_exponent

@@ -51,10 +51,10 @@ class Feedback(NamedTuple):
     """What the server has seen when the round is over; rows belong to `members`, pads are to be ignored."""
 
     members: jax.Array
-    """int32 [n], the cohort's members in ascending order; -1, in any place, for pads and for clients that
-    failed before anything left them."""
+    """int32 [n], in ascending order, the cohort's members, or where rounds overlap the clients that have
+    finished; -1, in any place, for pads and for clients that nothing has left."""
     latency: jax.Array
-    """float32 [n], seconds."""
+    """float32 [n], seconds from the selection on; of a client that is too late, until the round ends."""
     reward: jax.Array
     """float32 [n], τ_min / τ_k, in (0, 1]."""
     loss: jax.Array
@@ -62,10 +62,10 @@ class Feedback(NamedTuple):
     loss_rms: jax.Array
     """float32 [n], root of the mean squared minibatch loss (0 in bandit mode)."""
     update: jax.Array
-    """float32 [n, d], the privatized updates; [n, 0] unless the policy's `needs_updates` is set."""
+    """float32 [n, d], updates as they leave the clients; [n, 0] unless `Policy.needs_updates` is set."""
     arrived: jax.Array | None = None
     """bool [n], whose update has reached the server: losses and updates of the others are junk. None where
-    nobody can fail."""
+    nobody can fail, be late or stay at work."""
 
 
 class InitFn(Protocol):

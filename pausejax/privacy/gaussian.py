@@ -20,19 +20,16 @@ def gaussian_epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: 
     Returns:
       float32 of the broadcast shape; 0 where T = 0.
     """
-    shape = np.broadcast_shapes(np.shape(releases), np.shape(noise_multiplier), np.shape(delta))
-    columns = [
-        np.broadcast_to(np.asarray(values, np.float64), shape).ravel()
-        for values in (releases, noise_multiplier, delta)
-    ]
-    # Rounds repeat the same few numbers of releases.
-    distinct, places = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    epsilon = _epsilon(*distinct.T)
-    return epsilon[places.ravel()].reshape(shape).astype(np.float32)
+    both = np.stack(np.broadcast_arrays(noise_multiplier, delta), axis=-1).astype(np.float64)
+    # Rounds repeat the same few numbers of releases, and runs the same few mechanisms.
+    mechanisms, of_run = np.unique(both.reshape(-1, 2), axis=0, return_inverse=True)
+    counts, of_round = np.unique(releases, return_inverse=True)
+    table = _epsilon(counts[None, :].astype(np.float64), mechanisms[:, :1], mechanisms[:, 1:])
+    return table[of_run.reshape(both.shape[:-1]), of_round.reshape(np.shape(releases))].astype(np.float32)
 
 
 def _epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Inverts δ(ε) by bisection; float64 [n] each."""
+    """Inverts δ(ε) by bisection; float64, broadcast against each other."""
     some = np.maximum(releases, 1)
     spread = noise_multiplier / np.sqrt(some)
     # Concentrated differential privacy bounds ε from above: ρ + 2 √(ρ ln 1/δ), ρ = 1 / 2σ².

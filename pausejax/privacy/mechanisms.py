@@ -79,8 +79,8 @@ def none() -> Mechanism:
     """Sends updates as they are; the leakage is infinite. `private = false` means the same."""
 
     def leakage(releases: np.ndarray, num_parameters: int) -> Leakage:
-        infinite = np.full(releases.shape, np.inf, np.float32)
-        return Leakage(infinite, infinite)
+        spent = np.where(releases > 0, np.float32(np.inf), np.float32(0))
+        return Leakage(spent, spent)
 
     return Mechanism(lambda key, upload, number: upload, leakage)
 

@@ -219,7 +219,7 @@ def test_buffered_updates_start_from_the_model_of_their_round(concurrency):
     (first, state), record = play("fedavg", network=changes)
     stale = 0
     for run, seed in enumerate(SPEC["seeds"]):
-        network, held = Network(seed), {}
+        network, held, steps = Network(seed), {}, 0
         w = jax.tree.map(lambda leaf, r=run: leaf[r].astype(np.float64), first)
         for round in range(1, ROUNDS + 1):
             members = record.selected[round - 1, run]
@@ -229,15 +229,16 @@ def test_buffered_updates_start_from_the_model_of_their_round(concurrency):
                 for batch in network.batches(k, round):
                     x = each(lambda x, g: x - RATE * g, x, network.gradient(x, batch))
                 weight = network.share[k] / network.share[members].sum()
-                held[k] = each(np.subtract, x, w), weight, round
+                held[k] = each(np.subtract, x, w), weight, steps
             arrived = record.arrived[round - 1, run]
             arrived = arrived[arrived >= 0]
             total = sum(held[k][1] for k in arrived)
             for k in arrived:
                 change, weight, begun = held[k]
-                factor = (1 + round - begun) ** -0.5
-                stale += round > begun
+                factor = (1 + steps - begun) ** -0.5
+                stale += steps > begun
                 w = each(lambda w, u, s=weight / total * factor: w + s * u, w, change)
+            steps += len(arrived) > 0
         for layer, value in w.items():
             np.testing.assert_allclose(state.params.params[layer][run], value, rtol=2e-4, atol=2e-5)
     assert stale > 20

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import pausejax
-from pausejax import kinds, network
+from pausejax import kinds, network, parts
 from pausejax.clients.program import FAILURE, round_key
-from pausejax.network import Work
+from pausejax.network import Close, Ending, Work
+from pausejax.policies import Policy, cohort, memoryless
 from pausejax.study.spec import SpecError
 
 K, M, ROUNDS, SEEDS = 9, 3, 60, 50
@@ -68,14 +69,15 @@ def test_rounds_are_those_of_an_event_queue(place):
     waiting = options["concurrency"] - M
     stage = options.get("failure_stage", "before_release")
     for run in range(SEEDS):
-        now, queue, releases, failed_of = 0.0, [], np.zeros(K, int), []
+        now, queue, releases, failed_of, steps = 0.0, [], np.zeros(K, int), [], 0
         for t in range(ROUNDS):
             cohort = found["selected"].values[run, t]
             cohort = cohort[cohort >= 0]
             busy = {client for _, _, client, _ in queue}
             assert not busy & set(cohort.tolist()) and len(set(cohort.tolist())) == len(cohort)
             for client in cohort:
-                job = now + float(latency[run, t, client]), t, int(client), bool(fails[run, t, client])
+                begun = t, steps
+                job = now + float(latency[run, t, client]), begun, int(client), bool(fails[run, t, client])
                 heapq.heappush(queue, job)
             number = max(len(queue) - waiting, 0) if len(cohort) else min(M, len(queue))
             done = [heapq.heappop(queue) for _ in range(number)]
@@ -87,9 +89,10 @@ def test_rounds_are_those_of_an_event_queue(place):
             if waiting:
                 arrived = found["arrived"].values[run, t]
                 assert sorted(arrived[arrived >= 0]) == sorted(c for _, _, c, fail in done if not fail)
-                ages = [t - begun for _, begun, _, fail in done if not fail]
+                ages = [steps - begun[1] for _, begun, _, fail in done if not fail]
                 expected = np.mean(ages) if ages else np.nan
                 np.testing.assert_allclose(found["staleness"].values[run, t], expected, rtol=1e-6)
+            steps += any(not fail for *_, fail in done)
             failed_of.append(sum(fail for *_, fail in done))
             for _, _, client, fail in done:
                 releases[client] += not fail or stage == "after_release"
@@ -126,7 +129,7 @@ def test_as_many_at_work_as_count_are_rounds_that_wait(mode):
         np.testing.assert_array_equal(found[name].values, plain[name].values)
 
 
-@pytest.mark.parametrize("policy", ["pause", "value_per_second", "oort", "fedavg", "clustered_similarity"])
+@pytest.mark.parametrize("policy", ["pause", "value_per_second", "oort", "clustered_similarity"])
 def test_policies_learn_from_clients_that_were_selected_before(policy):
     """Every policy plays; those that remember know whoever has finished, and nobody else."""
     found = pausejax.simulate(policies=[policy], ending="buffered", **{**SMALL, "rounds": 30}).load()
@@ -156,8 +159,47 @@ def test_older_updates_count_less():
         ({"concurrency": 1}, "concurrency = 1: must be from clients_per_round = 2 to num_clients = 6"),
         ({"concurrency": 7}, "concurrency = 7: must be from"),
         ({"federated_algorithm": "feddyn"}, 'federated_algorithm = "feddyn": its clients keep a state'),
+        ({"aggregator": "median"}, 'aggregator = "median": must be "mean" with ending buffered'),
+        (
+            {"policies": ["fedavg"]},
+            "policy fedavg: selects 6 clients a round; must be 2 with ending buffered",
+        ),
+        ({"late": "released"}, "network.late"),
+        ({"selection_gap": True}, "selection_gap"),
     ],
 )
 def test_what_does_not_go_with_overlapping_rounds(options, message):
     with pytest.raises(SpecError, match=message):
-        pausejax.simulate(policies=["random"], ending="buffered", **SMALL, **options)
+        pausejax.simulate(**{"policies": ["random"], "ending": "buffered", **SMALL, **options})
+
+
+def test_own_policies_are_told_when_they_select_a_client_at_work(own_parts):
+    @parts.policy
+    def stubborn(*, clients_per_round: int) -> Policy:
+        """Always the first clients."""
+        return memoryless(lambda key, state, view: cohort(jnp.arange(clients_per_round), state.data_share))
+
+    with pytest.raises(parts.PartError, match=r"policy stubborn: round 2: client . is not available"):
+        pausejax.simulate(policies=["stubborn"], ending="buffered", mode="bandit", rounds=6, num_clients=6)
+
+
+@pytest.mark.parametrize(
+    ("close", "waiting", "message"),
+    [
+        (lambda work: Close(jnp.float32(jnp.nan), work.client >= 0), 0, "a duration is not finite"),
+        (lambda work: Close(jnp.float32(-1.0), work.client >= 0), 0, "a duration is not finite, or below 0"),
+        (
+            lambda work: Close(jnp.float32(1.0), work.client < 0, work.client < 0),
+            2,
+            "more clients finish or stay",
+        ),
+    ],
+)
+def test_own_endings_are_told_what_they_may_not_do(close, waiting, message, own_parts):
+    @parts.ending
+    def mine() -> Ending:
+        """Wrong."""
+        return Ending(close, waiting=waiting)
+
+    with pytest.raises(parts.PartError, match=f"ending mine: round .: {message}"):
+        pausejax.simulate(policies=["random"], ending="mine", mode="bandit", rounds=6, num_clients=30)

@@ -9,6 +9,7 @@ from flax import linen
 
 import pausejax
 from pausejax import parts, privacy
+from pausejax.analysis import comparing as analysis
 from pausejax.kinds import parse
 from pausejax.study.spec import SpecError
 
@@ -226,6 +227,7 @@ def test_one_wrong_client_ruins_the_mean_and_not_the_median(own_parts):
         ({"mode": "bandit", "privacy": {"mechanism": "none"}}, "privacy.mechanism"),
         ({"network": {"late": "released"}}, "network.late"),
         ({"training": {"aggregator": "mode"}}, "training.aggregator"),
+        ({"privacy": {"private": False, "mechanism": "gaussian"}}, "privacy.private"),
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_is_computed(document, message):
@@ -305,3 +307,24 @@ def test_simulate_is_run_with_every_new_part(tmp_path):
         )
         np.testing.assert_array_equal(one["selected"].values[0], alone["selected"].values[0])
         np.testing.assert_allclose(one["test_loss"].values[0], alone["test_loss"].values[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("limit", [0.5, 1.5])
+def test_a_limit_that_one_release_exceeds_is_refused(limit):
+    """Nobody would ever play, and rounds of nobody are the fastest."""
+    with pytest.raises(SpecError, match=f"privacy.stop_at_epsilon = {limit:g}: must be >= 1.568"):
+        pausejax.simulate(policies=["random"], stop_at_epsilon=[limit, 20.0], **BANDIT)
+
+
+def test_updates_of_a_trusted_server_do_not_choose_cohorts():
+    with pytest.raises(SpecError, match="policy clustered_similarity: selects by updates"):
+        pausejax.simulate(policies=["clustered_similarity"], mechanism="central_gaussian", **SMALL)
+
+
+def test_leakages_of_unlike_things_are_not_compared():
+    result = pausejax.simulate(policies=["random"], mechanism=["laplace", "gaussian"], **BANDIT)
+    assert analysis.unlike(result, "max_leakage")["mechanism"] == ["gaussian", "laplace"]
+    assert analysis.unlike(result, "max_leakage_update") == {} if "max_leakage_update" in result else True
+    limits = pausejax.simulate(policies=["random"], stop_at_epsilon=[0.0, 20.0], **BANDIT)
+    for name in ("mean_latency", "cumulative_pseudo_regret"):
+        assert analysis.unlike(limits, name)["stop_at_epsilon"] == [0.0, 20.0]

@@ -21,7 +21,8 @@ def feddyn(
     """Every client's loss gets a linear and a quadratic term, so that its optimum becomes the network's.
 
     Acar et al. 2021, with data shares p_k in place of equal ones. g_k estimates the gradient of the client's
-    loss where it ended last, and the server's h = Σ p_k g_k.
+    loss where it ended last, and the server's h = Σ p_k g_k, if a round weighs its cohort by data, (2), and
+    nothing clips or noises updates.
     """
 
     def init(params: Params) -> tuple[Params, Params]:

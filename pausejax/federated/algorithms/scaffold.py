@@ -15,8 +15,8 @@ def scaffold(*, optimizer: str) -> Algorithm:
     """Control variates c and c_k take out of every step what the client's data alone pull at.
 
     Option II of Karimireddy et al. 2020, with data shares p_k in place of equal ones: c = Σ p_k c_k holds
-    exactly after every round, whoever takes part, if a round weighs its cohort by data, (2). A client sends
-    two vectors. Clipping and noise apply to both.
+    after every round, whoever takes part, if a round weighs its cohort by data, (2), and nothing clips or
+    noises uploads. A client sends two vectors. Clipping and noise apply to both.
 
     Raises:
       ValueError: the local optimizer is not "sgd", whose path the control variates are computed from.
