@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 import pausejax
-from pausejax.federated.algorithms import Algorithm, Arrived, Local
+from pausejax.federated.algorithms import Algorithm, Arrivals, Local
 
 
 @pausejax.algorithm
@@ -18,7 +18,7 @@ def fednova() -> Algorithm:
         per_step = jax.tree.map(lambda w, start: (w - start) / steps, local.params, local.start)
         return per_step, local.client
 
-    def combine(mean: Any, params: Any, server: Any, arrived: Arrived) -> tuple[Any, Any]:
+    def combine(mean: Any, params: Any, server: Any, arrived: Arrivals) -> tuple[Any, Any]:
         steps = jnp.sum(arrived.weight * arrived.steps)  # the mean over the cohort
         return jax.tree.map(lambda per_step: steps * per_step, mean), server
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from pausejax.clients.conditions import Overlap, RoundClose
 from pausejax.clients.program import CLIENT, SERVER_NOISE, HeldWork, Hyper, Program, State, World
 from pausejax.federated import evaluation
-from pausejax.federated.algorithms import Arrived
+from pausejax.federated.algorithms import Arrivals
 from pausejax.federated.batches import num_steps
 from pausejax.federated.learning import Learning, Memory
 from pausejax.federated.modules import Weights
@@ -19,7 +19,7 @@ from pausejax.federated.training import Jobs, train
 from pausejax.policies.base import Cohort
 
 
-class Learned(NamedTuple):
+class LearningResult(NamedTuple):
     """The result of learning in a round, one row per run. In mode "bandit" models stay None, losses are 0."""
 
     params: Any
@@ -42,7 +42,7 @@ class Learned(NamedTuple):
 
 def learn(
     program: Program, world: World, hyper: Hyper, state: State, keys: jax.Array, close: RoundClose
-) -> Learned:
+) -> LearningResult:
     """Trains the clients of a round, and aggregates the updates that arrive into the next models, (2).
 
     Args:
@@ -59,7 +59,7 @@ def learn(
         work = None
         if state.work and close.overlap:
             work = _join(state.work, close.overlap, nothing, nothing, updates)[-1]
-        return Learned(state.params, state.memory, nothing, nothing, updates, nothing, None, work)
+        return LearningResult(state.params, state.memory, nothing, nothing, updates, nothing, None, work)
     learning = program.learning
     assert world.data is not None
     first = jax.tree.map(lambda leaf: leaf[0], hyper)
@@ -99,7 +99,7 @@ def learn(
     member = jnp.maximum(cohort.members, 0)
     size = world.data.size[world.partition[:, None], member]
     share = jnp.take_along_axis(world.data_share, member, axis=1)
-    arrived = Arrived(
+    arrived = Arrivals(
         weight=cohort.weights,
         share=jnp.where(there, share, 0.0),
         steps=jnp.where(there, num_steps(learning.training, size).astype(jnp.float32), 0.0),
@@ -122,7 +122,7 @@ def learn(
         rows = jnp.take_along_axis(rows, close.overlap.finished[:, :, None], axis=1)
     updates = rows if needs_updates else rows[:, :, :0]
     memory = Memory(trained.clients, server, have_trained)
-    return Learned(weights, memory, loss, loss_rms, updates, losses, finite, work)
+    return LearningResult(weights, memory, loss, loss_rms, updates, losses, finite, work)
 
 
 def _join(
@@ -173,7 +173,7 @@ def evaluate_if_due(
     hyper: Hyper,
     round: jax.Array,
     last_round: jax.Array,
-    learned: Learned,
+    learned: LearningResult,
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the metric and the loss on the test set, [R] each; NaN in rounds without an evaluation.
 

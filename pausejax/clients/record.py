@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from pausejax import regret
 from pausejax.clients.conditions import NetworkDraw, RoundClose
-from pausejax.clients.learn import Learned
+from pausejax.clients.learn import LearningResult
 from pausejax.clients.program import Hyper, Program, State, World
 from pausejax.clients.quantities import Snapshot
 from pausejax.clients.quantities import record as record_quantities
@@ -64,7 +64,7 @@ def record_round(
     network: NetworkDraw,
     cohort: Cohort,
     close: RoundClose,
-    learned: Learned,
+    learned: LearningResult,
     evaluated: tuple[jax.Array, jax.Array],
     regrets: regret.Regrets | None,
     gap: jax.Array | None,
@@ -132,7 +132,7 @@ def _quantities(
     round: jax.Array,
     network: NetworkDraw,
     close: RoundClose,
-    learned: Learned,
+    learned: LearningResult,
     after: State,
 ) -> dict[str, jax.Array]:
     """Returns the user's own quantities by name, float32 [R]."""

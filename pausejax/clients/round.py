@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from pausejax import bandit, regret
 from pausejax.clients.conditions import NetworkDraw, close_round, draw_network, without_workers
-from pausejax.clients.learn import Learned, evaluate_if_due, learn, local_loss
+from pausejax.clients.learn import LearningResult, evaluate_if_due, learn, local_loss
 from pausejax.clients.program import Hyper, Program, State, World, policy_key, round_key
 from pausejax.clients.record import Record, record_round
 from pausejax.policies.base import Cohort, Feedback, View
@@ -125,7 +125,7 @@ def view_of(program: Program, world: World, hyper: Hyper, inputs: PolicyInputs) 
     return View(inputs.round, inputs.network.latency, loss, inputs.network.available)
 
 
-def first_divergence(state: State, round: jax.Array, learned: Learned) -> jax.Array:
+def first_divergence(state: State, round: jax.Array, learned: LearningResult) -> jax.Array:
     """Returns the first round after which each run's model is not finite, int32 [R]; 0: finite so far."""
     if learned.finite is None:
         return state.diverged

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from pausejax.federated.algorithms import Arrived
+from pausejax.federated.algorithms import Arrivals
 from pausejax.federated.learning import ClientStates, Learning, Memory, ServerState, Values
 from pausejax.federated.modules import Params, Weights
 from pausejax.federated.optimizers import transformation
@@ -83,7 +83,7 @@ def step_server(
     memory: ServerState,
     hyper: Values,
     files: Values,
-    arrived: Arrived,
+    arrived: Arrivals,
     anyone: jax.Array,
 ) -> tuple[Weights, ServerState]:
     """Computes the next global models of all runs from their mean uploads, and the servers' next states.
@@ -106,7 +106,7 @@ def step_server(
     upload: Weights = jax.vmap(ravel_pytree(example)[1])(mean)
 
     def step(
-        params: Params, upload: Any, state: ServerState, values: Values, arrived: Arrived, anyone: jax.Array
+        params: Params, upload: Any, state: ServerState, values: Values, arrived: Arrivals, anyone: jax.Array
     ) -> tuple[Params, ServerState]:
         algorithm = learning.build_algorithm(values | files)
         update, after = algorithm.combine(upload, params, state.algorithm, arrived)

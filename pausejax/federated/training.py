@@ -44,7 +44,7 @@ class Jobs(NamedTuple):
     """int32 [J], which release of its client it is, i >= 1."""
 
 
-class Trained(NamedTuple):
+class TrainingResult(NamedTuple):
     """What one round of local training leaves behind."""
 
     total: jax.Array
@@ -104,7 +104,7 @@ def train(
     jobs: Jobs,
     *,
     keep_updates: bool = False,
-) -> Trained:
+) -> TrainingResult:
     """Trains all jobs from their runs' global models and sums their uploads by run.
 
     Args:
@@ -207,7 +207,7 @@ def train(
         .set(out.reshape(chunks * lanes, *out.shape[2:]), mode="drop")
         for out in outputs
     )
-    return Trained(total, kept, loss, loss_rms, clients, updates)
+    return TrainingResult(total, kept, loss, loss_rms, clients, updates)
 
 
 @jax.named_scope("local_steps")

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from pausejax import data, parts, privacy  # noqa: F401, privacy registers its mechanisms
 from pausejax.federated import batches
-from pausejax.federated.algorithms import Arrived
+from pausejax.federated.algorithms import Arrivals
 from pausejax.federated.build import learning_of
 from pausejax.federated.learning import Learning
 from pausejax.federated.server import init_memory, init_weights, step_server
@@ -86,7 +86,7 @@ class Setting(NamedTuple):
         return _train(self.learning, self.mechanism, self.data, self.hyper, weights, memory, jobs)
 
     def step(self, weights, mean, state, arrived=None, anyone=True):
-        arrived = arrived or Arrived(*[jnp.ones((1, 1))] * 3)
+        arrived = arrived or Arrivals(*[jnp.ones((1, 1))] * 3)
         return _step(self.learning, self.hyper, weights, mean, state, arrived, jnp.full(1, anyone))
 
     def unravel(self, uploads):

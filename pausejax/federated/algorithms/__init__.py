@@ -1,6 +1,6 @@
 """Federated algorithms: how clients train, what they send, and what the server makes of it."""
 
-from pausejax.federated.algorithms.base import Algorithm, Arrived, Local
+from pausejax.federated.algorithms.base import Algorithm, Arrivals, Local
 from pausejax.federated.algorithms.check import checked_algorithm
 from pausejax.federated.algorithms.fedavg import fedavg
 from pausejax.federated.algorithms.feddyn import feddyn
@@ -10,7 +10,7 @@ from pausejax.federated.algorithms.scaffold import scaffold
 
 __all__ = [
     "Algorithm",
-    "Arrived",
+    "Arrivals",
     "Local",
     "checked_algorithm",
     "fedavg",

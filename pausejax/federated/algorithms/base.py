@@ -31,7 +31,7 @@ class Local(NamedTuple):
     """float32 scalar."""
 
 
-class Arrived(NamedTuple):
+class Arrivals(NamedTuple):
     """The clients whose uploads make up the mean; float32 [n] each, 0 where nothing arrived."""
 
     weight: jax.Array
@@ -62,7 +62,7 @@ def difference(local: Local) -> tuple[Params, State]:
     return jax.tree.map(jnp.subtract, local.params, local.start), local.client
 
 
-def mean_update(mean: Any, params: Params, server: State, arrived: Arrived) -> tuple[Params, State]:
+def mean_update(mean: Any, params: Params, server: State, arrived: Arrivals) -> tuple[Params, State]:
     """Takes the mean upload for the update."""
     return mean, server
 
@@ -83,6 +83,6 @@ class Algorithm(NamedTuple):
     """Maps a minibatch's gradient to what the local optimizer is given."""
     upload: Callable[[Local], tuple[Any, State]] = difference
     """Maps a client after its training to what it sends, any pytree of float32, and its next state."""
-    combine: Callable[[Any, Params, State, Arrived], tuple[Params, State]] = mean_update
+    combine: Callable[[Any, Params, State, Arrivals], tuple[Params, State]] = mean_update
     """Maps the mean upload, the global model and the server's state to the update that the server optimizer
     is given, and the server's next state."""

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pausejax.federated.algorithms.base import Algorithm, Arrived, Local, State
+from pausejax.federated.algorithms.base import Algorithm, Arrivals, Local, State
 from pausejax.federated.modules import Params
 from pausejax.parts import Part, PartError
 
@@ -53,7 +53,7 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
                 raise PartError(f"{part.where}: an upload must be float32, not {jnp.result_type(leaf)}")
         return sent, like("the client's next state", client, local.client)
 
-    def combine(mean: Any, params: Params, server: State, arrived: Arrived) -> tuple[Params, State]:
+    def combine(mean: Any, params: Params, server: State, arrived: Arrivals) -> tuple[Params, State]:
         with part.blamed("combine"):
             update, after = pair("combine", algorithm.combine(mean, params, server, arrived))
         return like("the update", update, params), like("the server's next state", after, server)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import parts
-from pausejax.federated.algorithms.base import Algorithm, Arrived, Local, Number, difference
+from pausejax.federated.algorithms.base import Algorithm, Arrivals, Local, Number, difference
 from pausejax.federated.modules import Params
 from pausejax.parts import Parameter
 
@@ -42,7 +42,7 @@ def feddyn(
         change = difference(local)[0]
         return change, jax.tree.map(lambda own, u: own - dynamic_weight * u, local.client, change)
 
-    def combine(mean: Params, params: Params, server: Params, arrived: Arrived) -> tuple[Params, Params]:
+    def combine(mean: Params, params: Params, server: Params, arrived: Arrivals) -> tuple[Params, Params]:
         share = jnp.sum(arrived.share)
         after = jax.tree.map(lambda h, u: h - dynamic_weight * share * u, server, mean)
         return jax.tree.map(lambda u, h: u - h / dynamic_weight, mean, after), after

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import parts
-from pausejax.federated.algorithms.base import Algorithm, Arrived, Local, State
+from pausejax.federated.algorithms.base import Algorithm, Arrivals, Local, State
 from pausejax.federated.modules import Params
 from pausejax.parts import Parameter
 
@@ -48,7 +48,7 @@ def fedper(
         shared, personal = cut(local.params)
         return jax.tree.map(jnp.subtract, shared, cut(local.start)[0]), personal
 
-    def combine(mean: _Layers, params: Params, server: State, arrived: Arrived) -> tuple[Params, State]:
+    def combine(mean: _Layers, params: Params, server: State, arrived: Arrivals) -> tuple[Params, State]:
         return join(params, {**jax.tree.map(jnp.zeros_like, _layers(params)), **mean}), server
 
     return Algorithm(init=lambda params: ((), cut(params)[1]), start=start, upload=upload, combine=combine)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import parts
-from pausejax.federated.algorithms.base import Algorithm, Arrived, Local, difference
+from pausejax.federated.algorithms.base import Algorithm, Arrivals, Local, difference
 from pausejax.federated.modules import Params
 
 
@@ -37,7 +37,7 @@ def scaffold(*, optimizer: str) -> Algorithm:
         own = jax.tree.map(lambda own, c, u: own - c - u / path, local.client, local.server, change)
         return {"update": change, "control": jax.tree.map(jnp.subtract, own, local.client)}, own
 
-    def combine(mean: Any, params: Params, server: Params, arrived: Arrived) -> tuple[Params, Params]:
+    def combine(mean: Any, params: Params, server: Params, arrived: Arrivals) -> tuple[Params, Params]:
         share = jnp.sum(arrived.share)
         return mean["update"], jax.tree.map(lambda c, u: c + share * u, server, mean["control"])
 
