@@ -51,7 +51,7 @@ def trimmed_mean(
     trim_share: Annotated[
         Number,
         Parameter(help="trimmed_mean: share that is cut off at either end", low=0, high=0.5, high_open=True),
-    ] = 0.1,
+    ] = 0.2,
 ) -> Aggregator:
     """The mean of every coordinate without its ⌊share · n⌋ smallest and largest values (Yin et al. 2018)."""
 

@@ -101,6 +101,13 @@ def test_large_cohorts_are_sorted_to_the_same_ranks(rows):
     np.testing.assert_allclose(found, trimmed, rtol=1e-5)
 
 
+def test_absent_rows_are_no_infinite_ones():
+    updates = np.array([[np.nan], [np.inf], [np.inf], [1.0]], np.float32)
+    weights = np.float32([0, 1, 1, 1])
+    assert combined("median", updates, weights) == np.inf
+    assert combined("trimmed_mean", updates, weights, trim_share=jnp.float32(0.4)) == np.inf
+
+
 def test_large_numbers_have_a_median():
     updates = np.array([[3e38], [3.2e38]], np.float32)
     np.testing.assert_allclose(combined("median", updates, np.float32([0.5, 0.5])), [3.1e38], rtol=1e-6)
