@@ -256,15 +256,15 @@ def open(directory: str | Path) -> xr.Dataset:
 
 
 def save(result: xr.Dataset, directory: str | Path) -> None:
-    """Writes a result into a folder as `pausejax run` would have left it: spec, checksums and all.
+    """Writes a result into a folder as `pausejax run` would have left it, with its spec and checksums.
 
-    `pausejax.open`, `pausejax report` and `pausejax export` read it, and `pausejax run` of the same spec
-    finds these runs finished; of a selection it simulates the rest. Copies of files with parts of one's own
-    are not in a result; the first `pausejax run` puts them there.
+    `pausejax.open`, `pausejax report` and `pausejax export` read the folder. `pausejax run` of the same spec
+    finds these runs finished and simulates those that a selection left out. A result has no copies of the
+    files with your own parts; the first `pausejax run` copies them into the folder.
 
     Args:
       result: from `simulate`, `open`, or `select` of either.
-      directory: a folder or a URL; if it holds a result, all of its runs must be among these.
+      directory: a folder or a URL. If it holds a result already, `result` must contain all of its runs.
 
     Raises:
       ValueError: it is no whole result, or the folder holds other runs; nothing was written.

@@ -101,10 +101,10 @@ def selection_gap(
     members: jax.Array,
     available: jax.Array | None,
 ) -> jax.Array:
-    """Returns how much (14) loses with a cohort against its maximum; NaN while a client is unexplored.
+    """Returns the maximum of (14) minus its value for a cohort; NaN while a client is unexplored.
 
-    Both are over those who are available. Arguments as for `step`; `history` is the server's, before the
-    round.
+    Only available clients count, for the maximum and as unexplored. Arguments as for `step`; `history` is
+    what the server has seen before the round.
     """
     m = clients_per_round
     ucb = bandit.ucb(history.mean_reward, history.counts, time, m, objective.exploitation_gain)
@@ -119,8 +119,8 @@ def selection_gap(
 def smallest_gap(expected: jax.Array) -> jax.Array:
     """δ: the smallest difference between two clients' expectations, float32 scalar; +inf for one client.
 
-    The paper defines it on E[τ_k] (§II-A), but what its proof of (17) needs is the gap in μ_k: there (A.16)
-    compares μ_b - μ_B with 2 sqrt((m + 1) log(n) / l). Pass `network.expected_reward` for a bound that the
+    The paper defines δ on E[τ_k] (§II-A). Its proof of (17) needs the gap in μ_k instead: (A.16) compares
+    μ_b - μ_B with 2 sqrt((m + 1) log(n) / l). Pass `network.expected_reward` for a bound that the
     proof supports, `network.expected_latency` for the definition as printed.
 
     Args:

@@ -165,7 +165,7 @@ def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
 
 
 def share_left_out(means: xr.Dataset) -> np.ndarray:
-    """Returns the share of a setting's runs that are in no mean, as `mean_ci` counts them."""
+    """Returns the share of a setting's runs that the means leave out; `mean_ci` counts these runs."""
     return (means["left_out"] / means["runs"]).values
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 
 class Interval(NamedTuple):
-    """Means with their intervals; NaN where there is nothing, or too little, to go by."""
+    """Means with their intervals; NaN where there are no values, or too few."""
 
     mean: np.ndarray
     low: np.ndarray

@@ -15,7 +15,7 @@ class Record(TypedDict):
     """What one process says of itself."""
 
     command: str
-    """As it was typed; "": there was none."""
+    """The command line as it was typed; "" without a command."""
     devices: str
     """Such as "2 × NVIDIA H100"."""
     versions: dict[str, str]

@@ -130,10 +130,10 @@ def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
 
 
 def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:
-    """Returns whether more of a metric is better: what the caller says, or else the table.
+    """Returns whether a larger value of a metric is better: `maximize` if given, else from the table.
 
     Raises:
-      ValueError: neither says so.
+      ValueError: neither the caller nor the table says which way is better.
     """
     known = metrics_of(result).get(name)
     if maximize is None and known is not None:

@@ -48,7 +48,7 @@ def _check_source(result: "xr.Dataset", metric: str, variable: str, reduce: str)
     array = result[variable if variable in result else metric]
     dims = ("run",) if reduce == "itself" else ("run", *array.dims[1:2])
     if variable not in result or array.dims != dims or len(dims) != 1 + (reduce != "itself"):
-        raise ValueError(f"result: metric {metric}: no figure per run is the {reduce} of {_laid_out(array)}")
+        raise ValueError(f"result: metric {metric}: no number per run by {reduce!r}; {_laid_out(array)}")
     if array.dtype.kind not in "biuf":
         raise ValueError(f"result: metric {metric}: {_laid_out(array)}; must have numbers")
 

@@ -107,7 +107,7 @@ def _built(study: Study, category: str, name: str) -> list[Any]:
 
 
 def _absent(study: Study) -> set[str]:
-    """Names of `VARIABLES` that no run of a study leaves."""
+    """Returns the names of `VARIABLES` that the result of a study does not have."""
     measured = {task.metric_name for task in tasks_of(study)}
     absent = {"test_accuracy"} - measured
     absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)

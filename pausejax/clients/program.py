@@ -88,7 +88,7 @@ class Program:
         return privacy.checked_mechanism(self.mechanism.build(**hyper, **files), self.mechanism.part)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
-        """What the regrets of a run (or, under vmap, of each) are measured by."""
+        """Returns the objective (14) by which the regrets of a run (or, under vmap, of each) are computed."""
         numbers = [field.name for field in dataclasses.fields(bandit.Objective) if field.name != "clock"]
         return bandit.Objective(**{name: hyper[name] for name in numbers}, clock=self.clock)
 
@@ -140,7 +140,7 @@ class State(NamedTuple):
     genie: jax.Array
     """int32 [R, K], the participations in the genie's own trajectory."""
     mean_reward: jax.Array
-    """float32 [R, K], μ, which the genie knows and which never changes."""
+    """float32 [R, K], μ, the expected rewards. The genie (the oracle) knows them, and they never change."""
     work: "HeldWork | None"
     """Clients that are still at work; None unless the ending leaves some."""
     availability: Any

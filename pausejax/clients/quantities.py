@@ -16,7 +16,7 @@ class Snapshot(NamedTuple):
     round: jax.Array
     """int32 scalar, t."""
     members: jax.Array
-    """int32 [n], ascending, the selected clients, or where rounds overlap who has finished; -1 pads."""
+    """int32 [n], ascending: the selected clients; if rounds overlap, those that have finished. -1 pads."""
     arrived: jax.Array
     """bool [n], whose update has reached the server: False for pads and for who has failed or is late."""
     weights: jax.Array

@@ -49,7 +49,7 @@ class Record(NamedTuple):
     arrived: jax.Array | None = None
     """int32 [R, n], clients whose update is aggregated, -1 pads; None unless some may stay at work."""
     staleness: jax.Array | None = None
-    """float32 [R], their mean age in rounds, NaN if there are none; None as for `arrived`."""
+    """float32 [R], their mean age in server steps, NaN if there are none; None as for `arrived`."""
     lost: jax.Array | None = None
     """bool [R], whether an ending from outside the package has lost clients; None for the package's."""
     fault: Fault | None = None

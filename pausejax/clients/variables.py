@@ -24,7 +24,7 @@ VARIABLES: dict[str, Variable] = {
     "arrived": Variable(
         ("round", "slot"), "int32", -1, "1", "clients whose update is aggregated; absent if all wait"
     ),
-    "staleness": series("1", "mean age of these updates in rounds, NaN without any; absent as `arrived`"),
+    "staleness": series("1", "mean age of the updates in server steps, NaN if none; absent as `arrived`"),
     "counts": count("rounds that selected each client, failures among them; -1 beyond K", "client"),
     "releases": count("updates that each client has released, its T_k; -1 beyond K", "client"),
     "available_count": count("clients that could be selected; absent where it is always everyone"),

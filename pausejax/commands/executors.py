@@ -60,7 +60,7 @@ def arguments() -> argparse.ArgumentParser:
         "--cpus-per-worker",
         type=common.count,
         metavar="N",
-        help="cores of a Ray worker (default: all of a node; beside a GPU: one)",
+        help="cores of a Ray worker (default: all cores of its node; one if the worker has a GPU)",
     )
     return parser
 

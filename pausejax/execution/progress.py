@@ -60,7 +60,7 @@ class Meter:
         self._marks = collections.deque([(self._clock(), count)])
 
     def _speed(self, count: float) -> float | None:
-        """Returns counts per second of the last minutes; None while it is too early to tell."""
+        """Returns the count's growth per second over the last minutes; None while it is too early to tell."""
         now = self._clock()
         self._marks.append((now, count))
         while now - self._marks[0][0] > _SECONDS_OF_SPEED and len(self._marks) > 2:

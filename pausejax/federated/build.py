@@ -180,7 +180,7 @@ def _initial(model: Model) -> Weights:
 
 @functools.cache
 def _check_transformation(bound: Bound, model: Model, given: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
-    """Refuses an optimizer that does not fit the model, by the shapes of what it is given."""
+    """Refuses an optimizer that does not fit the model; computes shapes only."""
     where, params = bound.part.where, _initial(model).params
 
     def change_of(values: dict[str, jax.Array], params: Any) -> Any:

@@ -58,7 +58,7 @@ def checked_availability(process: Any, part: Part, num_clients: int) -> Availabi
         with part.blamed("step"):
             after, available = process.step(key, state, round)
         if _types(after) != _types(state):
-            raise PartError(f"{part.where}: step returns another state than it was given, by shape or type")
+            raise PartError(f"{part.where}: step returns a state of another shape or type than it got")
         return after, _like(part, "step", available, jnp.bool, num_clients)
 
     return process._replace(init=init, step=step)

@@ -55,8 +55,8 @@ class Figure(NamedTuple):
 def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[str, Any]], list[Key]]:
     """Returns the charts of a page, the specifications of their panels, and the keys for buttons.
 
-    A label has a button if it is in more than one chart, or if the page has a single chart. So a fit or a
-    front, which is in one chart only, mostly has none.
+    A label has a button if it is in more than one chart, or if the page has a single chart. A fit or a front
+    is in one chart only, so it mostly has no button.
     """
     keys = {name: _keys(chart) for name, chart in charts.items()}
     count = Counter(label for found in keys.values() for label in found)

@@ -124,7 +124,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
         found = None
     if found is None or not found.origin:
         raise PartError(
-            f"use: {entry}: there is no such module, nor {beside}.py; a file is named with its .py"
+            f"use: {entry}: there is no such module, nor {beside}.py; write the name of a file with its .py"
         )
     path = Path(found.origin)
     up = len(entry.split(".")) + (path.name == "__init__.py")

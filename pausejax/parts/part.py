@@ -124,7 +124,7 @@ class Part:
 
     @property
     def where(self) -> str:
-        """How messages name it: with its file, where it is no part of this package."""
+        """The name of the part in messages; a part from outside the package has its file before it."""
         name = f"{self.category} {self.name}"
         return f"{self.file}: {name}" if self.outside else name
 

@@ -142,7 +142,7 @@ def counted(numbers: Sequence[int]) -> str:
 
 
 def _runs(drawn: Drawn, diverged: bool = False) -> set[tuple[Any, ...]]:
-    """Returns the runs of some lines, or those that diverged; one may be in several panels."""
+    """Returns the set of runs in some lines, each once; with `diverged` only those that diverged."""
     found: set[tuple[Any, ...]] = set()
     for line, _ in drawn:
         runs = line.runs

@@ -53,7 +53,7 @@ class Series:
     style: int = 0
     """Index into the palette, the same for a label in all charts of a result; -1: thin and grey."""
     color: np.ndarray | None = None
-    """Float64 [n], values that the chart's colour scale colours in place of the palette; NaN is grey."""
+    """Float64 [n], values that the chart's colour scale shows; NaN is grey. None: the palette's colour."""
     names: tuple[str, ...] = ()
     """A name for each point, such as its setting; shown when the reader points at it."""
 

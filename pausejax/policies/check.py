@@ -132,7 +132,7 @@ def refuse_faults(
     elif found == UNFIT_WEIGHT:
         what = f"round {number}: a weight is {weight:g}; must be finite, >= 0, and 0 where no member is"
     elif found == UNFIT_SUM:
-        what = f"round {number}: the weights sum to {weight:g}; must be 1, to {TOLERANCE:g}"
+        what = f"round {number}: the weights sum to {weight:g}; must be 1 ± {TOLERANCE:g}"
     else:
         what = f"round {number}: client {found - ABSENT} is not available"
     raise PartError(f"{part.where}: {what}")

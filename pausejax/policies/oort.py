@@ -35,9 +35,9 @@ def oort(
     *,
     num_clients: int,
     clients_per_round: int,
-    exploration: Annotated[Number, Parameter(help="Oort: ε at first", low=0, high=1)] = 0.9,
+    exploration: Annotated[Number, Parameter(help="Oort: first exploring share ε", low=0, high=1)] = 0.9,
     exploration_decay: Annotated[Number, Parameter(help="Oort: factor on ε", low=0, high=1)] = 0.98,
-    min_exploration: Annotated[Number, Parameter(help="Oort: the least ε", low=0, high=1)] = 0.2,
+    min_exploration: Annotated[Number, Parameter(help="Oort: least exploring share ε", low=0, high=1)] = 0.2,
     straggler_penalty: Annotated[Number, Parameter(help="Oort: exponent on T / τ of the slow", low=0)] = 2.0,
     pacer_step: Annotated[
         Number, Parameter(help="Oort: Δ of the pacer, seconds", low=0, low_open=True, units="s")

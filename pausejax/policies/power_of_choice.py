@@ -14,13 +14,13 @@ def power_of_choice(
 ) -> Policy:
     """Draws candidates by their data shares without replacement and takes the m of the largest local loss.
 
-    The model is the plain average of the members', as the paper has it: the shares are in the draw already.
+    As in the paper, members have equal weights in the mean: the draw has used the data shares already.
     The candidates' losses reach the server without noise, and no ledger counts them.
 
     Args:
       num_clients: K.
       clients_per_round: m.
-      num_candidates: d in the paper, m to K; 0: 2m, at most K.
+      num_candidates: d in the paper, from m to K. 0 means 2m, but at most K.
 
     Raises:
       ValueError: num_candidates is out of its range.

@@ -77,7 +77,7 @@ def value_per_second(
         return ValueState(clients.data_share, bandit.init(num_clients), zeros, zeros)
 
     def least_latency(key: jax.Array, state: ValueState, time: jax.Array) -> jax.Array:
-        """Optimistic latencies, float32 [K], seconds; junk for clients never seen."""
+        """Returns optimistic latencies, float32 [K], seconds; without meaning for clients never seen."""
         counts, mean_reward = state.bandit
         if speed_index == "range":
             width = bandit.ucb(jnp.zeros(num_clients), counts, time, m)

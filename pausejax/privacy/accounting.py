@@ -22,7 +22,7 @@ def pure_epsilon(
     num_parameters: int = 1,
     clip: Clip = "coordinate",
 ) -> float:
-    """ε of the whole updates of a client that took part T times: the sum of its ε_i, times d or not.
+    """Computes ε of a client's T whole updates: the sum of its ε_i, times d if coordinates are clipped.
 
     Args:
       participations: T >= 0.

@@ -7,7 +7,7 @@ _CANDIDATES = 200
 
 
 def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confidence: float = 0.999) -> float:
-    """Estimates how well releases of two inputs can be told apart, from below.
+    """Estimates a lower bound of ε from how well the releases of two inputs can be told apart.
 
     A release that is ε-private has P[score >= s] <= e^ε P[score' >= s] for every s and every score. The
     threshold is chosen on the first half of the samples, and the bound is taken from the second half by

@@ -81,7 +81,7 @@ def block_of(store: xr.Dataset, file: str) -> int:
     """Returns the block of runs that a file of the store belongs to.
 
     Raises:
-      ValueError: it is no file of an array over runs.
+      ValueError: the file belongs to no array with a `run` dimension.
     """
     variable, _, chunk = file.partition("/")
     if variable not in store.data_vars or store[variable].dims[:1] != ("run",):

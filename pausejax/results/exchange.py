@@ -77,7 +77,7 @@ def read(directory: str | Path) -> xr.Dataset:
             raise OSError(f"{directory}: {RESULT} is being extended; open it again")
     raise ValueError(
         f"{directory}: {RESULT} is damaged or no result of this release ({reason}); "
-        "`pausejax run` with its spec makes it whole"
+        "`pausejax run` with its spec repairs it"
     ) from reason
 
 

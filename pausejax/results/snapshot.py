@@ -53,7 +53,7 @@ class Snapshot(Store):
             if not is_sealed(self._folder, self._name, self._sealed):
                 what = "has been extended or removed since it was opened; open it again"
                 return OSError(f"{where} {what}")
-        return ValueError(f"{where} is damaged ({key}); `pausejax run` with its spec makes it whole")
+        return ValueError(f"{where} is damaged ({key}); `pausejax run` with its spec repairs it")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Snapshot) and self._identity == other._identity

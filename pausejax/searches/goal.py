@@ -34,7 +34,7 @@ class Constraint(NamedTuple):
     bound: float
 
     def violation(self, value: float) -> float:
-        """By how much a value breaks it, in units of the bound where that is not 0; NaN does for ever."""
+        """Returns by how much a value breaks the bound: relative to the bound if it is not 0; inf for NaN."""
         if np.isnan(value):
             return np.inf
         return max(_SIGN[self.relation](value, self.bound), 0.0) / (abs(self.bound) or 1.0)
@@ -44,7 +44,7 @@ class Score(NamedTuple):
     """What a setting is worth at the horizon, as means over its seeds."""
 
     values: tuple[float, ...]
-    """Of the objectives, more is better; NaN is worst."""
+    """The value of each objective, with its sign such that more is better; NaN is worst."""
     violation: float = 0.0
     """By how much it breaks the constraints, summed; 0: it keeps them."""
 
@@ -56,7 +56,7 @@ class Trial(NamedTuple):
     setting: Setting
     score: Score
     figures: np.ndarray
-    """Its seeds' figures at the horizon, float64 [seeds, figures]."""
+    """The metrics of each seed at the horizon of the search, float64 [seeds, metrics]."""
     rounds: int
     """That its runs have played, summed over them."""
     short: bool

@@ -112,7 +112,7 @@ class Record(NamedTuple):
                 finalists=tuple(tuple(map(str, row)) for row in held["finalists"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            again = "the same `pausejax search` makes it whole"
+            again = "the same `pausejax search` repairs it"
             raise ValueError(f"{folder}: {FILE} is damaged ({error}); {again}") from error
 
 
@@ -131,7 +131,7 @@ def _scaled(record: Record, trials: Sequence[Row], place: int) -> np.ndarray:
 
 
 def _names(record: Record, trials: Sequence[Row]) -> tuple[str, ...]:
-    """Returns what each setting is, to be shown where a reader points at it."""
+    """Returns a name for each setting, which the chart shows when the reader points at it."""
     symbols = {dimension.name: dimension.symbol or dimension.words for dimension in record.dimensions}
     return tuple(
         f"{one.number}: "
@@ -230,17 +230,17 @@ def build(
     drawn: Charts,
     baseline: str | None = None,
 ) -> str:
-    """Builds the page; the same text for the same search.
+    """Builds the page of a search; equal searches have equal pages.
 
     Args:
-      record: of the search.
-      result: every run that it played.
-      confirmation: the best, the second and the defaults on fresh seeds.
-      drawn: of `charts`.
+      record: the record of the search.
+      result: every run that the search played.
+      confirmation: the best, the second and the default settings on fresh seeds.
+      drawn: what `charts` returns.
       baseline: as in `page.build`.
 
     Raises:
-      ValueError: nothing of the confirmation is called so.
+      ValueError: the confirmation has nothing of the baseline's name.
     """
     caption = f"sought: {record.asked}. Played: {record.summary}. Here: {record.title}"
     best = Table("the best", record.headings, record.finalists, caption)

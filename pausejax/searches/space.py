@@ -19,7 +19,7 @@ class Dimension(NamedTuple):
     """One choice of a sampler."""
 
     key: str
-    """What the sampler calls it: the same for policies that share the choice."""
+    """The sampler's name for the choice; policies that share the choice share the name."""
     names: tuple[str, ...]
     """The parameters that it sets."""
     values: Range | tuple[tuple[Any, ...], ...]

@@ -63,10 +63,12 @@ def by_pairs(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bo
 def best_by_pairs(
     ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The m best scores among those who reach a threshold, [N, 1]; at least m do. Without a sort.
+    """Selects the m clients of the best scores among those whose ucb reaches `threshold`, [N, 1].
+
+    At least m clients must reach it. Compares all pairs and does not sort.
 
     Returns:
-      Who, int32 [N, m], ascending; their scores, [N, m], descending; their smallest ucb, [N].
+      The clients, int32 [N, m], ascending; their scores, [N, m], descending; their smallest ucb, [N].
     """
     reaches = ucb >= threshold
     # Without the barrier XLA would store the comparisons of `by_pairs`, [N, K, K], to read them here.

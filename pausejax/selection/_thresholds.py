@@ -19,7 +19,7 @@ HALF_ULP = 2.0**-24
 
 
 class Worth(NamedTuple):
-    """What a set is worth by its slowest member and Σ score: monotone in both, after rounding too."""
+    """The value of a set from its slowest member and its Σ score; monotone in both, also after rounding."""
 
     of: Callable[[jax.Array, jax.Array], jax.Array]
     neutral: float

@@ -188,10 +188,10 @@ def temperature_constant(
     privacy_weight: jax.Array | float,
     temperature_margin: jax.Array | float,
 ) -> jax.Array:
-    """C by (19), more than the difference between the energies of any two sets; float32 scalar.
+    """Computes C by (19), float32 scalar; it exceeds the difference between the energies of any two sets.
 
-    Arguments as for `anneal`, but `ucb` must be finite, see `finite_ucb`, and `lists` be those of ucb,
-    privacy and generalization.
+    Arguments as for `anneal`, with two exceptions. `ucb` must be finite (see `finite_ucb`). `lists` must be
+    those of ucb, privacy and generalization.
     """
     by_ucb, first_of_top = lists.client, lists.size - m
     by_privacy, by_generalization = by_ucb[lists.order[0]], by_ucb[lists.order[1]]

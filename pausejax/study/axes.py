@@ -154,7 +154,7 @@ def _values(name: str, axis: Axis, column: Mapping[str, int], sampling: Sampling
 
 
 def restricted(product: Sequence[Factor], names: Set[str]) -> list[Factor]:
-    """Returns the factors with the named parameters alone, and with each row once."""
+    """Returns the factors without parameters that are not named; equal rows are kept once."""
     found = []
     for factor in product:
         places = [place for place, name in enumerate(factor.names) if name in names]

@@ -111,7 +111,7 @@ class Simulation(Protocol):
         """
 
     def device_bytes(self) -> DeviceBytes:
-        """Returns what lies on each device while runs are played, by shapes alone."""
+        """Computes the bytes on each device while runs are played, from the shapes of the arrays."""
 
     def release(self) -> None:
         """Lets go of what lies on the devices; it is put there again when it is needed."""

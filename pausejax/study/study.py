@@ -57,7 +57,7 @@ class Study:
     kind: "Kind"
     words: Vocabulary
     parts: Layer = dataclasses.field(compare=False)
-    """What the spec's words stand for, parts of the study's own files among them."""
+    """The parts that the spec can name, also those from the study's own files."""
     name: str
     mode: str
     rounds: int
@@ -207,7 +207,7 @@ class Kind:
     coordinates: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Splits what runs left into coordinates and variables, and adds the index coordinates."""
     simulation: Callable[..., Simulation]
-    """(study, group, sources, devices=, layout=) to what the engine plays."""
+    """Maps (study, group, sources, devices=, layout=) to the simulation that the engine plays."""
     programs: tuple[Any, ...]
     """The jitted functions that groups are played by, each compiled for every group."""
 

@@ -76,18 +76,18 @@ def make(
     parts: Parts,
     mentioned: Set[str] = frozenset(),
 ) -> Vocabulary:
-    """Returns the vocabulary of a kind over some parts.
+    """Returns the vocabulary of a kind of study: its own keys and those of some parts.
 
     Args:
       study: the study-level keys.
-      parameters: those of the kind.
-      for_policies: of these, what nothing but policies reads.
+      parameters: the parameters of the kind.
+      for_policies: names of the parameters that only policies read.
       policies: the category of parts that are its policies.
       categories: the other categories of parts that its specs name.
-      ignored: mode -> parameters of the kind that no run of it reads.
+      ignored: mode -> parameters of the kind that no run in this mode reads.
       parts: everything that is registered.
-      mentioned: words of the spec; of two parts of users' own that it does not both mention, the one that it
-        mentions says what a parameter is.
+      mentioned: words of the spec. Two parts of users' own may define one parameter differently if the spec
+        mentions at most one of them; the definition of the mentioned part counts.
 
     Raises:
       PartError: two parts, or a part and the kind, mean unlike things by one name.

@@ -65,11 +65,11 @@ SHOWN = ("metrics", "elapsed", "shown")
         (("metrics", "elapsed", "reduce", "eval"), "reduce: must be one of last, rounds_played"),
         (
             ("metrics", "elapsed", "reduce", "itself"),
-            "metric elapsed: no figure per run is the itself of elapsed",
+            "metric elapsed: no number per run by 'itself'; elapsed",
         ),
         (
             ("metrics", "elapsed", "variable", "policy"),
-            "metric elapsed: no figure per run is the last of policy",
+            "metric elapsed: no number per run by 'last'; policy",
         ),
         (("metrics", "elapsed", "label", "\ud800"), "label: must be without control characters"),
         (("metrics", "elapsed", "label", "\x1b[31m"), "label: must be without control characters"),

@@ -148,7 +148,7 @@ def test_policies_when_they_have_been_played(tmp_path, capsys, members, weights,
         (
             "availability",
             "def mine(): return Availability(lambda k: 0, lambda k, s, r: (1.5, jnp.ones(4, bool)))",
-            "step returns another state than it was given",
+            "step returns a state of another shape or type",
         ),
         ("quantity", "def mine(seen): return seen.latency", "must return one number, not float32 [4]"),
         ("quantity()", "def mine(seen): return 'much'", "must return one number, not str"),

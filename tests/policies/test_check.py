@@ -110,7 +110,7 @@ def test_the_first_fault_of_all_runs_is_the_one_that_is_said():
             [[UNFIT_WEIGHT, 1, 1, 1], [0, 0, 0, 0]],
             "round 11: a weight is 0; must be finite, >= 0, and 0 where no member is",
         ),
-        ([[0, 0, 0, 1], [0, UNFIT_SUM, 0, 0]], "round 12: the weights sum to 5; must be 1, to 0.001"),
+        ([[0, 0, 0, 1], [0, UNFIT_SUM, 0, 0]], "round 12: the weights sum to 5; must be 1 ± 0.001"),
     ):
         with pytest.raises(parts.PartError) as raised:
             refuse_faults(MINE, Fault(np.array(faults), np.arange(8.0).reshape(2, 4)), selected, K, 11)
