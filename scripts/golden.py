@@ -3,7 +3,7 @@
     python scripts/golden.py before.json                        # with the code of before
     python scripts/golden.py after.json --against before.json   # with the code of after; 1: some differ
 
-Plays eight studies, each whole, with two runs side by side, in two shards, and resumed after a kill. The
+Plays ten studies, each whole, with two runs side by side, in two shards, and resumed after a kill. The
 hashes hold for one machine and one set of versions: the processor and XLA decide the last bits. A variable's
 name, type, shape and values count; attributes do not.
 """
@@ -66,6 +66,17 @@ STUDIES = {
         "network": {"num_clients": 20},
         "data": {"dataset": "diabetes"},
         "policy": [{"name": "efl_fg"}, {"name": "fedboost"}],
+    },
+    "buffered": {
+        **TRAINING,
+        "network": {**NETWORK, "ending": "buffered", "failure_probability": 0.2},
+        "privacy": {"mechanism": "gaussian"},
+        "policy": [{"name": "pause"}],
+    },
+    "scaffold": {
+        **TRAINING,
+        "training": {**TRAINING["training"], "optimizer": "sgd", "federated_algorithm": "scaffold"},
+        "policy": [{"name": "random"}],
     },
     "two_devices": {**TRAINING, "seeds": 4, "policy": [{"name": "pause"}]},
 }
