@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 _TYPES = {float: "fiu", int: "iuf", bool: "b"}
 """For each Python type of a parameter, the allowed kinds of NumPy types in a result. Others are text."""
 
-# Largest size in bytes of a result that is read once for all charts. Of a larger result each chart reads a part.
+# Largest size in bytes of a result that is read once for all charts. Else each chart reads what it needs.
 _LOADED = 1 << 29
 
 
@@ -77,9 +77,9 @@ def charts(
     Args:
       result: as `pausejax.open` or `simulate` returns it.
       measures: names of metrics, or of variables with a value for each round or evaluation. They are shown
-        as curves, heat maps and main effects. Two or three of them are also shown as a Pareto front: the
-        first on the y axis, the second on the x axis, the third as colour. Default: the charts of the
-        study's kind.
+        as curves, heat maps and main effects. For two or more, there is also a Pareto front, with the first
+        on the y axis, the second on the x axis and the third as colour. Default: the charts of the study's
+        kind.
       where: the runs to show, as in `pausejax.select`: `{"gamma": 5, "policy": "pause"}`.
       by: names, aliases or symbols of the axis of lines, of columns of panels, and of rows of panels.
       smoothing: number of evaluations that the trailing mean averages.

@@ -169,6 +169,6 @@ def written(value: Any) -> str:
 
 
 def some(values: Iterable[str], most: int = 5) -> str:
-    """Joins the first `most` texts by commas; of a longer list the number is added."""
+    """Joins the first `most` texts by commas; for a longer list, adds its length."""
     listed = list(values)
     return ", ".join(listed[:most]) + (f", … ({len(listed)} in all)" if len(listed) > most else "")

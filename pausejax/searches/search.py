@@ -135,8 +135,8 @@ def search(
 class _Steps:
     """The steps of a search: asks the sampler for settings, and groups those that are simulated together.
 
-    There is a list of waiting settings for each compiled program. A list is simulated when it is full. So each
-    program is compiled for one number of runs.
+    There is a list of waiting settings for each compiled program. A list is simulated when it is full. So
+    each program is compiled for one number of runs.
     """
 
     def __init__(self, space: Space, sampler: Sampler, trials: int, batch: int, lists: int) -> None:

@@ -131,8 +131,8 @@ class Space(NamedTuple):
 def _corner(fixed: Mapping[str, int], step: int) -> Choose:
     """Returns a function that makes the choices in `fixed`, and all others by `step`.
 
-    An even `step` chooses the lower end of a range, an odd one the upper end. Of rows, it chooses the row number
-    `step` modulo their number.
+    An even `step` chooses the lower end of a range, an odd one the upper end. Among n rows, `step` chooses
+    the row with the index `step` mod n.
     """
 
     def choose(key: str, given: Range | Sequence[str]) -> Any:
