@@ -125,7 +125,7 @@ def smooth(values: np.ndarray, window: int) -> np.ndarray:
     """Computes the trailing mean over the last axis; the first points average all points so far."""
     if window <= 1 or not values.shape[-1]:
         return values
-    # Sums each window: a difference of running sums would be NaN from the first infinite value on.
+    # Sums each window: differences of running sums would be NaN after the first infinite value.
     before = np.zeros((*values.shape[:-1], window - 1))
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([before, values], axis=-1), window, -1)
     return windows.sum(axis=-1) / np.minimum(np.arange(1, values.shape[-1] + 1), window)

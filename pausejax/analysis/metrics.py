@@ -53,10 +53,10 @@ def mean_latency(elapsed: np.ndarray) -> np.ndarray:
 
 
 def imbalance(counts: np.ndarray) -> np.ndarray:
-    """Returns the total variation distance between the clients' shares of participation and equal shares, [runs].
+    """Returns the total variation distance of the clients' shares of participation from equal shares.
 
-    It is 0 if all clients took part equally often, and 1 - m/K if the same m of K clients took part in every
-    round. It is NaN if no client took part.
+    The shape is [runs]. The distance is 0 if all clients took part equally often. It is 1 - m/K if the same m
+    of K clients took part in every round, and NaN if no client took part.
 
     Args:
       counts: number of rounds of each client, [runs, clients]; -1 stands for no client.
@@ -70,7 +70,7 @@ def imbalance(counts: np.ndarray) -> np.ndarray:
 
 
 def mean_gap(gap: np.ndarray) -> np.ndarray:
-    """Returns the mean gap over the rounds after all clients were explored, [runs]; NaN without such rounds."""
+    """Returns the mean gap over the rounds after all clients were explored, [runs]; NaN if none."""
     return mean(np.where(np.isfinite(gap), gap, np.nan))
 
 

@@ -46,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: the arguments of the command line; None: those of the process.
     """
     if arguments is None:
-        # The process runs only this command. Loading libraries and tracing programs make millions of permanent
-        # objects. To scan them again and again would take a third of the time of `plan`.
+        # The process runs only this command. Loading libraries and tracing programs make millions of
+        # permanent objects. To scan them again and again would take a third of the time of `plan`.
         gc.set_threshold(50_000, 20, 100)
         warnings.showwarning = _warn
         ending = _Ending()
@@ -72,9 +72,7 @@ class _Ending:
         ray = sys.modules.get("ray")
         if ray is not None and ray.is_initialized():
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(
-                    OSError, ValueError
-                ):  # the stream has no reader any more, or is closed
+                with contextlib.suppress(OSError, ValueError):  # it has no reader any more, or is closed
                     stream.flush()
             os._exit(self.code)
 

@@ -104,7 +104,7 @@ def channel(axis: Axis, field: str, names: str = "names.x") -> dict[str, Any]:
 
 
 def ticks(axis: Axis, low: float, high: float) -> list[float | int | None]:
-    """Returns the ticks of a "symlog" axis: 0 and ±1, 2, 5, 10, …. Vega's own ticks would be evenly spaced."""
+    """Returns the ticks of a "symlog" axis: 0 and ±1, 2, 5, 10, …. Vega's own ticks are evenly spaced."""
     far = max(abs(low), abs(high))
     first, last = (int(np.floor(np.log10(value))) for value in (axis.linear, max(far, axis.linear)))
     digits = (1, 2, 5) if last - first < _MOST_DECADES else (1,)
@@ -125,7 +125,7 @@ def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]
 
 
 def ink(style: int) -> str:
-    """Returns the colour of a style. Black becomes the colour of the text, which depends on light or dark mode."""
+    """Returns the colour of a style; black becomes the text's colour, which depends on light or dark mode."""
     return "currentColor" if look(style).color == "#000000" else look(style).color
 
 
