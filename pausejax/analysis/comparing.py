@@ -46,8 +46,8 @@ def unlike(
 ) -> dict[str, list[Any]]:
     """Returns the parameters that a metric's meaning depends on and that differ within a group of runs.
 
-    Each parameter has its list of values. The arguments are those of `refuse_unlike`; without `values`, no run
-    is ignored.
+    Each parameter has its list of values. The arguments are those of `refuse_unlike`; without `values`, no
+    run is ignored.
     """
     found: dict[str, list[Any]] = {}
     known = metrics_in(result).get(metric)

@@ -7,7 +7,7 @@ import xarray as xr
 
 from pausejax.analysis.quantities import Metric, metrics_in
 
-# (14) is of the order of ten, so float32 rounding is of the order of 1e-6.
+# Values of (14) are of the order of 10, so their float32 rounding is of the order of 1e-6.
 _EXACT = 1e-5
 
 

@@ -11,7 +11,7 @@ from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.settings import UNREAD, full_name, has
 from pausejax.spelling import closest
 
-# Coordinates may have been through float32, which keeps seven digits.
+# Coordinates may have been stored as float32, which keeps seven digits.
 _TOLERANCE = 1e-6
 
 

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ending.code = _carry_out(sys.argv[1:], own_process=True)
             return ending.code
         finally:
-            gc.freeze()  # nor at the end of the process, which frees all objects anyway
+            gc.freeze()  # no scan at the end of the process, which frees all objects anyway
     return _carry_out(arguments, own_process=False)
 
 

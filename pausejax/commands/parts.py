@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     Raises:
       SpecError: the category is unknown, or a file of --use can't be loaded.
     """
-    from pausejax import kinds  # registers the package's own
+    from pausejax import kinds  # registers the package's own parts
     from pausejax.parts import CATEGORIES, registered_parts
     from pausejax.study.document import SpecError
 

@@ -25,7 +25,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the costs of each group of runs of a study.
+    """Prints the costs of each group of a study's runs.
 
     Raises:
       SpecError: the spec has mistakes, a group can't be built, or the folder holds another study.

@@ -73,7 +73,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         kept = f"of the first {len(sides)} of {len(every)}"
         left_out.append(f"paired differences: {kept}; for others use pausejax.analysis.paired_difference")
     many = len(split_settings(whole)[1]) > _FEW
-    # Never average over data sets.
+    # Data sets are never averaged.
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
     over = ["seed", *averaged]
     (_, minus), *rivals = sides.items()

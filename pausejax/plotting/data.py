@@ -17,7 +17,7 @@ DASHES = ((), (5, 2), (1, 1.2), (6, 1.5, 1, 1.5), (2.5, 1), (8, 1.5, 1, 1.2, 1, 
 """Lengths of dashes and gaps. With seven patterns and eight colours, a pair repeats only after 56 lines."""
 GREY = "#888888"
 """The colour of bounds, fits and fronts, which are not lines of a study."""
-# Most bytes that a label may add to a file name; file systems allow 255 for the whole name.
+# Largest number of bytes that a label adds to a file name; file systems allow 255 bytes for a name.
 _LONGEST_NAME = 60
 _FILE = re.compile(r"\w[\w-]*")
 
@@ -42,25 +42,25 @@ class Series:
 
     label: str
     x: np.ndarray
-    """Float64 [n]."""
+    """x values, float64 [n]."""
     y: np.ndarray
-    """Float64 [n]; NaN interrupts a line."""
+    """y values, float64 [n]; NaN interrupts a line."""
     low: np.ndarray | None = None
-    """Float64 [n], lower ends of intervals, drawn as a band or bars. None with one seed."""
+    """Lower ends of intervals, float64 [n], drawn as a band or bars. None with one seed."""
     high: np.ndarray | None = None
-    """Float64 [n], upper ends of intervals."""
+    """Upper ends of intervals, float64 [n]."""
     mark: Mark = "line"
     style: int = 0
-    """Index into the palette, the same for a label in all charts of a result; -1: thin and grey."""
+    """Index into the palette; a label has the same index in all charts of a result. -1: thin and grey."""
     color: np.ndarray | None = None
-    """Float64 [n], values that the chart's colour scale shows; NaN is grey. None: the palette's colour."""
+    """Values that the chart's colour scale shows, float64 [n]; NaN is grey. None: the palette's colour."""
     names: tuple[str, ...] = ()
     """A name for each point, such as its setting; shown when the reader points at it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Panel:
-    """One pair of axes."""
+    """One panel of a chart: a pair of axes with what is drawn on them."""
 
     x: Axis
     y: Axis
@@ -79,9 +79,9 @@ class ChartData:
     """One chart: its panels, row by row. Panels with equal axes share them."""
 
     name: str
-    """Name of its files; only letters, digits, _ and -."""
+    """Name of the chart and of its files; only letters, digits, _ and -."""
     caption: str
-    """Says what is drawn against what, over what it is averaged, and which runs are left out."""
+    """Sentences on what is drawn, over what it is averaged, and which runs are left out."""
     panels: tuple[Panel, ...]
     columns: int = 1
     color: Axis | None = None
@@ -109,7 +109,7 @@ class Sweep:
     parameters: int
     """Number of columns that are parameters."""
     front: np.ndarray
-    """Bool [settings], whether a setting is on the Pareto front."""
+    """Whether each setting is on the Pareto front, bool [settings]."""
     start: tuple[int, int, int]
     """Indices of the columns that are shown at first: x axis, y axis, colour."""
 

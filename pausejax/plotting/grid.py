@@ -22,12 +22,12 @@ from pausejax.analysis.settings import (
 )
 from pausejax.plotting.levels import Levels, format_levels, levels_of, name_of
 
-# More lines can not be distinguished in one panel.
+# Largest number of lines that a reader can distinguish in one panel.
 MAX_LINES = 16
-# More panels are too small to read.
+# Largest number of panels of a chart; more would be too small to read.
 MAX_PANELS = 24
 _IN_A_ROW = 4
-# The axes of lines, columns and rows.
+# Largest number of axes of a grid: those of lines, columns and rows.
 _SHOWN_AXES = 3
 
 
@@ -49,10 +49,12 @@ class Cell(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Panels, row by row."""
+    """A grid of panels."""
 
     panels: tuple[Cell, ...]
+    """The panels, row by row."""
     columns: int
+    """Number of columns."""
     averaged: tuple[str, ...] = ()
     """Axes over which lines are averaged."""
     binned: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ _MARKERS = "osD^vP*X"
 _COLORS = "viridis"
 _MISSING = "0.85"
 _POINTS = 2000
-"""Most points of a line; a printer can not resolve more."""
+"""Largest number of points of a line; a printer can not resolve more."""
 _FEW = 12
 """A line of at most this many points shows them as dots, because nothing was measured in between."""
 _STYLE: dict[Any, Any] = {
@@ -156,7 +156,7 @@ def _draw_panels(
         norm = LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
     for panel, axes in zip(chart.panels, places, strict=False):
         _draw(panel, axes, norm, across, up)
-    # Last, because shared axes that begin at 0 no longer grow.
+    # Sets the limits last, because shared axes with a fixed end at 0 no longer grow.
     for panel, axes in zip(chart.panels, places, strict=False):
         if panel.x.zero and panel.x.scale != "log":
             axes.set_xlim(left=0)

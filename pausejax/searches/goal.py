@@ -30,7 +30,7 @@ class Constraint(NamedTuple):
 
     metric: str
     relation: str
-    """"<=" or ">="."""
+    """The relation between metric and bound: "<=" or ">="."""
     bound: float
 
     def violation(self, value: float) -> float:
@@ -53,7 +53,7 @@ class Score(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A setting that was tried."""
+    """A setting that was tried, with its score and figures."""
 
     number: int
     setting: Setting
@@ -99,7 +99,7 @@ class Goal(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The horizon in words."""
+        """The horizon in words, with its unit."""
         return f"{self.horizon:g} {'simulated seconds' if self.by_latency else 'rounds'}"
 
     def score(self, figures: np.ndarray) -> Score:

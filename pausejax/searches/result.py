@@ -104,7 +104,7 @@ class SearchResult(NamedTuple):
 
     def charts(self) -> "Charts":
         """Returns the charts of the search, by name."""
-        from pausejax.searches.report import charts  # with what draws them
+        from pausejax.searches.report import charts  # only here, because it loads the drawing code
 
         return charts(record_of(self))
 
@@ -165,7 +165,7 @@ def _asked(result: SearchResult) -> str:
 
 
 def table(result: SearchResult) -> Table:
-    """Returns the finalists on fresh seeds, with intervals and paired differences."""
+    """Returns the table of the finalists on fresh seeds, with intervals and paired differences."""
     title, headings, rows = table_text(result)
     printed = Table(
         title=title, title_justify="left", caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD
