@@ -55,8 +55,8 @@ def simulate(
     Without `out` nothing is written to disk, and an interrupted call returns nothing.
 
     Args:
-      policies: names of policies, or tables as in `[[policy]]` of a spec: `{"name": "fedavg",
-        "private": False}`.
+      policies: names of policies, or tables as in `[[policy]]` of a spec:
+        `{"name": "fedavg", "private": False}`.
       seeds: the number of seeds, or a list of seeds.
       rounds: number of rounds of each run.
       eval_every: number of rounds between two evaluations on the test set.

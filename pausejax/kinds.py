@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 _TYPES = {float: "fiu", int: "iuf", bool: "b"}
 """For each Python type of a parameter, the allowed kinds of NumPy types in a result. Others are text."""
 
-# Largest size in bytes of a result that is read once for all charts. Else each chart reads what it needs.
+# Largest size in bytes of a result that is read once for all charts. Of a larger one, charts read parts.
 _LOADED = 1 << 29
 
 

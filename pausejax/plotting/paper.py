@@ -49,7 +49,7 @@ _INNER = 0.75
 _BELOW = 0.4
 """Approximate height of the labels below a panel, in inches."""
 _DECADES = {"x": 0.45, "y": 0.2}
-"""Length that one tick of a symlog axis needs along it, in inches."""
+"""Least distance between ticks of a symlog axis, in inches."""
 
 
 class _Decades(SymmetricalLogLocator):
