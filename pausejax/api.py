@@ -1,4 +1,4 @@
-"""The library's face: a study as one function call, and results as labelled data sets, kept and opened."""
+"""The functions of the package: simulate a study, search for its best settings, open and save a result."""
 
 import contextlib
 import inspect
@@ -52,38 +52,39 @@ def simulate(
 ) -> xr.Dataset:
     """Simulates a study and returns its result.
 
-    Without `out` nothing is written to disk, and an interrupt loses everything.
+    Without `out` nothing is written to disk, and an interrupted call returns nothing.
 
     Args:
-      policies: names, or tables like a spec's `[[policy]]`: `{"name": "fedavg", "private": False}`.
-      seeds: a count, or the seeds themselves.
-      rounds: rounds per run.
-      eval_every: rounds between evaluations on the test set.
-      mode: "training", or "bandit" for selection and latency alone.
-      data_dir: folder of prepared data sets; the embedded ones need none.
-      progress: True shows on stderr how far the study is, as `pausejax run` does: a bar on a terminal or
-        in a notebook, else a line every 30 s. Or a function, called after each segment with the number of
-        rounds × runs that it has advanced; runs that `out` holds already do not count.
-      tracker: gets every batch of runs that is finished: "mlflow", "tensorboard", "wandb", or a tracker of
-        one's own; see `pausejax.execution.tracking`.
-      data_placement: "replicated" puts all training data on every device, "sharded" an equal share of their
-        inputs: the same selections, and other numbers up to float32 rounding and what training makes of it;
-        without it they are sharded where they fit in no other way.
-      out: a folder, or a URL, for the result. Runs that it holds are not simulated again, so the same call
-        goes on where an interrupted one was, and one with more seeds or policies adds what is missing, as
-        `pausejax run` does.
-      checkpoint_every: seconds between checkpoints of runs in flight; with `out`.
-      **parameters: any parameter of a spec by its name or symbol; a list makes an axis, and so does a
-        range: `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. Other keys of a spec too:
-        `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.
+      policies: names of policies, or tables as in `[[policy]]` of a spec:
+        `{"name": "fedavg", "private": False}`.
+      seeds: the number of seeds, or a list of seeds.
+      rounds: number of rounds of each run.
+      eval_every: number of rounds between two evaluations on the test set.
+      mode: "training", or "bandit" to simulate only selection and latency.
+      data_dir: folder of prepared data sets. Data sets that are part of the package need no folder.
+      progress: True shows the progress of the study on stderr: a bar on a terminal or in a notebook, else a
+        line every 30 s. A function is called after each segment with the number of rounds × runs that were
+        simulated in it. Runs that `out` already holds do not count.
+      tracker: receives every finished batch of runs: "mlflow", "tensorboard", "wandb", or your own tracker;
+        see `pausejax.execution.tracking`.
+      data_placement: "replicated" puts all training data on every device. "sharded" puts an equal share of
+        the inputs on every device. Both select the same clients; other numbers differ by float32 rounding
+        and by its effect on training. Default: replicated, or sharded if the data only fit that way.
+      out: a folder or a URL for the result. Runs that it already holds are not simulated again. So the same
+        call continues an interrupted one, and a call with more seeds or policies simulates only the new
+        runs, as `pausejax run` does.
+      checkpoint_every: seconds between two checkpoints of unfinished runs; only used with `out`.
+      **parameters: any parameter of a spec, by its name or symbol. A list or a range makes an axis:
+        `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. These keys of a spec are allowed
+        too: `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.
 
     Returns:
-      The data set that `pausejax run` writes: dims run, round, eval, slot, client.
+      The data set that `pausejax run` writes, with the dimensions run, round, eval, slot and client.
 
     Raises:
-      SpecError: (a ValueError) for mistakes in the arguments, before any compute.
-      Interruption: (a KeyboardInterrupt) it was interrupted; `out` keeps what was finished or in flight, at
-        SIGTERM and SIGUSR1 too. Without `out` nothing is kept.
+      SpecError: (a ValueError) the arguments have mistakes; raised before anything is computed.
+      Interruption: (a KeyboardInterrupt) the call was interrupted. `out` then keeps finished and unfinished
+        runs, also after SIGTERM and SIGUSR1. Without `out` nothing is kept.
     """
     if not checkpoint_every >= 0:
         raise SpecError([f"simulate: checkpoint_every = {checkpoint_every}: must be 0 s or more"])
@@ -111,10 +112,10 @@ def simulate(
 
 
 class Interruption(KeyboardInterrupt):
-    """A study was interrupted; the message says what is kept of it."""
+    """The interruption of a study; the message says which of its results are kept."""
 
     def _render_traceback_(self) -> list[str]:
-        """Returns what IPython shows: one line."""
+        """Returns the lines that IPython shows: one line, or the traceback if that is asked for."""
         return traceback.format_exception(self) if asks_for_traceback() else [f"Interrupted: {self}"]
 
 
@@ -140,31 +141,33 @@ def search(
     data_placement: str | None = None,
     **parameters: Any,
 ) -> SearchResult:
-    """Finds the best settings of parameters that are lists or ranges; nothing is written to disk.
+    """Searches for the best values of parameters that are lists or ranges; writes nothing to disk.
 
     Args:
-      policies: as for `simulate`; of several, the best is sought too.
-      trials: settings that are tried.
-      metric: the figure per run that counts, by default the study's own; of several a front is sought.
-      maximize: which way is better, where the table of metrics does not say.
-      constraints: what the best must keep to, as "max_leakage<=50".
-      at_round: the round at which settings are compared; the last by default.
-      at_latency: instead, the simulated time, seconds.
+      policies: as for `simulate`. If there are several, the search also chooses the policy.
+      trials: number of settings to try.
+      metric: name of the metric to optimize; default: the first objective of the study. For several metrics
+        the search finds their Pareto front.
+      maximize: whether a larger value of the metric is better; default: as the table of metrics says.
+      constraints: bounds on metrics that the best setting must keep, such as "max_leakage<=50".
+      at_round: the round at which settings are compared; default: the last round.
+      at_latency: the simulated time in seconds at which settings are compared, in place of `at_round`.
       sampler: "tpe", "cmaes", "nsga2" or "random".
-      sampler_seed: of the sampler.
-      fresh_seeds: on how many the best is played again, beside the second and the defaults.
-      seeds: of every setting in the search.
+      sampler_seed: seed of the sampler.
+      fresh_seeds: number of fresh seeds on which the best setting, the second best and the defaults are
+        simulated at the end.
+      seeds: number of seeds, or list of seeds, with which the search simulates every setting.
       rounds: as for `simulate`.
       eval_every: as for `simulate`; it must divide the round at which settings are compared.
       mode: as for `simulate`.
       data_dir: as for `simulate`.
-      progress: True shows on stderr how far the search is.
-      tracker: gets the runs of every setting that has ended; as for `simulate`.
+      progress: whether to show the progress of the search on stderr.
+      tracker: receives the finished runs of every setting; as for `simulate`.
       data_placement: as for `simulate`.
       **parameters: as for `simulate`: `search(trials=200, alpha={"log_uniform": [1, 1000]})`.
 
     Raises:
-      SpecError: (a ValueError) for mistakes in the arguments, before any compute.
+      SpecError: (a ValueError) the arguments have mistakes; raised before anything is computed.
     """
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
     study = kinds.parse(document, source="search", flat=True, searched=True)
@@ -193,17 +196,18 @@ def search(
 
 
 def _with_parameters(function: Callable[..., Any]) -> inspect.Signature:
-    """Returns a function's signature with all parameters of the package in place of `**parameters`.
+    """Returns a function's signature with all parameters of the package before `**parameters`.
 
-    Editors and notebooks complete names from it. They are checked where a study is read.
+    Editors and notebooks use the signature to complete names. It does not check any values: that is done when
+    the study is read.
     """
     signature = inspect.signature(function)
     own = {name: value for name, value in signature.parameters.items() if name != "parameters"}
     for kind in kinds.KINDS:
-        # Other packages' parts are loaded with a study, whose errors name them.
+        # Parts of other packages are loaded only with a study, which also reports their errors.
         try:
             words = words_of(kind, Layer(registered_parts(), ()), {})
-        except PartError:  # two parts of the user's disagree: the study says so
+        except PartError:  # two of the user's parts disagree; the study reports it
             continue
         for name, parameter in {**words.study, **words.parameters}.items():
             own.setdefault(name, _keyword(name, parameter))
@@ -233,12 +237,12 @@ def _document(
         "mode": mode,
         "policy": [_plain(table) if isinstance(table, Mapping) else {"name": table} for table in tables],
     }
-    # Which section a parameter belongs to, the parts of the study say.
+    # The parts of the study say to which section each parameter belongs.
     return document | {key: _plain(value) for key, value in parameters.items()}
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars, arrays, ranges and tuples, at any depth, as the scalars and lists that a spec holds."""
+    """Converts NumPy scalars, arrays, ranges and tuples, at any depth, to the scalars and lists of a spec."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):
@@ -247,27 +251,27 @@ def _plain(value: Any) -> Any:
 
 
 def open(directory: str | Path) -> xr.Dataset:
-    """Opens the result that `pausejax run` left in a folder.
+    """Opens the result that `pausejax run` wrote into a folder.
 
     Raises:
-      FileNotFoundError: there is none.
+      FileNotFoundError: the folder holds no result.
     """
     return kinds.with_units(store.read(directory))
 
 
 def save(result: xr.Dataset, directory: str | Path) -> None:
-    """Writes a result into a folder as `pausejax run` would have left it, with its spec and checksums.
+    """Writes a result into a folder in the form in which `pausejax run` writes it, with spec and checksums.
 
-    `pausejax.open`, `pausejax report` and `pausejax export` read the folder. `pausejax run` of the same spec
-    finds these runs finished and simulates those that a selection left out. A result has no copies of the
-    files with your own parts; the first `pausejax run` copies them into the folder.
+    `pausejax.open`, `pausejax report` and `pausejax export` can read the folder. `pausejax run` with the same
+    spec simulates only the runs that are not in the folder. A result does not contain the files with your own
+    parts; the first `pausejax run` copies these files into the folder.
 
     Args:
-      result: from `simulate`, `open`, or `select` of either.
-      directory: a folder or a URL. If it holds a result already, `result` must contain all of its runs.
+      result: the result, as `simulate` or `open` returns it, or a selection of its runs by `select`.
+      directory: a folder or a URL. If it already holds a result, `result` must contain all runs of that one.
 
     Raises:
-      ValueError: it is no whole result, or the folder holds other runs; nothing was written.
+      ValueError: `result` is not a complete result, or the folder holds other runs. Nothing was written.
       OSError: the folder can't be written to.
     """
     saving.save(result, directory)

@@ -1,4 +1,4 @@
-"""The kinds of study: the only list of them, and what needs to know it."""
+"""The list of the kinds of study, and the functions that depend on it."""
 
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from pausejax.plotting.data import Sweep
 
 KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
-"""A spec without a `mode` is of the first."""
+"""The kinds of study. A spec without a `mode` belongs to the first kind."""
 
 _TYPES = {float: "fiu", int: "iuf", bool: "b"}
-"""The kinds of NumPy's types that a parameter's values may have in a result; words for all others."""
+"""For each Python type of a parameter, the allowed kinds of NumPy types in a result. Others are text."""
 
-# A result of so many bytes is read once for all its charts; of a larger one each reads what it needs.
+# Largest size in bytes of a result that is read once for all charts. Of a larger one, charts read parts.
 _LOADED = 1 << 29
 
 
 def load(
     path: str | Path, overrides: Iterable[str] = (), use: Sequence[str] = (), *, searched: bool = False
 ) -> Study:
-    """Reads and checks a spec file; executes the files that it uses.
+    """Reads and checks a spec file. The files in its key `use` are executed.
 
     Args:
       path: a TOML file.
-      overrides: `section.key=value` strings that replace or add keys; the value is TOML, or else a string.
-      use: more files and modules with parts, beside those of the spec; relative to the spec's folder.
+      overrides: strings `section.key=value` that replace or add keys. A value that is not TOML is a string.
+      use: files and modules with parts, in addition to those of the spec; relative to the spec's folder.
       searched: as in `spec.parse`.
 
     Raises:
-      SpecError: the file can't be read, is no TOML, or has mistakes.
+      SpecError: the file can't be read, is not TOML, or has mistakes.
     """
     document = spec.read(path)
     return spec.parse(
@@ -56,10 +56,10 @@ def load(
 
 
 def parse(document: Mapping[str, Any], **options: Any) -> Study:
-    """Checks a spec given as nested tables; options as in `spec.parse`.
+    """Checks a spec that is given as nested tables; the options are those of `spec.parse`.
 
     Raises:
-      SpecError: with one line per mistake.
+      SpecError: the spec has mistakes, with one line for each of them.
     """
     return spec.parse(document, KINDS, **options)
 
@@ -76,15 +76,16 @@ def charts(
 
     Args:
       result: as `pausejax.open` or `simulate` returns it.
-      measures: metrics, or variables with a value for each round or evaluation: show these, as curves, heat
-        maps, main effects and (from two on: upwards, across, in colour) their front. By default the charts
-        of the study's kind.
+      measures: names of metrics, or of variables with a value for each round or evaluation. They are shown
+        as curves, heat maps and main effects. For two or more, there is also a Pareto front, with the first
+        on the y axis, the second on the x axis and the third as colour. Default: the charts of the study's
+        kind.
       where: the runs to show, as in `pausejax.select`: `{"gamma": 5, "policy": "pause"}`.
-      by: the axis whose values are lines, then those of columns and rows of panels, by name, alias or symbol.
-      smoothing: window of the trailing mean over evaluations, in evaluations.
+      by: names, aliases or symbols of the axis of lines, of columns of panels, and of rows of panels.
+      smoothing: number of evaluations that the trailing mean averages.
 
     Raises:
-      ValueError: an unknown name, a value that no run has, or more panels than a chart has room for.
+      ValueError: a name is unknown, no run has a value of `where`, or there are too many lines or panels.
     """
     from pausejax.analysis.mean_curves import has_curve
     from pausejax.plotting import curves, grid, request, sweeps
@@ -115,7 +116,7 @@ def omitted(
     where: Mapping[str, Any] | None = None,
     by: Sequence[str] = (),
 ) -> list[str]:
-    """Lists what `charts` with the same arguments omits, why, and how to ask for it: one line each."""
+    """Returns lines on what `charts` with the same arguments omits, why, and how to show it."""
     from pausejax.plotting import grid, request
 
     runs, wanted = request.resolve(result, measures, where)
@@ -134,9 +135,9 @@ def sweep_table(result: "xr.Dataset") -> "Sweep | None":
 
 
 def with_units(result: "xr.Dataset") -> "xr.Dataset":
-    """Adds to the labels of parameters the units that the register knows and the result does not say.
+    """Adds missing units to the coordinates of parameters, as registered with the parameters.
 
-    What an older release has left says none. No value is read.
+    Results of older releases contain no units of parameters. No values are read.
     """
     kind = next((kind for kind in KINDS if kind.name == result.attrs.get("kind")), None)
     found = {}
@@ -148,10 +149,10 @@ def with_units(result: "xr.Dataset") -> "xr.Dataset":
 
 
 def _charts_of(result: "xr.Dataset") -> ModuleType:
-    """The module with the charts of the kind of study that a result is of.
+    """Returns the module with the charts for a result's kind of study.
 
     Raises:
-      ValueError: no kind leaves such a result.
+      ValueError: the result does not have the attributes or variables of any kind.
     """
     name = schema.read(result, "kind")
     kind = next((kind for kind in KINDS if kind.name == name), None)
@@ -170,7 +171,7 @@ def _charts_of(result: "xr.Dataset") -> ModuleType:
 
 
 def _parameters_of(kind: Kind) -> dict[str, Parameter]:
-    """The parameters of a kind and of every part that is registered, by name."""
+    """Returns the parameters of a kind, and of every registered part that it can use, by name."""
     found = dict(kind.parameters)
     for category in (*kind.categories, kind.policy_category):
         for part in registered_parts().of(category).values():

@@ -1,7 +1,7 @@
-"""What a result says: per-run figures, seed means with intervals, paired differences, the best settings.
+"""Analysis of a result: metrics of runs, means over seeds, paired differences, the best settings.
 
-Every function takes the data set that `pausejax.open` or `pausejax.simulate` returns, or the smaller one
-that `finals` makes of it once, and gives back a labelled one.
+Most functions take the data set that `pausejax.open` or `pausejax.simulate` returns. Functions that need only
+final metrics also take the smaller data set that `finals` returns.
 """
 
 from typing import TYPE_CHECKING

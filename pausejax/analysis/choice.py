@@ -1,4 +1,4 @@
-"""The best setting by one metric, beside the next best, and the settings that no other beats on several."""
+"""The best setting by one metric, the runner-up, and the Pareto front by several metrics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,28 +28,30 @@ def best(
     maximize: bool | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Finds the setting with the best mean; of equal ones the first.
+    """Finds the setting with the best mean of a metric; of equal settings the first.
 
-    Runs without a value, such as those whose model diverged, are in no mean. A setting that has some ranks
-    after all that have none, and after those with a smaller share of them: its mean is that of lucky ones.
+    Means leave out runs without a value, such as runs whose model diverged. Settings are ranked by the share
+    of such runs first, the smallest share first, and by the mean second. Otherwise a setting could win
+    because only its lucky runs are left.
 
-    The best of many settings is partly lucky: its interval is the one it would have had on its own.
+    The best of many settings is partly lucky. Its interval does not correct for this choice.
 
     Args:
       result: a result, or its `finals`.
-      metric: a name out of `metrics_of(result)`.
+      metric: a name in `metrics_of(result)`.
       over: what is averaged, as in `mean_ci`.
-      per: "policy" or axes: the best setting for each of their values.
+      per: "policy" or names of axes; the best setting is found for each of their values.
       where: the runs to choose from, as in `select`.
-      maximize: which way is better; by default what the table of metrics says.
-      level: of the interval.
+      maximize: whether a larger value is better; default: as the table of metrics says.
+      level: coverage of the interval.
 
     Returns:
-      As `mean_ci`: one setting (no dimension) without `per`, else one for each group.
+      The data set of `mean_ci`: without `per` for one setting (no dimension `setting`), else with one setting
+      for each group.
 
     Raises:
-      ValueError: an unknown metric, axis or direction, no setting with a value, or settings that this metric
-        can't compare: cumulative regrets under unlike rewards, accuracies on unlike data.
+      ValueError: a metric, axis or direction is unknown, no setting has a value, or the metric can't compare
+        the settings, such as cumulative regrets under different rewards or accuracies on different data.
     """
     result = with_divergence(select(result, where), [metric])
     sign = 1 if direction(result, metric, maximize) else -1
@@ -65,7 +67,7 @@ def best(
     codes, first = group_by(means, groups)
     order = np.lexsort((np.arange(len(score)), -score, share_left_out(means)))
     winners = np.full(len(first), -1)
-    # From the worst to the best, so that the best is what remains.
+    # Assigns from the worst to the best, so that the best overwrites all others.
     winners[codes[order[::-1]]] = order[::-1]
     return means.isel(setting=winners if groups else int(winners[0]))
 
@@ -78,24 +80,25 @@ def pareto(
     where: Mapping[str, Any] | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Finds the settings whose means no other setting beats: as good in every metric and better in one.
+    """Finds the settings on the Pareto front of the means of several metrics.
 
-    Equal settings are all kept; one without a value in some metric is not. Settings are weighed if they have
-    the smallest share of runs without a value, which is mostly none.
+    A setting is beaten if another one is at least as good in every metric and better in one of them. Equal
+    settings are all kept. A setting without a value of some metric is left out. Only settings with the
+    smallest share of runs without a value are compared; usually this share is 0.
 
     Args:
       result: a result, or its `finals`.
-      metrics: names out of `metrics_of(result)`, or a table of names that says whether more is better. By
-        default accuracy, latency and leakage; in mode "bandit" latency, imbalance and leakage.
+      metrics: names in `metrics_of(result)`, or a table from names to whether a larger value is better.
+        Default: accuracy, latency and leakage; in mode "bandit" latency, imbalance and leakage.
       over: what is averaged, as in `mean_ci`.
       where: the runs to choose from, as in `select`.
-      level: of the intervals.
+      level: coverage of the intervals.
 
     Returns:
-      Data set over `setting` and `metric`, as `mean_ci`, sorted by the first metric, the best first.
+      The data set of `mean_ci` over `setting` and `metric`, sorted by the first metric, the best first.
 
     Raises:
-      ValueError: an unknown metric or direction, none at all, or settings that one of them can't compare.
+      ValueError: a metric or direction is unknown, no metric is given, or one can't compare the settings.
     """
     result = select(result, where)
     if metrics is None:
@@ -116,31 +119,31 @@ def pareto(
 
 
 class Verdict(NamedTuple):
-    """The best setting of a result by one metric, each as `mean_ci` gives it for one setting."""
+    """The best setting of a result by one metric, and the runner-up; each is a data set of `mean_ci`."""
 
     metric: str
     best: xr.Dataset
     runner_up: xr.Dataset | None
-    """The best of the others; None where no other has a finite value."""
+    """The best of all other settings; None if none of them has a finite value."""
     difference: xr.Dataset | None
-    """The best minus the runner-up, over the seeds of both; None where they share none."""
+    """The best minus the runner-up, paired by seed; None if they have no seed in common."""
     settings: int
-    """How many there are to choose from."""
+    """Number of settings to choose from."""
 
 
 def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Verdict:
     """Finds the best setting, the runner-up, and their difference paired by seed.
 
-    An interval of the difference that holds 0 says that these seeds do not tell the two apart. Of many
-    settings the best is partly the luckiest: its own interval does not know that it was chosen.
+    If the interval of the difference includes 0, these seeds do not show which of the two settings is better.
+    The best of many settings is partly lucky. Its own interval does not correct for this choice.
 
     Args:
       result: a result, or its `finals`.
-      metric: a name out of `metrics_of(result)`; by default the one by which the table of a study ranks.
-      level: of the intervals.
+      metric: a name in `metrics_of(result)`; default: the metric by which the study's table ranks settings.
+      level: coverage of the intervals.
 
     Raises:
-      ValueError: as `best`.
+      ValueError: as in `best`.
     """
     metric = metric or schema.read(result, "ranking")
     whole = with_divergence(result, [metric])
@@ -159,20 +162,20 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
 
 
 def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
-    """Returns a setting as `paired_difference` takes it."""
+    """Returns a setting as the table that `paired_difference` takes."""
     names = [name for name in ("policy", *axes_of(result)) if has(setting, name)]
     return {name: setting[name].values.item() for name in names}
 
 
 def share_left_out(means: xr.Dataset) -> np.ndarray:
-    """Returns the share of a setting's runs that the means leave out; `mean_ci` counts these runs."""
+    """Returns the share of each setting's runs that the means of `mean_ci` leave out."""
     return (means["left_out"] / means["runs"]).values
 
 
 def weighed_means(means: Sequence[xr.Dataset]) -> np.ndarray:
-    """Returns the means of metrics that a front weighs, [settings, metrics].
+    """Returns the means of the metrics that a Pareto front compares, [settings, metrics].
 
-    Settings with a larger share of runs without a value than the best setting have NaN.
+    A setting has NaN if its share of runs without a value is larger than the smallest share of any setting.
     """
     lost = np.max([share_left_out(found) for found in means], axis=0)
     values = np.stack([found["mean"].values for found in means], axis=1)
@@ -180,18 +183,19 @@ def weighed_means(means: Sequence[xr.Dataset]) -> np.ndarray:
 
 
 def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
-    """Finds the points that no other point beats, bool [n]; equal points are all kept, those with NaN never.
+    """Returns which points no other point beats, bool [n].
 
-    O(n f d) for a front of f points in d dimensions, without a table of n².
+    Equal points are all kept; points with NaN are never kept. For a front of f points in d dimensions the
+    time is O(n f d), and no table of n² entries is made.
 
     Args:
-      values: [n, d].
-      maximize: [d], whether more is better.
+      values: the points, [n, d].
+      maximize: whether a larger value is better in each dimension, [d].
     """
     values = np.asarray(values, np.float64)
     complete = ~np.isnan(values).any(axis=1)
     costs = np.where(np.asarray(maximize), -values, values)[complete]
-    # Distinct and in lexicographic order: whoever beats a point comes before it.
+    # The points are distinct and in lexicographic order, so a point comes after all points that beat it.
     points, place = np.unique(costs, axis=0, return_inverse=True)
     found = np.zeros(len(values), bool)
     found[complete] = _front(points)[place.reshape(-1)]
@@ -204,7 +208,7 @@ def _front(points: np.ndarray) -> np.ndarray:
     for first in range(0, len(points), _BLOCK):
         block = points[first : first + _BLOCK]
         rivals = np.concatenate([front, block])
-        # All points differ, so as good everywhere is better somewhere; nobody beats himself.
+        # All points differ, so a point as good in every dimension is better in one. No point beats itself.
         beaten = np.all(rivals[:, None] <= block, axis=2)
         own = np.arange(len(block))
         beaten[len(front) + own, own] = False

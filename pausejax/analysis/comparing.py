@@ -1,4 +1,4 @@
-"""What can be compared among runs, and what can't."""
+"""Checks whether the values of a metric can be compared among runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from pausejax.analysis.settings import group_by, has, symbols
 
 
 class Incomparable(ValueError):
-    """A metric means something else for each value of a parameter, and there are several."""
+    """The error that a metric can't be compared: its meaning depends on a parameter whose values differ."""
 
     def __init__(self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str) -> None:
         self.parameter, self.value = short, values[0]
@@ -25,17 +25,17 @@ class Incomparable(ValueError):
 def refuse_unlike(
     result: xr.Dataset, metric: str, values: np.ndarray, groups: Sequence[str] = (), ask: str = "per"
 ) -> None:
-    """Sees to it that figures can be compared: that nothing which their scale depends on differs.
+    """Checks that all parameters that a metric's meaning depends on are equal among the runs of each group.
 
     Args:
       result: a result, or its `finals`.
-      metric: a name out of `metrics_of(result)`.
-      values: float [run], of the metric; runs without a value do not count.
-      groups: coordinates; figures are compared within each of their values alone.
-      ask: the argument by which the caller asks for groups; "" if there is none.
+      metric: a name in `metrics_of(result)`.
+      values: values of the metric, float [run]; runs with NaN are ignored.
+      groups: names of coordinates; runs are only compared if they have equal values of these.
+      ask: the argument by which the caller sets the groups, for the message; "" if there is none.
 
     Raises:
-      Incomparable: something differs.
+      Incomparable: such a parameter differs.
     """
     for name, seen in unlike(result, metric, values, groups).items():
         raise Incomparable(metric, name, symbols(result).get(name, name), seen, ask)
@@ -44,7 +44,11 @@ def refuse_unlike(
 def unlike(
     result: xr.Dataset, metric: str, values: np.ndarray | None = None, groups: Sequence[str] = ()
 ) -> dict[str, list[Any]]:
-    """Finds what a metric's scale depends on and what differs among runs of one group, with its values."""
+    """Returns the parameters that a metric's meaning depends on and that differ within a group of runs.
+
+    Each parameter has its list of values. The arguments are those of `refuse_unlike`; without `values`, no
+    run is ignored.
+    """
     found: dict[str, list[Any]] = {}
     known = metrics_in(result).get(metric)
     there = np.ones(result.sizes["run"], bool) if values is None else ~np.isnan(values)

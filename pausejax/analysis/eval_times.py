@@ -1,20 +1,21 @@
-"""The simulated time of every evaluation, so that what was measured can stand against it."""
+"""Adds the simulated time of every evaluation, so that test metrics can be plotted against it."""
 
 import numpy as np
 import xarray as xr
 
 EVAL_ELAPSED = "eval_elapsed"
-"""The coordinate; it is made of `elapsed` and `eval_round` for whoever looks, and stored nowhere."""
+"""Name of the coordinate. It is computed from `elapsed` and `eval_round`, and never stored."""
 
 
 def with_eval_elapsed(result: xr.Dataset) -> xr.Dataset:
-    """Adds to a result the coordinate `eval_elapsed`, s, float32 [run, eval].
+    """Adds to a result the coordinate `eval_elapsed` in seconds, float32 [run, eval].
 
-    It is `elapsed` at the round of each evaluation: NaN where a run had ended by then. Where the result is
-    read lazily, so is the coordinate.
+    The coordinate is `elapsed` at the round of each evaluation. It is NaN if the run ended before this round.
+    If the result is read lazily, the coordinate is read lazily too.
 
     Args:
-      result: without `elapsed` or evaluations, or with a variable of this name, it stays as it is.
+      result: the result. It is returned unchanged if it has no `elapsed` or no evaluations, or if it already
+        has `eval_elapsed`.
     """
     elapsed, evaluated = result.variables.get("elapsed"), result.variables.get("eval_round")
     if elapsed is None or evaluated is None or EVAL_ELAPSED in result.variables:

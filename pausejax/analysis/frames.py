@@ -1,4 +1,4 @@
-"""Results as tidy tables: one row per run, or one row per run and round."""
+"""Converts results to tables with a row for each run, or with a row for each run and round."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,18 +23,20 @@ def to_dataframe(
     """Converts a result to a pandas table.
 
     Args:
-      result: a result; its `finals` do for the table of runs.
-      curves: one row per run and round, with the swept axes only, in place of one row per run with every
-        parameter. Accuracy and loss stand in the rounds that they were measured in and are NaN elsewhere.
-      variables: which curves; by default all with one value per round or evaluation. One with more
-        (`selected`, `counts`) makes a table of its own, one row per run and element. Implies `curves`.
+      result: a result; for the table of runs, its `finals` are enough.
+      curves: whether to return a row for each run and round, with the swept axes only. Default: a row for
+        each run, with every parameter. Accuracy and loss are NaN in rounds without an evaluation.
+      variables: names of variables; implies `curves`. Default: all variables with one value for each round or
+        evaluation. A variable with other dimensions (`selected`, `counts`) makes a separate table, with a
+        row for each run and element.
 
     Returns:
-      Rows in the order of the runs; `identity` joins the two kinds. What a policy does not have is NaN, <NA>
-      or None; rounds in which nothing asked for was recorded are left out.
+      The table, in the order of the runs. The column `identity` joins the two kinds of table. A parameter or
+      value that a run lacks is NaN, <NA> or None. Rounds in which none of the variables was recorded are left
+      out.
 
     Raises:
-      ValueError: an unknown variable, or variables that make no one table.
+      ValueError: a variable is unknown, or the variables do not fit into one table.
     """
     if curves or variables is not None:
         parts = list(curve_frames(result, variables))
@@ -43,7 +45,7 @@ def to_dataframe(
 
 
 def runs_frame(result: xr.Dataset) -> pd.DataFrame:
-    """Makes one row per run: identity, policy, seed, every parameter by its full name, every metric."""
+    """Returns a table with a row for each run: identity, policy, seed, every parameter and every metric."""
     figures = finals(result)
     parameters = [name for name in parameters_in(result) if name in result]
     return pd.DataFrame(
@@ -57,7 +59,7 @@ def runs_frame(result: xr.Dataset) -> pd.DataFrame:
 def curve_frames(
     result: xr.Dataset, variables: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
 ) -> Iterator[pd.DataFrame]:
-    """Yields the table of `to_dataframe(curves=True)` in parts of whole runs, one at least."""
+    """Yields the table of `to_dataframe(curves=True)` in one or more parts of whole runs."""
     names = list(variables) if variables is not None else _curves(result)
     for name in names:
         if name not in result.data_vars:
@@ -84,12 +86,12 @@ def _curves(result: xr.Dataset) -> list[str]:
 
 
 def _labels(result: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
-    """Returns coordinates of the runs, what a run lacks marked as missing."""
+    """Returns some coordinates of the runs as a table; values that a run lacks are missing."""
     return pd.DataFrame({name: column_of(result, name) for name in names if name in result.coords})
 
 
 def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
-    """Returns a row for each run and element of some variables, but for those where nothing is recorded."""
+    """Returns a row for each run and element of some variables, if anything was recorded for it."""
     arrays = {name: result[name] for name in names}
     dims = arrays[names[0]].dims[1:]
     if per_round := dims in (("round",), ("eval",)):
@@ -104,7 +106,7 @@ def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: 
             spread[:, measured] = block
             block = spread
         values[name] = block.reshape(-1)
-    # Rounds after a run's last one are NaN, or -1, throughout.
+    # After a run's last round, all variables are NaN or -1.
     empty = [np.isnan(v) if v.dtype.kind == "f" else v == -1 for v in values.values()]
     kept = ~np.all(empty, axis=0)
     index = np.meshgrid(*marks, indexing="ij")
@@ -116,14 +118,14 @@ def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: 
 
 
 def _nullable(column: np.ndarray) -> Any:
-    """Returns a column in which counts that are not there, -1, are missing."""
+    """Returns a column of counts in which -1 is replaced by a missing value; other columns are unchanged."""
     if column.dtype.kind not in "iu":
         return column
     return pd.arrays.IntegerArray(column.copy(), column < 0)
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table in which no word is a formula to a spreadsheet: such words begin with an apostrophe."""
+    """Returns a table with an apostrophe before each text that a spreadsheet would evaluate as a formula."""
     changed = {}
     for name, column in frame.items():
         if column.dtype.kind == "O":

@@ -1,4 +1,4 @@
-"""Confidence intervals of means, many samples at a time, missing values left out."""
+"""Computes confidence intervals of the means of many samples; missing values are left out."""
 
 from typing import NamedTuple
 
@@ -7,17 +7,23 @@ import pandas as pd
 
 
 class Interval(NamedTuple):
-    """Means with their intervals; NaN where there are no values, or too few."""
+    """Means with their intervals. A mean is NaN without values, and an interval with fewer than two."""
 
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
     counts: np.ndarray
-    """How many values each mean is over."""
+    """Number of values of each mean."""
 
 
 def interval(samples: np.ndarray, seeds: np.ndarray | None = None, *, level: float = 0.95) -> Interval:
-    """Computes the mean and Student's t interval over the last axis; arguments as for `group_intervals`."""
+    """Computes means and Student's t intervals over the last axis.
+
+    Args:
+      samples: the values, [..., runs]; NaN is left out.
+      seeds: as in `group_intervals`.
+      level: as in `group_intervals`.
+    """
     rows = np.moveaxis(np.asarray(samples), -1, 0)
     if not len(rows):
         nothing = np.full(rows.shape[1:], np.nan)
@@ -32,13 +38,15 @@ def group_intervals(
 ) -> Interval:
     """Computes means and Student's t intervals of groups of runs, [groups, ...].
 
-    Resampling a few seeds covers too rarely: at 3 seeds the nominal 95 % of the bootstrap are some 75 %.
+    The bootstrap is not used, because its coverage with few seeds is too small: with 3 seeds, nominal 95 %
+    are about 75 %.
 
     Args:
-      values: [runs, ...]; NaN is left out.
-      groups: int [runs], from 0 without gaps.
-      seeds: [runs]; the runs of a seed in a group are averaged first, as they are no independent sample.
-      level: coverage, between 0 and 1.
+      values: values of the runs, [runs, ...]; NaN is left out.
+      groups: group of each run, int [runs]; groups are numbered from 0 without gaps.
+      seeds: seed of each run, [runs]. Runs of a group with the same seed are averaged first, because they are
+        not independent. None: all runs are independent.
+      level: coverage of the intervals, between 0 and 1.
 
     Raises:
       ValueError: the level is out of range.

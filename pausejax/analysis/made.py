@@ -1,4 +1,4 @@
-"""How a result was made: on which devices, with which versions, by which command. Its attribute `made`."""
+"""The attribute `made` of a result: the commands, devices and versions with which it was made."""
 
 import json
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ ATTRIBUTE = "made"
 
 
 class Record(TypedDict):
-    """What one process says of itself."""
+    """The command, the devices and the versions of one process that simulated runs."""
 
     command: str
-    """The command line as it was typed; "" without a command."""
+    """The command line as it was typed; "" if there was none."""
     devices: str
-    """Such as "2 × NVIDIA H100"."""
+    """The number and the name of the devices, such as "2 × NVIDIA H100"."""
     versions: dict[str, str]
 
 
 def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
-    """Returns the result with the records in its attributes, sorted; leaves out what is no record."""
+    """Returns the result with sorted records in its attributes; leaves out invalid records."""
     records = [one for one in records if not schema.problem(ATTRIBUTE, [one])]
     if not records:
         return result
@@ -31,6 +31,6 @@ def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
 
 
 def records_in(result: xr.Dataset) -> list[Record]:
-    """Returns the records that a result carries; none in one of an older release."""
+    """Returns the records in a result's attributes; results of older releases have none."""
     found: list[Any] = schema.read(result, ATTRIBUTE)
     return [cast(Record, one) for one in found]

@@ -1,4 +1,4 @@
-"""Curves over rounds or simulated time: means over seeds with their intervals, as a table."""
+"""Curves over rounds or simulated time: means over seeds with intervals, as a table."""
 
 from typing import Literal, NamedTuple
 
@@ -16,14 +16,14 @@ AGAINST: dict[str, Against] = {"round": "round", "elapsed": "time"}
 
 
 class Samples(NamedTuple):
-    """Curves of single runs at common rounds or times."""
+    """Curves of single runs, all at the same rounds or times."""
 
     x: np.ndarray
     """Rounds, or simulated time in seconds; float or int [n]."""
     values: np.ndarray
-    """Float [runs, n], multiplied by the metric's scale."""
+    """Values of the metric, multiplied by its scale; float [runs, n]."""
     seeds: np.ndarray
-    """Int [runs]."""
+    """Seed of each run, int [runs]."""
 
 
 def curves(
@@ -38,22 +38,24 @@ def curves(
     """Computes the mean curve of every setting over its seeds, with Student's t intervals.
 
     Args:
-      result: as `pausejax.open` or `simulate` returns it.
-      metric: a name out of `metrics_of(result)` that has a value after every round or evaluation.
-      against: "round", or "elapsed" for simulated time, s. At each of some common times a run has the value
-        of its last round, or evaluation, by then.
-      smoothing: window of the trailing mean over evaluations; what is recorded every round is left as it is.
-      points: how many common times the runs of a setting have.
+      result: the result, as `pausejax.open` or `simulate` returns it.
+      metric: a name in `metrics_of(result)`, of a metric with a value after every round or evaluation.
+      against: "round", or "elapsed" for simulated time in seconds. All runs of a setting then have values at
+        the same times: the value after the last round or evaluation that has ended by this time.
+      smoothing: number of evaluations that the trailing mean averages. Metrics with a value for every round
+        are not smoothed.
+      points: number of times at which the runs of a setting have values.
       level: coverage of the intervals.
 
     Returns:
-      A row for each setting and place: label, policy, every swept parameter, `x`, `mean`, `low`, `high` and
-      `count` (seeds). One seed has no interval. Runs that diverged are left out of what a model learned; a
-      setting of which none is left has NaN and a count of 0. Against time a setting begins where all of its
-      runs have a value, and ends where its first run ends.
+      A table with a row for each setting and each round or time. Its columns are the label, the policy, every
+      swept parameter, `x`, `mean`, `low`, `high` and `count` (number of seeds). One seed has no interval.
+      Learned metrics leave out runs that diverged; a setting without any other run has NaN and a count of 0.
+      The curve of a setting against time begins when all of its runs have a value, and ends when its first
+      run ends.
 
     Raises:
-      ValueError: an unknown metric, one without a curve, or a result without simulated time.
+      ValueError: the metric is unknown or has no curve, or the result has no simulated time.
     """
     known = metrics_of(result)
     if metric not in known:
@@ -83,7 +85,7 @@ def has_curve(result: xr.Dataset, metric: Metric) -> bool:
 
 
 def without_diverged(runs: xr.Dataset) -> xr.Dataset:
-    """Removes runs that diverged, because their learned metrics are in no mean."""
+    """Returns the runs that did not diverge, because means of learned metrics leave out all others."""
     if "diverged_round" not in runs:
         return runs
     return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
@@ -92,16 +94,16 @@ def without_diverged(runs: xr.Dataset) -> xr.Dataset:
 def samples(
     runs: xr.Dataset, metric: Metric, against: Against = "round", smoothing: int = 1, points: int = 300
 ) -> Samples:
-    """Returns a metric of some runs after every round or evaluation; runs without any value are left out.
+    """Returns a metric of some runs after every round or evaluation; leaves out runs without any value.
 
     Args:
-      runs: of a result; only the metric's variable, the seeds, divergence and times are read.
-      metric: one for which `has_curve` is true.
-      against: "round", or "time". At each common time a run has the value of its last round or evaluation
-        so far.
-      smoothing: window of the trailing mean over evaluations. Variables with a value for each round are not
-        smoothed.
-      points: how many common times.
+      runs: runs of a result. Only the metric's variable, the seeds, the divergence and the times are read.
+      metric: the metric; `has_curve` must be true for it.
+      against: "round"; or "time" for values at the same simulated times, each after the last round or
+        evaluation that has ended by this time.
+      smoothing: number of evaluations that the trailing mean averages. Variables with a value for each round
+        are not smoothed.
+      points: number of times.
     """
     runs = without_diverged(runs) if metric.learned else runs
     array = runs[metric.variable]
@@ -120,26 +122,27 @@ def samples(
 
 
 def smooth(values: np.ndarray, window: int) -> np.ndarray:
-    """Computes the trailing mean over the last axis; the first points average what there is."""
+    """Computes the trailing mean over the last axis; the first points average all points so far."""
     if window <= 1 or not values.shape[-1]:
         return values
-    # Window by window: a difference of running sums would carry one infinite value on to the end.
+    # Sums each window: differences of running sums would be NaN after the first infinite value.
     before = np.zeros((*values.shape[:-1], window - 1))
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([before, values], axis=-1), window, -1)
     return windows.sum(axis=-1) / np.minimum(np.arange(1, values.shape[-1] + 1), window)
 
 
 def resample(times: np.ndarray, values: np.ndarray, points: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """Reads curves of several runs at common times.
+    """Returns the values of several runs at the same times.
 
     Args:
-      times: [runs, n], each run's own clock, ascending; NaN or infinite after its last round.
-      values: [runs, n].
-      points: how many common times.
+      times: times of the values of each run, [runs, n], ascending; NaN or infinite after its last round.
+      values: values of each run, [runs, n].
+      points: number of times.
 
     Returns:
-      Times [points] that every run has reached and none has outlasted, and values [runs, points]: each run's
-      last one by then, as tables have it. NaN ends a run's curve; a run without any value is left out.
+      Times, [points], and the last value of each run up to each time, [runs, points]. The times begin when
+      every run has a value, and end when the first run ends. NaN ends the curve of a run. A run without any
+      value is left out.
     """
     known = np.isfinite(times) & ~np.isnan(values)
     curves = [(t[there], v[there]) for t, v, there in zip(times, values, known, strict=True) if there.any()]

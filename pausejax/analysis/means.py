@@ -1,4 +1,4 @@
-"""Means over seeds with their intervals, and differences between policies, paired by seed."""
+"""Means over seeds with intervals, and differences between policies, paired by seed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +23,7 @@ from pausejax.analysis.settings import (
 )
 
 Side = str | Mapping[str, Any]
+"""One side of a difference: the label of a policy, or a table that fixes policy and axes."""
 
 
 def mean_ci(
@@ -36,19 +37,20 @@ def mean_ci(
 
     Args:
       result: a result, or its `finals`.
-      metric: a name out of `metrics_of(result)`, or any array with the leading dimension `run`, such as
-        `result.test_accuracy` for whole curves. NaN (a diverged run's accuracy) is left out.
-      over: what is averaged: "seed", "policy", axes by name or symbol. Where the seed is among several,
-        the mean over the others is taken first, seed by seed: runs of one seed are no independent sample.
-      level: coverage of the interval, Student's t.
+      metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
+        `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out.
+      over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several, each
+        seed is first averaged over the others, because runs with the same seed are not independent.
+      level: coverage of the interval, which is Student's t interval.
 
     Returns:
-      Data set over `setting` (and the array's other dims): `mean`, `low`, `high`, `count` (values that the
-      mean is over: seeds, where axes are averaged too), `left_out` (runs that are NaN) of so many `runs`, and
-      `diverged` (runs), if the result says so; coordinates policy, axes, and a label.
+      A data set over `setting` and the array's other dimensions. Its variables are `mean`, `low` and `high`;
+      `count`, the number of averaged values (seeds, if axes are averaged too); `left_out`, the number of runs
+      with NaN; `runs`, the number of all runs; and `diverged`, the number of diverged runs, if the result
+      records them. Its coordinates are the policy, the axes and a label.
 
     Raises:
-      ValueError: an unknown metric or axis.
+      ValueError: the metric or an axis is unknown.
     """
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
@@ -71,25 +73,25 @@ def paired_difference(
     over: str | Sequence[str] = "seed",
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Computes the mean of a's metric minus b's, over pairs of runs that met the same network.
+    """Computes the mean of policy a's metric minus policy b's, over pairs of runs on the same network.
 
-    Runs are paired by seed and by the value of every axis that both have; an axis that only one of them
-    has makes settings of its own.
+    Runs are paired by seed and by the value of every axis that both policies have. Each value of an axis that
+    only one policy has makes a setting of its own.
 
     Args:
       result: a result, or its `finals`.
-      policy_a: a policy's label, or a table that fixes axes as well:
-        `{"policy": "pause", "privacy_weight": 5.0}`.
-      policy_b: the same; an axis that a table fixes is not paired by.
+      policy_a: the label of a policy, or a table that also fixes axes:
+        `{"policy": "pause", "privacy_weight": 5.0}`. Runs are not paired by an axis that a table fixes.
+      policy_b: the policy to subtract, in the form of `policy_a`.
       metric: as in `mean_ci`.
       over: as in `mean_ci`.
       level: as in `mean_ci`.
 
     Returns:
-      As `mean_ci`; attributes policy_a and policy_b say what was subtracted from what.
+      The data set of `mean_ci`. Its attributes policy_a and policy_b name the two sides.
 
     Raises:
-      ValueError: an unknown policy, metric or axis, or no two runs that make a pair.
+      ValueError: a policy, metric or axis is unknown, or no two runs make a pair.
     """
     array = _array(result, metric)
     averaged = full_names(result, over, "over")
@@ -127,7 +129,7 @@ def _name(side: Side, result: xr.Dataset) -> str:
 
 
 def _side(result: xr.Dataset, table: pd.DataFrame, side: Side, argument: str) -> pd.DataFrame:
-    """Finds the runs of one side: place in the result, seed, and the axes that they have and don't fix."""
+    """Returns a row for each run of a side: its index, its seed, and its axes that the side does not fix."""
     fixed = {"policy": side} if isinstance(side, str) else dict(side)
     names = full_names(result, list(fixed), argument)
     chosen = np.ones(len(table), bool)
@@ -153,9 +155,9 @@ def _means(
     result: xr.Dataset,
     level: float,
 ) -> xr.Dataset:
-    """Computes means and intervals of the values of runs, or of pairs of runs, as a labelled data set."""
+    """Computes means and intervals of values of runs, or of pairs of runs, as a labelled data set."""
     codes, first = group(rows, keys)
-    # A setting may have several runs of a seed: over axes, and where two values are played alike.
+    # A setting may have several runs with one seed: if axes are averaged, or if two axis values act alike.
     seeds = rows["seed"].to_numpy() if "seed" in averaged else None
     found = group_intervals(each, codes, seeds, level=level)
     lost = np.zeros((len(first), *each.shape[1:]), int)

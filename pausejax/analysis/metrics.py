@@ -1,4 +1,4 @@
-"""The figures that describe a run: how each is made of a variable, and which way is better."""
+"""The metrics of a run: how each is computed from a variable, and in which direction it is better."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -7,14 +7,14 @@ import xarray as xr
 
 from pausejax.analysis.quantities import Metric, metrics_in
 
-# (14) is of the order of ten, so float32 rounding is of the order of 1e-6.
+# Values of (14) are of the order of 10, so their float32 rounding is of the order of 1e-6.
 _EXACT = 1e-5
 
 
 def recorded(values: np.ndarray, dims: Sequence[Hashable]) -> np.ndarray:
-    """Returns what runs recorded after each round or evaluation, NaN where that is nothing.
+    """Returns the values of a variable, with NaN where a run recorded no value after a round or evaluation.
 
-    Counts are integers, and have -1 after a run's last round and where they do not apply.
+    In counts, which are integers, -1 stands for no value. Other variables already have NaN.
     """
     if values.dtype.kind not in "iu" or tuple(dims)[1:] not in (("round",), ("eval",)):
         return values
@@ -22,7 +22,7 @@ def recorded(values: np.ndarray, dims: Sequence[Hashable]) -> np.ndarray:
 
 
 def last(values: np.ndarray) -> np.ndarray:
-    """Returns the last value of each row that is not NaN, [runs]; NaN where there is none."""
+    """Returns the last value of each row that is not NaN, [runs]; NaN if all values of the row are NaN."""
     present = ~np.isnan(values)
     place = values.shape[1] - 1 - np.argmax(present[:, ::-1], axis=1)
     found = np.take_along_axis(values, place[:, None], axis=1)[:, 0]
@@ -30,13 +30,13 @@ def last(values: np.ndarray) -> np.ndarray:
 
 
 def rounds_played(values: np.ndarray) -> np.ndarray:
-    """Counts the rounds that each run has recorded, [runs]."""
+    """Returns the number of the last recorded round of each run, [runs]; 0 if there is none."""
     present = ~np.isnan(values)
     return np.where(present.any(axis=1), values.shape[1] - np.argmax(present[:, ::-1], axis=1), 0)
 
 
 def total(values: np.ndarray) -> np.ndarray:
-    """Returns the sum over the recorded rounds, float64 [runs]; NaN where there are none."""
+    """Returns the sum over the recorded rounds, float64 [runs]; NaN if there are none."""
     present = ~np.isnan(values)
     summed = np.where(present, values, 0).sum(axis=1, dtype=np.float64)
     return np.where(present.any(axis=1), summed, np.nan)
@@ -48,14 +48,18 @@ def mean(values: np.ndarray) -> np.ndarray:
 
 
 def mean_latency(elapsed: np.ndarray) -> np.ndarray:
-    """Returns simulated seconds per round, [runs]."""
+    """Returns the mean number of simulated seconds per round, [runs]."""
     return last(elapsed) / np.maximum(rounds_played(elapsed), 1)
 
 
 def imbalance(counts: np.ndarray) -> np.ndarray:
-    """Computes the total variation distance of the participation shares from equal ones, [runs]; -1 pads.
+    """Returns the total variation distance of the clients' shares of participation from equal shares.
 
-    0 where all clients took part equally often, 1 - m/K where the same m did every time.
+    The shape is [runs]. The distance is 0 if all clients took part equally often. It is 1 - m/K if the same m
+    of K clients took part in every round, and NaN if no client took part.
+
+    Args:
+      counts: number of rounds of each client, [runs, clients]; -1 stands for no client.
     """
     clients = counts >= 0
     counts = np.where(clients, counts, 0)
@@ -66,12 +70,15 @@ def imbalance(counts: np.ndarray) -> np.ndarray:
 
 
 def mean_gap(gap: np.ndarray) -> np.ndarray:
-    """Returns the mean gap over the rounds after everybody was explored, [runs]; NaN if there is none."""
+    """Returns the mean gap over the rounds after all clients were explored, [runs]; NaN if none."""
     return mean(np.where(np.isfinite(gap), gap, np.nan))
 
 
 def exact_share(gap: np.ndarray) -> np.ndarray:
-    """Returns the share of rounds, after everybody was explored, in which (14) was at its maximum, [runs]."""
+    """Returns the share of rounds in which (14) was at its maximum, of those after all clients were explored.
+
+    The shape is [runs]; NaN without such rounds.
+    """
     explored = np.isfinite(gap).sum(axis=1)
     exact = (gap <= _EXACT).sum(axis=1) / np.maximum(explored, 1)
     return np.where(explored > 0, exact, np.nan)
@@ -82,25 +89,25 @@ REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "rounds_played": rounds_played,
     "total": total,
     "mean": mean,
-    "each": mean,  # its curve is the figure of each round
+    "each": mean,  # its curve shows the value of each round
     "mean_latency": mean_latency,
     "imbalance": imbalance,
     "mean_gap": mean_gap,
     "exact_share": exact_share,
     "itself": lambda values: values,
 }
-"""What makes one figure of a run's values, [runs, n], NaN after its last round -> [runs]."""
+"""Functions that reduce the values of runs, [runs, n] with NaN after the last round, to figures, [runs]."""
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean of what is there so far; NaN where there is nothing."""
+    """Returns the mean of all values so far; NaN where a value is missing."""
     present = ~np.isnan(values)
     summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
     return np.where(present, summed / np.maximum(np.cumsum(present, axis=1), 1), np.nan)
 
 
 def _running_total(values: np.ndarray) -> np.ndarray:
-    """Returns the sum of what is there so far, up to the last value that is there."""
+    """Returns the sum of all values so far; NaN after the last value."""
     present = ~np.isnan(values)
     summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
     follows = np.logical_or.accumulate(present[:, ::-1], axis=1)[:, ::-1]
@@ -120,7 +127,10 @@ RUNNING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean_gap": lambda gap: _running_mean(np.where(np.isfinite(gap), gap, np.nan)),
     "exact_share": _running_share,
 }
-"""The same figure after every round, [runs, n] -> [runs, n], for those that have one."""
+"""Functions from [runs, n] to [runs, n] that compute the figure after every round, by name in `REDUCTIONS`.
+
+Reductions that have no such curve are absent.
+"""
 
 
 def metrics_of(result: xr.Dataset) -> dict[str, Metric]:

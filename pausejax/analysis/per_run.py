@@ -1,4 +1,4 @@
-"""One row of figures per run, read block by block of runs, so that memory does not grow with their number."""
+"""Computes figures for each run, from one block of runs at a time, so that memory does not grow with runs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,11 +15,11 @@ MAX_BYTES = 1 << 22
 def run_blocks(*arrays: xr.DataArray, max_bytes: int = MAX_BYTES) -> Iterator[slice]:
     """Yields slices of the runs that cover all of them in order, cut where the stored chunks end.
 
-    A slice holds at least one chunk, and no more of them than fit into `max_bytes`, all arrays together.
+    A slice has at least one chunk of runs, and otherwise as many chunks as fit into `max_bytes`.
 
     Args:
-      *arrays: with the leading dimension `run`, all of one length.
-      max_bytes: memory for the values of one slice.
+      *arrays: arrays with the leading dimension `run`, all of the same length.
+      max_bytes: memory for the values of one slice of all arrays together, in bytes.
     """
     runs = arrays[0].sizes["run"]
     chunk = max(_stored_chunk(array) for array in arrays)
@@ -30,24 +30,27 @@ def run_blocks(*arrays: xr.DataArray, max_bytes: int = MAX_BYTES) -> Iterator[sl
 
 
 def _stored_chunk(array: xr.DataArray) -> int:
-    """Counts the runs of a stored chunk; 1 for what is in memory only."""
+    """Returns the number of runs in a stored chunk of an array; 1 if the array is in memory only."""
     preferred = array.encoding.get("preferred_chunks") or {}
     chunks = array.encoding.get("chunks")
     return int(preferred.get("run", chunks[0] if chunks else 1))
 
 
 def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Dataset:
-    """Computes figures of each run at its end: dim `run`, every coordinate of `run`, a variable per metric.
+    """Computes the metrics of each run at its end.
 
-    A run that stopped early counts up to its last recorded round. What a model learned that ceased to be
-    finite is NaN, so no mean takes it in. Every stored chunk is read once, one block of runs at a time.
+    A run that stopped early counts up to its last recorded round. Learned metrics of a run that diverged are
+    NaN, so means leave them out. Every stored chunk is read once, one block of runs at a time.
 
     Args:
-      result: as `pausejax.open` returns it; what this function returned passes through.
-      metrics: names out of `metrics_of(result)`; all of them by default.
+      result: the result, as `pausejax.open` or this function returns it.
+      metrics: names in `metrics_of(result)`; default: all of them.
+
+    Returns:
+      A data set over `run`, with a variable for each metric and all coordinates of `run`.
 
     Raises:
-      ValueError: an unknown metric.
+      ValueError: a metric is unknown.
     """
     known = metrics_of(result)
     wanted = list(known if metrics is None else metrics)
@@ -76,7 +79,7 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
 
 
 def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """Returns the `finals` of some metrics, and with them which runs diverged, if the result says so."""
+    """Returns the `finals` of some metrics, and of `diverged_round` if the result has it."""
     also = {"diverged_round"} & metrics_of(result).keys()
     return finals(result, list(dict.fromkeys([*metrics, *also])))
 

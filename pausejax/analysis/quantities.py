@@ -1,7 +1,7 @@
-"""What stands in a result and how it is shown: variables, and the figures per run that are made of them.
+"""Descriptions of a result's variables, and of the metrics that are computed from them.
 
-Each kind of study has one table of each; a result carries what a reader needs of them in its attributes, so
-that a study with parts of its user's own is read without those parts.
+Each kind of study has a table of variables and a table of metrics. A result contains its table of metrics in
+its attributes, so that the result of a study with a user's own parts can be read without these parts.
 """
 
 import json
@@ -22,46 +22,46 @@ class Variable(NamedTuple):
     """One variable of a result."""
 
     dims: tuple[str, ...]
-    """After `run`."""
+    """Its dimensions after `run`."""
     dtype: str
     fill: float
-    """Where a run has no value: beyond its clients, its slots, its last round."""
+    """The value that stands for no value: beyond the clients, the slots or the last round of a run."""
     units: str
     meaning: str
 
 
 class Metric(NamedTuple):
-    """One figure per run, computed from one variable of a result, and how tables and pictures show it."""
+    """A metric: one figure for each run, computed from one variable, and how tables and charts show it."""
 
     variable: str
     reduce: str
-    """One of `metrics.REDUCTIONS`."""
+    """Name of the function in `metrics.REDUCTIONS` that computes the figure."""
     maximize: bool | None
-    """Which way is better; None where neither is."""
+    """Whether a larger value is better; None if neither direction is better."""
     units: str
     meaning: str
     learned: bool = False
-    """Whether it has no meaning for a model that ceased to be finite."""
+    """Whether it describes the learned model, so that it has no meaning for a run that diverged."""
     label: str = ""
-    """On the axis of a picture; "" where pictures leave it out."""
+    """Label on the axis of a chart; "" if charts do not show it by default."""
     heading: str = ""
-    """Of its column in the table of a study; "" where the table leaves it out."""
+    """Heading of its column in the table of a study; "" if the table does not show it."""
     scale: float = 1.0
-    """What pictures and the table multiply it by."""
+    """Factor by which charts and the table multiply it."""
     shown: str = ".3g"
-    """How the table writes it."""
+    """Number format in the table."""
     share: bool = False
-    """Of something whole, so that a logarithmic scale would mislead."""
+    """Whether it is a share of a whole, for which a logarithmic scale would mislead."""
     scaled_by: tuple[str, ...] = ()
-    """Parameters that change what it measures: across their values it can't be compared."""
+    """Parameters that change what it measures, so that it can't be compared between their values."""
     if_negative: str = ""
-    """Why it may be below zero where a reader would not expect it; the table says so where it is."""
+    """Reason why it may be negative, if this is unexpected; the table shows it with a negative mean."""
     name: str = ""
-    """In the table of metrics that it was read from."""
+    """Its name in the table of metrics from which it was read."""
 
     @property
     def axis_label(self) -> str:
-        """Writes what charts show along its axis."""
+        """The label of its axis in charts, with its unit."""
         unit = "" if self.units == "1" else self.units
         if self.scale != 1:
             power = str(round(-math.log10(self.scale))).translate(_RAISED)
@@ -70,7 +70,7 @@ class Metric(NamedTuple):
 
 
 def as_json(metrics: Mapping[str, Metric]) -> str:
-    """Writes a table of metrics as a result carries it."""
+    """Returns a table of metrics as JSON, for the attributes of a result."""
     table = {name: metric._asdict() for name, metric in metrics.items()}
     for fields in table.values():
         del fields["name"]
@@ -78,7 +78,7 @@ def as_json(metrics: Mapping[str, Metric]) -> str:
 
 
 def format_number(value: float, form: str) -> str:
-    """Writes a number in a format of `Metric.shown`; a zero has no sign and no exponent."""
+    """Returns the text of a number in a format of `Metric.shown`; zero has no sign and no exponent."""
     text = f"{value:{form}}"
     if float(text) == 0:
         return text.lstrip("-") if form.endswith("f") else "0"
@@ -86,12 +86,12 @@ def format_number(value: float, form: str) -> str:
 
 
 def series(units: str, meaning: str) -> Variable:
-    """Describes a number for each round."""
+    """Returns the description of a variable with a number for each round."""
     return Variable(("round",), "float32", float("nan"), units, meaning)
 
 
 def count(meaning: str, over: str = "round") -> Variable:
-    """Describes a count for each round, or client; -1 is unknown."""
+    """Returns the description of a variable with a count for each round, or client; -1 is no value."""
     return Variable((over,), "int32", -1, "1", meaning)
 
 
@@ -102,13 +102,13 @@ def described(
     parameters: Mapping[str, tuple[tuple[str, ...], str]],
     apart: tuple[str, ...] = ("dataset",),
 ) -> dict[str, str]:
-    """Makes the attributes of a result by which it is read.
+    """Returns the attributes that describe a result.
 
     Args:
-      metrics: the kind's table.
-      objectives: the metrics that a front weighs.
-      ranking: the metric by which a table of many settings picks the best.
-      parameters: aliases and symbol of every parameter.
+      metrics: the table of metrics of the kind of study.
+      objectives: names of the metrics of the Pareto front.
+      ranking: name of the metric by which a table of many settings ranks them.
+      parameters: the aliases and the symbol of every parameter.
       apart: the parameters whose values are never mixed in one front or joined by one line.
     """
     return {
@@ -121,7 +121,7 @@ def described(
 
 
 def metrics_in(result: "xr.Dataset") -> dict[str, Metric]:
-    """Returns the table of metrics that a result carries."""
+    """Returns the table of metrics in the attributes of a result."""
     found = {name: Metric(**fields) for name, fields in schema.read(result, "metrics").items()}
     return {
         name: metric._replace(name=name, scaled_by=tuple(metric.scaled_by)) for name, metric in found.items()
@@ -129,7 +129,7 @@ def metrics_in(result: "xr.Dataset") -> dict[str, Metric]:
 
 
 def objectives_in(result: "xr.Dataset") -> tuple[str, ...]:
-    """Returns the metrics that a front weighs."""
+    """Returns the names of the metrics of the Pareto front."""
     return tuple(schema.read(result, "objectives"))
 
 

@@ -1,7 +1,7 @@
-"""What a result may say of itself: the one schema of its attributes, with bounds.
+"""The schema of a result's attributes: the type, form and largest size of each.
 
-A result may come from a stranger, and whoever writes a folder writes its attributes too. All that reads a
-result reads its attributes here: what has another type, length or form is refused in one line.
+A result may come from a stranger, who can write anything into its attributes. Therefore all code reads the
+attributes of a result through `read`. It refuses a value of another type, length or form, with one line.
 """
 
 import functools
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Check = Callable[[Any], str]
-"""A value to what is wrong with it, "" if nothing is."""
+"""A function that takes a value and returns what is wrong with it; "" if nothing is wrong."""
 
 _WORDS, _TEXT, _MANY = 10_000, 2**24, 1_000
 REDUCTIONS = (
     *("last", "rounds_played", "total", "mean", "mean_latency"),
     *("each", "imbalance", "mean_gap", "exact_share", "itself"),
 )
-"""What may make one figure of a run's values: the names of `metrics.REDUCTIONS`."""
+"""The names of `metrics.REDUCTIONS`: the functions that reduce the values of a run to one figure."""
 COLUMNS = frozenset(
     (
         *("setting", "label", "metric", "units", "x", "maximize"),
         *("mean", "low", "high", "count", "runs", "left_out", "diverged", "infinite"),
     )
 )
-"""What tables of results call their columns, beside policy, seed and the axes: no axis may be called so."""
+"""Column names of the tables of results, without policy, seed and the axes. No axis may have such a name."""
 _FORMAT = re.compile(r"\.\d[efg]")
 
 
@@ -41,7 +41,7 @@ def text_problem(value: Any, longest: int = _WORDS, controls: str = "\t\n") -> s
         return f"must be text, not {type(value).__name__}"
     if len(value) > longest:
         return f"must have at most {longest} characters, not {len(value)}"
-    # Half a character (Cs) is no text, and a control character (Cc) may speak to a terminal.
+    # A lone surrogate (Cs) is not text. A control character (Cc) could control the terminal.
     odd = next((c for c in value if unicodedata.category(c) in ("Cc", "Cs") and c not in controls), "")
     return f"must be without control characters, not with {odd!r}" if odd else ""
 
@@ -63,21 +63,21 @@ def _format(value: Any) -> str:
 
 def _number(value: Any) -> str:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Compared first: an integer of a thousand digits is no float.
+    # Compares before it converts: an integer of a thousand digits does not fit into a float.
     if number and abs(value) <= 1e15 and math.isfinite(value) and value:
         return ""
     return f"must be a finite number from -1e15 to 1e15 and not 0, not {brief(value)}"
 
 
 def _is(*kinds: type | None) -> Check:
-    """Checks that a value is of one of some types; None stands for null."""
+    """Returns a check that a value has one of the types `kinds`; None stands for null."""
     words: dict[type | None, str] = {bool: "true or false", None: "null", int: "an integer"}
     words |= {float: "a number", str: "text"}
     allowed = tuple(type(None) if kind is None else kind for kind in kinds)
     names = " or ".join(words[kind] for kind in kinds)
 
     def check(value: Any) -> str:
-        # Larger integers are no floats, which is what pictures draw.
+        # Charts draw floats, and larger integers do not fit into one.
         small = type(value) is not int or abs(value) < 2**63
         return "" if type(value) in allowed and small else f"must be {names}, not {brief(value)}"
 
@@ -133,7 +133,13 @@ def _table(key: Check, item: Check, most: int = _MANY) -> Check:
 
 
 def _fields(needed: Mapping[str, Check], others: Mapping[str, Check], *, closed: bool = True) -> Check:
-    """Checks that a table has these fields, and no others where it is closed."""
+    """Returns a check of a table's fields.
+
+    Args:
+      needed: name and check of each field that the table must have.
+      others: name and check of each field that it may have.
+      closed: whether the table may have no further fields.
+    """
     known = {**needed, **others}
 
     def check(value: Any) -> str:
@@ -197,7 +203,7 @@ _JSON: dict[str, tuple[Check, Any]] = {
     "used_files": (_table(line_problem, line_problem, 10_000), {}),
     "made": (_list(_RECORD, 10_000, different=False), []),
 }
-"""Attributes that are JSON, and what stands for one that is absent."""
+"""Attributes that are JSON: the check of each, and the value that replaces it if it is absent."""
 NAMES = (*_PLAIN, *_JSON)
 
 _WORD_LIST = _list(text_problem, 100, different=False)
@@ -232,10 +238,12 @@ _SEARCH = _fields(
 
 
 def read(result: "xr.Dataset", name: str) -> Any:
-    """Reads an attribute of a result; JSON is parsed, and must not be changed by the caller.
+    """Returns the value of an attribute of a result; an attribute that is JSON is parsed.
+
+    The parsed value is cached, so the caller must not change it.
 
     Raises:
-      ValueError: it is absent, where nothing stands for it, or not as the schema has it.
+      ValueError: the value does not fit the schema, or the attribute is absent and has no default.
     """
     if name in _PLAIN:
         value = result.attrs.get(name, _ABSENT.get(name))
@@ -250,7 +258,7 @@ def read(result: "xr.Dataset", name: str) -> Any:
 
 
 def search_problem(held: Any) -> str:
-    """Says what is wrong with the record of a search, "" if nothing is."""
+    """Returns what is wrong with the record of a search; "" if nothing is wrong."""
     if wrong := _SEARCH(held):
         return wrong
     names = {metric["name"] for metric in held["metrics"]}
@@ -259,7 +267,7 @@ def search_problem(held: Any) -> str:
 
 
 def problem(name: str, value: Any) -> str:
-    """Says what is wrong with the value of an attribute that is JSON, "" if nothing is."""
+    """Returns what is wrong with the value of a JSON attribute; "" if nothing is wrong."""
     return _JSON[name][0](value)
 
 
@@ -282,7 +290,7 @@ def _parsed(name: str, text: str | None) -> Any:
 
 
 def brief(value: Any) -> str:
-    """Writes a value in a message, whatever it is."""
+    """Returns a short text for any value, for a message."""
     if isinstance(value, dict | list):
         return f"a {'table' if isinstance(value, dict) else 'list'} of {len(value)}"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 1e15:

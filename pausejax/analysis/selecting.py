@@ -1,4 +1,4 @@
-"""Runs by what they are: policy, seed and parameters, by name or symbol."""
+"""Selects runs by policy, seed and parameters, which are given by name, alias or symbol."""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,30 +11,32 @@ from pausejax.analysis.quantities import parameters_in
 from pausejax.analysis.settings import UNREAD, full_name, has
 from pausejax.spelling import closest
 
-# Coordinates may have been through float32, which keeps seven digits.
+# Coordinates may have been stored as float32, which keeps seven digits.
 _TOLERANCE = 1e-6
 
 
 def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **wanted: Any) -> xr.Dataset:
     """Selects the runs that have some values: `select(result, policy="pause", gamma=5.0)`.
 
-    A policy that lacks a parameter is not asked for it: `select(result, kappa=30.0)` keeps the rivals that
-    anneal nothing. To leave them out, name the policies.
+    A condition on a parameter does not apply to policies that lack the parameter. So
+    `select(result, kappa=30.0)` keeps all runs of policies without `kappa`. To leave these out, select
+    policies too.
 
     Args:
       result: a result, or its `finals`.
-      where: the same as `wanted`, as a table; text stands for the number or truth value that it spells.
-      **wanted: by the name of a coordinate of `run` (policy, algorithm, seed, identity, any parameter), or by
-        a parameter's alias or symbol (`gamma`, `γ`): a value, several in a list, or a `slice(low, high)` with
-        both ends included. Integers agree exactly; other numbers to six digits, unless some
-        run has the very value.
+      where: the conditions as a table, in the form of `wanted`. Texts are converted to numbers or truth
+        values if the coordinate holds such values.
+      **wanted: conditions. A key is the name of a coordinate of `run` (policy, algorithm, seed, identity, any
+        parameter), or a parameter's alias or symbol (`gamma`, `γ`). A value is a single value, a list of
+        values, or a `slice(low, high)` that includes both ends. Integers must be equal. Other numbers must
+        agree to six digits; if a run has exactly the given number, only equal numbers count.
 
     Returns:
-      The same data set with these runs alone, in their order.
+      The data set with only the selected runs, in their order.
 
     Raises:
-      ValueError: an unknown name, or a value that none of the runs has which the rest leaves; says what there
-        is and what is nearest.
+      ValueError: a name is unknown, or no run that meets the other conditions has the value. The message
+        lists the known names or values, and suggests a similar one.
     """
     if "run" not in result.dims:
         raise ValueError("result: has no dimension run, so there is nothing to select from")
@@ -62,9 +64,9 @@ class _Condition(NamedTuple):
     column: np.ndarray
     values: Sequence[Any]
     hits: list[np.ndarray]
-    """For each value which runs have it, bool [runs]."""
+    """For each value, which runs have it, bool [runs]."""
     lacking: np.ndarray
-    """Which runs are of a policy without the parameter, bool [runs]."""
+    """Which runs have a policy without the parameter, bool [runs]."""
 
 
 def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = False) -> _Condition:
@@ -81,7 +83,7 @@ def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = Fals
 
 
 def _meeting(conditions: Sequence[_Condition], runs: int) -> np.ndarray:
-    """Returns which runs meet all of some conditions, bool [runs]."""
+    """Returns which runs meet all conditions, bool [runs]."""
     chosen = np.ones(runs, bool)
     for condition in conditions:
         chosen &= np.any(condition.hits, axis=0) | condition.lacking
@@ -118,7 +120,7 @@ def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
 
 
 def _meant(column: np.ndarray, value: Any) -> Any:
-    """Finds what text stands for among some values."""
+    """Converts a text to a truth value or a float if the column holds truth values or numbers."""
     if not isinstance(value, str):
         return value
     if column.dtype.kind == "b":
@@ -130,7 +132,7 @@ def _meant(column: np.ndarray, value: Any) -> Any:
 
 
 def _instead(column: np.ndarray, value: Any) -> str:
-    """Says what there is in place of a value, the nearest first."""
+    """Returns the end of a message that suggests the nearest value and lists the known values."""
     there = list(dict.fromkeys(column.tolist()))
     if not there:
         return "; these runs lack it"
@@ -160,13 +162,13 @@ def _shown(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """Writes a value as messages spell it."""
+    """Returns the text of a value for a message."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def some(values: Iterable[str], most: int = 5) -> str:
-    """Writes a list in words, its end cut off where it is long."""
+    """Joins the first `most` texts by commas; for a longer list, adds its length."""
     listed = list(values)
     return ", ".join(listed[:most]) + (f", … ({len(listed)} in all)" if len(listed) > most else "")

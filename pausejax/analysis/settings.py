@@ -1,4 +1,4 @@
-"""Which runs belong together: a setting is a policy with one value on each swept axis."""
+"""Groups runs into settings: a setting is a policy with one value of each swept axis."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from pausejax.analysis.quantities import parameters_in
 from pausejax.spelling import nearest
 
 UNREAD = "unread_parameters"
-"""The coordinate that names, with spaces between, the parameters of a result that a run does not read."""
+"""Name of the coordinate that lists, separated by spaces, the parameters that a run does not read."""
 
 
 def axes_of(result: xr.Dataset) -> tuple[str, ...]:
@@ -22,10 +22,12 @@ def axes_of(result: xr.Dataset) -> tuple[str, ...]:
 
 
 def runs_table(result: xr.Dataset) -> pd.DataFrame:
-    """Makes a row for each run: policy, seed and the axis values; missing where a run lacks the axis.
+    """Returns a table with a row for each run: policy, seed and a value of each axis.
+
+    A value is missing if the run does not read this parameter.
 
     Raises:
-      ValueError: an axis has the name of a table's own column.
+      ValueError: an axis has the name of another column of such tables.
     """
     if taken := sorted(schema.COLUMNS.intersection(axes_of(result))):
         raise ValueError(f"result: axis {taken[0]}: tables have a column of this name; rename the parameter")
@@ -36,8 +38,9 @@ def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame, list[s
     """Splits the runs of a result into its settings, in order of first appearance.
 
     Returns:
-      The setting of each run, int [runs]; a row for each setting, which has the columns of `runs_table`
-      without the seed, under the place of the setting's first run; and the labels of the settings.
+      The index of each run's setting, int [runs]; a table with a row for each setting; and the labels of the
+      settings. The table has the columns of `runs_table` without the seed. Its index is the place of the
+      setting's first run.
     """
     table = runs_table(result).drop(columns="seed")
     codes, first = group(table, list(table.columns))
@@ -48,14 +51,15 @@ def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame, list[s
 def has(result: xr.Dataset, name: str) -> np.ndarray:
     """Returns whether each run, or each setting, has a value of a coordinate.
 
-    The value of a run that does not read a parameter is a filling and means nothing: any value may be meant.
+    A run that does not read a parameter has a placeholder in its coordinate. The placeholder may be any value
+    and has no meaning.
 
     Args:
-      result: a result, its `finals`, or what `mean_ci` returns; one run or setting of these.
-      name: of a coordinate; a float that is NaN is no value either.
+      result: a result, its `finals`, what `mean_ci` returns, or a single run or setting of one of these.
+      name: name of a coordinate. A NaN in it is not a value either.
 
     Returns:
-      bool, in the shape of the coordinate.
+      bool, with the shape of the coordinate.
     """
     values = result[name].values
     present = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
@@ -68,7 +72,7 @@ def has(result: xr.Dataset, name: str) -> np.ndarray:
 
 
 def column_of(result: xr.Dataset, name: str) -> pd.Series:
-    """Returns a coordinate of the runs as a column, missing where a run has no value of it."""
+    """Returns a coordinate of the runs as a column of a table; missing if a run has no value of it."""
     column, present = pd.Series(result[name].values), has(result, name)
     if present.all():
         return column
@@ -77,7 +81,7 @@ def column_of(result: xr.Dataset, name: str) -> pd.Series:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Returns the rows of a table of runs, each with the values that it has."""
+    """Returns the rows of a table of runs as dictionaries without missing values."""
     return [
         {str(name): value for name, value in row.items() if not pd.isna(value)}
         for row in table.to_dict("records")
@@ -85,15 +89,15 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def values_of(result: xr.Dataset, name: str) -> list[Any]:
-    """Returns the values of a coordinate among the runs that have it, each once, in their order."""
+    """Returns the distinct values of a coordinate, without placeholders, in the order of the runs."""
     return list(dict.fromkeys(result[name].values[has(result, name)].tolist()))
 
 
 def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) -> tuple[str, ...]:
-    """Resolves names of axes, `policy` or `seed`, and symbols of them.
+    """Returns the full names for "policy", "seed", or names, aliases and symbols of axes.
 
     Raises:
-      ValueError: one of them is none of these.
+      ValueError: a name means none of these; the message begins with the name `argument`.
     """
     known = ("policy", "seed", *axes_of(result))
     try:
@@ -106,10 +110,10 @@ def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) ->
 
 
 def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str) -> str:
-    """Finds the one of some labels that a name, an alias or a symbol means.
+    """Returns the name in `known` that a name, an alias or a symbol means.
 
     Raises:
-      ValueError: it is none of these; says what there is, and what is nearest.
+      ValueError: `known` has no such name; the message lists the known names and suggests a similar one.
     """
     spellings = {
         other: name
@@ -125,14 +129,15 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
 
 
 def symbols(result: xr.Dataset) -> dict[str, str]:
-    """Returns how pictures write parameters; those without a symbol are not there."""
+    """Returns the symbol of each parameter that has one, by the name of the parameter."""
     return {name: symbol for name, (_, symbol) in parameters_in(result).items() if symbol}
 
 
 def labels(rows: Sequence[Mapping[str, Any]], symbols: Mapping[str, str]) -> list[str]:
-    """Writes settings in words, each in its own, so that a reader does not mix two up.
+    """Returns a different label for each setting.
 
-    Where two would read alike, numbers have all of their digits; what is alike even then is numbered.
+    If the labels of two settings would be equal, their numbers have all digits. Labels that are still equal
+    get a number.
     """
     found = told_apart([label(row, symbols) for row in rows], [label(row, symbols, str) for row in rows])
     taken: set[str] = set()
@@ -146,7 +151,7 @@ def labels(rows: Sequence[Mapping[str, Any]], symbols: Mapping[str, str]) -> lis
 
 
 def told_apart(texts: Sequence[str], longer: Sequence[str]) -> list[str]:
-    """Returns some texts; the longer ones where two of them are alike."""
+    """Returns texts, with the text from `longer` in place of each text that is not unique."""
     counts = Counter(texts)
     return [long if counts[text] > 1 else text for text, long in zip(texts, longer, strict=True)]
 
@@ -154,7 +159,10 @@ def told_apart(texts: Sequence[str], longer: Sequence[str]) -> list[str]:
 def label(
     values: Mapping[str, Any], symbols: Mapping[str, str], written: Callable[[Any], str] | None = None
 ) -> str:
-    """Writes a setting in words: `pause, α = 10, γ = 5`; six digits, unless `written` spells numbers."""
+    """Returns the label of a setting, such as `pause, α = 10, γ = 5`.
+
+    `written` formats the values; default: floats have six digits.
+    """
     spell = written or _short
     first = [str(values["policy"])] if "policy" in values else []
     rest = [
@@ -170,10 +178,11 @@ def _short(value: Any) -> str:
 
 
 def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Groups rows that agree on all keys (missing agrees with missing), in the order of their first rows.
+    """Groups rows that have equal values of all keys; two missing values are equal.
 
     Returns:
-      The group of each row, int [rows], and the first row of each group, int [groups].
+      The group of each row, int [rows], and the first row of each group, int [groups]. Groups are numbered
+      in the order of their first rows.
     """
     if not keys or table.empty:
         return np.zeros(len(table), int), np.zeros(min(len(table), 1), int)
@@ -182,12 +191,12 @@ def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndar
 
 
 def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Groups the runs of a result, or its settings, that agree on some coordinates.
+    """Groups the runs of a result, or its settings, that have equal values of some coordinates.
 
-    Those that have no value of a coordinate agree with each other, whatever fills its place.
+    Two runs without a value of a coordinate are equal in it, whatever their placeholders are.
 
     Returns:
-      As `group`.
+      As in `group`.
     """
     size = result.sizes["run" if "run" in result.sizes else "setting"]
     table = pd.DataFrame({name: column_of(result, name) for name in names}, index=range(size))
@@ -195,7 +204,7 @@ def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.n
 
 
 def coordinates(table: pd.DataFrame, result: xr.Dataset) -> dict[str, tuple[str, np.ndarray]]:
-    """Makes coordinates of the dimension `setting`: the keys, a label, the keys that the setting lacks."""
+    """Makes the coordinates of the dimension `setting`: its keys, its label, and the keys that it lacks."""
     written = symbols(result)
     fillings = {"f": np.nan, "i": -1, "u": 0, "b": False}
     found: dict[str, tuple[str, np.ndarray]] = {}

@@ -1,4 +1,4 @@
-"""Checks a result from elsewhere: its attributes, its coordinates and its variables."""
+"""Checks a result from an unknown source: its attributes, coordinates and variables."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _CHARACTERS = 2**28
-"""Of all values of one coordinate, each as long as the longest."""
+"""Largest number of characters of one coordinate, if every value had the length of the longest."""
 
 
 def check(result: "xr.Dataset") -> None:
-    """Sees to it that a result from elsewhere is laid out like one and says of itself what one may.
+    """Checks that a result from an unknown source has the layout and the attributes of a result.
 
     Raises:
-      ValueError: it is not; names the attribute, coordinate or variable.
+      ValueError: the check fails; the message names the attribute, coordinate or variable.
     """
     for name in schema.NAMES:
         if name in result.attrs:
@@ -40,7 +40,7 @@ def check(result: "xr.Dataset") -> None:
 
 
 def _check_source(result: "xr.Dataset", metric: str, variable: str, reduce: str) -> None:
-    """Sees to it that a metric is one figure per run already, or can be made of its variable."""
+    """Checks that a metric has one figure for each run, or can be computed from its variable."""
     if metric in result and result[metric].dims == ("run",) and result[metric].dtype.kind in "biuf":
         return
     if metric not in result and variable not in result:
@@ -59,16 +59,16 @@ def check_layout(
     kinds: Mapping[str, str],
     needed: Collection[str],
 ) -> None:
-    """Sees to it that what a result has of some variables and labels is what one knows by these names.
+    """Checks the dimensions and the types of some variables and coordinates, if a result has them.
 
     Args:
-      result: a result.
-      layout: variable -> its dimensions.
-      kinds: label of a run -> the kinds of NumPy's types that it may have.
-      needed: of both, what must be there.
+      result: the result.
+      layout: the dimensions of each variable, by its name.
+      kinds: the allowed kinds of NumPy types of each coordinate of `run`, by its name.
+      needed: the names of variables and coordinates that the result must have.
 
     Raises:
-      ValueError: one is absent or something else.
+      ValueError: a needed name is absent, or a variable or coordinate has other dimensions or another type.
     """
     for name in sorted({*layout, *kinds, *needed}):
         if name not in result:

@@ -1,4 +1,4 @@
-"""The table of a study: per setting the mean of each metric with its interval, as numbers and as texts."""
+"""The table of a study: the mean and interval of each metric for each setting, as numbers and as texts."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,37 +15,38 @@ from pausejax.analysis.quantities import Metric, format_number
 from pausejax.analysis.settings import group_by, split_settings
 
 MAX_ROWS = 40
-"""A study with more settings than this shows the best ones."""
+"""Largest number of settings of which the table shows all; of more settings it shows the best."""
 _SHOWN = 20
 
 
 class SummaryText(NamedTuple):
-    """The table of a study in words, as the terminal, a notebook and the page show it."""
+    """The table of a study as texts, which the terminal, a notebook and the page show."""
 
     title: str
     headings: tuple[str, ...]
-    """Of several lines."""
+    """The heading of each column, which may have several lines."""
     rows: list[tuple[str, ...]]
-    """The first cell is the setting's label."""
+    """The rows; the first cell of a row is the label of the setting."""
     notes: list[str]
 
 
 def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: float = 0.95) -> pd.DataFrame:
-    """Makes the table of a study as numbers: a row for each setting and metric.
+    """Computes the table of a study as numbers, with a row for each setting and metric.
 
     Args:
       result: a result.
-      metrics: names out of `metrics_of(result)`; by default those of the study's table, and first the one
-        that ranks settings.
-      level: coverage of the intervals, Student's t.
+      metrics: names in `metrics_of(result)`; default: the metric that ranks settings, and then the metrics in
+        the study's table.
+      level: coverage of the intervals, which are Student's t intervals.
 
     Returns:
-      Columns `setting` (its label), `policy`, the axes (missing where the policy lacks one), `metric`,
-      `units`, `mean`, `low` and `high` (NaN with one seed), `seeds` (that the mean is over), `runs`,
-      `left_out` (runs without a value, such as diverged ones) and `infinite` (runs with an infinite one).
+      A table with the columns `setting` (its label), `policy`, each axis (missing if the policy lacks it),
+      `metric`, `units`, `mean`, `low` and `high` (NaN with one seed), `seeds` (number of averaged seeds),
+      `runs` (number of runs), `left_out` (number of runs without a value, such as diverged runs) and
+      `infinite` (number of runs with an infinite value).
 
     Raises:
-      ValueError: an unknown metric, or a level out of range.
+      ValueError: a metric is unknown, or the level is out of range.
     """
     known = metrics_of(result)
     if metrics is None:
@@ -73,9 +74,9 @@ def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: 
 
 
 def summary_text(result: xr.Dataset) -> SummaryText:
-    """Writes the table of a study: one row per policy and axis value, mean ± 95 % interval over seeds.
+    """Returns the table of a study as texts: a row for each setting, with means ± 95 % intervals over seeds.
 
-    Of more than `MAX_ROWS` settings the best are shown, and the best of each policy in any case.
+    If there are more than `MAX_ROWS` settings, the table shows the best ones, and the best of each policy.
     """
     known, ranking = metrics_of(result), schema.read(result, "ranking")
     by_metric = {str(name): part for name, part in summary(result).groupby("metric", sort=False)}
@@ -104,14 +105,14 @@ def summary_text(result: xr.Dataset) -> SummaryText:
 
 
 def on_one_line(heading: str) -> str:
-    """Joins the lines of a heading; a word that is broken at its hyphen is whole again."""
+    """Joins the lines of a heading, and the parts of a word that is broken at a hyphen."""
     return " ".join(heading.split()).replace("- ", "-")
 
 
 def cell(row: dict[str, Any], metric: Metric) -> str:
-    """Writes one mean of a summary with the half-width of its interval, as the metric is written.
+    """Returns the text of a mean in a summary, with the half-width of its interval, in the metric's format.
 
-    What a diverged model learned does not count, and the cell says how many runs are left.
+    If runs have no value, such as diverged runs, the text also says how many runs have one.
     """
     counted = row["runs"] - row["left_out"]
     if not counted:
@@ -125,7 +126,7 @@ def cell(row: dict[str, Any], metric: Metric) -> str:
 
 
 def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
-    """Writes one line per run whose model ceased to be finite; of more than `most` their number."""
+    """Returns a line for each run that diverged; after `most` runs, a line with the number of all others."""
     if "diverged_round" not in result:
         return []
     rounds = result["diverged_round"].values
@@ -142,10 +143,11 @@ def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
 
 
 def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[int], str]:
-    """Finds the best rows and the best of each policy, the best first; returns their places and a note.
+    """Finds the best rows and the best row of each policy; returns their indices, the best first, and a note.
 
-    The more of its runs have no value, the later a setting comes: what is left of them may be the lucky ones.
-    Where the metric compares some rows alone (errors on one data set), these are the best of each such group.
+    Settings are ranked by their share of runs without a value first, and by the mean second, because the runs
+    that are left may be the lucky ones. If the metric can be compared only within groups of rows (such as
+    errors on one data set), the best rows of each group are returned.
     """
     lost = (rows["left_out"] / rows["runs"]).to_numpy()
     mean = rows["mean"].fillna(0).to_numpy()

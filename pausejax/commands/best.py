@@ -1,4 +1,4 @@
-"""`pausejax best`: prints the best setting of a result, and its difference to the runner-up."""
+"""`pausejax best`: prints the best setting of a result, and its difference from the runner-up."""
 
 import argparse
 import math
@@ -43,10 +43,10 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the best setting with its interval and its paired difference to the runner-up.
+    """Prints the best setting with its interval and its paired difference from the runner-up.
 
     Raises:
-      SpecError: an unknown metric, name or value, or settings that can't be compared by the metric.
+      SpecError: a metric, name or value is unknown, or the metric can't compare the settings.
     """
     from pausejax.analysis import metrics_of, schema, select
     from pausejax.analysis.choice import verdict
@@ -97,7 +97,7 @@ def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None
 
 
 def _lost(setting: "xr.Dataset") -> str:
-    """Says how many runs of a setting, or pairs of two settings, diverged or have no value."""
+    """Returns how many runs of a setting, or pairs of two settings, diverged or have no value; "" if none."""
     diverged, left_out = int(setting.get("diverged", 0)), int(setting["left_out"])
     of = f"of {int(setting['runs'])} {'pairs' if 'policy_a' in setting.attrs else 'runs'}"
     if diverged:

@@ -1,4 +1,4 @@
-"""The command `pausejax data`: fetches a data set and draws it, and how a study would share it out."""
+"""`pausejax data`: fetches a data set, draws samples, and draws how a study would partition it."""
 
 import argparse
 from pathlib import Path
@@ -27,11 +27,11 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prepares the data set, draws a sheet of samples and the partition, and says what there is.
+    """Prepares a data set, draws samples and the partition, and prints the sizes of both.
 
     Raises:
-      SpecError: an option is out of its range; names it and what is allowed.
-      FileNotFoundError: the data set is not here and can't be fetched.
+      SpecError: an option is out of its range; the message names the option and the allowed values.
+      FileNotFoundError: the data set is not in the folder of data sets, and can't be fetched.
     """
     from pausejax.clients.build import dataset_of, part_of, partition_of
     from pausejax.data import pictures
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _checked(options: argparse.Namespace) -> "tuple[Study, dict[str, Any]]":
-    """Returns every parameter's value, checked as a study's are, with a study's defaults."""
+    """Returns a checked study for the options, and its value of each parameter."""
     from pausejax import kinds
     from pausejax.parts import registered_parts
     from pausejax.study.axes import Range
@@ -89,7 +89,7 @@ def _checked(options: argparse.Namespace) -> "tuple[Study, dict[str, Any]]":
         "seeds": [options.seed],
         "network": {"num_clients": options.num_clients, "clients_per_round": 1},
         "data": {"dataset": options.name, "partition": options.partition},
-        "policy": [{"name": min(registered_parts().of("policy"))}],  # any: it selects nobody
+        "policy": [{"name": min(registered_parts().of("policy"))}],  # any policy, as no client is selected
     }
     study = kinds.parse(
         document, source="pausejax data", overrides=options.set, use=options.use, folder=Path()

@@ -1,4 +1,4 @@
-"""Where runs are simulated, and how they lie there: the arguments that say so, and what they come to."""
+"""Arguments that choose the executor and its devices, and the executor that is made from them."""
 
 import argparse
 import contextlib
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def devices() -> argparse.ArgumentParser:
-    """--lanes, --memory and --data-placement."""
+    """Returns a parent parser with --lanes, --memory and --data-placement."""
     parser = argparse.ArgumentParser(add_help=False, parents=[memory()])
     parser.add_argument(
         "--lanes",
@@ -25,7 +25,7 @@ def devices() -> argparse.ArgumentParser:
 
 
 def memory() -> argparse.ArgumentParser:
-    """--memory and --data-placement."""
+    """Returns a parent parser with --memory and --data-placement."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--memory",
@@ -43,7 +43,7 @@ def memory() -> argparse.ArgumentParser:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """--executor, --ray-address, --cpus-per-worker."""
+    """Returns a parent parser with --executor, --ray-address and --cpus-per-worker."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--executor",
@@ -81,10 +81,12 @@ def telling() -> argparse.ArgumentParser:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Checks that the options belong to the executor, and leaves the GPUs to Ray's workers.
+    """Checks that all options apply to the executor.
+
+    With Ray, JAX uses only the CPU in this process, and leaves the GPUs to the workers.
 
     Raises:
-      SpecError: an option belongs to the other executor.
+      SpecError: an option applies to the other executor only.
     """
     from pausejax.study.document import SpecError
 
@@ -99,7 +101,7 @@ def check(options: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def executor(options: argparse.Namespace, stopping: "StopSignal") -> "Iterator[Executor]":
-    """Makes what plays batches, and ends its processes and threads."""
+    """Makes the executor that simulates batches of runs; at the end, closes its processes and threads."""
     from pausejax.data.host import Sources
     from pausejax.execution.local import LocalExecutor
 

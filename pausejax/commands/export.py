@@ -1,4 +1,4 @@
-"""`pausejax export`: a result as Parquet or CSV. Nothing of the user's is executed."""
+"""`pausejax export`: writes a result as Parquet or CSV, without executing the user's own files."""
 
 import argparse
 from pathlib import Path
@@ -20,7 +20,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes one table of a result."""
+    """Writes the table of runs, or the table of curves, of a result."""
     from pausejax.results import store
     from pausejax.results.export import export
 

@@ -1,4 +1,4 @@
-"""The command line. Thin: it parses, calls, prints, and maps errors to exit codes."""
+"""The command line: parses arguments, calls a command, and maps errors to messages and exit codes."""
 
 import argparse
 import atexit
@@ -40,28 +40,31 @@ _EXIT_CODES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code.
+    """Runs one command, and returns its exit code.
 
     Args:
-      arguments: None takes the process's own.
+      arguments: the arguments of the command line; None: those of the process.
     """
     if arguments is None:
-        # The process is this command's: loading libraries and tracing programs make millions of objects
-        # that stay, and looking through them time and again is a third of what `plan` costs.
+        # The process runs only this command. Loading libraries and tracing programs make millions of
+        # permanent objects. To scan them again and again would take a third of the time of `plan`.
         gc.set_threshold(50_000, 20, 100)
         warnings.showwarning = _warn
         ending = _Ending()
-        atexit.register(ending)  # before every library: it is called after what they have registered
+        atexit.register(ending)  # registered before all libraries, so it is called after their functions
         try:
             ending.code = _carry_out(sys.argv[1:], own_process=True)
             return ending.code
         finally:
-            gc.freeze()  # nor at the end, when all of them go anyway
+            gc.freeze()  # no scan at the end of the process, which frees all objects anyway
     return _carry_out(arguments, own_process=False)
 
 
 class _Ending:
-    """Ends a process that is still connected to Ray as it is; `cluster.connection.connected` says why."""
+    """A function that ends a process at once if it is still connected to Ray.
+
+    `cluster.connection.connected` explains why.
+    """
 
     code = FAILED
 
@@ -69,7 +72,7 @@ class _Ending:
         ray = sys.modules.get("ray")
         if ray is not None and ray.is_initialized():
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+                with contextlib.suppress(OSError, ValueError):  # it has no reader any more, or is closed
                     stream.flush()
             os._exit(self.code)
 
@@ -108,7 +111,7 @@ def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
 
 
 def _chain(error: Exception) -> str:
-    """Returns an error's traceback with those of its causes, and what a worker adds to it."""
+    """Returns the traceback of an error and of its causes, with the notes of a worker."""
     from pausejax.study.document import printable
 
     return "\n".join(map(printable, "".join(traceback.format_exception(error)).splitlines()))
@@ -122,7 +125,7 @@ def _warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning as one line, without the line of code that it comes from."""
+    """Prints a warning as one line, without the line of code that caused it."""
     from pausejax.study.document import printable
 
     print(f"pausejax: {category.__name__}: {printable(str(message))}", file=file or sys.stderr)

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and how they are read."""
+"""Arguments that several commands share, and functions that parse them."""
 
 import argparse
 import math
@@ -115,7 +115,7 @@ def load_plan(options: argparse.Namespace) -> "Plan":
     """
     from pausejax.study import document
 
-    document.read(options.spec)  # before the parts are loaded, which takes seconds
+    document.read(options.spec)  # before the parts are loaded, because that takes seconds
     from pausejax import kinds
     from pausejax.study.plan import make_plan
 
@@ -141,10 +141,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
-    """Checks that a result, or its outline before the simulation, has what the options ask for.
+    """Checks that a result, or its outline before the simulation, has what the options name.
 
     Raises:
-      SpecError: an unknown measure, axis, value or baseline.
+      SpecError: a measure, axis, value or baseline is unknown.
     """
     from pausejax.page.tables import check_baseline
     from pausejax.plotting import grid, request
@@ -164,20 +164,20 @@ def asked_for(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def console() -> Console:
-    """Returns a console, 140 columns wide if the output is no terminal, so that tables fit."""
+    """Returns a console. If the output is not a terminal, it has 140 columns, so that tables fit."""
     found = Console(highlight=False, emoji=False)
     return found if found.is_terminal else Console(highlight=False, emoji=False, width=140)
 
 
 def count(text: str) -> int:
-    """Parses an integer >= 1."""
+    """Parses a positive integer."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no count: an integer >= 1")
     return int(text)
 
 
 def shard(text: str) -> tuple[int, int]:
-    """Parses I/N, the I-th of N shards."""
+    """Parses I/N, which means the I-th of N shards, and returns (I, N)."""
     number, slash, of = text.partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
         raise argparse.ArgumentTypeError(f"{text!r} is no shard: I/N with 1 <= I <= N")
@@ -195,7 +195,7 @@ def inches(text: str) -> float:
 
 
 def gigabytes(text: str) -> int:
-    """Parses gigabytes, and returns bytes."""
+    """Parses a number of gigabytes, and returns it in bytes."""
     return int(1e9 * _number(text, "no amount of memory: gigabytes from 0.001 to 1e9", 0.001))
 
 
@@ -224,7 +224,7 @@ def result(parser: argparse.ArgumentParser) -> None:
 
 
 def option_mistake(mistake: ValueError) -> Exception:
-    """Returns a mistake in an option as a `SpecError`, with the option's dashes."""
+    """Returns a `SpecError` with the message of `mistake`, and with dashes before the option's name."""
     from pausejax.study.document import SpecError
 
     return SpecError([f"--{mistake}"])

@@ -1,4 +1,4 @@
-"""`pausejax parts`: everything that a spec can name, with its parameters."""
+"""`pausejax parts`: lists the parts that a spec can name, with their parameters."""
 
 import argparse
 from collections.abc import Iterator
@@ -31,19 +31,19 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints every category of parts, a row for each of their parameters.
+    """Prints every category of parts, with a row for each parameter of a part.
 
     Raises:
-      SpecError: there is no such category, or a file can't be used.
+      SpecError: the category is unknown, or a file of --use can't be loaded.
     """
-    from pausejax import kinds  # registers the package's own
+    from pausejax import kinds  # registers the package's own parts
     from pausejax.parts import CATEGORIES, registered_parts
     from pausejax.study.document import SpecError
 
     if options.category and options.category not in CATEGORIES:
         known = ", ".join(CATEGORIES)
         raise SpecError([f"{options.category}: is no kind of part; there are {known}"])
-    # As the smallest study of each kind would have it: clashes are found here already.
+    # Parses a smallest study of each kind, which finds clashes between parts.
     studies = [
         kinds.parse(
             {"mode": kind.modes[0], "policy": [{"name": min(registered_parts().of(kind.policy_category))}]},
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _lines(category: str, found: "list[Part]") -> Iterator[RenderableType]:
-    """Yields a heading, and every part with its parameters in columns that are aligned between parts."""
+    """Yields the heading of a category, and each part with its parameters in aligned columns."""
     from pausejax.parts import CATEGORIES
 
     kind = CATEGORIES[category]

@@ -1,4 +1,4 @@
-"""`pausejax plan`: what a study comes to."""
+"""`pausejax plan`: prints what a study would cost, without running it."""
 
 import argparse
 from typing import Any
@@ -25,7 +25,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the costs of a study's groups.
+    """Prints the costs of each group of a study's runs.
 
     Raises:
       SpecError: the spec has mistakes, a group can't be built, or the folder holds another study.
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.runtime import set_up_jax
 
     store = None
-    if options.out:  # loads what reads results
+    if options.out:  # only then, because these modules load the libraries that read results
         from pausejax.results.folder import Folder
         from pausejax.results.stores import FolderView
 

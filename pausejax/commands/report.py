@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pausejax.plotting.chart import Chart
 
 
-# Requests that their names tell apart: no value has an underscore or a sign that names of files lack.
+# Requests that become different folder names. No value has an underscore or a character that such names lack.
 _PLAIN = re.compile(
     r"(?:(?:^| )--(?:measure(?: \w+)+|by \w+(?:,\w+)*|smooth \d+|where \w+=[^\W_]+(?:,\w+=[^\W_]+)*))+"
 )
@@ -37,15 +37,15 @@ def run(options: argparse.Namespace) -> None:
 
 
 def write_report(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> None:
-    """Writes the page of the result in a folder, and charts as files, and prints their names.
+    """Writes the page and the charts of the result in a folder, and prints their names.
 
     Args:
       directory: the folder of the result.
-      options: the options of `options.charts`.
-      formats: formats of the files if neither --format nor --chart is given.
+      options: the values of the options that `options.charts` adds.
+      formats: formats of the chart files if neither --format nor --chart is given.
 
     Raises:
-      SpecError: an option names what the result does not have.
+      SpecError: an option names something that the result does not have.
     """
     from pausejax import kinds, page
     from pausejax.analysis import select
@@ -73,11 +73,11 @@ def write_report(directory: str, options: argparse.Namespace, formats: "Sequence
 
 
 def report_search(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> bool:
-    """Writes the page of the search in a folder, and charts as files; returns whether there is a search.
+    """Writes the page and the charts of the search in a folder; returns whether there is a search.
 
     Raises:
-      SpecError: an option names what the search does not have.
-      ValueError: the search is damaged.
+      SpecError: an option names something that the search does not have.
+      ValueError: the record of the search is damaged.
       OSError: a file can't be read or written.
     """
     from pausejax.results import store
@@ -98,7 +98,7 @@ def report_search(directory: str, options: argparse.Namespace, formats: "Sequenc
 
 
 def confirmation(directory: str) -> str:
-    """Returns the folder in which the best settings of a search are run again with fresh seeds."""
+    """Returns the folder of the runs that repeat a search's best settings with fresh seeds."""
     return f"{directory.rstrip('/')}/confirmation"
 
 
@@ -138,7 +138,7 @@ def _leave(
 
 
 def in_words(options: argparse.Namespace) -> str:
-    """Returns what is asked for, as it is typed."""
+    """Returns the options --measure, --where, --by and --smooth as they are typed; "" if none is given."""
     where = ",".join(f"{key}={value}" for key, values in options.where.items() for value in values)
     named = {"measure": " ".join(options.measure), "where": where, "by": ",".join(options.by)}
     named["smooth"] = str(options.smooth) if options.smooth > 1 else ""
@@ -146,11 +146,11 @@ def in_words(options: argparse.Namespace) -> str:
 
 
 def within(directory: str, words: str) -> str:
-    """Returns a folder within another one, named after some words; it is made where it can be.
+    """Makes a folder inside `directory` with a name made from `words`, and returns its location.
 
     Raises:
-      ValueError: a link lies in its place.
-      OSError: it can't be made.
+      ValueError: the folder is a symbolic link.
+      OSError: the folder can't be made.
     """
     from pausejax.plotting.data import file_names
     from pausejax.results.folder import Folder

@@ -51,11 +51,11 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Simulates what is missing of a study.
+    """Simulates the runs of a study that its folder lacks.
 
     Raises:
-      SpecError: the spec has mistakes, or the folder holds another study.
-      OSError: the folder is full, or the like.
+      SpecError: the spec or the options have mistakes, or the folder holds another study.
+      OSError: the folder can't be written, for example because no space is left.
     """
     if options.executor == "ray" and options.shard != (1, 1):
         raise SpecError(["--shard: not with --executor ray, which shares the work out itself"])

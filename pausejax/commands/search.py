@@ -1,4 +1,4 @@
-"""`pausejax search`: the best settings of a spec, among as many as are tried."""
+"""`pausejax search`: searches the lists and ranges of a spec for the best settings."""
 
 import argparse
 from pathlib import Path
@@ -61,16 +61,16 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Searches, plays the best again on fresh seeds, prints and draws.
+    """Runs a search, simulates the best settings again on fresh seeds, prints the table and draws charts.
 
     Raises:
-      SpecError: the spec or the options have mistakes, or the folder holds something else.
-      OSError: the folder is full, or the like.
+      SpecError: the spec or the options have mistakes, or the folder holds another study or search.
+      OSError: the folder can't be written, for example because no space is left.
     """
     from pausejax.study import spec
 
     executors.check(options)
-    spec.read(options.spec)  # before the parts are loaded, which takes seconds
+    spec.read(options.spec)  # before the parts are loaded, because that takes seconds
     from pausejax import kinds
     from pausejax.execution import tracking
     from pausejax.execution.displays import default_form, showing
@@ -139,7 +139,7 @@ def _report_confirmation(options: argparse.Namespace) -> None:
 
 
 def _number(text: str) -> float:
-    """Any; what it may be is seen with the rest."""
+    """Parses any number; its range is checked with the other options of the search."""
     try:
         return float(text)
     except ValueError as error:

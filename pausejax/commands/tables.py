@@ -1,4 +1,4 @@
-"""Prints the table of a study."""
+"""Makes the table of a study for the terminal."""
 
 import xarray as xr
 from rich import box
@@ -9,7 +9,7 @@ from pausejax.analysis.summaries import summary_text
 
 
 def summary_table(result: xr.Dataset) -> Table:
-    """Makes the table of a study to be printed: a row for each setting; no text of it is markup."""
+    """Returns the table of a study for printing, with a row for each setting. Its texts are not markup."""
     text = summary_text(result)
     table = Table(
         title=text.title,

@@ -1,4 +1,4 @@
-"""Prepares the charts of a page, with titles, legends, colour scales and tables of their numbers."""
+"""Prepares the charts of a page: their titles, legends, colour scales and tables of numbers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,19 @@ from pausejax.plotting import encodings, vega
 from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends, look
 
 MOST_BYTES = 500_000
-"""Approximate size of the numbers of all lines of a page."""
+"""Approximate largest size of the numbers of all lines of a page, in bytes."""
 MOST_SETTINGS = 1000
-"""Most rows of the table below the explorer."""
+"""Largest number of rows of the table below the explorer."""
 _BYTES = 7
-"""Approximate size of a number in JSON."""
+"""Approximate size of a number in JSON, in bytes."""
 _FEWEST_POINTS = 20
 _MOST_ROWS, _MOST_POINTS = 60, 40
-"""Most rows of a table below a chart, and most points of one series in it."""
+"""Largest number of rows of a table below a chart, and of points of one series in it."""
 _NONE = "–"
 
 
 class Key(NamedTuple):
-    """An entry of a legend: a label, and the look of its series."""
+    """An entry of a legend: a label, and the look of the series with this label."""
 
     label: str
     color: str
@@ -40,13 +40,13 @@ class Figure(NamedTuple):
     caption: str
     columns: int
     panels: list[tuple[int, str, str]]
-    """For each panel its index into the page's data, its title and its note."""
+    """For each panel: its index in the page's data, its title and its note."""
     legend: list[Key]
-    """Labels without a button on the page."""
+    """The entries for labels that have no button on the page."""
     colors: tuple[str, str, str] | None
     """Label, lowest and highest value of the colour scale."""
     scales: list[tuple[str, bool]]
-    """Axes whose scale can be switched ("x" or "y"), and whether they begin as logarithmic."""
+    """The axes ("x" or "y") whose scale the reader can switch, and whether each is logarithmic at first."""
     tables: list[Table]
     more: bool
     """Whether the tables are incomplete."""
@@ -55,8 +55,8 @@ class Figure(NamedTuple):
 def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[str, Any]], list[Key]]:
     """Returns the charts of a page, the specifications of their panels, and the keys for buttons.
 
-    A label has a button if it is in more than one chart, or if the page has a single chart. A fit or a front
-    is in one chart only, so it mostly has no button.
+    A label has a button if several charts contain it, or if the page has a single chart. A fit or a front is
+    usually in one chart only, so its label has no button.
     """
     keys = {name: _keys(chart) for name, chart in charts.items()}
     count = Counter(label for found in keys.values() for label in found)
@@ -98,8 +98,8 @@ def title_of(name: str) -> str:
 def numbers(chart: ChartData) -> tuple[list[Table], bool]:
     """Returns the numbers of a chart as tables, and whether rows are left out.
 
-    The tables have the last value of a line, every point of a set of points, and all cells of a heat map, up
-    to the limits on rows and points.
+    The tables show the last value of each line, every point of each set of points, and every cell of each
+    heat map, up to the limits on rows and points.
     """
     tables, rows, more = [], [], False
     for panel in chart.panels:
@@ -130,7 +130,7 @@ def numbers(chart: ChartData) -> tuple[list[Table], bool]:
 
 
 def settings(sweep: Sweep) -> Table:
-    """Returns the table of settings with metrics and parameters, the Pareto front first."""
+    """Returns a table of settings with their metrics and parameters, with the Pareto front first."""
     order = np.argsort(~np.asarray(sweep.front, bool), kind="stable")[:MOST_SETTINGS]
     columns = [*range(sweep.parameters, len(sweep.axes)), *range(sweep.parameters)]
     rows = []
@@ -150,7 +150,7 @@ def settings(sweep: Sweep) -> Table:
 
 
 def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
-    """Returns the specification of a panel, with the ends of its axes on each scale that can be chosen."""
+    """Returns the specification of a panel, with the ends of its axes on each scale to choose from."""
     free = {letter: ends for letter in "xy" if (ends := _ends_by_scale(chart, panel, letter))}
     written = {key: value for key, value in vega.page_spec(chart, panel, most).items() if key != "config"}
     labels = {"labels": [panel.x.label, panel.y.label], "free": free}
@@ -160,7 +160,8 @@ def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
 def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, list[float | int | None]]:
     """Returns the ends of an axis on a linear and a log scale; empty if the scale can not be switched.
 
-    This holds for axes with names, for symlog axes, for heat maps, and for values that are not positive.
+    The scale can not be switched for axes with names, for symlog axes, in charts with a heat map, and for
+    values that are not positive.
     """
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):
@@ -180,7 +181,7 @@ def _points(charts: Mapping[str, ChartData]) -> int:
 
 
 def _keys(chart: ChartData) -> dict[str, Key]:
-    """Returns the keys of a chart by label; if a label has lines and points, the key shows the line."""
+    """Returns the keys of a chart by label; for a label with lines and points, the key shows the line."""
     found: dict[str, Key] = {}
     for one in (one for panel in chart.panels for one in panel.series if one.label and one.color is None):
         joined = one.mark in ("line", "step")
@@ -191,7 +192,7 @@ def _keys(chart: ChartData) -> dict[str, Key]:
 
 
 def _told(one: Series) -> Sequence[int]:
-    """Returns the indices of a series' points in the table: the last one of a line, or all points."""
+    """Returns the indices of the points of a series that the table shows: the last one of a line, or all."""
     whole = np.flatnonzero(np.isfinite(one.x) & np.isfinite(one.y))
     return (whole[-1:] if one.mark in ("line", "step") and not one.names else whole[:_MOST_POINTS]).tolist()
 

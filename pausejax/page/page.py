@@ -1,4 +1,4 @@
-"""One self-contained HTML file per study, which needs no network."""
+"""Builds one self-contained HTML file for a study, which needs no network."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ from pausejax.version import __version__
 NAME = "report.html"
 _FOLDER = files("pausejax.page")
 _MOST_DIVERGED = 50
-# In the order in which they must be loaded.
+# Scripts in the order in which they must be loaded.
 _SCRIPTS = ("vendor/vega.min.js", "vendor/vega-lite.min.js", "vendor/vega-embed.min.js", "page.js")
 
 
@@ -37,18 +37,18 @@ def build(
     """Builds the page of a result. Equal arguments give the same text.
 
     Args:
-      result: as `pausejax run` writes it.
-      charts: charts by their file names.
-      notes: lines on what was left out, and the options that show it.
-      summary: replaces the result's own summary. Without it, a page with `sweep` has no summary, because its
-        table has every setting.
-      compared: the result whose policies are compared; default: `result`.
-      folded: tables that are shown folded, beside the list of runs.
+      result: the result, as `pausejax.open` returns it.
+      charts: the charts by name.
+      notes: lines on what was left out, with the options that show it.
+      summary: the summary table, in place of the table of `tables.summary`. Without `summary`, a page with
+        `sweep` has no summary, because its table of settings has every setting.
+      compared: the result whose policies are compared with the baseline; default: `result`.
+      folded: further tables that are shown folded, like the list of runs.
       sweep: every setting of a large study, for the interactive chart and table of all settings.
       baseline: the policy or setting that others are compared with; default: the first one.
 
     Returns:
-      HTML that fetches no picture, script, style or font.
+      The text of an HTML file that loads no other file from the network.
 
     Raises:
       ValueError: there is no policy or setting with the name `baseline`.
@@ -59,7 +59,7 @@ def build(
     config: dict[str, Any] = {**encodings.CONFIG, "aria": False}
     if sweep is not None:
         panels.append({key: part for key, part in explorer.explorer(sweep).items() if key != "config"})
-    elif summary is None:  # a sweep's table already has every setting
+    elif summary is None:  # the table of a sweep already has every setting
         summary = tables.summary(result)
     scripts = [_read(name) for name in _SCRIPTS]
     environment = Environment(
@@ -99,6 +99,6 @@ def _read(name: str) -> str:
 
 
 def _data(document: object) -> str:
-    """Returns JSON that can not end the script element around it."""
+    """Returns a document as JSON that can not end the script element that contains it."""
     text = vega.as_json(document)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

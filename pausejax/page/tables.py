@@ -1,4 +1,4 @@
-"""Tables of a page: summary, paired differences, runs, and how the result was made."""
+"""Tables of a page: summary, paired differences, runs, and facts on how the result was made."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from pausejax.analysis.settings import axes_of, records, split_settings, symbols
 from pausejax.analysis.summaries import on_one_line, summary_text
 
 MOST_RUNS = 1000
-"""Most runs that a page lists one by one."""
+"""Largest number of runs that a page lists one by one."""
 _FEW = 16
 _MOST_SIDES = 16
 
@@ -29,27 +29,27 @@ class Table(NamedTuple):
     rows: Sequence[tuple[str, ...]]
     caption: str = ""
     marks: list[tuple[str, ...]] = []  # noqa: RUF012
-    """For each row, a word for each cell but the first: "better", "worse" or "". May be empty."""
+    """For each row, a word for each cell except the first: "better", "worse" or "". May be empty."""
 
 
 def summary(result: xr.Dataset) -> Table:
-    """Returns the summary table, as the commands print it."""
+    """Returns the summary table that the commands print."""
     text = summary_text(result)
     caption = "; ".join([text.title, *text.notes])
     return Table("summary", tuple(map(on_one_line, text.headings)), text.rows, caption)
 
 
 def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table | None, list[str]]:
-    """Returns a table of every policy minus the baseline, paired by seed, and notes on what is left out.
+    """Returns a table of each policy minus the baseline, paired by seed, and notes on what is left out.
 
-    Up to `_FEW` settings: each pair of runs agrees in all axes that both policies have, and each combination
-    of their values has a row. More settings: each seed is first averaged over the axes, except data sets. A
-    study of one policy compares its settings. The intervals of a column hold jointly at 95 % (Bonferroni), so
-    a column of equal policies has a mark with a probability of at most 1/20. The table is None if nothing can
-    be compared.
+    With up to `_FEW` settings, the two runs of a pair agree in all axes that both policies have, and each
+    combination of values of these axes has a row. With more settings, each seed is first averaged over all
+    axes except data sets. A study of one policy compares its settings. The intervals of a column hold jointly
+    at 95 % (Bonferroni). So if all policies are equal, a column has a mark with probability at most 1/20. The
+    table is None if nothing can be compared.
 
     Args:
-      result: a result; with one seed, or with one policy or setting, the table is None.
+      result: the result. The table is None if it has one seed, or one policy or setting.
       baseline: the name of the policy or setting that is subtracted; default: the first one.
 
     Raises:
@@ -73,7 +73,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
         kept = f"of the first {len(sides)} of {len(every)}"
         left_out.append(f"paired differences: {kept}; for others use pausejax.analysis.paired_difference")
     many = len(split_settings(whole)[1]) > _FEW
-    # Never average over data sets.
+    # Data sets are never averaged.
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
     over = ["seed", *averaged]
     (_, minus), *rivals = sides.items()
@@ -113,7 +113,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
 
 
 def _differing(whole: xr.Dataset, name: str, side: Side, minus: Side, averaged: Sequence[str]) -> list[str]:
-    """Lists parameters that change a metric's meaning and differ among runs to compare or average."""
+    """Returns the parameters that change a metric's meaning and differ among compared or averaged runs."""
     chosen = np.zeros(whole.sizes["run"], bool)
     fixed: set[str] = set()
     for one in (side, minus):
@@ -147,7 +147,7 @@ def _pairs(
 
 
 def sides_of(whole: xr.Dataset) -> dict[str, Side]:
-    """Returns what is compared, by name: the policies, or the settings of a single policy if they are few."""
+    """Returns the policies by name, or the settings of a single policy if there are at most `_FEW`."""
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
     _, table, labels = split_settings(whole)
     if len(policies) > 1 or len(table) > _FEW:
@@ -156,7 +156,7 @@ def sides_of(whole: xr.Dataset) -> dict[str, Side]:
 
 
 def _compared(found: xr.Dataset, title: str, metric: Metric) -> dict[str, tuple[str, str]]:
-    """Returns by setting the text of its difference and its mark."""
+    """Returns the text and the mark of each setting's difference, by setting."""
     told = {}
     columns = (found[key].values.tolist() for key in ("label", "mean", "low", "high", "left_out", "runs"))
     for label, mean, low, high, lost, count in zip(*columns, strict=True):
@@ -191,7 +191,7 @@ def runs(result: xr.Dataset) -> Table | None:
 
 
 def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
-    """Returns facts on the study and how it was made, as (word, lines) pairs."""
+    """Returns facts on the study and on how its result was made, as pairs (word, lines)."""
     made = records_in(result)
     seeds = sorted(set(result["seed"].values.tolist()))
     axes = [
@@ -229,7 +229,7 @@ def _versions(found: Record) -> str:
 
 
 def _briefly(seeds: Sequence[int]) -> str:
-    """Writes seeds without gaps as a range, else as a list of at most 21."""
+    """Returns a text for sorted seeds: a range if there are no gaps, else a list of at most 21 seeds."""
     if len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1:
         return f"{seeds[0]} to {seeds[-1]}"
     shown = ", ".join(map(str, seeds[:20]))
@@ -237,6 +237,6 @@ def _briefly(seeds: Sequence[int]) -> str:
 
 
 def _values(values: Sequence[Any]) -> str:
-    """Writes the values of an axis, or only their number and range if there are more than 8."""
+    """Returns a text for the values of an axis; for more than 8 values, their number and range."""
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(values)]
     return ", ".join(texts) if len(texts) <= 8 else f"{len(texts)} values from {texts[0]} to {texts[-1]}"

@@ -16,24 +16,24 @@ from pausejax.plotting.data import Axis, ChartData, Panel
 
 
 class Chart(ChartData):
-    """A chart of one or more panels, which can be drawn, saved and read as numbers."""
+    """A chart of one or more panels, with methods that draw it, save it and return its numbers."""
 
     def draw(self, axes: Any) -> None:
-        """Draws on matplotlib axes: a single one, or an array with one for each panel.
+        """Draws the chart on matplotlib axes: a single `Axes`, or an array with one `Axes` for each panel.
 
         Raises:
           ValueError: the numbers of panels and axes differ.
         """
-        from pausejax.plotting import paper  # matplotlib is loaded only when it is needed
+        from pausejax.plotting import paper  # matplotlib is loaded only if it is needed
 
         paper.draw(self, axes)
 
     def figure(self, width: float | None = None, height: float | None = None) -> Any:
-        """Returns a matplotlib figure with its legend.
+        """Returns the chart as a matplotlib figure with a legend.
 
         Args:
-          width: in inches; default: one column of a paper (3.5), or two (7.0) if panels are side by side.
-          height: in inches; default: what the panels need.
+          width: the width in inches; default: 3.5 (one column of a paper), or 7.0 if panels are side by side.
+          height: the height in inches; default: the height that the panels need.
 
         Raises:
           ValueError: the labels do not fit into the width and height that were given.
@@ -46,9 +46,9 @@ class Chart(ChartData):
         """Writes the chart in the format of the path's ending: .png, .pdf, .svg, .csv or .json (Vega-Lite).
 
         Args:
-          path: of the file. If it is a symbolic link, the link is replaced and its target is kept.
-          width: of a picture, in inches, as in `figure`.
-          height: of a picture, in inches, as in `figure`.
+          path: the path of the file. If it is a symbolic link, the link is replaced and its target is kept.
+          width: the width of a picture in inches, as in `figure`.
+          height: the height of a picture in inches, as in `figure`.
 
         Raises:
           ValueError: the format is unknown, or the labels do not fit into the given size.
@@ -60,7 +60,7 @@ class Chart(ChartData):
             partial.write_bytes(written)
 
     def encode(self, format: str, width: float | None = None, height: float | None = None) -> bytes:
-        """Returns the bytes of a file in a format; arguments as for `save`.
+        """Returns the bytes of a file in one of `FORMATS`; width and height as in `save`.
 
         Raises:
           ValueError: the format is unknown, or the labels do not fit into the given size.
@@ -78,7 +78,7 @@ class Chart(ChartData):
         return paper.encode(self, format, width, height)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Returns the numbers that are drawn, one row for each point or each cell of a heat map.
+        """Returns the numbers of the chart, with a row for each point or each cell of a heat map.
 
         The columns are panel, series, name, x, y, low, high and color. A cell of a heat map has its column as
         x, its row as y, and its value as color.
@@ -122,7 +122,7 @@ class Charts(dict[str, Chart]):
 
 
 def _on_screen(chart: Chart) -> str:
-    """Returns a picture for a notebook, as PNG in Base64."""
+    """Returns a PNG picture for a notebook, in Base64."""
     from pausejax.plotting import paper
 
     return base64.b64encode(paper.encode(chart, "png", dpi=130)).decode()

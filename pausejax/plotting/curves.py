@@ -1,4 +1,4 @@
-"""Computes mean curves with intervals, against rounds or simulated time."""
+"""Draws mean curves with intervals, against rounds or simulated time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -19,7 +19,7 @@ AXES: dict[Against, Axis] = {"round": Axis("round", zero=True), "time": Axis("si
 """The x axes of curves."""
 
 Drawn = Sequence[tuple[Line, Samples]]
-"""Lines with what is drawn of them."""
+"""Pairs of a line and the curves of its runs."""
 
 
 def curves(
@@ -35,13 +35,13 @@ def curves(
     """Draws the mean of a metric over seeds for each line, with Student's t intervals.
 
     Args:
-      grid: assigns runs to panels and lines.
-      metric: one for which `has_curve` is true.
+      grid: the assignment of runs to panels and lines.
+      metric: the metric; `has_curve` must be true for it.
       against: "round", or "time" for simulated time.
-      smoothing: window of the trailing mean over evaluations, in evaluations.
-      x: replaces the axis of `against`.
-      y: replaces the default axis, whose scale depends on the values.
-      levels: computes the reference lines of a panel from its lines.
+      smoothing: number of evaluations that the trailing mean averages.
+      x: the x axis, in place of the axis of `against`.
+      y: the y axis, in place of the default axis, whose scale depends on the values.
+      levels: a function that returns the reference lines of a panel for its lines.
     """
     cells = []
     for cell in grid.panels:
@@ -66,18 +66,18 @@ def mean_chart(
     levels: Callable[[Drawn], tuple[tuple[str, float], ...]] | None = None,
     mark: Literal["line", "point"] = "line",
 ) -> Chart:
-    """Draws means over seeds, with what lines lack as notes.
+    """Draws means over seeds, with notes on lines that are missing or incomplete.
 
     Args:
-      name: of the chart.
-      what: is shown, for the caption.
-      cells: for each panel its title, and its lines with what is drawn of them.
-      grid: that the lines are of.
-      x: axis of all panels.
-      y: axis of all panels, or a metric, on whose values the scale depends.
+      name: name of the chart.
+      what: description of what the chart shows, for the caption.
+      cells: for each panel its title and its lines, with the curves of their runs.
+      grid: the grid that contains the lines.
+      x: the x axis of all panels.
+      y: the y axis of all panels; or a metric, for a scale that depends on its values.
       learned: whether runs that diverged are left out.
-      levels: computes the reference lines of a panel.
-      mark: of all series.
+      levels: a function that returns the reference lines of a panel for its lines.
+      mark: the mark of all series.
     """
     series = []
     for _, drawn in cells:
@@ -100,7 +100,7 @@ def mean_chart(
 
 
 def mean_series(label: str, found: Samples, style: int, mark: Literal["line", "point"] = "line") -> Series:
-    """Returns the mean over seeds with its 95 % interval; runs of one seed are averaged first."""
+    """Returns the mean over seeds with its 95 % interval; runs with the same seed are averaged first."""
     if not found.values.size:
         return Series(label, np.zeros(0), np.zeros(0), mark=mark, style=style)
     mean, low, high, _ = interval(found.values.T, found.seeds)
@@ -111,12 +111,12 @@ def mean_series(label: str, found: Samples, style: int, mark: Literal["line", "p
 
 
 def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> str:
-    """Writes a caption: what is shown, over what it is averaged, and how many runs are left out.
+    """Returns a caption: what is shown, over what it is averaged, and how many runs are left out.
 
     Args:
-      what: is shown.
-      drawn: lines with what is drawn of them.
-      grid: that the lines are of.
+      what: description of what the chart shows.
+      drawn: the lines, with the curves of their runs.
+      grid: the grid that contains the lines.
       learned: whether runs that diverged are left out.
     """
     text = f"{what[:1].upper()}{what[1:]}"
@@ -136,13 +136,13 @@ def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> st
 
 
 def counted(numbers: Sequence[int]) -> str:
-    """Writes how many there are, or from how many to how many."""
+    """Returns the number that all `numbers` equal, or the smallest and the largest of them, in words."""
     low, high = min(numbers), max(numbers)
     return str(high) if low == high else f"{low} to {high}"
 
 
 def _runs(drawn: Drawn, diverged: bool = False) -> set[tuple[Any, ...]]:
-    """Returns the set of runs in some lines, each once; with `diverged` only those that diverged."""
+    """Returns the set of runs in some lines; with `diverged`, only the runs that diverged."""
     found: set[tuple[Any, ...]] = set()
     for line, _ in drawn:
         runs = line.runs
@@ -159,7 +159,7 @@ def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
 
 
 def _scale(metric: Metric, drawn: Sequence[Series]) -> Literal["linear", "log", "symlog"]:
-    """Chooses a scale: log or symlog if the last values of the means span decades, else linear."""
+    """Returns the scale of an axis: log or symlog if the last values of means span decades, else linear."""
     last = np.concatenate([*(one.y[np.isfinite(one.y)][-1:] for one in drawn), np.zeros(0)])
     if metric.share or not last.size:
         return "linear"
@@ -171,11 +171,11 @@ def _scale(metric: Metric, drawn: Sequence[Series]) -> Literal["linear", "log", 
 
 
 def missing(drawn: Drawn, *, learned: bool = False) -> str:
-    """Says which lines are missing, lack runs or have gaps, and why.
+    """Returns a note on which lines are missing, lack runs or have gaps, and why; "" if none.
 
     Args:
-      drawn: lines with what is drawn of them.
-      learned: whether runs that diverged are left out, which the caption counts.
+      drawn: the lines, with the curves of their runs.
+      learned: whether runs that diverged are left out. The caption counts these runs, and the note does not.
     """
     endless = "the line ends where a run becomes infinite"
     lost = "without a line, as its runs diverged or have no value in common"

@@ -14,10 +14,10 @@ Scale = Literal["linear", "log", "symlog"]
 # Based on Okabe and Ito's palette, which stays distinct under common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 DASHES = ((), (5, 2), (1, 1.2), (6, 1.5, 1, 1.5), (2.5, 1), (8, 1.5, 1, 1.2, 1, 1.5), (2, 3))
-"""Lengths of dashes and gaps. Seven patterns and eight colours repeat a pair only after 56 lines."""
+"""Lengths of dashes and gaps. With seven patterns and eight colours, a pair repeats only after 56 lines."""
 GREY = "#888888"
 """The colour of bounds, fits and fronts, which are not lines of a study."""
-# Most bytes that a label may add to a file name; file systems allow 255 for the whole name.
+# Largest number of bytes that a label adds to a file name; file systems allow 255 bytes for a name.
 _LONGEST_NAME = 60
 _FILE = re.compile(r"\w[\w-]*")
 
@@ -33,34 +33,34 @@ class Axis:
     zero: bool = False
     """Whether the axis begins at 0."""
     linear: float = 1.0
-    """For a "symlog" scale: it is linear between minus this value and this value."""
+    """The value up to which a "symlog" scale is linear, on both sides of 0."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Series:
-    """One line, or one set of points, that a legend names."""
+    """One line or one set of points, with its label in the legend."""
 
     label: str
     x: np.ndarray
-    """Float64 [n]."""
+    """x values, float64 [n]."""
     y: np.ndarray
-    """Float64 [n]; NaN interrupts a line."""
+    """y values, float64 [n]; NaN interrupts a line."""
     low: np.ndarray | None = None
-    """Float64 [n], lower ends of intervals, drawn as a band or bars. None with one seed."""
+    """Lower ends of intervals, float64 [n], drawn as a band or bars. None with one seed."""
     high: np.ndarray | None = None
-    """Float64 [n], upper ends of intervals."""
+    """Upper ends of intervals, float64 [n]."""
     mark: Mark = "line"
     style: int = 0
-    """Index into the palette, the same for a label in all charts of a result; -1: thin and grey."""
+    """Index into the palette; a label has the same index in all charts of a result. -1: thin and grey."""
     color: np.ndarray | None = None
-    """Float64 [n], values that the chart's colour scale shows; NaN is grey. None: the palette's colour."""
+    """Values that the chart's colour scale shows, float64 [n]; NaN is grey. None: the palette's colour."""
     names: tuple[str, ...] = ()
     """A name for each point, such as its setting; shown when the reader points at it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Panel:
-    """One pair of axes."""
+    """One panel of a chart: a pair of axes with what is drawn on them."""
 
     x: Axis
     y: Axis
@@ -71,17 +71,17 @@ class Panel:
     """Horizontal reference lines: name and y value."""
     title: str = ""
     note: str = ""
-    """What the panel leaves out."""
+    """A note on what the panel leaves out."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChartData:
-    """Panels of one chart, row by row; panels with equal axes share them."""
+    """One chart: its panels, row by row. Panels with equal axes share them."""
 
     name: str
-    """Name of its files; only letters, digits, _ and -."""
+    """Name of the chart and of its files; only letters, digits, _ and -."""
     caption: str
-    """Says what is drawn against what, over what it is averaged, and which runs are left out."""
+    """Sentences on what is drawn, over what it is averaged, and which runs are left out."""
     panels: tuple[Panel, ...]
     columns: int = 1
     color: Axis | None = None
@@ -89,7 +89,10 @@ class ChartData:
 
     @property
     def least_named(self) -> int:
-        """Returns the fewest labels that need a legend: two, or one beside a note on others."""
+        """The least number of labels for which a chart has a legend.
+
+        It is 2, or 1 if a panel has a note, which may be on other lines.
+        """
         return 1 if any(panel.note and len(panel.series) > 0 for panel in self.panels) else 2
 
 
@@ -98,15 +101,15 @@ class Sweep:
     """Every setting of a large study, with the parameters and metrics that a reader can choose as axes."""
 
     labels: tuple[str, ...]
-    """One for each setting."""
+    """The label of each setting."""
     axes: tuple[Axis, ...]
-    """One for each column: first the parameters, then the metrics."""
+    """The axis of each column: first the parameters, then the metrics."""
     values: np.ndarray
-    """Float64 [settings, columns]; indices into the names if an axis has names; NaN: no value."""
+    """Float64 [settings, columns]. If an axis has names, its column holds indices of names. NaN: no value."""
     parameters: int
     """Number of columns that are parameters."""
     front: np.ndarray
-    """Bool [settings], whether a setting is on the Pareto front."""
+    """Whether each setting is on the Pareto front, bool [settings]."""
     start: tuple[int, int, int]
     """Indices of the columns that are shown at first: x axis, y axis, colour."""
 
@@ -127,14 +130,14 @@ def look(style: int) -> Look:
 
 
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
-    """Returns the indices of the points of a line to draw, int [about `most`].
+    """Returns the indices of the points of a line that are drawn, int [about `most`].
 
-    Evenly spaced ones, logarithmically spaced ones for a logarithmic axis, and the lowest and the highest of
-    each stretch between, so that no spike is lost; where a gap begins or ends, its edges.
+    They are evenly spaced points, logarithmically spaced points (for a logarithmic axis), the lowest and the
+    highest point of each section, so that no spike is lost, and the edges of gaps.
 
     Args:
-      values: y of the line, float [n]; NaN is a gap.
-      most: points to keep.
+      values: y values of the line, float [n]; NaN is a gap.
+      most: approximate number of points to keep.
     """
     count = len(values)
     if count <= most:
@@ -163,7 +166,7 @@ def color_ends(chart: ChartData) -> tuple[float, float]:
 
 
 def file_names(labels: Sequence[str]) -> list[str]:
-    """Converts labels to parts of file names, different ones for different labels.
+    """Converts labels to parts of file names. Different labels get different parts.
 
     The parts contain only letters, digits and _, and are at most 60 bytes long, plus a number. An empty or
     repeated part gets a number. Case is ignored in this comparison, because some file systems ignore it.
@@ -187,7 +190,7 @@ def check_name(name: str) -> str:
     """Returns a chart's name.
 
     Raises:
-      ValueError: it contains other signs than letters, digits, _ and -, or begins with -.
+      ValueError: the name contains characters other than letters, digits, _ and -, or begins with -.
     """
     if not _FILE.fullmatch(name):
         raise ValueError(f"{name[:100]!r}: is no name of a chart: use only letters, digits, _ and -")

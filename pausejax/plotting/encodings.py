@@ -1,4 +1,4 @@
-"""Vega-Lite encodings that panels and the explorer share: positions, colours, tooltips, ends of axes."""
+"""Vega-Lite encodings for panels and the explorer: positions, colours, tooltips and ends of axes."""
 
 import dataclasses
 import textwrap
@@ -11,13 +11,13 @@ from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, look
 VIRIDIS = "viridis"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 NOTEBOOK = 300
-"""Width of a panel outside of the page, in pixels."""
+"""Width of a panel that is not on the page, in pixels."""
 _TITLE = 42
-"""Letters in a line of an axis' label."""
+"""Largest number of letters in a line of an axis' label."""
 _MOST_NAMES = 16
-"""Names along an axis; if there are more, overlapping ones are hidden."""
+"""Largest number of names along an axis that are all shown; of more names, overlapping ones are hidden."""
 _MOST_DECADES = 4
-"""Decades of a symlog axis up to which it also has ticks at 2 and 5."""
+"""Number of decades below which a symlog axis also has ticks at 2 and 5."""
 _QUIET = "#8888"
 CONFIG: dict[str, Any] = {
     "background": "transparent",
@@ -38,19 +38,19 @@ CONFIG: dict[str, Any] = {
 
 
 def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
-    """Rounds values to so many digits, for short JSON; null for values that are not finite."""
+    """Rounds values to `digits` digits, for short JSON; a value that is not finite becomes None."""
     short = (float(f"{value:.{digits}g}") for value in np.asarray(values, np.float64).ravel().tolist())
     return [(int(v) if v == int(v) else v) if np.isfinite(v) else None for v in short]
 
 
 def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = None) -> list[float]:
-    """Returns the ends of an axis that show all values of all panels with an equal axis.
+    """Returns the ends of an axis such that it shows all values of all panels with an equal axis.
 
     Args:
       chart: the chart with the panel.
       panel: one of the chart's panels.
       letter: "x" or "y".
-      scale: replaces the axis' own scale.
+      scale: the scale to use in place of the axis' own scale.
     """
     axis: Axis = getattr(panel, letter)
     alike, found = values_along(chart, panel, letter)
@@ -61,7 +61,10 @@ def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = N
 
 
 def values_along(chart: ChartData, panel: Panel, letter: str) -> tuple[list[Panel], list[Any]]:
-    """Returns the panels with an equal axis, and all values along it but for cells; arguments as above."""
+    """Returns the panels with an equal axis, and all their values along it except cells.
+
+    The arguments are those of `ends_of`.
+    """
     alike = [other for other in chart.panels if getattr(other, letter) == getattr(panel, letter)]
     keys = ("x",) if letter == "x" else ("y", "low", "high")
     columns = [getattr(one, key) for other in alike for one in other.series for key in keys]
@@ -70,7 +73,7 @@ def values_along(chart: ChartData, panel: Panel, letter: str) -> tuple[list[Pane
 
 
 def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:
-    """Returns the ends of an axis that show some values, with a margin of `share` of their range."""
+    """Returns the ends of an axis such that it shows some values; the margin is `share` of their range."""
     if axis.names:
         return [-0.5, len(axis.names) - 0.5]
     values = np.concatenate([*(np.asarray(part, np.float64).ravel() for part in found), np.zeros(0)])
@@ -80,7 +83,10 @@ def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:
 
 
 def channel(axis: Axis, field: str, names: str = "names.x") -> dict[str, Any]:
-    """Returns the encoding of a position; `names` is the Vega expression of the list of its names."""
+    """Returns the encoding of a position on an axis.
+
+    `names` is the Vega expression for the list of the axis' names.
+    """
     found: dict[str, Any] = {
         "field": field,
         "type": "quantitative",
@@ -98,7 +104,7 @@ def channel(axis: Axis, field: str, names: str = "names.x") -> dict[str, Any]:
 
 
 def ticks(axis: Axis, low: float, high: float) -> list[float | int | None]:
-    """Returns the ticks of a "symlog" axis, 0 and ±1, 2, 5, 10, …; Vega's own ticks are evenly spaced."""
+    """Returns the ticks of a "symlog" axis: 0 and ±1, 2, 5, 10, …. Vega's own ticks are evenly spaced."""
     far = max(abs(low), abs(high))
     first, last = (int(np.floor(np.log10(value))) for value in (axis.linear, max(far, axis.linear)))
     digits = (1, 2, 5) if last - first < _MOST_DECADES else (1,)
@@ -119,14 +125,14 @@ def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]
 
 
 def ink(style: int) -> str:
-    """Returns the colour of a style; black becomes the colour of the text, in light and dark mode."""
+    """Returns the colour of a style; black becomes the text's colour, which depends on light or dark mode."""
     return "currentColor" if look(style).color == "#000000" else look(style).color
 
 
 def tip(field: str, title: str) -> dict[str, Any]:
-    """Returns a line of a tooltip.
+    """Returns the encoding of a line of a tooltip.
 
-    Vega-Lite writes the title into an expression and escapes only quotes, so backslashes are escaped here.
+    Vega-Lite writes the title into an expression, and escapes only quotes. So backslashes are escaped here.
     """
     words = " ".join(title.split())[:80].replace("\\", "\\\\")
     shown = {"type": "quantitative", "format": ".4~g"} if field == "shade" else {"type": "nominal"}

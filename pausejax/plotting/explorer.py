@@ -1,4 +1,4 @@
-"""The explorer of a large study, as Vega-Lite: all settings on axes that the reader chooses."""
+"""The explorer of a large study, in Vega-Lite: all settings on axes that the reader chooses."""
 
 from typing import Any
 
@@ -9,13 +9,14 @@ from pausejax.plotting.encodings import CONFIG, NOTEBOOK, SCHEMA, channel, numbe
 
 _BRUSH = {"fill": PALETTE[0], "fillOpacity": 0.25, "stroke": PALETTE[0]}
 _MOST_NAMES = 5
-"""Names below a colour scale."""
+"""Approximate largest number of names at a colour scale."""
 
 
 def explorer(sweep: Sweep) -> dict[str, Any]:
     """Returns a scatter plot of all settings, above a strip on which the reader selects an interval.
 
-    `usermeta` holds the encodings of each column; the page inserts those of the columns that are chosen.
+    `usermeta` contains the encodings of every column. The page inserts those of the columns that the reader
+    chooses.
     """
     columns = range(len(sweep.axes))
     names = {f"c{i}": list(axis.names) for i, axis in enumerate(sweep.axes) if axis.names}
@@ -31,7 +32,7 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
         told.append({"field": f"t{i}" if axis.names else f"c{i}", "title": title, "type": "nominal"})
     looked_up = [{"calculate": f"names.{key}[datum.{key}]", "as": f"t{key[1:]}"} for key in names]
     faint = {"condition": {"param": "brush", "value": 0.85}, "value": 0.07}
-    # A parameter must be the one that the runs have had.
+    # A parameter is shown with (almost) all digits, so that it is the value that the runs had.
     digits = [12 if i < sweep.parameters else 5 for i in columns]
     data = {f"c{i}": numbers(sweep.values[:, i], own) for i, own in zip(columns, digits, strict=True)}
     row = {**data, "label": list(sweep.labels), "front": np.asarray(sweep.front, int).tolist()}

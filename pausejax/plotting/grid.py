@@ -22,17 +22,17 @@ from pausejax.analysis.settings import (
 )
 from pausejax.plotting.levels import Levels, format_levels, levels_of, name_of
 
-# More lines can not be distinguished in one panel.
+# Largest number of lines that a reader can distinguish in one panel.
 MAX_LINES = 16
-# More panels are too small to read.
+# Largest number of panels of a chart; more would be too small to read.
 MAX_PANELS = 24
 _IN_A_ROW = 4
-# The axes of lines, columns and rows.
+# Largest number of axes of a grid: those of lines, columns and rows.
 _SHOWN_AXES = 3
 
 
 class Line(NamedTuple):
-    """The runs of one line: they differ only in their seed and in averaged axes."""
+    """The runs of one line, which differ only in their seeds and in averaged axes."""
 
     label: str
     policy: str
@@ -49,14 +49,16 @@ class Cell(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Panels, row by row."""
+    """A grid of panels."""
 
     panels: tuple[Cell, ...]
+    """The panels, row by row."""
     columns: int
+    """Number of columns."""
     averaged: tuple[str, ...] = ()
-    """Axes that lines are averaged over."""
+    """Axes over which lines are averaged."""
     binned: tuple[str, ...] = ()
-    """Axes of lines and panels whose values are binned: a line averages all values of its bin."""
+    """Axes of lines and panels whose values are binned; a line averages all values of its bin."""
 
 
 def lines(result: xr.Dataset) -> list[Line]:
@@ -74,31 +76,31 @@ def is_many(result: xr.Dataset) -> bool:
 
 
 def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
-    """Assigns a result's runs to panels and lines; None if too much varies and `by` is empty.
+    """Assigns a result's runs to panels and lines; returns None if `by` is empty and too many axes vary.
 
     Each data set has its own panels. Up to `MAX_LINES` settings have one line each. More settings become a
-    grid over at most three axes: lines are the policies, or, with a single policy, the axis with the most
-    values. The other axes become panels.
+    grid over at most three axes: the lines are the policies or, with a single policy, the values of the axis
+    with the most values. The other axes become panels.
 
     Args:
       result: the result to draw.
-      by: the axis of lines, then those of columns and rows, by name, alias or symbol. If policies or data
-        sets are not named, they become panels. Lines are averaged over other axes that are not named.
+      by: names, aliases or symbols of the axis of lines, the axis of columns and the axis of rows. Policies
+        and data sets become panels if they are not named. Lines average over all other axes.
 
     Raises:
-      ValueError: `by` has a name that is no axis, has a name twice, or makes too many lines or panels.
+      ValueError: a name in `by` is no axis or appears twice, or there are too many lines or panels.
     """
     found = _arranged(result, [by] if isinstance(by, str) else by)
     return None if found is None else _styled(found, styles(result))
 
 
 def styles(result: xr.Dataset) -> dict[str, int]:
-    """Returns the index into the palette of each policy, for lines and points with its name."""
+    """Returns the index into the palette for each policy, by the name of the policy."""
     return {name: place for place, name in enumerate(dict.fromkeys(result["policy"].values.tolist()))}
 
 
 def _styled(grid: Grid, policies: dict[str, int]) -> Grid:
-    """Sets the style of each line: that of the policy with the line's label, or else a free one."""
+    """Sets the style of each line: the style of the policy with the line's label, or else an unused style."""
     labels = list(dict.fromkeys(line.label for cell in grid.panels for line in cell.lines))
     found = {label: policies[label] for label in labels if label in policies}
     free = iter(sorted(set(range(len(labels) + len(found))) - set(found.values())))
@@ -130,18 +132,18 @@ def _arranged(result: xr.Dataset, by: Sequence[str]) -> Grid | None:
 
 
 def factors(result: xr.Dataset) -> list[str]:
-    """Lists "policy", if there are several policies, and the axes with at least two values."""
+    """Returns "policy" if there are several policies, and the axes with at least two values."""
     several = len(np.unique(result["policy"].values)) > 1
     return [*(["policy"] if several else []), *levels_of(result).axes]
 
 
 def for_lines(result: xr.Dataset) -> list[str]:
-    """Lists the axes, or "policy", with few enough values to be the lines of a panel."""
+    """Returns the axes, and "policy", that have few enough values to be the lines of one panel."""
     return [name for name, size in _sizes(result).items() if size <= MAX_LINES]
 
 
 def _sizes(result: xr.Dataset) -> dict[str, int]:
-    """Counts the values of each axis, and of "policy", whose values may share a panel."""
+    """Returns the number of values of each axis, and of "policy", whose values may share a panel."""
     runs, apart = levels_of(result).runs, apart_in(result)
     return {name: len(_values(runs, name)) for name in factors(result) if name not in apart}
 
@@ -170,7 +172,7 @@ def _by_setting(result: xr.Dataset, apart: Sequence[str]) -> Grid:
 
 
 def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Dataset]]:
-    """Splits the runs by the values of some coordinates; returns (title, runs) pairs."""
+    """Splits the runs by the values of some coordinates; returns pairs (title, runs)."""
     if not names:
         return [("", result)]
     codes, first = group_by(result, names)
@@ -180,7 +182,7 @@ def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Datase
 
 
 def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid:
-    """Makes lines of the first axis, and panels of the other axes, of policies and of data sets."""
+    """Makes a line of each value of the first axis, and panels of the other axes, policies and data sets."""
     line, *rest = names
     varying = factors(result)
     rest += [name for name in ("policy", *apart) if name in varying and name not in names]
@@ -218,14 +220,14 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
 
 
 def _written(levels: Levels, name: str, values: list[Any]) -> dict[Any, str]:
-    """Writes each value of an axis: all digits that tell them apart, or the range of a bin."""
+    """Returns the text of each value of an axis: the range of its bin, or else a number in enough digits."""
     if name in levels.bins:
         return {value: levels.bins[name][value] for value in values}
     return dict(zip(values, format_levels(values), strict=True))
 
 
 def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: dict[Any, str]) -> tuple[Line, ...]:
-    """Returns the lines of a panel. A policy without the axis of the lines has a single line, its name."""
+    """Returns the lines of a panel. A policy without the axis of the lines has one line with its name."""
     column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)
     found = []
@@ -241,14 +243,14 @@ def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: dict[Any, str]
 
 
 def _title(runs: xr.Dataset, own: dict[str, Any], written: dict[str, dict[Any, str]]) -> str:
-    """Returns a title with the values that the runs of a panel have in common."""
+    """Returns a title with the values that all runs of a panel share."""
     plain = [str(own[name]) for name in own if name == "policy" or name in apart_in(runs)]
     swept = {n: written[n][v] for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
     return ", ".join([*plain, *([label(swept, symbols(runs))] if swept else [])])
 
 
 def _values(runs: xr.Dataset, name: str) -> list[Any]:
-    """Returns the levels of an axis: numbers ascending, others in the order of the study."""
+    """Returns the levels of an axis: numbers in ascending order, other values in the order of the study."""
     values = values_of(runs, name)
     return values if name == "policy" or runs[name].dtype.kind not in "iuf" else sorted(values)
 

@@ -1,4 +1,4 @@
-"""Bins the values of swept parameters into a few levels, and formats levels."""
+"""Bins the values of swept parameters into a few levels, and formats the levels."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from pausejax.plotting.data import Axis
 
 MAX_LEVELS = 8
 MAX_AXES = 4
-"""Axes that have heat maps; four axes make six pairs."""
+"""Largest number of axes that have heat maps; four axes make six pairs."""
 # Ratio of the largest to the smallest value from which the scale is logarithmic.
 _DECADE = 10
 
@@ -22,12 +22,12 @@ class Levels(NamedTuple):
     """Final metrics of one or more policies, with the values of each axis binned into a few levels."""
 
     runs: xr.Dataset
-    """As `finals` returns them. An axis with more than `MAX_LEVELS` numbers is binned: its values are the
-    medians of their bins."""
+    """The data set of `finals`. An axis with more than `MAX_LEVELS` numbers is binned: each value is replaced
+    by the median of its bin."""
     axes: tuple[str, ...]
     """Axes with at least two levels."""
     bins: dict[str, dict[float, str]] = {}  # noqa: RUF012, never written to
-    """For each axis that is binned, the range of values of each median."""
+    """For each binned axis: the range of values of each bin, in words, by the bin's median."""
 
 
 def charted_metrics(result: xr.Dataset) -> list[Metric]:
@@ -52,9 +52,10 @@ def levels_of(runs: xr.Dataset) -> Levels:
 
 
 def _binned(column: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, dict[float, str]]:
-    """Replaces more than `MAX_LEVELS` values by the (rounded) medians of their quantile bins, [runs].
+    """Replaces each value by the (rounded) median of its quantile bin, if there are more than `MAX_LEVELS`.
 
-    Also returns the range of the bin of each median; empty if nothing is binned.
+    Returns:
+      The values, [runs], and the range of each bin by its median, which is empty if nothing is binned.
     """
     values = column[present]
     if len(np.unique(values)) <= MAX_LEVELS:
@@ -75,15 +76,15 @@ def _binned(column: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, dict[f
 
 
 def values_of(levels: Levels, axis: str) -> list:
-    """Returns the levels of an axis, ascending."""
+    """Returns the levels of an axis in ascending order."""
     return sorted(settings.values_of(levels.runs, axis))
 
 
 def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
     """Averages the finite values of a metric for each combination of levels of the kept axes.
 
-    Each seed is first averaged over all other axes; then means and 95 % intervals are taken over seeds. All
-    are multiplied by the metric's scale.
+    Each seed is first averaged over all other axes. Then means and 95 % intervals are computed over seeds.
+    They are multiplied by the metric's scale.
     """
     over = [*(name for name in axes_of(levels.runs) if name not in kept), "seed"]
     finite = levels.runs[metric.name].where(np.isfinite(levels.runs[metric.name]))
@@ -99,7 +100,7 @@ def spans_decades(values: np.ndarray) -> bool:
 
 
 def axis_for(metric: Metric, values: np.ndarray) -> Axis:
-    """Returns the axis of some values of a metric; logarithmic if they span decades and are no shares."""
+    """Returns an axis for values of a metric; it is logarithmic if they span decades and are no shares."""
     return Axis(metric.axis_label, "log" if not metric.share and spans_decades(values) else "linear")
 
 

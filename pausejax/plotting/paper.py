@@ -1,4 +1,4 @@
-"""Draws charts with matplotlib, on the caller's axes or as a figure for a paper."""
+"""Draws charts with matplotlib, on given axes or as a figure for a paper."""
 
 import io
 import warnings
@@ -18,14 +18,14 @@ from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, l
 from pausejax.plotting.words import LETTERS, cut, filled, plain
 
 COLUMN, PAGE = 3.5, 7.0
-"""Widths of one column of a two-column paper and of both, in inches."""
+"""Widths of one column and of both columns of a two-column paper, in inches."""
 _MARKERS = "osD^vP*X"
 _COLORS = "viridis"
 _MISSING = "0.85"
 _POINTS = 2000
-"""Most points of a line; a printer can not resolve more."""
+"""Largest number of points of a line; a printer can not resolve more."""
 _FEW = 12
-"""A line of at most this many points shows them as dots, since nothing was measured in between."""
+"""A line of at most this many points shows them as dots, because nothing was measured in between."""
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -39,35 +39,35 @@ _STYLE: dict[Any, Any] = {
     "savefig.bbox": None,
 }
 _LONGEST_NAME = 16
-"""Most letters of the name of a tick."""
+"""Largest number of letters in the name of a tick."""
 _LETTER = 0.065
 """Width of a digit, in inches."""
 _SCALE = 0.6
 """Width of the colour bar with its numbers, in inches."""
 _INNER = 0.75
-"""Approximate share of a panel's size that its axes take without labels, at least."""
+"""Approximate least share of a panel's size that remains for its axes without their labels."""
 _BELOW = 0.4
 """Approximate height of the labels below a panel, in inches."""
 _DECADES = {"x": 0.45, "y": 0.2}
-"""Room for a tick of a symlog axis, in inches."""
+"""Least distance between ticks of a symlog axis, in inches."""
 
 
 class _Decades(SymmetricalLogLocator):
-    """Places ticks at 0 and at powers of ten; where these are crowded, those next to 0 are left out."""
+    """Places ticks at 0 and at powers of ten; leaves out the powers next to 0 if ticks are crowded."""
 
     def __init__(self, linear: float) -> None:
         super().__init__(base=10, linthresh=linear)
         self.linear = linear
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        """Returns the ticks between two ends."""
+        """Returns the ticks from `vmin` to `vmax`."""
         places, ends = np.asarray(super().tick_values(vmin, vmax)), (-min(vmin, vmax), max(vmin, vmax))
         decades = sum(1 + np.log10(max(end / self.linear, 1)) for end in ends)
         return places[(np.abs(places) != self.linear) | (decades <= self.numticks)]
 
 
 def draw(chart: ChartData, axes: Any) -> None:
-    """Draws a chart on matplotlib axes: a single one, or an array with one for each panel.
+    """Draws a chart on matplotlib axes: a single `Axes`, or an array with one `Axes` for each panel.
 
     Raises:
       ValueError: the numbers of panels and axes differ.
@@ -79,7 +79,7 @@ def draw(chart: ChartData, axes: Any) -> None:
 
 
 def figure(chart: ChartData, width: float | None = None, height: float | None = None) -> Figure:
-    """Returns a figure of all panels, with one legend and one colour bar; sizes in inches.
+    """Returns a figure of all panels, with one legend and one colour bar; width and height in inches.
 
     Raises:
       ValueError: the labels do not fit into the size that was given.
@@ -116,7 +116,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
         drawn.align_labels()
-        # The layout fixes the number of ticks, and so the room that they need: lay out once before saving.
+        # The layout fixes the number of ticks, and thereby their size. So it is computed once before saving.
         with warnings.catch_warnings():
             warnings.filterwarnings("error" if asked else "default", "constrained_layout not applied")
             try:
@@ -130,7 +130,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
 def encode(
     chart: ChartData, format: str, width: float | None = None, height: float | None = None, *, dpi: int = 300
 ) -> bytes:
-    """Returns the bytes of a picture, without a date; sizes in inches."""
+    """Returns the bytes of a picture, without a date; width and height in inches."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
     written = io.BytesIO()
     drawn = figure(chart, width, height)
@@ -142,14 +142,21 @@ def encode(
 def _draw_panels(
     chart: ChartData, places: Iterable[Axes], across: float = 0, up: float = 0
 ) -> Normalize | None:
-    """Draws all panels; labels wrap at `across` and `up`, in inches. Returns the scale of their colours."""
+    """Draws all panels, and returns their colour scale.
+
+    Args:
+      chart: the chart to draw.
+      places: the axes, one for each panel.
+      across: length in inches at which labels along x wrap; 0 means the width of the axes.
+      up: length in inches at which labels along y wrap; 0 means the height of the axes.
+    """
     norm = None
     if chart.color is not None:
         low, high = color_ends(chart)
         norm = LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
     for panel, axes in zip(chart.panels, places, strict=False):
         _draw(panel, axes, norm, across, up)
-    # Last, because shared axes that begin at 0 no longer grow.
+    # Sets the limits last, because shared axes with a fixed end at 0 no longer grow.
     for panel, axes in zip(chart.panels, places, strict=False):
         if panel.x.zero and panel.x.scale != "log":
             axes.set_xlim(left=0)
@@ -159,7 +166,7 @@ def _draw_panels(
 
 
 def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float, up: float) -> None:
-    """Draws one panel; an `across` or `up` of 0 is the size of the axes."""
+    """Draws one panel; arguments as in `_draw_panels`."""
     box, dots = axes.get_window_extent(), axes.get_figure(root=True).dpi  # type: ignore[union-attr]
     width, height = across or box.width / dots, up or box.height / dots
     if panel.cells is not None and norm is not None:
@@ -238,7 +245,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
 
 
 def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height: float) -> None:
-    """Draws a heat map, and its numbers if they fit into `width` and `height`, in inches."""
+    """Draws a heat map, and its numbers if they fit into `width` and `height`, both in inches."""
     axes.set_facecolor(_MISSING)
     axes.pcolormesh(np.ma.masked_invalid(cells), cmap=_COLORS, norm=norm, edgecolors="w", linewidth=0.4)
     known = {at: value for at, value in np.ndenumerate(cells) if np.isfinite(value)}
@@ -255,7 +262,7 @@ def _cells(cells: np.ndarray, axes: Axes, norm: Normalize, width: float, height:
 
 
 def _legend(drawn: Figure, least: int) -> int:
-    """Adds one legend above all panels; returns its number of lines, 0 below `least` labels."""
+    """Adds a legend above all panels; returns its number of lines, or 0 for fewer than `least` labels."""
     handles: dict[str, Any] = {}
     for axes in drawn.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -22,15 +22,15 @@ _PER_ROUND = (("run", "round"), ("run", "eval"))
 def resolve(
     result: xr.Dataset, measures: Sequence[str] = (), where: Mapping[str, Any] | None = None
 ) -> tuple[xr.Dataset, list[Metric]]:
-    """Finds the runs and metrics of a request.
+    """Returns the runs and the metrics that a request names.
 
     Args:
       result: a result, or its outline before the simulation.
       measures: names of metrics, or of variables with a value for each round or evaluation.
-      where: as in `analysis.select`.
+      where: the runs to choose, as in `analysis.select`.
 
     Returns:
-      The runs, with every measure added to their table of metrics, and the metrics.
+      The runs, whose table of metrics contains every measure, and the metrics of the measures.
 
     Raises:
       ValueError: a name is unknown, or no run has the values of `where`.
@@ -46,7 +46,7 @@ def resolve(
 
 
 def _named(result: xr.Dataset, name: str) -> Metric:
-    """Returns the metric with a name, or makes one of a variable."""
+    """Returns the metric with a name, or makes a metric of the variable with this name."""
     table = metrics_of(result)
     if name in table:
         return table[name]
@@ -54,7 +54,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
         known = [*table, *(str(v) for v in result.data_vars if result[v].dims in _PER_ROUND)]
         listed = ", ".join(dict.fromkeys(known))
         raise ValueError(f"measure: {name}: unknown here{nearest(name, known)}; known: {listed}")
-    # Prefer the running sum of a variable, because its single rounds are mostly noise.
+    # Prefers the running sum of a variable, because values of single rounds are mostly noise.
     for metric in table.values():
         if metric.variable == name and metric.reduce == "total":
             return metric
@@ -70,7 +70,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
 
 
 def incomparable(runs: xr.Dataset, metric: Metric) -> str:
-    """Says why the values of a metric can not be compared over some runs; "" if they can."""
+    """Returns why the values of a metric can not be compared among some runs; "" if they can."""
     differing = unlike(runs, metric.name)
     if not differing:
         return ""
@@ -79,7 +79,7 @@ def incomparable(runs: xr.Dataset, metric: Metric) -> str:
 
 
 def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool], str]:
-    """Returns whether more is better for each metric, and why they make no Pareto front; "" if they do."""
+    """Returns whether more is better for each metric, and why they have no Pareto front; "" if they have."""
     for metric in metrics:
         if why := incomparable(runs, metric):
             return [], f"{metric.name} {why}"
@@ -91,12 +91,13 @@ def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool],
 
 
 def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> list[str]:
-    """Lists what charts omit, and the option that shows it, one line each.
+    """Returns lines on what charts omit, each with the option that shows it.
 
     Args:
-      runs: and `wanted`, as `resolve` returns them.
-      wanted: the metrics that are asked for; empty: the charts of the study's kind.
-      grid: of the runs, as `arrange` returns it.
+      runs: the runs, as `resolve` returns them.
+      wanted: the requested metrics, as `resolve` returns them; if empty, the charts are those of the study's
+        kind.
+      grid: the grid of the runs, as `arrange` returns it.
     """
     lines = [*_curves(runs, grid), *_without_a_number(runs, wanted or charted_metrics(runs))]
     if not wanted:
@@ -135,7 +136,7 @@ def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
 
 
 def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
-    """Lists how many runs are left out of means."""
+    """Returns lines on how many runs are left out of means, and why."""
     lines, count = [], runs.sizes["run"]
     if "diverged_round" in runs and (broken := int((runs["diverged_round"].values > 0).sum())):
         left = "their learned metrics are left out of means, curves, heat maps and main effects"
@@ -177,6 +178,6 @@ def _fix(runs: xr.Dataset, wanted: Sequence[Metric]) -> str:
 
 
 def _short(runs: xr.Dataset, name: str) -> str:
-    """Returns the shortest name of a parameter on the command line."""
+    """Returns the first alias of a parameter, or its name if there is no alias."""
     aliases, _ = parameters_in(runs).get(name, ((), ""))
     return aliases[0] if aliases else name

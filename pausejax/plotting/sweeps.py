@@ -32,7 +32,7 @@ from pausejax.plotting.request import directions, incomparable
 
 
 def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
-    """Returns main effects and the Pareto chart of a large sweep; needs the final metrics only."""
+    """Returns main effects and the Pareto chart of a large sweep; reads only the final metrics."""
     metrics = charted_metrics(result)
     whole = finals(result, [metric.name for metric in metrics]).load()
     # A mean over different rewards has no meaning: such metrics are drawn only on request (`measures`).
@@ -45,7 +45,7 @@ def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
 
 
 def charts_of(result: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Returns heat maps and main effects of some metrics, and the Pareto chart of the first three."""
+    """Returns heat maps and main effects of some metrics, and the Pareto chart of the first three metrics."""
     whole = finals(result, [metric.name for metric in metrics]).load()
     drawn = effects(whole, metrics) | heat_maps(whole, metrics)
     return drawn | (fronts(whole, metrics[:3]) if len(metrics) > 1 else {})
@@ -91,7 +91,7 @@ def fronts(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
 def sweep_table(result: xr.Dataset) -> Sweep | None:
     """Returns every setting with its parameters and metrics.
 
-    None if there are several data sets, an objective is not shown, or no value is finite.
+    Returns None if there are several data sets, if an objective is not shown, or if no value is finite.
     """
     shown = {name: metric for name, metric in metrics_of(result).items() if metric.label or metric.heading}
     objectives = objectives_in(result)
@@ -132,18 +132,18 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
 
 
 def _over(seeds: Sequence[int]) -> str:
-    """Says over how many seeds means are."""
+    """Returns over how many seeds a mean is, in words."""
     return f"{counted(seeds)} seeds" if max(seeds, default=0) > 1 else "one seed"
 
 
 def _bins(levels: Levels, axes: Sequence[str]) -> str:
-    """Says which axes are binned."""
+    """Returns a sentence on which axes are binned; "" if none."""
     binned = [axis for axis in axes if axis in levels.bins]
     return f" {words_for(binned, levels.runs)} in bins, named by their medians." if binned else ""
 
 
 def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int]) -> Chart:
-    """Draws a panel for each axis, with a line for each policy that has it."""
+    """Draws a panel for each axis, with a line for each policy that has this axis."""
     drawn = []
     seeds: list[int] = []
     band: dict[str, Any]
@@ -170,7 +170,7 @@ def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int
 
 
 def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
-    """Draws means over seeds and all other axes, for each pair of the first `MAX_AXES` axes."""
+    """Draws a panel for each pair of the first `MAX_AXES` axes: means over seeds and all other axes."""
     axes = levels.axes[:MAX_AXES]
     panels = []
     seeds: list[int] = []
@@ -199,7 +199,10 @@ def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
 def _pareto(
     name: str, whole: xr.Dataset, metrics: Sequence[Metric], looks: Mapping[str, int]
 ) -> Chart | None:
-    """Draws seed means of two metrics, coloured by a third; None if no setting has finite values of both."""
+    """Draws seed means of two metrics, coloured by a third one.
+
+    Returns None if no setting has finite values of the first two metrics.
+    """
     means = [mean_ci(whole, metric.name) for metric in metrics]
     trusted, ways = weighed_means(means), directions(whole, metrics)[0]
     pairs = zip(metrics, means, strict=True)

@@ -1,8 +1,8 @@
 """Charts as Vega-Lite 6 specifications, which the page, JupyterLab, altair and vl-convert draw.
 
-Labels are data: none is a part of an expression or the name of a field. Scales call the series s0, s1, …,
-and columns are x, y, low, …; a table maps them to their labels. The titles of tooltips are the exception,
-because Vega-Lite writes them into an expression.
+Labels are data: no label is part of an expression or the name of a field. In the scales the series have the
+names s0, s1, …, and the columns are x, y, low, …; a table maps the series to their labels. Only the titles of
+tooltips are part of an expression, because Vega-Lite writes them into it.
 """
 
 import json
@@ -26,15 +26,15 @@ from pausejax.plotting.encodings import (
 )
 
 MOST_POINTS = 300
-"""Most points of a line."""
+"""Largest number of points of a line."""
 _HEIGHT = 230
 _ARRAYS = ("x", "y", "low", "high", "shade", "name")
 _MOST_NUMBERS = 150
-"""A heat map of at most this many cells shows their values."""
+"""Largest number of cells of a heat map that shows their values."""
 _PALE = 0.55
-"""Above this position on the colour map viridis, values are written in black, else in white."""
+"""Position on the colour map viridis above which values are written in black; below it, in white."""
 _MOST_ABREAST = 16
-"""Most columns of a heat map that shows its values, and most labels of a legend."""
+"""Largest number of columns of a heat map that shows its values, and of labels of a legend."""
 _JOINED: dict[str, dict[str, Any]] = {
     "line": {"clip": True, "interpolate": "linear", "order": False},
     "step": {"clip": True, "interpolate": "step-after", "order": False},
@@ -68,7 +68,7 @@ def page_spec(chart: ChartData, panel: Panel, most: int = MOST_POINTS) -> dict[s
 
 
 def combined(chart: ChartData) -> dict[str, Any]:
-    """Returns all panels as one specification, for a notebook."""
+    """Returns one specification with all panels of a chart, for a notebook."""
     parts, params = [], []
     for place, panel in enumerate(chart.panels):
         written = _Writer(chart, panel, place=place).written()
@@ -96,7 +96,7 @@ def as_json(document: Any) -> str:
 
 
 class _Writer:
-    """Writes one panel as layers over one table. It has a row for each series; Vega flattens it to points."""
+    """A writer of a panel: layers over a table with a row for each series, which Vega flattens to points."""
 
     def __init__(
         self, chart: ChartData, panel: Panel, most: int = MOST_POINTS, place: int = 0, page: bool = False
@@ -131,7 +131,7 @@ class _Writer:
         return {"params": params, "data": {"values": rows}, "transform": steps, "layer": layers}
 
     def _row(self, key: str, one: Series) -> dict[str, Any]:
-        """Returns the row of a series, thinned if it is a line; missing columns are empty lists."""
+        """Returns the row of a series. A line is thinned; a column that the series lacks is an empty list."""
         some = thinned(one.y, self.most) if one.mark == "line" else np.arange(len(one.x))
         columns = {"x": one.x, "y": one.y, "low": one.low, "high": one.high, "shade": one.color}
         found = {k: [] if v is None else numbers(np.asarray(v)[some]) for k, v in columns.items()}
@@ -206,7 +206,7 @@ class _Writer:
         return layers or [{"mark": "point", "encoding": self._places()}]
 
     def _scale(self, values: list[Any]) -> dict[str, Any]:
-        """Returns an encoding by series, with each distinct label once in the legend."""
+        """Returns an encoding by series, in which the legend has each label once."""
         first = {one.label: f"s{i}" for i, one in reversed([*enumerate(self.panel.series)]) if one.label}
         legend: dict[str, Any] = {"title": None, "values": [*first.values()][::-1]}
         legend |= {"labelExpr": f"{self.names}[datum.value]", "symbolOpacity": 1, "labelLimit": 200}
@@ -230,7 +230,7 @@ class _Writer:
         ]
 
     def _told(self) -> list[dict[str, str]]:
-        """Returns steps that compute the texts of tooltips, and keep lower interval ends on a log axis."""
+        """Returns transforms that compute texts of tooltips, and clip lower interval ends to a log axis."""
         both = "format(datum.low, '.4~g') + ' to ' + format(datum.high, '.4~g')"
         steps = {"interval": f"isValid(datum.low) ? {both} : ''"}
         for letter, axis in (("x", self.panel.x), ("y", self.panel.y)):
@@ -255,7 +255,7 @@ def _layer(kind: str, mark: dict[str, Any], encoding: dict[str, Any]) -> dict[st
 
 
 def _kind(one: Series) -> str:
-    """Returns the mark of a series; "tinted …" if its colours are values."""
+    """Returns the mark of a series, with "tinted " before it if its colours show values."""
     return f"tinted {one.mark}" if one.color is not None and one.mark not in _JOINED else one.mark
 
 

@@ -1,13 +1,13 @@
-"""Prepares texts for matplotlib: wrapped, shortened, and never read as formulas."""
+"""Prepares texts for matplotlib: wraps and shortens them, and escapes formulas."""
 
 import textwrap
 
 LETTERS = 15
-"""Letters of a label in an inch."""
+"""Approximate number of letters of a label per inch."""
 
 
 def filled(text: str, inches: float) -> str:
-    """Wraps a text to lines of some inches, and cuts off the lines after the fourth."""
+    """Wraps a text to lines of `inches` inches, and cuts off the lines after the fourth."""
     # An equation stays on one line.
     whole, width = text.replace(" = ", "\u00a0=\u00a0"), max(int(LETTERS * inches), 12)
     return plain(textwrap.fill(whole, width, max_lines=4, placeholder=" …"))

@@ -1,4 +1,4 @@
-"""Plays the best settings again on fresh seeds, which removes the bias of having chosen them."""
+"""Simulates the best settings of a search again on fresh seeds, which removes the bias of the choice."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ DEFAULT = "default"
 
 
 def finalists(result: SearchResult) -> dict[str, Setting]:
-    """Returns what is played on fresh seeds: the best two settings, or six of the front, and the defaults."""
+    """Returns the finalists by label: the best two settings (six for several metrics) and the defaults."""
     several = len(result.goal.metrics) > 1
     best = result.ranked(6 if several else 2)
     labels = [f"front {place + 1}" for place in range(len(best))] if several else ["best", "second"]
@@ -35,9 +35,9 @@ def finalists(result: SearchResult) -> dict[str, Setting]:
 
 
 def confirmation(result: SearchResult, seeds: int) -> Study:
-    """Returns a plain study of the finalists on fresh seeds, up to the horizon.
+    """Returns a study of the finalists on fresh seeds, up to the horizon.
 
-    Defaults that do not fit the rest of the spec are left out of it.
+    The default setting is left out if it does not fit the rest of the spec.
     """
     study = result.study
     first = max(study.seeds) + 1
@@ -77,7 +77,16 @@ def confirm(
     form: Form | None = None,
     stopping: StopSignal = NO_STOP,
 ) -> SearchResult:
-    """Plays the finalists on fresh seeds into a store, with the progress of a study, and compares them."""
+    """Simulates the finalists on fresh seeds, and compares them.
+
+    Args:
+      result: the result of the search.
+      seeds: number of fresh seeds.
+      executor: the executor that simulates the runs.
+      store: the store of these runs.
+      form: the form in which progress is shown; None shows nothing.
+      stopping: the signal to stop.
+    """
     plan = make_plan(confirmation(result, seeds))
     meter = StudyMeter(plan, executor.devices)
     with showing(meter, form):
@@ -86,11 +95,11 @@ def confirm(
 
 
 def compare(result: SearchResult, confirmed: xr.Dataset) -> SearchResult:
-    """Returns the result with its finalists, the best of them first.
+    """Returns the result of a search with its finalists, in the order of the search.
 
     Args:
-      result: of the search.
-      confirmed: the result of the study that `confirmation` gives.
+      result: the result of the search.
+      confirmed: the result of the study that `confirmation` returns.
     """
     arrays = {str(name): variable.values for name, variable in confirmed.data_vars.items()}
     figures = figures_at(result.study, result.goal, arrays)

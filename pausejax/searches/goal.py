@@ -1,4 +1,4 @@
-"""What settings are judged by, metrics at a round or at a simulated time and constraints there; trials."""
+"""The goal of a search (metrics and constraints at a round or at a simulated time), and its trials."""
 
 import math
 import operator
@@ -26,41 +26,44 @@ _SIGN: Mapping[str, Callable[[float, float], float]] = {
 
 
 class Constraint(NamedTuple):
-    """A bound on the mean of a metric."""
+    """A bound on the mean of a metric over seeds."""
 
     metric: str
     relation: str
-    """"<=" or ">="."""
+    """The relation between metric and bound: "<=" or ">="."""
     bound: float
 
     def violation(self, value: float) -> float:
-        """Returns by how much a value breaks the bound: relative to the bound if it is not 0; inf for NaN."""
+        """Returns by how much a value breaks the bound; 0 if it keeps the bound, inf if it is NaN.
+
+        The result is relative to the bound, or absolute if the bound is 0.
+        """
         if np.isnan(value):
             return np.inf
         return max(_SIGN[self.relation](value, self.bound), 0.0) / (abs(self.bound) or 1.0)
 
 
 class Score(NamedTuple):
-    """What a setting is worth at the horizon, as means over its seeds."""
+    """The score of a setting at the horizon, from means over its seeds."""
 
     values: tuple[float, ...]
-    """The value of each objective, with its sign such that more is better; NaN is worst."""
+    """The mean of each metric of the goal, with a sign such that more is better. NaN is worst."""
     violation: float = 0.0
-    """By how much it breaks the constraints, summed; 0: it keeps them."""
+    """The sum of the violations of all constraints; 0 if the setting keeps them."""
 
 
 class Trial(NamedTuple):
-    """A setting that was tried."""
+    """A setting that was tried, with its score and figures."""
 
     number: int
     setting: Setting
     score: Score
     figures: np.ndarray
-    """The metrics of each seed at the horizon of the search, float64 [seeds, metrics]."""
+    """The figures of `Goal.figures` at the horizon of the search, float64 [seeds, figures]."""
     rounds: int
-    """That its runs have played, summed over them."""
+    """Number of simulated rounds, summed over the runs of the setting."""
     short: bool
-    """Whether some of its runs played all their rounds before the simulated time of the comparison."""
+    """Whether a run ended its last round before the simulated time at which settings are compared."""
 
 
 class Row(NamedTuple):
@@ -69,17 +72,17 @@ class Row(NamedTuple):
     number: int
     policy: str
     values: dict[str, Any]
-    """Of what the search chose; parameters of other policies are left out."""
+    """The values of the parameters that the search chose, without those of other policies."""
     rounds: int
-    """That its runs have played, summed over them."""
+    """Number of simulated rounds, summed over the runs of the setting."""
     figures: dict[str, float | None]
-    """At the horizon, averaged over its seeds; None where one has no value."""
+    """The mean of each figure at the horizon over seeds; None if the mean is not finite."""
     broken: bool
-    """Whether it breaks a constraint."""
+    """Whether the setting breaks a constraint."""
 
 
 class Goal(NamedTuple):
-    """What settings are judged by."""
+    """The metrics, constraints and horizon by which settings are compared."""
 
     metrics: tuple[str, ...]
     maximize: tuple[bool, ...]
@@ -91,16 +94,20 @@ class Goal(NamedTuple):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Every metric that is read."""
+        """The names of all metrics of the goal and of its constraints, each once."""
         return tuple(dict.fromkeys((*self.metrics, *(constraint.metric for constraint in self.constraints))))
 
     @property
     def where(self) -> str:
-        """The horizon in words."""
+        """The horizon in words, with its unit."""
         return f"{self.horizon:g} {'simulated seconds' if self.by_latency else 'rounds'}"
 
     def score(self, figures: np.ndarray) -> Score:
-        """Scores a setting by its seeds' figures, [seeds, figures]; one seed's NaN makes a mean NaN."""
+        """Returns the score of a setting.
+
+        Args:
+          figures: the figures of each seed, [seeds, figures]. NaN of one seed makes the mean NaN.
+        """
         means = dict(zip(self.figures, figures.mean(axis=0).tolist(), strict=True))
         ways = zip(self.metrics, self.maximize, strict=True)
         values = tuple(means[name] if up else -means[name] for name, up in ways)
@@ -108,10 +115,11 @@ class Goal(NamedTuple):
 
 
 def order(scores: Sequence[Score]) -> np.ndarray:
-    """Ranks settings: their places, best first; of equal ones the earlier comes first.
+    """Returns the indices of scores in the order of their rank, the best first.
 
-    Those that keep the constraints come before those that do not; among the former, fronts of
-    non-dominated ones in their order, within a front those that are more alone first.
+    Scores with a smaller violation of the constraints come first. Equal violations are ordered by the metric,
+    or for several metrics by the number of the front, and within a front by the larger crowding distance.
+    Remaining ties keep the given order.
     """
     if not scores:
         return np.zeros(0, int)
@@ -126,10 +134,12 @@ def order(scores: Sequence[Score]) -> np.ndarray:
 
 
 def fronts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the number of each point's front, from 0, and its crowding distance there (Deb et al. 2002).
+    """Returns for each point the number of its front, from 0, and its crowding distance in this front.
+
+    Both are defined as in NSGA-II (Deb et al. 2002).
 
     Args:
-      values: [n, d], more is better, without NaN.
+      values: the points, [n, d], without NaN; more is better.
     """
     front, alone = np.full(len(values), -1), np.zeros(len(values))
     level = 0
@@ -155,10 +165,10 @@ def _crowding(values: np.ndarray) -> np.ndarray:
 
 
 def constraint_of(text: str) -> Constraint:
-    """Reads "max_leakage<=50".
+    """Parses a constraint such as "max_leakage<=50".
 
     Raises:
-      SpecError: it can't be read.
+      SpecError: the text is not a constraint.
     """
     found = _CONSTRAINT.fullmatch(text)
     try:
@@ -181,14 +191,14 @@ def _contradiction(bounds: Sequence[Constraint]) -> Iterator[str]:
 
 
 def goal_of(study: Study, options: SearchOptions) -> Goal:
-    """Checks what a search is after.
+    """Returns the goal of a search, after a check of the options that define it.
 
     Args:
-      study: what is searched, up to the horizon.
-      options: what is asked.
+      study: the study that is searched, with rounds up to the horizon.
+      options: the options of the search.
 
     Raises:
-      SpecError: with one line per mistake.
+      SpecError: the options have mistakes, with one line for each of them.
     """
     known, problems = study.outputs.metrics, []
     bounds = [constraint_of(text) for text in options.constraints]
@@ -217,13 +227,13 @@ def goal_of(study: Study, options: SearchOptions) -> Goal:
 def figures_at(study: Study, goal: Goal, arrays: Arrays) -> np.ndarray:
     """Returns the figures of some runs at the horizon, float64 [runs, figures].
 
-    At a simulated time count the rounds that have ended by then; what a model learned that had ceased to be
-    finite by then is NaN.
+    If the horizon is a simulated time, the rounds that have ended by this time count. A learned metric is NaN
+    if the model of the run diverged up to the horizon.
 
     Args:
-      study: of the runs.
-      goal: whose figures and horizon.
-      arrays: what the runs have left, at least up to the horizon.
+      study: the study of the runs.
+      goal: the goal with the names of the figures and the horizon.
+      arrays: the variables of the runs, at least up to the horizon.
     """
     known = study.outputs.metrics
     last = _last_round(arrays, goal)
@@ -240,7 +250,7 @@ def figures_at(study: Study, goal: Goal, arrays: Arrays) -> np.ndarray:
 def _last_round(arrays: Arrays, goal: Goal) -> np.ndarray:
     elapsed = arrays["elapsed"]
     if goal.by_latency:
-        return (elapsed <= goal.horizon).sum(axis=1)  # NaN, beyond the last round, is not
+        return (elapsed <= goal.horizon).sum(axis=1)  # NaN, after the last round, does not count
     return np.minimum(int(goal.horizon), (~np.isnan(elapsed)).sum(axis=1))
 
 

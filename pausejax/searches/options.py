@@ -1,4 +1,4 @@
-"""What is asked of a search, and whether it can be had."""
+"""The options of a search, and checks of them."""
 
 import dataclasses
 import math
@@ -17,37 +17,37 @@ _LEAST_SECONDS, _MOST_SECONDS = 1e-6, 1e9
 
 
 class SearchOptions(NamedTuple):
-    """What is asked of a search."""
+    """The options of a search."""
 
     trials: int = 64
-    """Settings that are tried."""
+    """Number of settings to try."""
     metrics: tuple[str, ...] = ()
-    """Figures per run; without one the study's own."""
+    """Names of the metrics to optimize; if empty, the first objective of the study."""
     maximize: bool | None = None
-    """Which way is better, where the table of metrics does not say."""
+    """Whether a larger value of the metric is better; None: as the table of metrics says."""
     constraints: tuple[str, ...] = ()
-    """As "max_leakage<=50"."""
+    """Bounds on metrics, such as "max_leakage<=50"."""
     at_round: int | None = None
-    """Settings are compared at this round; None: the study's last."""
+    """The round at which settings are compared; None: the last round of the study."""
     at_latency: float | None = None
-    """Settings are compared at this simulated time, seconds."""
+    """The simulated time in seconds at which settings are compared; None: at a round."""
     sampler: str = "tpe"
-    """One of `SAMPLERS`."""
+    """Name of the sampler, one of `SAMPLERS`."""
     sampler_seed: int = 0
     most: int | None = None
-    """The most runs of a program that are played together; None: as the table of layouts says."""
+    """Largest number of runs of one program that are simulated together; None: as measured."""
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What decides which settings are tried, and what they are judged by."""
+        """The options that affect which settings are tried and how they are compared, by name."""
         return {name: value for name, value in self._asdict().items() if name != "most"}
 
 
 def with_horizon(study: Study, options: SearchOptions) -> Study:
-    """Returns the study up to the horizon.
+    """Returns the study with rounds up to the horizon, the point at which settings are compared.
 
     Raises:
-      SpecError: there is none in it.
+      SpecError: the study does not reach the horizon, or can not be searched.
     """
     if not study.rounds:
         raise SpecError(["rounds: a search needs to know how many rounds a run has"])
@@ -78,7 +78,7 @@ def check(options: SearchOptions) -> None:
     """Checks each option on its own.
 
     Raises:
-      SpecError: one line for each option that is wrong.
+      SpecError: an option is wrong, with one line for each of them.
     """
     if problems := list(_problems(options)):
         raise SpecError(problems)
@@ -108,10 +108,10 @@ def _problems(options: SearchOptions) -> Iterator[str]:
 
 
 def check_fresh(study: Study, seeds: Any) -> None:
-    """Checks that there are so many seeds that the study does not use.
+    """Checks that there are `seeds` further seeds after the largest seed of the study.
 
     Raises:
-      SpecError: there are not.
+      SpecError: there are too few, or `seeds` is not a valid number.
     """
     if not _is_count(seeds, _MAX_FRESH_SEEDS):
         raise SpecError([f"--fresh-seeds {seeds!r}: must be an integer from 1 to {_MAX_FRESH_SEEDS:,}"])

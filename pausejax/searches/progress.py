@@ -1,4 +1,4 @@
-"""Measures how far a search is, and describes it; `execution.displays` shows the description."""
+"""Measures and describes the progress of a search; `execution.displays` shows the description."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,17 +10,17 @@ from pausejax.study.study import Study
 
 
 class State(NamedTuple):
-    """Of a search after a step."""
+    """The state of a search after a step."""
 
     settings: int
-    """That have ended."""
+    """Number of settings that were simulated."""
     rounds: int
-    """Rounds × runs."""
+    """Number of simulated rounds, summed over runs."""
     best: float | None
-    """The metric of the best, on the search's own seeds; of several metrics none."""
+    """The metric of the best setting so far, on the search's seeds; None if there are several metrics."""
 
     def sentence(self, trials: int) -> str:
-        """Says it in words."""
+        """Returns the state in words; `trials` is the number of settings to try."""
         best = "" if self.best is None else f", best so far {self.best:.4g}"
         return f"{self.settings} of {trials} settings, {self.rounds:,} rounds × runs{best}"
 
@@ -29,13 +29,13 @@ Callback = Callable[[State], None]
 
 
 class SearchMeter(Meter):
-    """Counts the settings of a search; it is called with the state after each step.
+    """A meter of the settings of a search, which is called with the state after each step.
 
     Args:
-      study: what is searched.
-      options: what is asked.
-      devices: what plays it, in words.
-      clock: tells the time.
+      study: the study that is searched.
+      options: the options of the search.
+      devices: the devices that simulate the runs, in words.
+      clock: a function that returns the time in seconds.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class SearchMeter(Meter):
         return self._began(f"search of up to {trials:,} settings, {sampler}, on {self._devices}", fields)
 
     def __call__(self, state: State) -> None:
-        """Keeps the state after a step."""
+        """Records the state after a step."""
         self._state = state
 
     def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
-        """Returns False for finished runs, which get no line: a search is measured in settings."""
+        """Returns whether an event gets a line; batches get none, because a search counts settings."""
         return event != "batch"
 
     def status(self) -> Message:

@@ -1,4 +1,7 @@
-"""History, slices, front, and the page of a search: from its record, also years later."""
+"""Draws the charts of a search (history, slices, front) and builds its page.
+
+Everything is made from the record of the search, so it can be made again at any later time.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
@@ -21,14 +24,14 @@ FILE = "search_record.json"
 
 
 class Metric(NamedTuple):
-    """A metric of the search."""
+    """A metric that a search optimizes."""
 
     name: str
     label: str
     scale: float
-    """What pictures and tables multiply it by."""
+    """Factor by which charts and tables multiply the metric."""
     shown: str
-    """How tables write it."""
+    """Number format of the metric in tables, such as ".3g"."""
     maximize: bool
 
 
@@ -38,11 +41,11 @@ class Dimension(NamedTuple):
     name: str
     symbol: str
     log: bool
-    """Whether it was searched on a logarithmic scale."""
+    """Whether the parameter was searched on a logarithmic scale."""
 
     @property
     def words(self) -> str:
-        """The name as words."""
+        """The name with spaces in place of underscores."""
         return self.name.replace("_", " ")
 
 
@@ -51,39 +54,40 @@ class Record(NamedTuple):
 
     name: str
     asked: str
-    """What was sought, in a sentence."""
+    """The goal of the search, in words."""
     summary: str
-    """What was played, in a sentence."""
+    """The number of settings and rounds that were simulated, in words."""
     metrics: tuple[Metric, ...]
     dimensions: tuple[Dimension, ...]
     trials: tuple[Row, ...]
-    """By number."""
+    """Every setting that was tried, sorted by number."""
     headings: tuple[str, ...]
+    """The headings of the table `finalists`."""
     finalists: tuple[tuple[str, ...], ...]
-    """The table of the best on fresh seeds, row by row."""
+    """The table that compares the best settings on fresh seeds, row by row."""
     title: str
-    """Of that table, in sentences."""
+    """Title of that table, with its caption."""
 
     def values(self, trials: Sequence[Row]) -> np.ndarray:
-        """Returns the metrics of some trials, float64 [n, metrics]; NaN where one has no value."""
+        """Returns the metrics of some trials, float64 [n, metrics]; NaN where a trial has no finite value."""
         rows = [[one.figures[metric.name] for metric in self.metrics] for one in trials]
         return np.array(rows, float).reshape(len(trials), len(self.metrics))
 
     def points(self, trials: Sequence[Row]) -> np.ndarray:
-        """Returns the same, turned so that more is better."""
+        """Returns the metrics of some trials with signs such that more is better, float64 [n, metrics]."""
         return self.values(trials) * [1.0 if metric.maximize else -1.0 for metric in self.metrics]
 
     @property
     def valid(self) -> list[Row]:
-        """Those that have a value of every metric and keep the constraints."""
+        """The trials that have a value of every metric and keep the constraints."""
         finite = np.isfinite(self.values(self.trials)).all(axis=1)
         return [one for one, ok in zip(self.trials, finite, strict=True) if ok and not one.broken]
 
     def write(self, folder: Folder) -> None:
-        """Puts it into the folder of the search.
+        """Writes the record into the folder of the search.
 
         Raises:
-          OSError: no space left, or the like.
+          OSError: the file can't be written, for example because no space is left.
         """
         plain = self._asdict()
         for name in ("metrics", "dimensions", "trials"):
@@ -92,10 +96,10 @@ class Record(NamedTuple):
 
     @classmethod
     def read(cls, folder: Folder) -> Self | None:
-        """Reads what a search has left in its folder; None: there is no search that has ended.
+        """Reads the record of a search from its folder; returns None if the folder has no finished search.
 
         Raises:
-          ValueError: it is damaged.
+          ValueError: the record is damaged.
         """
         if not folder.exists(FILE):
             return None
@@ -149,13 +153,13 @@ def _points(
 
 
 def _without(record: Record, trials: Sequence[Row], places: Sequence[int], why: str) -> str:
-    """Says how many of some settings have no finite value of some metrics, and so no place in a chart."""
+    """Returns a note on how many settings a chart leaves out for lack of a finite value; "" if none."""
     lost = int((~np.isfinite(record.values(trials)[:, list(places)]).all(axis=1)).sum()) if trials else 0
     return f"{lost} of {len(trials)} settings have no finite value{why}, and no place here" if lost else ""
 
 
 def _history(record: Record) -> Chart:
-    """Returns what each setting came to, and the best so far, by number."""
+    """Returns the chart of the metrics of each setting, and of the best so far, against its number."""
     panels = []
     for place, metric in enumerate(record.metrics):
         drawn = []
@@ -177,7 +181,7 @@ def _history(record: Record) -> Chart:
 
 
 def _slices(record: Record) -> Chart:
-    """Returns what settings came to against each parameter that was chosen."""
+    """Returns the chart of the first metric against each parameter that the search chose."""
     panels = []
     for dimension in record.dimensions:
         group = [one for one in record.trials if dimension.name in one.values]
@@ -199,7 +203,7 @@ def _slices(record: Record) -> Chart:
 
 
 def _front(record: Record) -> Chart:
-    """The first two objectives of all settings that keep the constraints, and the front of all objectives."""
+    """Returns the chart of the first two metrics of all valid settings, with the front of all metrics."""
     ways = [metric.maximize for metric in record.metrics]
     front = non_dominated(record.points(record.valid), [True] * len(record.metrics))
     across, up = (_scaled(record, record.valid, place) for place in (1, 0))
@@ -212,7 +216,7 @@ def _front(record: Record) -> Chart:
         _points(record, "front", front_settings, across[front], up[front]),
     ]
     if len(record.metrics) == 2:
-        # Steps: no setting has reached the points between.
+        # Draws steps, because no setting has reached the points in between.
         drawn.append(Series("border of the front", across[order], up[order], mark="step", style=-1))
     caption = (
         "Every setting that keeps the constraints; no other one beats those on the front in all metrics."
@@ -230,7 +234,7 @@ def build(
     drawn: Charts,
     baseline: str | None = None,
 ) -> str:
-    """Builds the page of a search; equal searches have equal pages.
+    """Builds the page of a search. Equal arguments give the same text.
 
     Args:
       record: the record of the search.
@@ -240,7 +244,7 @@ def build(
       baseline: as in `page.build`.
 
     Raises:
-      ValueError: the confirmation has nothing of the baseline's name.
+      ValueError: the confirmation has no policy or setting with the name `baseline`.
     """
     caption = f"sought: {record.asked}. Played: {record.summary}. Here: {record.title}"
     best = Table("the best", record.headings, record.finalists, caption)
@@ -260,7 +264,7 @@ def build(
 
 
 def _settings(record: Record) -> Table:
-    """Returns every setting, the best first."""
+    """Returns the table of settings, the best first, with at most `MOST_RUNS` rows."""
     values, points = record.values(record.trials), record.points(record.trials)[:, 0]
     broken = np.array([one.broken for one in record.trials], bool)
     headings = ["setting", *(dim.symbol or dim.words for dim in record.dimensions)]

@@ -1,4 +1,4 @@
-"""The result of a search and its table: every setting that was tried, and the best on fresh seeds."""
+"""The result of a search (every setting that was tried, the best on fresh seeds) and its table."""
 
 import io
 from collections.abc import Sequence
@@ -25,62 +25,72 @@ CAPTION = "On its own seeds a search picks the best of many, which flatters it; 
 
 
 class Finalist(NamedTuple):
-    """One setting on fresh seeds."""
+    """One of the best settings, with its figures on fresh seeds."""
 
     label: str
     setting: Setting
     figures: np.ndarray
-    """float64 [seeds, figures]."""
+    """The figures of each seed, float64 [seeds, figures]."""
     mean: np.ndarray
+    """Mean over seeds, [figures]."""
     low: np.ndarray
+    """Lower end of the 95 % interval, [figures]."""
     high: np.ndarray
-    """Of the 95 % interval, [figures]."""
+    """Upper end of the 95 % interval, [figures]."""
     lead: np.ndarray
+    """Mean of the first finalist's figures minus this finalist's, paired by seed, [figures].
+
+    NaN for the first finalist itself.
+    """
     lead_low: np.ndarray
+    """Lower end of the 95 % interval of `lead`, [figures]."""
     lead_high: np.ndarray
-    """The first setting's figures minus this one's, paired by seed, [figures]; NaN for the first itself."""
+    """Upper end of the 95 % interval of `lead`, [figures]."""
 
 
 class SearchResult(NamedTuple):
-    """What a search has come to; its text is the table of the best on fresh seeds."""
+    """The result of a search. Its text is the table that compares the best settings on fresh seeds."""
 
     study: Study
-    """As it was searched: up to the horizon."""
+    """The study that was searched, with rounds up to the horizon."""
     space: Space
     goal: Goal
     trials: tuple[Trial, ...]
-    """Every setting that was tried, by number."""
+    """Every setting that was tried, sorted by number."""
     plan: Plan
-    """Every run that was played, trial by trial."""
+    """Every run that was simulated, trial by trial."""
     result: xr.Dataset | None
-    """All runs, if nothing was written to a folder."""
+    """The data set of all runs; None if they were written to a folder."""
     damaged: tuple[str, ...] = ()
-    """What was damaged in the folder and is made anew, in a line each."""
+    """One line for each file of the folder that was damaged and made again."""
     finalists: tuple[Finalist, ...] = ()
-    """The best first, the second (or the rest of the front), and the defaults, on fresh seeds."""
+    """The best setting, the second best (or the rest of the front) and the defaults, on fresh seeds."""
     confirmation: xr.Dataset | None = None
-    """The result of these, as `simulate` returns it; policies are "best", "second", "default"."""
+    """The result of the runs on fresh seeds, as `simulate` returns it.
+
+    Its policies are the labels of the finalists: "best", "second", "default", or "front 1", "front 2", …
+    """
 
     def ranked(self, count: int) -> list[Trial]:
-        """Returns so many of the best; of several objectives, the front first."""
+        """Returns the best `count` trials, the best first; for several metrics, the front comes first."""
         return [self.trials[place] for place in order([trial.score for trial in self.trials])[:count]]
 
     @property
     def open_parameters(self) -> tuple[str, ...]:
-        """The parameters that the search chose."""
+        """The names of the parameters that the search chose."""
         names = {name for dims in self.space.dimensions.values() for d in dims for name in d.names}
         return tuple(name for name in self.study.words.parameters if name in names)
 
     @property
     def best(self) -> dict[str, Any]:
-        """The best setting: its policy's label, and every parameter that was chosen."""
+        """The best setting: the label of its policy, and the values that the search chose."""
         setting = self.finalists[0].setting if self.finalists else self.ranked(1)[0].setting
         values = {name: setting.values[name] for name in self.open_parameters if name in setting.values}
         return {"policy": setting.policy, **values}
 
     @property
     def rows(self) -> list[Row]:
-        """Every trial as plain data, by number."""
+        """Every trial as plain data, sorted by number."""
         rows, several = [], len(self.study.policies) > 1
         for trial in self.trials:
             setting = trial.setting
@@ -94,7 +104,7 @@ class SearchResult(NamedTuple):
 
     def charts(self) -> "Charts":
         """Returns the charts of the search, by name."""
-        from pausejax.searches.report import charts  # with what draws them
+        from pausejax.searches.report import charts  # only here, because it loads the drawing code
 
         return charts(record_of(self))
 
@@ -102,11 +112,11 @@ class SearchResult(NamedTuple):
         return self._printed().export_text()
 
     def _repr_html_(self) -> str:
-        """Returns what a notebook's cell shows: the table, in its colours."""
+        """Returns what a notebook's cell shows: the table as HTML, with colours."""
         return self._printed().export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
     def _printed(self) -> Console:
-        # A console that knows it is in a notebook shows its text there, in place of keeping it.
+        # A console that detects a notebook would print its text there instead of recording it.
         options: dict[str, Any] = {"force_terminal": False, "force_jupyter": False}
         console = Console(file=io.StringIO(), width=120, record=True, **options)
         if self.finalists:
@@ -116,7 +126,7 @@ class SearchResult(NamedTuple):
 
 
 def record_of(result: SearchResult) -> "Record":
-    """Makes the record of a search that has ended, with its best on fresh seeds."""
+    """Makes the record of a finished search, with its finalists on fresh seeds."""
     from pausejax.searches.report import Dimension, Metric, Record
 
     study, goal = result.study, result.goal
@@ -155,7 +165,7 @@ def _asked(result: SearchResult) -> str:
 
 
 def table(result: SearchResult) -> Table:
-    """Returns the finalists on fresh seeds, with intervals and paired differences."""
+    """Returns the table of the finalists on fresh seeds, with intervals and paired differences."""
     title, headings, rows = table_text(result)
     printed = Table(
         title=title, title_justify="left", caption=CAPTION, caption_justify="left", box=box.SIMPLE_HEAD
@@ -169,7 +179,7 @@ def table(result: SearchResult) -> Table:
 
 
 def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Returns the same in words: its title, its headings and its rows."""
+    """Returns the title, the headings and the rows of the table of finalists as texts."""
     known, first = result.study.outputs.metrics, result.finalists[0].figures
     headings, rows = ["setting"], []
     for name in result.goal.figures:
@@ -188,14 +198,14 @@ def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[
 
 
 def _in_words(setting: Setting, result: SearchResult) -> str:
-    """Returns a setting by what the search chose of it."""
+    """Returns a setting in words: its policy, and the values that the search chose."""
     parameters, values = result.study.words.parameters, setting.values
     names: Sequence[str] = [name for name in result.open_parameters if name in values]
     return ", ".join([setting.policy, *(f"{parameters[n].symbol or n}={values[n]}" for n in names)])
 
 
 def summary(result: SearchResult) -> str:
-    """Says in one line what was played, and which constraints nobody has kept."""
+    """Returns one line on what was simulated, with warnings such as broken constraints or NaN."""
     rounds = sum(trial.rounds for trial in result.trials)
     words = [f"{len(result.trials)} settings", f"{rounds:,} rounds × runs"]
     words += [
@@ -213,7 +223,10 @@ def summary(result: SearchResult) -> str:
 
 
 def _rescaled(result: SearchResult) -> dict[str, str]:
-    """Names, by metric, what differs between the runs and shapes the metric's own scale."""
+    """Returns for each metric the parameters that change its meaning and differ between runs, in words.
+
+    Metrics without such parameters are left out.
+    """
     known, parameters = result.study.outputs.metrics, result.study.words.parameters
     found = {}
     for metric in result.goal.metrics:
@@ -227,7 +240,7 @@ def _rescaled(result: SearchResult) -> dict[str, str]:
 
 
 def _interval(mean: Any, low: Any, high: Any, place: int, scale: float, form: str, lost: np.ndarray) -> str:
-    """A mean with its interval, if there is one, and how many of how many seeds are left if some diverged."""
+    """Returns the text of a mean with its interval; if seeds have no value, also how many have one."""
     if np.isnan(mean[place]):
         return "–"
     text = format_number(scale * mean[place], form)

@@ -1,4 +1,4 @@
-"""Where settings come from: Optuna's samplers, by ask and tell."""
+"""The sampler of a search, which suggests settings by ask and tell; it wraps Optuna's samplers."""
 
 import contextlib
 import importlib
@@ -16,20 +16,23 @@ from pausejax.study.spec import SpecError
 
 _NAME = "search"
 _STARTUP = 5
-"""Settings that TPE draws at random before it learns; what docs/search.md reports of small searches."""
+"""Number of settings that TPE draws at random before it learns; see docs/search.md on small searches."""
 
 
 class Sampler:
-    """Suggests settings, and is told what came of them; deterministic in its seed and what it is told."""
+    """A sampler that suggests settings and learns from their scores.
+
+    Its suggestions depend only on its seed and on these scores.
+    """
 
     def __init__(self, space: Space, goal: Goal, options: SearchOptions) -> None:
         """Makes a sampler.
 
         Raises:
-          SpecError: Optuna is not installed, or the sampler does not fit.
+          SpecError: Optuna is not installed, or the sampler does not support the space or the goal.
         """
         try:
-            # In a notebook it would ask for widgets, which nothing here uses.
+            # In a notebook Optuna would warn about missing widgets, which nothing here uses.
             with _without_warnings():
                 import optuna
         except ImportError as error:
@@ -59,11 +62,11 @@ class Sampler:
         return trial.number, setting
 
     def tell(self, number: int, score: Score | None) -> None:
-        """Says what a setting has come to.
+        """Tells the sampler the score of a setting.
 
         Args:
-          number: from `ask`.
-          score: at the horizon; None for a setting that is known already and not played.
+          number: the number of the setting, as `ask` returned it.
+          score: the score at the horizon; None for a setting that is already known and not simulated.
         """
         trial = self._open.pop(number)
         with _without_warnings():
@@ -75,7 +78,7 @@ class Sampler:
             self._study.tell(trial, [_finite(value) * (1 if up else -1) for value, up in pairs])
 
     def log(self) -> bytes:
-        """Returns every trial as a file of Optuna's journal, which optuna-dashboard shows."""
+        """Returns a file of Optuna's journal with every trial, which optuna-dashboard can show."""
         storages = self._optuna.storages
         with tempfile.TemporaryDirectory() as folder, _without_warnings():
             path = Path(folder) / "optuna.log"
@@ -92,14 +95,16 @@ def versions(name: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Hides warnings: Optuna gives some for its newer features, and, in a notebook, for missing widgets."""
+    """Hides Optuna's warnings about its newer features, and about missing widgets in a notebook."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def _finite(value: float) -> float:
-    """Optuna takes no NaN: the worst, then."""
+    """Returns the value, or the worst value, -1e300, for NaN and values that are too large, because Optuna
+    accepts no NaN.
+    """
     return value if value == value and abs(value) < 1e300 else -1e300
 
 
@@ -116,7 +121,7 @@ def _choose(trial: Any, key: str, given: Range | Sequence[str]) -> Any:
 
 
 def _unsupported(space: Space, goal: Goal, name: str) -> str:
-    """Returns why a sampler can't do what is asked; "": it can."""
+    """Returns why a sampler does not support the space or the goal; "" if it does."""
     if name != "cmaes":
         return ""
     if len(goal.metrics) > 1:

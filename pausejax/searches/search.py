@@ -1,8 +1,9 @@
-"""Searches a study's ranges and lists: ask for settings, play their runs, tell what they have come to.
+"""Searches a study's ranges and lists for the best settings.
 
-The runs of a step go the way of any study's into the store, and are found there by their identities. Every
-choice depends on the study, the options and the figures of earlier settings alone. So a search that was
-killed asks for the same settings again, and plays only what is missing.
+In each step the search asks the sampler for settings, simulates their runs, and tells the sampler the scores.
+The store keeps the runs as it does for any study, and finds them again by their identities. Every choice
+depends only on the study, the options and the figures of earlier settings. So a search that was killed asks
+for the same settings again, and simulates only the missing runs.
 """
 
 import json
@@ -32,13 +33,13 @@ from pausejax.study.runs import Run
 from pausejax.study.study import Study
 
 _STEPS = 32
-"""Samplers learn from one step for the next, so a search has at least so many."""
+"""Least number of steps of a search, because samplers learn only between two steps."""
 _KNOWN_IN_A_ROW = 200
-"""So many settings in a row that are known already, and the space counts as exhausted."""
+"""Number of known settings in a row after which the space of settings counts as exhausted."""
 
 
 Question = tuple[int, Setting]
-"""A setting that waits to be played, after its number at the sampler."""
+"""A setting that waits for its simulation: its number in the sampler, and the setting."""
 
 
 def search(
@@ -51,21 +52,21 @@ def search(
     tracker: Tracker | None = None,
     stopping: StopSignal = NO_STOP,
 ) -> SearchResult:
-    """Searches a study's ranges and lists.
+    """Searches a study's ranges and lists for the best settings.
 
     Args:
-      study: checked; its seeds are those of every setting.
-      options: what is asked.
-      executor: where runs are played.
-      store: where they are kept; in a folder, a search that was killed goes on.
-      progress: told how far the search is.
-      tracker: told of the runs of each step.
-      stopping: whether the search is asked to stop; what is finished is kept.
+      study: a checked study; every setting is simulated with its seeds.
+      options: the options of the search.
+      executor: the executor that simulates the runs.
+      store: the store of the runs. With a folder, a search that was killed continues where it stopped.
+      progress: a function that is called with the state of the search after each step.
+      tracker: the tracker that receives the runs of each step.
+      stopping: the signal to stop; finished runs are kept.
 
     Raises:
-      SpecError: the study or the options have mistakes; nothing has been computed then.
-      StopRequested: it was asked to.
-      OSError: the folder is full, or the like.
+      SpecError: the study or the options have mistakes; nothing was computed.
+      StopRequested: `stopping` asked the search to stop.
+      OSError: the folder can't be written, for example because no space is left.
     """
     check(options)
     study = with_horizon(study, options)
@@ -84,7 +85,7 @@ def search(
     for name, sentence in zip(contents.damaged, damaged, strict=True):
         events.say("damaged", sentence, file=name)
     if held is None:
-        # Refuses at once what can't be built or has no room.
+        # Raises an error at once if a program can't be built or does not fit.
         executor.layouts(everything, store)
         held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
         held = search_file.write(folder, held) if folder else held
@@ -132,9 +133,10 @@ def search(
 
 
 class _Steps:
-    """Asks the sampler for settings, and hands out those that are played together.
+    """The steps of a search: asks the sampler for settings, and groups those that are simulated together.
 
-    Settings wait, by program, until one program's list is full: so each program is compiled for one width.
+    There is a list of waiting settings for each compiled program. A list is simulated when it is full. So
+    each program is compiled for one number of runs.
     """
 
     def __init__(self, space: Space, sampler: Sampler, trials: int, batch: int, lists: int) -> None:
@@ -144,7 +146,7 @@ class _Steps:
         self._known: set[tuple[Any, ...]] = set()
 
     def next(self) -> list[Question]:
-        """Returns the settings of the next step: full lists, and in the end the rest; then none."""
+        """Returns the settings of the next step: full lists, or at the end the rest; [] if none are left."""
         while len(self._full()) < self._lists and (asked := self._ask()):
             self._waiting.setdefault(self._space.program(asked[1]), []).append(asked)
         keys = self._full() or list(self._waiting)
@@ -159,7 +161,7 @@ class _Steps:
         return [key for key, waiting in self._waiting.items() if len(waiting) >= self._batch]
 
     def _ask(self) -> Question | None:
-        """Asks for a setting that is not known yet; None: there are none, or enough."""
+        """Returns a setting that is not known yet; None if there are no more, or if enough were tried."""
         for _ in range(_KNOWN_IN_A_ROW if self._left else 0):
             number, setting = self._sampler.ask()
             if setting.key not in self._known:
@@ -172,13 +174,13 @@ class _Steps:
 
 
 def _batch(study: Study, options: SearchOptions) -> int:
-    """Returns how many settings of a program are played together."""
+    """Returns how many settings of one program are simulated together."""
     most = options.most or measured.most_runs(jax.default_backend())
     return max(min(options.trials // _STEPS, most // len(study.seeds)), 1)
 
 
 def _trial(study: Study, goal: Goal, store: Store, question: Question, runs: Sequence[Run]) -> Trial:
-    """Judges a setting by its runs."""
+    """Returns the trial of a setting: its score and figures, from the runs in the store."""
     arrays = store.load(runs)
     figures = figures_at(study, goal, arrays)
     elapsed = arrays["elapsed"]

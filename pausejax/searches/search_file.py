@@ -1,7 +1,8 @@
-"""`search.json`: what a search was asked for. Whoever begins it writes the file; others must ask the same.
+"""Reads and writes `search.json`, the file with the spec, the options and the versions of a search.
 
-The runs of a search are kept as those of any study, by their identities. So a search that goes on asks its
-sampler for the same settings, and finds their runs finished.
+The process that begins a search writes the file. Later processes must have the same spec, options and
+versions. Then their sampler suggests the same settings, and the runs of these settings are found in the
+folder by their identities.
 """
 
 import json
@@ -18,20 +19,20 @@ NAME = "search.json"
 
 
 def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns what the search of a folder goes by; None if nobody has begun one.
+    """Returns the content of the file `search.json` in a folder; None if no search has begun there.
 
     Args:
-      folder: of the search.
-      wanted: what is asked for now: "spec", "options" and "versions"; the file may hold more.
+      folder: the folder of the search.
+      wanted: the "spec", "options" and "versions" of this search. The file may have further keys.
 
     Raises:
-      SpecError: the folder holds something else.
-      OSError: it can't be made or read.
+      SpecError: the folder holds another search, or a study that is no search.
+      OSError: the folder can't be made or read.
     """
     folder.make()
     names = folder.names("")
     if NAME not in names:
-        # A process may have been killed between the two files.
+        # A process may have been killed after it wrote the spec, and before it wrote this file.
         if {store.SPEC, store.RESULT} & set(names) and not _is_of(folder, wanted["spec"]):
             raise SpecError([f"--out {folder}: holds a study that is no search; choose another folder"])
         return None
@@ -53,10 +54,10 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes what a search goes by, unless another process was faster; returns what holds.
+    """Writes the file `search.json`, unless another process has written it; returns the file's content.
 
     Raises:
-      OSError: no space left, or the like.
+      OSError: the file can't be written, for example because no space is left.
     """
     with folder.lock(store.LOCK):
         try:
@@ -71,12 +72,12 @@ def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_of(folder: Folder, spec: str) -> bool:
-    """Returns whether the folder's runs are of a spec; without its text nobody knows."""
+    """Returns whether a folder's runs belong to a spec; False if the folder has no text of a spec."""
     return folder.exists(store.SPEC) and folder.read(store.SPEC) == spec.encode()
 
 
 def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Says what is wrong with going on under the versions that are here; "": nothing."""
+    """Returns why a search can not continue with the installed versions; "" if it can."""
     for name, version in here.items():
         if held.get(name) != version:
             library = {"optuna": "Optuna"}.get(name, name)
@@ -91,7 +92,7 @@ def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 
 def _changes(key: str, held: Any, asked: Any) -> list[str]:
-    """In which fields two values differ, and how."""
+    """Returns the fields in which two values differ, with both values of each field."""
     if isinstance(held, dict) and isinstance(asked, dict):
         names = [name for name in {**held, **asked} if held.get(name) != asked.get(name)]
         return [f"{name} ({held.get(name)}, now {asked.get(name)})" for name in names]

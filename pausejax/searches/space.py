@@ -1,4 +1,4 @@
-"""What a search chooses from: the ranges and lists of a spec, policy by policy."""
+"""The space that a search chooses from: the ranges and lists of a spec, for each policy."""
 
 import itertools
 import math
@@ -19,52 +19,55 @@ class Dimension(NamedTuple):
     """One choice of a sampler."""
 
     key: str
-    """The sampler's name for the choice; policies that share the choice share the name."""
+    """The name of the choice in the sampler; policies that share a choice share its name."""
     names: tuple[str, ...]
-    """The parameters that it sets."""
+    """The names of the parameters that the choice sets."""
     values: Range | tuple[tuple[Any, ...], ...]
-    """A range of one parameter, or rows of values, one for each name."""
+    """A range of one parameter; or rows of values, with one value for each name in a row."""
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The rows in words."""
+        """The text of each row."""
         assert not isinstance(self.values, Range)
         return tuple(str(row[0] if len(row) == 1 else row) for row in self.values)
 
 
 class Setting(NamedTuple):
-    """What a search tries: one policy with all its parameters."""
+    """One point of the space: a policy with a value of each of its parameters."""
 
     policy: str
-    """Its label."""
+    """The label of the policy."""
     algorithm: str
     values: Mapping[str, Any]
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for settings that are the same."""
+        """A key that is equal for equal settings."""
         return self.policy, *self.values.items()
 
     def runs(self, study: Study) -> list[Run]:
-        """Returns one for each seed."""
+        """Returns one run of the setting for each seed of the study."""
         return [Run(self.policy, self.algorithm, seed, self.values) for seed in study.seeds]
 
 
 Choose: TypeAlias = Callable[[str, Range | Sequence[str]], Any]
-"""Takes a key and a range, or the names of rows to choose from; returns a number, or a row's place."""
+"""A function that takes the key of a choice with its range or the names of its rows.
+
+It returns a number in the range, or the index of a row.
+"""
 
 
 class Space(NamedTuple):
-    """All that a study leaves open."""
+    """All settings that a study allows: its choices, and its fixed values."""
 
     study: Study
     dimensions: Mapping[str, tuple[Dimension, ...]]
-    """By label of the policy."""
+    """The choices of each policy, by the label of the policy."""
     fixed: Mapping[str, Mapping[str, Any]]
-    """The values that are not open, by label."""
+    """The values of the parameters that have one value, by the label of the policy."""
 
     def setting(self, choose: Choose) -> Setting:
-        """Returns one setting, choice by choice."""
+        """Returns the setting for which `choose` makes every choice."""
         policies = self.study.policies
         place = choose("policy", [policy.label for policy in policies]) if len(policies) > 1 else 0
         policy = policies[place]
@@ -78,7 +81,7 @@ class Space(NamedTuple):
         return self._read(policy, values)
 
     def defaults(self) -> Setting:
-        """Returns the first policy with what parameters are where a spec does not name them."""
+        """Returns the first policy with the default values of all parameters that the search chooses."""
         policy = self.study.policies[0]
         values = dict(self.fixed[policy.label])
         for dimension in self.dimensions[policy.label]:
@@ -86,10 +89,10 @@ class Space(NamedTuple):
         return self._read(policy, values)
 
     def corners(self) -> list[Setting]:
-        """Returns settings that together meet every program and the ends of every range.
+        """Returns settings that together need every program and contain both ends of every range.
 
         Raises:
-          SpecError: there are more programs than anyone would wait for.
+          SpecError: a policy has more than `MOST_PROGRAMS` programs.
         """
         found: list[Setting] = []
         parameters = self.study.words.parameters
@@ -115,7 +118,7 @@ class Space(NamedTuple):
         return found
 
     def program(self, setting: Setting) -> tuple[Any, ...]:
-        """Returns what the compiled program of a setting is made of."""
+        """Returns a key that is equal for settings that share a compiled program."""
         return program_key(self.study, setting.algorithm, setting.values)
 
     def _read(self, policy: PolicySpec, values: dict[str, Any]) -> Setting:
@@ -126,7 +129,11 @@ class Space(NamedTuple):
 
 
 def _corner(fixed: Mapping[str, int], step: int) -> Choose:
-    """Chooses what is fixed; of all else one end of a range or the other, or one row after another."""
+    """Returns a function that makes the choices in `fixed`, and all others by `step`.
+
+    An even `step` chooses the lower end of a range, an odd one the upper end. Among n rows, `step` chooses
+    the row with the index `step` mod n.
+    """
 
     def choose(key: str, given: Range | Sequence[str]) -> Any:
         if isinstance(given, Range):
@@ -137,15 +144,15 @@ def _corner(fixed: Mapping[str, int], step: int) -> Choose:
 
 
 def _rounded(value: float) -> float:
-    """Six significant digits, so that a value read off a result can be typed into a spec."""
+    """Rounds a float to six significant digits, so that a value in a result can be copied into a spec."""
     return value if isinstance(value, int) else float(f"{value:.6g}")
 
 
 def space_of(study: Study) -> Space:
-    """Returns what a checked study leaves open.
+    """Returns the space of settings of a checked study.
 
     Raises:
-      SpecError: nothing is open, or a static parameter has a range.
+      SpecError: there is nothing to choose, or a static parameter has a range.
     """
     words = study.words
     problems, dimensions, fixed = [], {}, {}
