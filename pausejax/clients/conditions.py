@@ -60,7 +60,7 @@ class RoundClose(NamedTuple):
     """
 
     training: Cohort
-    """[R, n], members of the cohort whose update arrives in this round or a later one; -1 for other members."""
+    """[R, n], members of the cohort whose update arrives in this round or later; -1 for other members."""
     cohort: Cohort
     """[R, s], clients whose update is aggregated; -1 for other clients. Weights sum to 1, or to 0 if no
     update is aggregated."""

@@ -81,7 +81,7 @@ class ClientSimulation:
                 raise SpecError([str(error)]) from error
 
     def _of_runs(self, runs: Sequence[Run]) -> tuple[tuple[np.ndarray, ...], dict[str, np.ndarray]]:
-        """Returns the seeds, data shares, partitions and hyper-parameters of runs, [runs, ...], on the host."""
+        """Returns the runs' seeds, data shares, partitions and hyper-parameters, [runs, ...], on the host."""
         partitions = np.array([self._partition_of[run.seed] for run in runs], np.int32)
         seeds = np.array([run.seed for run in runs], np.uint32)
         hyper = {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}

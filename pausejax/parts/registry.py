@@ -150,7 +150,7 @@ def dataset(function: Function) -> Function:
 
 
 def partition(function: Function) -> Function:
-    """Registers a partitioner: a function of `(labels, num_clients, seed, *, ...)` that returns a `Partition`."""
+    """Registers a partitioner: a function `(labels, num_clients, seed, *, ...)` to a `Partition`."""
     return _register("partition", function)
 
 
@@ -175,12 +175,12 @@ def mechanism(function: Function) -> Function:
 
 
 def algorithm(function: Function) -> Function:
-    """Registers a federated algorithm: a function that returns an `Algorithm` of `federated.algorithms`."""
+    """Registers a federated algorithm: a function that returns a `federated.algorithms.Algorithm`."""
     return _register("algorithm", function)
 
 
 def aggregator(function: Function) -> Function:
-    """Registers an aggregator of updates: a function that returns an `Aggregator` of `federated.aggregators`."""
+    """Registers an aggregator of updates: a function that returns a `federated.aggregators.Aggregator`."""
     return _register("aggregator", function)
 
 
@@ -242,7 +242,7 @@ def quantity(
 
 
 def ensemble_policy(function: Function) -> Function:
-    """Registers a policy of ensemble studies: a function that returns a `pausejax.ensemble.EnsemblePolicy`."""
+    """Registers a policy of ensemble studies: a function that returns an `ensemble.EnsemblePolicy`."""
     return _register("ensemble_policy", function)
 
 

@@ -110,7 +110,7 @@ class Study:
 
     @functools.cached_property
     def factors(self) -> dict[str, tuple[Factor, ...]]:
-        """Factors by policy label: lists, zipped groups and all ranges; their product is the policy's points."""
+        """Factors of each policy, by label: lists, zipped groups, all ranges. Their product is the points."""
         found = {}
         for policy in self.policies:
             axes = {**self.axes, **policy.axes}
@@ -207,7 +207,7 @@ class Kind:
     coordinates: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Function that splits the arrays of runs into coordinates and variables, and adds index coordinates."""
     simulation: Callable[..., Simulation]
-    """Function (study, group, sources, devices=, layout=) that returns a group's simulation for the engine."""
+    """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
     programs: tuple[Any, ...]
     """Jitted functions that simulate a group; each is compiled for every group."""
 
