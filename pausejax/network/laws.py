@@ -41,7 +41,10 @@ class Speeds:
     slow_range: Annotated[Number, _seconds("width of the slow half's means, seconds", low_open=False)] = 0.2
 
     def problem(self, min_latency: float) -> tuple[str, float, str] | None:
-        """Returns the first parameter that does not fit the others, with its value and what is allowed."""
+        """Returns the first parameter that does not fit the others, its value and what is allowed.
+
+        Returns None if all parameters fit.
+        """
         if not min_latency <= self.fast_latency:
             return "min_latency", min_latency, f"must be <= fast_latency = {self.fast_latency}"
         if not self.fast_latency <= self.slow_latency:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 SMALLEST, LARGEST = 1e-15, 1e15
-"""Bounds on the absolute value of real numbers except 0. Within these bounds, squares, and sums of millions of
-squares, are normal float32 numbers."""
+"""Bounds on the absolute value of real numbers except 0. Within these bounds, squares, and sums of millions
+of squares, are normal float32 numbers."""
 _LARGEST_COUNT = 2**31 - 1
 
 MISSING: Any = inspect.Parameter.empty
@@ -37,8 +37,9 @@ class File(str):
 class Parameter:
     """Parameter of a study.
 
-    A part declares a parameter as the default of a keyword argument, or in `Annotated[float, Parameter(...)]`.
-    Unlike a plain default, a `Parameter` can also give bounds, section and symbol.
+    A part declares a parameter as the default of a keyword argument, or in an annotation
+    `Annotated[float, Parameter(...)]`. Unlike a plain default, a `Parameter` also has bounds, section and
+    symbol.
     """
 
     default: Any = MISSING
