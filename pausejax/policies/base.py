@@ -31,8 +31,8 @@ class View(NamedTuple):
     latency: jax.Array
     """float32 [K], latencies of this round, seconds. Only a clairvoyant policy may read them."""
     local_loss: Callable[[jax.Array], jax.Array]
-    """Function from client indices, int32 [c], to the mean loss on each client's data, [c]. In `select` and in
-    `update`, this is the loss of the global model before the round."""
+    """Function from client indices, int32 [c], to the mean loss on each client's data, [c]. In `select` and
+    in `update`, this is the loss of the global model before the round."""
     available: jax.Array | None = None
     """bool [K], clients that may be selected; None if all clients may be selected in every round."""
 

@@ -47,8 +47,8 @@ def value_per_second(
 ) -> Policy:
     """Chooses the largest Σ value / (optimistic time of the round) in every round, exactly.
 
-    A client's value is (K |D_k| / |D|)^s e^(-c η T_k): it grows with the client's data and falls as its budget
-    is spent. The optimistic latency is never below τ_min. Clients that have not taken part come first.
+    A client's value is (K |D_k| / |D|)^s e^(-c η T_k): it grows with the client's data and falls as its
+    budget is spent. The optimistic latency is never below τ_min. Clients that have not taken part come first.
 
     Args:
       num_clients: K, the number of clients.

@@ -118,7 +118,7 @@ def central_gaussian(
     If a client's update is replaced by 0, the mean changes by at most `clip_norm` times the largest weight.
     Cohorts and weights are public. If n < m updates arrive, the mean is multiplied by n/m, as with a fixed
     denominator, so its noise does not grow. Only aggregated updates spend privacy. ε is not reduced for
-    random cohorts, because policies do not choose cohorts uniformly at random.
+    random cohorts, because policies choose cohorts on purpose.
     """
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:

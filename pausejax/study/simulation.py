@@ -66,7 +66,10 @@ class Simulation(Protocol):
         """Number of devices over which the training inputs are sharded; 1 if each device holds all inputs."""
 
     def sharded(self) -> Self:
-        """Returns the simulation with training inputs, if any, sharded over all of its devices, if several."""
+        """Returns the simulation with its training inputs sharded over all of its devices.
+
+        Returns the simulation itself if it has no training inputs or only one device.
+        """
 
     def padded(self, width: int) -> int:
         """Returns the next number of runs that fills the devices, or all devices if data are sharded."""
@@ -79,9 +82,9 @@ class Simulation(Protocol):
         """
 
     def turns(self) -> Mapping[str, float]:
-        """Says by named scope how often loops go round that no trace can count, and which share chooses.
+        """Returns, by named scope, the turns of loops that a trace can't count, and the shares of choices.
 
-        A choice within a scope is made in such a share of all times.
+        The number of a scope with a choice is the share of times in which the choice is made.
         """
 
     def lower(self, width: int) -> jax.stages.Lowered:
