@@ -35,7 +35,7 @@ def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
 
 
 def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
-    """Returns the turns of loops and the shares of choices that a trace can't show; see `Simulation.turns`."""
+    """Returns the turns of loops and shares of choices that a trace can't show; see `Simulation.turns`."""
     program, data = simulation.program, simulation.world.data
     found = {"rounds": float(simulation.rounds_per_call)}
     if program.learning is None or data is None:

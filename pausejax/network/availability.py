@@ -23,8 +23,8 @@ class Availability(NamedTuple):
     init: Callable[[jax.Array], Any]
     """Function from a key to the state before the first round, a pytree of fixed shapes."""
     step: Callable[[jax.Array, Any, jax.Array], tuple[Any, jax.Array]]
-    """Function from a key, the state and the round (int32, the first is 1) to the next state and the available
-    clients, bool [K]."""
+    """Function from a key, the state and the round (int32, the first is 1) to the next state and the
+    available clients, bool [K]."""
     always: bool = False
     """Whether all clients are available in every round, so that a program need not call `step`."""
 
