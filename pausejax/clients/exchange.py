@@ -30,7 +30,7 @@ def check(play: Jaxpr, where: str) -> None:
 
 
 def _inside_rounds(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """Yields the equations in the loop over rounds, the outermost loop, which all devices run equally long."""
+    """Yields the equations in the loop over rounds, the outermost loop, of equal length on all devices."""
     for eqn in jaxpr.eqns:
         for inner in _parts(eqn):
             yield from inner.eqns if eqn.primitive.name == "while" else _inside_rounds(inner)

@@ -54,8 +54,7 @@ class Feedback(NamedTuple):
     """int32 [n], members of the cohort in ascending order; if rounds overlap, the clients that have finished.
     The value is -1, at any place, for pads and for clients that have released nothing."""
     latency: jax.Array
-    """float32 [n], seconds from the selection to the delivery, or to the end of the round for a late client.
-    """
+    """float32 [n], seconds from the selection to the delivery; for a late client, to the round's end."""
     reward: jax.Array
     """float32 [n], τ_min / τ_k, in (0, 1]."""
     loss: jax.Array

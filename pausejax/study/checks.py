@@ -22,7 +22,7 @@ def check(say: Say, study: Study) -> None:
 
 
 def count_runs(study: Study) -> int:
-    """Returns an upper bound on the number of runs; points that turn out to be equal count separately."""
+    """Returns an upper bound on the number of runs; points that may later prove equal count separately."""
     words, count = study.words, 0
     for policy in study.policies:
         names = {name for name in study.axes if words.is_read(name, study.mode, policy.algorithm)}

@@ -36,7 +36,7 @@ class Segment(NamedTuple):
     first_round: int
     last_round: int
     positions: np.ndarray
-    """int [n], positions of the played runs among the runs of the group; a position may repeat as padding."""
+    """int [n], positions of these runs among all runs played together; a position may repeat as padding."""
     records: Arrays
     """Records by variable, [n, records, ...]."""
 
