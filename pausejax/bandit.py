@@ -1,7 +1,7 @@
-"""What the server learns of its clients and how it scores them: the bandit behind PAUSE, (7)-(9), (11)-(13).
+"""The bandit of PAUSE: what the server learns about its clients, and their scores, (7)-(9), (11)-(13).
 
-`round` is the time that a term is written with in the paper: (14) decides round t by the terms of time t - 1.
-Counts are always those before the round that is being decided.
+The argument `round` is the time of a term in the paper: (14) chooses the clients of round t by the terms of
+time t - 1. Counts always leave out the round for which clients are chosen.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ Clock = Literal["paper", "reference"]
 CLOCKS: tuple[str, ...] = get_args(Clock)
 
 Number: TypeAlias = jax.Array | float
-"""A hyper-parameter: a number, or a traced scalar."""
+"""Type of a hyper-parameter: a number, or a traced scalar."""
 
 
 def _reward(symbol: str, alias: str, help: str, low: float = 0, low_open: bool = False) -> Parameter:
@@ -34,7 +34,7 @@ TermsClock = Annotated[
 
 
 class Weights(TypedDict):
-    """What weighs generalization and privacy against latency."""
+    """Weights α and γ of generalization and privacy, relative to latency."""
 
     generalization_weight: Number
     privacy_weight: Number
@@ -43,9 +43,9 @@ class Weights(TypedDict):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """What a server maximizes, (14): the weights of its three terms, their shapes, and their time.
+    """Objective that a server maximizes, (14): the weights, shapes and time of its three terms.
 
-    A pytree whose leaves are the numbers; the clock is static.
+    The objective is a pytree. Its leaves are the numbers; the clock is static.
     """
 
     generalization_weight: GeneralizationWeight = 100.0
@@ -69,15 +69,15 @@ class Objective:
 
     @property
     def weights(self) -> Weights:
-        """α and γ, as `score`, `set_reward` and the annealers take them."""
+        """Weights α and γ, as keyword arguments of `score`, `set_reward` and the annealers."""
         return Weights(generalization_weight=self.generalization_weight, privacy_weight=self.privacy_weight)
 
     def check(self) -> None:
-        """Refuses what can't be an objective; traced numbers pass.
+        """Checks the numbers and the clock; traced numbers are not checked.
 
         Raises:
-          ValueError: a number is NaN or out of its parameter's range (β > 1, as (8) has it), or the clock is
-            unknown.
+          ValueError: a number is NaN or out of its parameter's range (for example β > 1, see (8)), or the
+            clock is unknown.
         """
         for field in dataclasses.fields(self):
             number, bound = getattr(self, field.name), get_args(field.type)[1]
@@ -90,38 +90,40 @@ class Objective:
 
 
 def check_clock(clock: str) -> None:
-    """Refuses an unknown clock.
+    """Checks the name of a clock.
 
     Raises:
-      ValueError: it is unknown.
+      ValueError: the clock is unknown.
     """
     if clock not in CLOCKS:
         raise ValueError(f"clock: unknown clock {clock!r}; allowed: {', '.join(CLOCKS)}")
 
 
 class BanditState(NamedTuple):
-    """Everything that (7), (8) and (13) need to know of the past."""
+    """Statistics of past rounds that (7), (8) and (13) need."""
 
     counts: jax.Array
-    """int32 [K], T_k: how many rounds the client has taken part in."""
+    """int32 [K], T_k: the number of rounds in which the client has taken part."""
     mean_reward: jax.Array
-    """float32 [K], μ̄_k: the mean of τ_min / τ over those rounds; 0 before the first."""
+    """float32 [K], μ̄_k: the mean of τ_min / τ over these rounds; 0 before the client's first round."""
 
 
 def init(num_clients: int) -> BanditState:
-    """The state before the first round: nobody has been seen."""
+    """Returns the state before the first round, in which no client has taken part."""
     return BanditState(jnp.zeros(num_clients, jnp.int32), jnp.zeros(num_clients, jnp.float32))
 
 
 def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditState:
-    """Takes in the rewards of one round, (12).
+    """Returns the state after the rewards of one round, (12).
 
     Args:
-      members: int32 [n], distinct clients; -1 pads, whose rewards are ignored.
+      state: the state before the round.
+      members: int32 [n], distinct clients; -1 pads, and rewards at these places are ignored.
       reward: float32 [n], τ_min / τ of the members.
 
     Raises:
-      AssertionError: members and rewards differ in shape, or are no integers and floats (when traced).
+      AssertionError: members and rewards differ in shape, members are no integers, or rewards are no floats
+        (when traced).
     """
     chex.assert_equal_shape([members, reward])
     chex.assert_type([members, reward], [int, float])
@@ -134,10 +136,12 @@ def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditS
 
 
 def time_of_terms(round: jax.Array, clock: Clock = "paper") -> jax.Array:
-    """The time whose terms choose the clients of round t: t - 1 as in (14), or t as the authors' code has it.
+    """Returns the time of the terms that choose the clients of round t.
+
+    This is t - 1 with the clock "paper", as in (14), and t with "reference", as in the authors' code.
 
     Raises:
-      ValueError: for an unknown clock.
+      ValueError: the clock is unknown.
     """
     check_clock(clock)
     return round - 1 if clock == "paper" else round
@@ -150,12 +154,12 @@ def ucb(
     m: int,
     exploitation_gain: Number = 1.0,
 ) -> jax.Array:
-    """Upper confidence bounds ζ μ̄_k + sqrt((m + 1) log(t) / T_k), float32 [K], (13).
+    """Computes the upper confidence bounds ζ μ̄_k + sqrt((m + 1) log(t) / T_k), float32 [K], (13).
 
     Args:
       mean_reward: float32 [K], μ̄_k.
-      counts: int32 [K], T_k. A client never seen (T_k = 0) has +inf, whatever the round.
-      round: scalar, t >= 0; log(t) is taken as 0 at t = 0.
+      counts: int32 [K], T_k. The bound of a client with T_k = 0 is +inf in every round.
+      round: scalar, t >= 0; log(t) is replaced by 0 at t = 0.
       m: clients per round.
       exploitation_gain: ζ; the paper's (13) has 1.
     """
@@ -167,11 +171,11 @@ def ucb(
 def generalization(
     counts: jax.Array, round: jax.Array, data_share: jax.Array, m: int, exponent: Number
 ) -> jax.Array:
-    """Generalization terms g_k = |x|^β sign(x) with x = m |D_k| / |D| - T_k / t, float32 [K], (8).
+    """Computes the generalization terms g_k = |x|^β sign(x), x = m |D_k| / |D| - T_k / t, float32 [K], (8).
 
     Args:
       counts: int32 [K], T_k.
-      round: scalar, t >= 0; T_k / t is taken as 0 at t = 0.
+      round: scalar, t >= 0; T_k / t is replaced by 0 at t = 0.
       data_share: float32 [K], |D_k| / |D|.
       m: clients per round.
       exponent: β > 0.
@@ -182,9 +186,10 @@ def generalization(
 
 
 def privacy_reward(counts: jax.Array, budget_decay: Number) -> jax.Array:
-    """The share of its privacy budget that each client has left, p_k = e^(-η T_k), float32 [K], (7).
+    """Computes each client's remaining share of its privacy budget, p_k = e^(-η T_k), float32 [K], (7).
 
-    With the budgets ε_i = ε̄ (e^η - 1) e^(-η i) this is 1 - Σ_{i <= T_k} ε_i / ε̄; 1 for a client never seen.
+    With the budgets ε_i = ε̄ (e^η - 1) e^(-η i), the share is 1 - Σ_{i <= T_k} ε_i / ε̄. The share is 1 for a
+    client that has not taken part in any round.
     """
     return jnp.exp(-budget_decay * _float32(counts))
 
@@ -192,7 +197,7 @@ def privacy_reward(counts: jax.Array, budget_decay: Number) -> jax.Array:
 def terms(
     counts: jax.Array, round: jax.Array, data_share: jax.Array, m: int, objective: Objective
 ) -> tuple[jax.Array, jax.Array]:
-    """g and p of an objective, float32 [K] each; arguments as for `generalization`, (8), and (7)."""
+    """Computes g, (8), and p, (7), of an objective, float32 [K] each; arguments as for `generalization`."""
     return (
         generalization(counts, round, data_share, m, objective.generalization_exponent),
         privacy_reward(counts, objective.budget_decay),
@@ -207,7 +212,7 @@ def score(
     generalization_weight: Number,
     privacy_weight: Number,
 ) -> jax.Array:
-    """What one client adds to the sums of (14) and (10): (α g_k + γ p_k) / m, float32 [K]."""
+    """Computes each client's summand in (14) and (10), (α g_k + γ p_k) / m, float32 [K]."""
     weighted = rounded(generalization_weight * generalization) + rounded(privacy_weight * privacy)
     return weighted / m
 
@@ -221,16 +226,16 @@ def set_reward(
     generalization_weight: Number,
     privacy_weight: Number,
 ) -> jax.Array:
-    """The reward of a set of clients, min x_k + α mean g_k + γ mean p_k, float32 scalar.
+    """Computes the reward of a set of clients, min x_k + α mean g_k + γ mean p_k, float32 scalar.
 
-    With x = τ_min / τ of the round's draws this is r(S, t), (9); with x = μ it is C^G(S, t) of (10); with
-    x = ucb it is the objective of (14). The means are over the set's own members, however many they are.
+    With x = τ_min / τ of the round's draws, the result is r(S, t), (9). With x = μ, it is C^G(S, t) of (10).
+    With x = ucb, it is the objective of (14). The means are taken over the members of the set.
 
     Args:
       latency_reward: float32 [K], x.
       generalization: float32 [K], g.
       privacy: float32 [K], p.
-      members: int32 [n], distinct clients; -1 pads. The reward of nobody is 0.
+      members: int32 [n], distinct clients; -1 pads. The reward of an empty set is 0.
       generalization_weight: α.
       privacy_weight: γ.
     """

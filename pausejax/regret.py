@@ -1,6 +1,6 @@
-"""What a policy loses against a genie that knows μ: three regrets, and the paper's bounds on them.
+"""Regret of a policy against a genie that knows μ: three regrets, and the paper's bounds on them.
 
-The genie (10) is `best_set` with μ in place of ucb, and always plays `clients_per_round` clients.
+The genie (10) is `best_set` with μ in place of ucb. The genie always selects `clients_per_round` clients.
 """
 
 import math
@@ -14,20 +14,20 @@ from pausejax.selection import best_set
 
 
 class Regrets(NamedTuple):
-    """One round's reward and regrets, float32 scalars; add the rounds up for cumulative regret."""
+    """Reward and regrets of one round, float32 scalars; cumulative regret is the sum over rounds."""
 
     reward: jax.Array
-    """r(S_t, t), (9)."""
+    """Reward r(S_t, t), (9)."""
     regret: jax.Array
-    """r(G_t, t) - r(S_t, t), (15): same latency draws, both sets scored on the policy's own history."""
+    """Regret r(G_t, t) - r(S_t, t), (15), of both sets with the same latencies and the policy's history."""
     pseudo_regret: jax.Array
-    """C^G(G_t, t) - C^G(S_t, t): the same with expectations for the draws; >= 0 for a set of m clients."""
+    """Regret C^G(G_t, t) - C^G(S_t, t), with expectations instead of draws; >= 0 for m clients."""
     regret_own_history: jax.Array
-    """r(G'_t, t) - r(S_t, t), where the genie plays, and is scored on, its own trajectory."""
+    """Regret r(G'_t, t) - r(S_t, t), where G'_t is chosen and scored on the genie's own history."""
 
 
 def init(num_clients: int) -> jax.Array:
-    """The counts of a genie that has not played yet, int32 [K]."""
+    """Returns the counts of a genie before the first round, int32 [K]."""
     return jnp.zeros(num_clients, jnp.int32)
 
 
@@ -45,10 +45,10 @@ def step(
     available: jax.Array | None = None,
     completes: jax.Array | None = None,
 ) -> tuple[jax.Array, Regrets]:
-    """Scores one round, and lets the genie with a history of its own play it.
+    """Scores one round, and updates the counts of the genie that has its own history.
 
     Args:
-      genie_counts: int32 [K], from `init` or the last step.
+      genie_counts: int32 [K], the genie's counts, from `init` or the last step.
       counts: int32 [K], T_k of the policy before the round.
       members: int32 [n], the policy's set, of any size; -1 pads.
       time: scalar, the time of the terms, from `bandit.time_of_terms`.
@@ -56,9 +56,9 @@ def step(
       latency_reward: float32 [K], τ_min / τ of this round, of all clients.
       data_share: float32 [K], |D_k| / |D|.
       clients_per_round: m.
-      objective: of the reward (9); ζ and the clock are not read.
-      available: bool [K], whom policy and genie may choose in this round; None for everyone.
-      completes: bool [K], whose participation counts if selected; None for everyone.
+      objective: the objective of the reward (9); ζ and the clock are not read.
+      available: bool [K], clients that policy and genie may select; None if all clients are available.
+      completes: bool [K], clients whose participation counts if they are selected; None for all clients.
 
     Returns:
       The genie's next counts, and the round's regrets.
@@ -103,8 +103,8 @@ def selection_gap(
 ) -> jax.Array:
     """Returns the maximum of (14) minus its value for a cohort; NaN while a client is unexplored.
 
-    Only available clients count, for the maximum and as unexplored. Arguments as for `step`; `history` is
-    what the server has seen before the round.
+    Unavailable clients are ignored, in the maximum and among unexplored clients. The arguments are those of
+    `step`; `history` is the state of the bandit before the round.
     """
     m = clients_per_round
     ucb = bandit.ucb(history.mean_reward, history.counts, time, m, objective.exploitation_gain)
@@ -117,14 +117,14 @@ def selection_gap(
 
 
 def smallest_gap(expected: jax.Array) -> jax.Array:
-    """δ: the smallest difference between two clients' expectations, float32 scalar; +inf for one client.
+    """Computes δ, the smallest difference between two clients' expectations, float32; +inf for one client.
 
-    The paper defines δ on E[τ_k] (§II-A). Its proof of (17) needs the gap in μ_k instead: (A.16) compares
+    The paper defines δ on E[τ_k] (§II-A). The proof of (17) needs the gap in μ_k instead: (A.16) compares
     μ_b - μ_B with 2 sqrt((m + 1) log(n) / l). Pass `network.expected_reward` for a bound that the
-    proof supports, `network.expected_latency` for the definition as printed.
+    proof supports, or `network.expected_latency` for the definition as printed.
 
     Args:
-      expected: float32 [K].
+      expected: float32 [K], an expectation for each client.
     """
     return jnp.min(jnp.diff(jnp.sort(expected)), initial=jnp.inf)
 
@@ -132,10 +132,11 @@ def smallest_gap(expected: jax.Array) -> jax.Array:
 def gap_bound(
     mean_reward: jax.Array, generalization_weight: jax.Array | float, privacy_weight: jax.Array | float
 ) -> jax.Array:
-    """Lemma 1's bound on Δ_max: 2α + γ + max μ - min μ, (16); the paper prints a second max for the min.
+    """Computes Lemma 1's bound on Δ_max, 2α + γ + max μ - min μ, (16).
 
-    It takes g in [-1, 1], hence m |D_k| / |D| <= 1 for every client, and bounds expected rewards: a realized
-    gap may exceed it by at most 1 - (max μ - min μ).
+    The paper prints a second max in place of the min. The bound assumes g in [-1, 1], and so
+    m |D_k| / |D| <= 1 for every client. It bounds gaps of expected rewards: a realized gap may exceed the
+    bound by at most 1 - (max μ - min μ).
 
     Args:
       mean_reward: float32 [K], μ_k.
@@ -146,7 +147,7 @@ def gap_bound(
 
 
 def largest_gap(regret: jax.Array) -> jax.Array:
-    """The largest gap actually seen, to hold against Δ_max: the maximum over the last axis, without NaN."""
+    """Returns the largest observed gap, to compare with Δ_max: the maximum over the last axis without NaN."""
     return jnp.nanmax(regret, axis=-1)
 
 
@@ -157,15 +158,16 @@ def regret_bound(
     largest_gap: jax.Array | float,
     smallest_gap: jax.Array | float,
 ) -> jax.Array:
-    """Theorem 3: K (Δ_max + δ) (4 (m + 1) log(n) / δ² + 1 + 2π²/3), (17), for PAUSE with ζ = 1.
+    """Computes Theorem 3's bound, K (Δ_max + δ) (4 (m + 1) log(n) / δ² + 1 + 2π²/3), (17), for ζ = 1.
 
-    (The appendix ends on 4π²/3; Σ 1/t² is π²/6, so the theorem's own constant holds.)
+    The bound is for PAUSE. The appendix has 4π²/3 in its last line. Since Σ 1/t² is π²/6, the constant in
+    the theorem is right.
 
     Args:
       rounds: n >= 1, any shape.
-      num_clients: K.
+      num_clients: K, the number of clients.
       m: clients per round.
-      largest_gap: Δ_max, by (16) or as seen.
+      largest_gap: Δ_max, from (16) or from `largest_gap`.
       smallest_gap: δ > 0.
     """
     log_rounds = jnp.log(jnp.asarray(rounds, jnp.float32))

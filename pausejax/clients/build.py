@@ -1,4 +1,4 @@
-"""From a group of runs to the static program that they share."""
+"""How the static program is built that a group of runs shares."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -32,12 +32,12 @@ _ROUNDS_PER_CALL = 25
 def build_program(
     study: Study, group: Group, sources: Sources, backend: str = "", layout: Layout | None = None
 ) -> Program:
-    """The static program of a group for a backend such as "cpu", JAX's default one if not given.
+    """Builds the static program of a group for a backend such as "cpu"; "" is JAX's default backend.
 
-    Learning lies on the device by `layout`, or as `federated.placement.choose` says.
+    `layout` places learning on the device. Without a layout, `federated.placement.choose` places it.
 
     Raises:
-      SpecError: the data can't be shared out among so many clients, or a part refuses the rest.
+      SpecError: the data can't be shared out among so many clients, or a part refuses its arguments.
     """
     static, runs = static_values(group), group.runs
     learning = _learning(study, group, sources, backend, layout) if learns(study.mode) else None
@@ -110,10 +110,10 @@ def build_program(
 
 
 def _check_waiting(learning: Learning, part: Part) -> None:
-    """Refuses what clients keep from round to round if they may be at work when a round closes.
+    """Checks that learning allows an ending under which clients may still train when a round closes.
 
     Raises:
-      PartError: the algorithm or batch norm keeps something.
+      PartError: the algorithm or batch norm keeps a client state, or the aggregator is not the mean.
     """
     why = f"its clients keep a state; not with {part.where}"
     if learning.keeps_client_states:
@@ -126,10 +126,10 @@ def _check_waiting(learning: Learning, part: Part) -> None:
 
 
 def _check_trusted(learning: Learning, part: Part) -> None:
-    """Refuses what a server that adds noise to the mean can't protect.
+    """Checks that a server that adds noise to the mean can protect every update.
 
     Raises:
-      PartError: updates are not averaged, or some of them is sent in the clear.
+      PartError: the aggregator is not the mean, or clients send batch statistics without noise.
     """
     name, statistics = learning.aggregator.name, learning.training.batch_statistics
     if name != "mean":
@@ -140,7 +140,7 @@ def _check_trusted(learning: Learning, part: Part) -> None:
 
 
 def _sizes(study: Study, static: Mapping[str, Any], learning: Learning | None) -> dict[str, int]:
-    """Returns `num_parameters`, how many numbers a client sends, where it is known beside the spec.
+    """Returns `num_parameters`, the count of numbers that a client sends; an empty dict without learning.
 
     Raises:
       SpecError: the spec gives another number than the model has.
@@ -155,7 +155,7 @@ def _sizes(study: Study, static: Mapping[str, Any], learning: Learning | None) -
 
 
 def static_values(group: Group) -> dict[str, Any]:
-    """Returns a group's static values, with the parts that older words of a spec name.
+    """Returns a group's static values, with older keys of a spec translated to the parts that they mean.
 
     `private = false` is the mechanism "none", and a proximal weight with "fedavg" is "fedprox".
     """
@@ -168,20 +168,20 @@ def static_values(group: Group) -> dict[str, Any]:
 
 
 def traced_values(study: Study, values: Mapping[str, Any]) -> dict[str, float]:
-    """Those of a run's values that are traced."""
+    """Returns the traced values of a run, by parameter name."""
     return {name: value for name, value in values.items() if study.words.parameters[name].traced}
 
 
 def part_of(study: Study, category: str, static: Mapping[str, Any]) -> Part:
-    """The part of a category that a group's static values name."""
+    """Returns the part of a category that a group's static values name."""
     return study.parts.get(category, static[CATEGORIES[category].key])
 
 
 def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dataset:
-    """A group's data set, on the host, with the training samples that it uses.
+    """Returns a group's data set, on the host, with the training samples that the group uses.
 
     Raises:
-      SpecError: the part that makes it can't be used like that.
+      SpecError: the data set can't be loaded with these values.
     """
     part, static = part_of(study, "dataset", static), _on_host(study, static)
     values = {name: static[name] for name in sorted(part.reads & static.keys())}
@@ -195,10 +195,10 @@ def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dat
 
 
 def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
-    """Who owns which training sample in the runs of one seed.
+    """Returns the partition of the training samples in the runs of one seed.
 
     Raises:
-      SpecError: the data can't be shared out like that.
+      SpecError: the partitioner can't share out the samples with these values.
     """
     part, dataset = part_of(study, "partition", static), dataset_of(study, static, sources)
     values, clients = _on_host(study, static), static["num_clients"]
@@ -216,7 +216,7 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
 
 
 def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a group's static values as parts on the host take them: files by their whole paths."""
+    """Returns a group's static values for parts on the host: each file has its full path."""
     return {
         name: File(study.folder / value) if isinstance(value, File) and value else value
         for name, value in static.items()
@@ -224,10 +224,10 @@ def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarray]:
-    """Reads the tables that a group's parts on the device are given, float32 [rows, columns], by parameter.
+    """Reads the tables of a group's parts on the device, float32 [rows, columns], by parameter name.
 
-    What knows clients (policy, latency, availability) has a column for each. Optimizers know none, and read
-    tables of any width.
+    The tables of parts of learning, such as optimizers, have any number of columns. The tables of all other
+    parts (policy, latency, availability) have one column for each client.
 
     Raises:
       SpecError: a file is not given, can't be read, or holds no such table.
@@ -277,7 +277,7 @@ def _learning(study: Study, group: Group, sources: Sources, backend: str, layout
 
 
 def _placement(layout: Layout | None) -> Placement | None:
-    """What a layout says of learning, if it says anything."""
+    """Returns the placement of learning in a layout, or None if the layout has none."""
     if not layout or not layout.lanes:
         return None
     conv = cast(ConvVariant, layout.conv)

@@ -1,4 +1,4 @@
-"""Makes the charts of client selection: leakage, regrets, accuracy, participation."""
+"""Charts of client selection: leakage, regrets, accuracy, participation."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from pausejax.plotting.grid import Grid, Line
 from pausejax.privacy import PROTECTED
 
 _GAP_ROUNDS = 20
-"""Rounds of the trailing mean of the gap to the exact maximum."""
+"""Number of rounds in the trailing mean of the gap to the exact maximum."""
 
 DRAWN = frozenset(
     (
@@ -31,7 +31,7 @@ DRAWN = frozenset(
 
 
 def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
-    """Returns all charts that a result has the data for.
+    """Returns all charts for which a result has the data.
 
     Args:
       result: as `pausejax run` writes it.
@@ -66,7 +66,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
 
 
 def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
-    """Lists which lines are left out of the charts of regret and participation, and why."""
+    """Returns messages about the lines that the charts of regret and participation leave out, and why."""
     lines = {line.label: line for cell in grid.panels for line in cell.lines}
     large = [label for label, line in lines.items() if not _selects_m(line.runs)]
     why = "not in the charts of regret and participation, as cohorts exceed clients_per_round"
@@ -81,7 +81,7 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
 
 
 def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
-    """Keeps some lines of a grid, and drops empty panels."""
+    """Returns a grid with the lines for which `kept` is true, without empty panels."""
     cells = [
         cell._replace(lines=tuple(line for line in cell.lines if kept(line.runs))) for cell in grid.panels
     ]
@@ -90,7 +90,7 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
 
 
 def _budget(drawn: Drawn) -> tuple[tuple[str, float], ...]:
-    """Returns the line of the privacy budget, if all private lines share it and one reaches half of it."""
+    """Returns the level of the privacy budget, if all private lines share it and one reaches half of it."""
     private = [line.runs for line, _ in drawn if not np.isinf(line.runs["max_leakage"].values).any()]
     if not all("privacy_budget" in runs.coords and has(runs, "privacy_budget").all() for runs in private):
         return ()  # some mechanism has no such budget
@@ -136,7 +136,7 @@ def _selection_gap(grid: Grid) -> Chart:
 
 
 def _participation(grid: Grid) -> Chart | None:
-    """Draws how often each client was selected, with one panel for each line of one K."""
+    """Draws how often each client was selected, one panel for each line whose runs have the same K."""
     cells = []
     for line in (line for cell in grid.panels for line in cell.lines if _of_one_size(line.runs)):
         counts = line.runs["counts"].values
@@ -156,7 +156,7 @@ def _equal(drawn: Drawn) -> tuple[tuple[str, float], ...]:
 
 
 def _of_one_size(runs: xr.Dataset) -> bool:
-    """Returns whether all runs have equally many clients."""
+    """Returns whether all runs have the same number of clients."""
     return len(np.unique((runs["counts"].values >= 0).sum(axis=1))) <= 1
 
 

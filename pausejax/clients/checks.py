@@ -1,4 +1,4 @@
-"""What must fit together in a study of client selection."""
+"""Checks that the values of a study of client selection fit together."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ _MAX_CLIENTS = 2**28
 
 
 def check(say: Say, study: Study) -> None:
-    """Says what does not fit together; whatever is said of one policy is said once."""
+    """Reports what does not fit together in a study, each problem once."""
     if not learns(study.mode):
         _check_bandit(say, study)
     for clients, cohort in together(study, ("num_clients", "clients_per_round")):
@@ -39,14 +39,14 @@ def check(say: Say, study: Study) -> None:
 
 
 def _check_size(say: Say, study: Study) -> None:
-    """A study holds some numbers for each client of each run."""
+    """Reports a study with too many clients in all runs together, because each needs memory."""
     runs, clients = count_runs(study), max(values_of(study, "num_clients"))
     if runs * clients > _MAX_CLIENTS:
         say("network.num_clients", clients, f"times {runs} runs must be <= {_MAX_CLIENTS}")
 
 
 def _check_parts(say: Say, study: Study) -> None:
-    """Parts and numbers that contradict each other."""
+    """Reports parts and numbers that contradict each other."""
     for algorithm, weight in together(study, ("federated_algorithm", "proximal_weight")):
         if algorithm == "fedprox" and not weight:
             say("training.proximal_weight", weight, 'must be > 0 with federated_algorithm = "fedprox"')
@@ -75,7 +75,7 @@ def _check_parts(say: Say, study: Study) -> None:
 
 
 def _check_speeds(say: Say, study: Study) -> None:
-    """Two groups of clients, of which the fast one is not the slower one."""
+    """Reports a group of fast clients that is slower than the group of slow clients."""
     fields = [field.name for field in dataclasses.fields(Speeds)]
     section = {name: study.words.parameters[name].section for name in ("latency", "min_latency", *fields)}
     for law, floor, *means in together(study, tuple(section)):
@@ -87,7 +87,7 @@ def _check_speeds(say: Say, study: Study) -> None:
 
 
 def _check_names(study: Study) -> None:
-    """No part of one's own may call a parameter as a variable of some result is called."""
+    """Checks that no parameter of a user's part has the name of a variable of results."""
     taken = VARIABLES.keys() | variables(study).keys()
     for category in (study.kind.policy_category, *study.kind.categories):
         for part in study.parts.of(category).values():
@@ -125,7 +125,7 @@ def _check_bandit(say: Say, study: Study) -> None:
 
 
 def needs_learning(study: Study, algorithm: str) -> bool:
-    """Whether a policy selects by what clients learn, as one of the study's points builds it."""
+    """Returns whether a policy, built at one of the study's points, selects by clients' losses or updates."""
     part = study.parts.get(study.kind.policy_category, algorithm)
     label = next(policy.label for policy in study.policies if policy.algorithm == algorithm)
     names = sorted(part.reads & study.axes.keys())
@@ -138,7 +138,7 @@ def needs_learning(study: Study, algorithm: str) -> bool:
 
 
 def _check_files(say: Say, study: Study) -> None:
-    """A part that reads a file needs its name, and a file that no part reads was given for nothing."""
+    """Reports parts whose file is not given, and files that no part reads."""
     for name, parameter in study.words.parameters.items():
         for key, parts in study.words.readers.get(name, {}).items():
             if parameter.kind is not File or not key:

@@ -21,63 +21,66 @@ from pausejax.policies.base import Cohort
 
 
 class NetworkDraw(NamedTuple):
-    """The network of one run in one round. It does not depend on the policy, only on the seed, the round and
-    the network's parameters, so policies are compared on the same draws. The one exception: clients whose
-    privacy budget is spent are not available."""
+    """State of the network in one round of one run.
+
+    The state depends on the seed, the round and the network's parameters, but not on the policy. So policies
+    are compared on the same draws. There is one exception: a client without privacy budget is not available.
+    """
 
     latency: jax.Array
-    """float32 [K], seconds."""
+    """float32 [K], latency, seconds."""
     available: jax.Array | None
-    """bool [K], clients that can be selected; None if all clients always can."""
+    """bool [K], clients that can be selected; None if all clients can always be selected."""
     fails: jax.Array | None
     """bool [K], clients that fail during the round if selected; None if no client can fail."""
     availability: Any
-    """The next state of the availability process."""
+    """Next state of the availability process."""
 
 
 class Overlap(NamedTuple):
-    """The s slots of rounds that overlap: clients of earlier rounds, then the cohort; one row per run."""
+    """The s slots of overlapping rounds: first the clients of earlier rounds, then the cohort; R runs."""
 
     finished: jax.Array
     """int32 [R, n], slots of `RoundClose.members`."""
     staying: jax.Array
-    """int32 [R, waiting], slots that are still at work, and some that are not after these."""
+    """int32 [R, waiting], slots of clients that are still at work, padded by other slots."""
     work: HeldWork
-    """[R, s], all slots after the round, client -1 in those that are done; without what they learned."""
+    """[R, s], work in all slots after the round, without losses and updates; client -1 in finished slots."""
     staleness: jax.Array
     """float32 [R], mean age of the updates that are aggregated, NaN if there are none."""
     lost: jax.Array
-    """bool [R], whether the ending left more at work, or let more finish, than there are slots for."""
+    """bool [R], whether more clients finish or stay at work than there are slots for."""
 
 
 class RoundClose(NamedTuple):
-    """When a round ends, which updates are aggregated and which were released, one row per run.
+    """Duration of a round, with the updates that are aggregated and released, one row for each run.
 
-    The s slots are those of the cohort, n; if clients may still be at work, those of earlier rounds come
-    before them.
+    The cohort has n slots. The s slots are these n. If clients of earlier rounds may still be at work, their
+    slots come first.
     """
 
     training: Cohort
-    """[R, n], members of the cohort whose update arrives in this round or a later one, -1 for the others."""
+    """[R, n], members of the cohort whose update arrives in this round or later; -1 for other members."""
     cohort: Cohort
-    """[R, s], clients whose update is aggregated, -1 for the others. Weights sum to 1, or to 0 if there are
-    none."""
+    """[R, s], clients whose update is aggregated; -1 for other clients. Weights sum to 1, or to 0 if no
+    update is aggregated."""
     latency: jax.Array
-    """float32 [R, n], s, of `members`: as long as the server has seen of it."""
+    """float32 [R, n], seconds, latency of `members` as the server observes it."""
     members: jax.Array
-    """int32 [R, n], clients of whom the server learns: the cohort, or those who finished; -1 pads."""
+    """int32 [R, n], clients about which the server learns: the cohort, or the finished clients; -1 pads."""
     arrived: jax.Array | None
-    """bool [R, n], whose update is aggregated; None if no client can fail, be late or stay at work."""
+    """bool [R, n], `members` whose update is aggregated; None if no client can fail, be late or stay at
+    work."""
     released: jax.Array
-    """int32 [R, n], `members` that released an update, which spends privacy; -1 for the others."""
+    """int32 [R, n], `members` that released an update, which spends privacy; -1 for other members."""
     failed: jax.Array | None
     """bool [R, n], `members` that failed; None if no client can fail."""
     duration: jax.Array
-    """float32 [R], s."""
+    """float32 [R], duration of the round, seconds."""
     factor: jax.Array | None = None
-    """float32 [R, s], what each update is multiplied by besides its weight; None: 1."""
+    """float32 [R, s], factor of each update in addition to its weight; None means 1."""
     overlap: Overlap | None = None
-    """Who has finished and who is still at work; None if all have finished when a round closes."""
+    """Slots of finished and of working clients; None if all clients finish before a round closes."""
 
 
 def draw_network(
@@ -93,12 +96,12 @@ def draw_network(
 
     Args:
       program: the group's static values.
-      files: what the parts read from files, as in `World`.
+      files: the tables that parts read from files, as in `World`.
       round: int32 scalar, t.
       key: the key of this run and round, scalar.
       hyper: hyper-parameters of the run, scalars.
-      state: state of the availability process.
-      releases: int32 [K], updates that each client has released so far.
+      state: the state of the availability process.
+      releases: int32 [K], the number of updates that each client has released so far.
     """
     latency = program.build_law(hyper, files).sample(jax.random.fold_in(key, LATENCY))
     availability = program.build_availability(hyper, files)
@@ -115,7 +118,7 @@ def draw_network(
 
 
 def without_workers(network: NetworkDraw, workers: jax.Array) -> NetworkDraw:
-    """Returns the network of one run as its policy sees it: who is at work, int32 [waiting], is not there."""
+    """Returns the network of one run with the clients at work, `workers` int32 [waiting], not available."""
     idle = jnp.ones(network.latency.shape, bool)
     idle = idle.at[jnp.where(workers >= 0, workers, idle.size)].set(False, mode="drop")
     return network._replace(available=idle if network.available is None else idle & network.available)
@@ -129,20 +132,20 @@ def close_round(
     network: NetworkDraw,
     held: HeldWork | None,
 ) -> RoundClose:
-    """Ends the round of one run: removes failed and late clients, and rescales the weights (2) of the others.
+    """Ends the round of one run: removes failed and late clients and rescales the other weights, (2).
 
     A client that fails before it releases its update spends no privacy and does not count as a participant.
     A client that fails after the release spends privacy and counts, but its update does not reach the model.
-    A late client is told to stop before it releases anything, or it has released its update all the same,
-    as `Program.late` says. If the server is trusted, only what is aggregated spends privacy.
+    `Program.late` says whether a late client releases its update or is stopped before. If the server is
+    trusted, only aggregated updates spend privacy.
 
     Args:
-      program: static.
-      files: as in `World`.
-      hyper: of the run, scalars.
-      cohort: [n].
-      network: in this round.
-      held: clients of earlier rounds that are still at work, [waiting].
+      program: the group's static values.
+      files: the tables that parts read from files, as in `World`.
+      hyper: hyper-parameters of the run, scalars.
+      cohort: the cohort, [n].
+      network: the network in this round.
+      held: the work of clients from earlier rounds, [waiting]; None if no client can stay at work.
     """
     work = _work_of(cohort, network)
     if held:
@@ -191,7 +194,7 @@ def close_round(
 
 
 def _work_of(cohort: Cohort, network: NetworkDraw) -> HeldWork:
-    """Returns the work of a cohort as it begins, [n], without what the clients learn."""
+    """Returns the work of a cohort at its start, [n], without losses and updates."""
     there = cohort.members >= 0
     latency = network.latency[jnp.maximum(cohort.members, 0)]
     fails = jnp.zeros_like(there)
@@ -208,7 +211,7 @@ def _without_learning(held: HeldWork) -> HeldWork:
 
 
 def _with_work(cohort: Cohort, work: HeldWork, finishes: jax.Array, close: RoundClose) -> RoundClose:
-    """Splits the slots of a round, [s], into those who have finished and those who are still at work."""
+    """Splits the slots of a round, [s], into finished slots and slots still at work."""
     slots, stays, arrives = cohort.members.shape[0], (work.client >= 0) & ~finishes, close.cohort.members >= 0
     finished = jnp.argsort(jnp.where(finishes, work.client, jnp.iinfo(jnp.int32).max))[:slots]
     # The ones of a mask come first, in their order.

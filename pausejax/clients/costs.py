@@ -1,4 +1,4 @@
-"""What a group of runs costs, before anything is computed: memory off shapes, and loops."""
+"""Costs of a group of runs before anything is computed: memory from shapes, and turns of loops."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +14,11 @@ from pausejax.policies.base import Clients, View
 from pausejax.study.simulation import DeviceBytes, bytes_of
 
 SimulationOfClients = Any
-"""A `ClientSimulation`, which imports this module."""
+"""Type of a `ClientSimulation`; `Any`, because its module imports this one."""
 
 
 def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
-    """Says how many clients a round of a run may train, and whether their updates are kept one by one."""
+    """Returns the largest size of a cohort, and whether the updates of its clients are kept one by one."""
     program, (world, hyper) = simulation.program, simulation.argument_shapes(1)
     clients, keeps, learning = jnp.ones(program.num_clients), [], program.learning
 
@@ -35,7 +35,7 @@ def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
 
 
 def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
-    """Says how often loops go round, and choices are made, that no trace knows; as `Simulation.turns`."""
+    """Returns the turns of loops and shares of choices that a trace can't show; see `Simulation.turns`."""
     program, data = simulation.program, simulation.world.data
     found = {"rounds": float(simulation.rounds_per_call)}
     if program.learning is None or data is None:
@@ -45,7 +45,7 @@ def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
 
 
 def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
-    """Says what lies on each device, by shapes alone; as `Simulation.resident`."""
+    """Returns the bytes on each device, from shapes alone; see `Simulation.device_bytes`."""
     world, data, state = simulation.world, simulation.world.data, simulation.state_shapes(1)
     shares, program = simulation.data_shares, simulation.program
     learning = program.learning

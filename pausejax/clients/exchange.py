@@ -1,4 +1,4 @@
-"""Where devices fetch samples from each other: all must do so together, or they would wait for ever."""
+"""Check that all devices exchange samples at the same time; otherwise they would wait forever."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,15 @@ _AGREED = "local_steps"
 
 
 def check(play: Jaxpr, where: str) -> None:
-    """Refuses a policy that asks for local losses where one device may do so and another not.
+    """Checks that a policy computes local losses on all devices at the same time.
 
     Args:
-      play: of `play.play` with sharded training data.
-      where: the policy.
+      play: the jaxpr of `play.play` with sharded training data.
+      where: the name of the policy for the message.
 
     Raises:
-      PartError: it does so in a loop that may end any time, or in a choice; one line.
+      PartError: the policy computes local losses in a choice, or in a loop whose length may differ between
+        devices; the message is one line.
     """
     if any(_alone(eqn) for eqn in _inside_rounds(play)):
         raise PartError(
@@ -29,14 +30,14 @@ def check(play: Jaxpr, where: str) -> None:
 
 
 def _inside_rounds(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """The equations of the loop over rounds, the outermost one, which is as long on every device."""
+    """Yields the equations in the loop over rounds, the outermost loop, of equal length on all devices."""
     for eqn in jaxpr.eqns:
         for inner in _parts(eqn):
             yield from inner.eqns if eqn.primitive.name == "while" else _inside_rounds(inner)
 
 
 def _alone(eqn: JaxprEqn, chosen: bool = False) -> bool:
-    """Whether there is an exchange below that a device may come to alone."""
+    """Returns whether an equation contains an exchange that a device may reach without the others."""
     if eqn.primitive.name == _COLLECTIVE:
         return chosen
     agreed = _AGREED in str(eqn.source_info.name_stack)

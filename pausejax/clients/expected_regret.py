@@ -1,8 +1,8 @@
 """Regret against the cohort with the largest expected reward, by enumeration, after the runs.
 
-E[r(S, t)] is E[min_k τ_min / τ_k] plus terms that are known. The first is fixed by the latency law alone, so
-one table over all sets of m clients serves every round of every run under that law; the rest is one matrix
-product. Exact, and so only for networks whose sets can be listed.
+E[r(S, t)] is E[min_k τ_min / τ_k] plus known terms. The expectation depends on the latency law alone. So one
+table over all sets of m clients serves every round of every run with that law. The known terms are one
+matrix product. The enumeration is exact, so it needs networks whose sets can be listed.
 """
 
 import functools
@@ -17,7 +17,7 @@ import numpy as np
 from pausejax import bandit
 
 MOST_SETS = 200_000
-"""Sets that a network may have; of the paper's two, 142,506 (30, 5) and 8e24 (300, 15)."""
+"""Largest number of sets. The paper's networks have 142,506 (K = 30, m = 5) and 8e24 (K = 300, m = 15)."""
 
 _LEVELS = (1e-6, 1e-2, 0.5, 1 - 1e-2, 1 - 1e-6)
 _BISECTIONS = 40
@@ -26,34 +26,35 @@ _SETS_AT_ONCE = 4096
 _ROUNDS_AT_ONCE = 64
 
 Cdf = Callable[[np.ndarray], np.ndarray]
-"""Latencies [n, 1], s -> P(τ_k <= x), [n, K]."""
+"""Type of a function from latencies x, [n, 1], seconds, to P(τ_k <= x), [n, K]."""
 
 
 def count_sets(num_clients: int, m: int) -> int:
-    """How many cohorts of m there are."""
+    """Returns the number of cohorts of m clients."""
     return math.comb(num_clients, m)
 
 
 @functools.lru_cache(maxsize=4)
 def cohorts(num_clients: int, m: int) -> np.ndarray:
-    """All sets of m clients in lexicographic order, int32 [S, m]."""
+    """Returns all sets of m clients in lexicographic order, int32 [S, m]."""
     flat = itertools.chain.from_iterable(itertools.combinations(range(num_clients), m))
     return np.fromiter(flat, np.int32).reshape(-1, m)
 
 
 def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.ndarray]:
-    """E[min_k τ_min / τ_k] over the members of a set of independent clients, as a function of sets.
+    """Returns E[min_k τ_min / τ_k] over the members of a set of independent clients, as a function of sets.
 
-    With u = τ_min / x it is the integral over (0, 1] of P(τ_k <= τ_min / u for all k), a product of the
-    members' distribution functions. Gauss-Legendre quadrature between quantiles of the clients, so that even
-    narrow laws are met; against adaptive quadrature the error is below 1e-5 (`tests/clients`).
+    With u = τ_min / x, the expectation is the integral over (0, 1] of P(τ_k <= τ_min / u for all k). This
+    probability is the product of the members' distribution functions. The integral is computed by
+    Gauss-Legendre quadrature between quantiles of the clients, which also resolves narrow laws. Compared with
+    adaptive quadrature, the error is below 1e-5 (`tests/clients`).
 
     Args:
-      cdf: of latencies that are never below τ_min.
-      min_latency: τ_min, s.
+      cdf: the distribution functions of latencies that are never below τ_min.
+      min_latency: τ_min, seconds.
 
     Returns:
-      Maps sets, int [S, n] where -1 pads, to float64 [S].
+      A function from sets, int [S, n] where -1 pads, to float64 [S].
     """
     nodes, weights = _quadrature(cdf, min_latency)
     below = np.asarray(cdf(min_latency / nodes[:, None]), np.float64).T
@@ -74,7 +75,7 @@ def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.nd
 
 
 def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on (0, 1] between the quantiles of τ_min / τ_k of every client."""
+    """Returns quadrature nodes and weights on (0, 1], between quantiles of τ_min / τ_k of every client."""
     ends = {0.0, 1.0}
     for level in _LEVELS:
         low = np.zeros(np.asarray(cdf(np.array([[min_latency]]))).shape[1])
@@ -102,17 +103,17 @@ def regrets(
     clients_per_round: int,
     objective: bandit.Objective,
 ) -> np.ndarray:
-    """max over sets of E[r(S, t)], less that of the cohort, in every round of a run, float64 [rounds].
+    """Computes the maximum of E[r(S, t)] over sets, minus its value for the cohort, float64 [rounds].
 
-    Never negative for cohorts of m clients, the cohort being among the sets.
+    The result is not negative for cohorts of m clients, because these are among the sets.
 
     Args:
-      selected: int [rounds, n], -1 pads; clients that are selected take part.
+      selected: int [rounds, n], the selected clients, who all take part; -1 pads.
       table: float64 [S], `expected_speed` of all `cohorts`.
-      speed_of: `expected_speed` of other sets.
-      data_share: float32 [K].
+      speed_of: the function of `expected_speed`, for other sets.
+      data_share: float32 [K], |D_k| / |D|.
       clients_per_round: m.
-      objective: of the reward.
+      objective: the objective of the reward.
     """
     m, num_clients = clients_per_round, len(data_share)
     sets = cohorts(num_clients, m)
@@ -142,7 +143,7 @@ def regrets(
 
 @functools.partial(jax.jit, static_argnames="m")
 def _scores(counts: jax.Array, data_share: jax.Array, objective: bandit.Objective, m: int) -> jax.Array:
-    """What each client adds to the reward of a set of m, float32 [rounds, K]."""
+    """Computes each client's summand in the reward of a set of m clients, float32 [rounds, K]."""
 
     def of_round(round: jax.Array, counts: jax.Array) -> jax.Array:
         time = bandit.time_of_terms(round, objective.clock)
@@ -153,7 +154,7 @@ def _scores(counts: jax.Array, data_share: jax.Array, objective: bandit.Objectiv
 
 @functools.lru_cache(maxsize=4)
 def _membership(num_clients: int, m: int) -> np.ndarray:
-    """Who is in which set, float32 [K, S]."""
+    """Returns 1 for each client in each of its sets, else 0, float32 [K, S]."""
     sets = cohorts(num_clients, m)
     found = np.zeros((num_clients, len(sets)), np.float32)
     np.put_along_axis(found, sets.T, 1, axis=0)

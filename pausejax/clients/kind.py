@@ -1,4 +1,4 @@
-"""The kind "client selection": who takes part in a round of federated learning."""
+"""The kind of study "client selection": which clients take part in a round of federated learning."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     pass
 
 PARTS = (data, network, policies, privacy, algorithms, aggregators, models, optimizers, servers, tasks)
-"""Whose parts every study may use; importing them registers these."""
+"""Modules whose parts every study may use; importing a module registers its parts."""
 
 
 def coordinates(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The coordinates of rounds, clients and evaluations, and the variables as they are."""
+    """Returns the coordinates of rounds, clients and evaluations, and the variables unchanged."""
     found: dict[str, Any] = {
         "round": np.arange(1, study.rounds + 1, dtype=np.int32),
         "client": np.arange(arrays["counts"].shape[1], dtype=np.int32),
@@ -44,7 +44,7 @@ def simulation(
     devices: Sequence[jax.Device] | None = None,
     layout: Layout | None = None,
 ) -> ClientSimulation:
-    """A group as the engine plays it on some devices, the local ones if not given, in a layout."""
+    """Returns the simulation of a group on devices, by default the local devices, in a layout."""
     return ClientSimulation(study, group, sources, devices, layout)
 
 

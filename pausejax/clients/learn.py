@@ -20,14 +20,14 @@ from pausejax.policies.base import Cohort
 
 
 class LearningResult(NamedTuple):
-    """The result of learning in a round, one row per run. In mode "bandit" models stay None, losses are 0."""
+    """Result of learning in a round, one row per run. In mode "bandit", models are None and losses are 0."""
 
     params: Any
-    """The next global models, as in `State`."""
+    """Next global models, as in `State`."""
     memory: Any
-    """What learning remembers besides, as in `State`."""
+    """Next states of servers and clients, as in `State`."""
     loss: jax.Array
-    """float32 [R, n], mean minibatch loss of each of `RoundClose.members`; 0 if its update did not arrive."""
+    """float32 [R, n], mean minibatch loss of `RoundClose.members`; 0 if a member did not train."""
     loss_rms: jax.Array
     """float32 [R, n], as in `policies.base.Feedback`."""
     updates: jax.Array
@@ -37,7 +37,7 @@ class LearningResult(NamedTuple):
     finite: jax.Array | None
     """bool [R], whether all weights of the model are finite; None in mode "bandit"."""
     work: HeldWork | None
-    """The clients that are still at work; None unless the ending leaves some."""
+    """Work of clients that are still at work; None if the ending lets no client work past a round."""
 
 
 def learn(
@@ -51,7 +51,7 @@ def learn(
       hyper: see `Hyper`.
       state: the state before the round.
       keys: keys of each run in this round, [R].
-      close: who trains, and whose update arrives.
+      close: the clients that train, and the clients whose update arrives.
     """
     runs, slots = close.training.members.shape
     if program.learning is None:
@@ -128,11 +128,11 @@ def learn(
 def _join(
     held: HeldWork, overlap: Overlap, loss: jax.Array, loss_rms: jax.Array, updates: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, HeldWork]:
-    """Puts what clients of earlier rounds have learned before what those of this round have.
+    """Joins the losses and updates of earlier rounds' clients, which come first, with those of this round.
 
     Returns:
-      The losses of all slots, [R, s]; losses and their root mean squares of the clients that have finished,
-      [R, n]; the updates of all slots, [R, s, d]; and the work that goes on.
+      The losses of all slots, [R, s]; the losses and root mean squares of finished clients, [R, n] each; the
+      updates of all slots, [R, s, d]; the work that continues.
     """
     every = [
         jnp.concatenate([old, new], axis=1)
@@ -148,7 +148,7 @@ def _join(
 
 
 def _jobs(world: World, state: State, keys: jax.Array, cohort: Cohort) -> Jobs:
-    """Returns the local trainings of a round, one for each slot of each run, [R * n]."""
+    """Returns the training jobs of a round, one for each slot of each run, [R * n]."""
     runs, slots = cohort.members.shape
     run = jnp.repeat(jnp.arange(runs), slots)
     client = cohort.members.reshape(-1)
@@ -205,9 +205,9 @@ def evaluate_if_due(
 def local_loss(
     learning: Learning | None, world: World, hyper: Hyper, weights: Any, memory: Any, partition: Any
 ) -> Callable[[jax.Array], jax.Array]:
-    """Returns a function from clients, int32 [c], to one run's mean loss on each one's data, float32 [c].
+    """Returns a function from clients, int32 [c], to the mean loss on each client's data, float32 [c].
 
-    The model of a client is the one that it would start from. In mode "bandit" the losses are 0.
+    The loss is that of the model from which the client would start. In mode "bandit", the losses are 0.
     """
     if learning is None or world.data is None:
         return lambda clients: jnp.zeros(clients.shape)

@@ -1,4 +1,4 @@
-"""From a study to what its runs leave: which variables and which figures per run."""
+"""Variables and metrics of the runs of a study."""
 
 import contextlib
 import itertools
@@ -32,10 +32,10 @@ _COORDINATES = (
 
 
 def tasks_of(study: Study) -> list[Task]:
-    """The tasks of a study, as far as naming and describing what they measure goes; none in mode "bandit".
+    """Returns the tasks of a study, for the names and descriptions of metrics; none in mode "bandit".
 
     Raises:
-      PartError: one can't be built, or its metric has the name of another variable.
+      PartError: a task can't be built, or its metric has the name of another variable.
     """
     if not learns(study.mode):
         return []
@@ -53,14 +53,14 @@ def tasks_of(study: Study) -> list[Task]:
 
 
 def _taken(study: Study) -> frozenset[str]:
-    """Names in every result that no part may give to something else."""
+    """Returns the names in every result, which no part may use for a variable of its own."""
     words = study.words
     known = (VARIABLES, METRICS, words.parameters, words.aliases, words.study)
     return frozenset(_COORDINATES).union(*known)
 
 
 def outputs(study: Study) -> Outputs:
-    """What runs of client selection leave.
+    """Returns the variables and metrics of runs of client selection.
 
     Raises:
       PartError: a quantity has the name of another variable, or a task can't be built.
@@ -73,7 +73,7 @@ def outputs(study: Study) -> Outputs:
 
 
 def variables(study: Study) -> dict[str, Variable]:
-    """Every variable that the result of a study has, by name; as `outputs`."""
+    """Returns every variable of a study's result, by name; raises as `outputs`."""
     absent = _absent(study)
     found = {name: variable for name, variable in VARIABLES.items() if name not in absent}
     for task in tasks_of(study):
@@ -84,7 +84,7 @@ def variables(study: Study) -> dict[str, Variable]:
 
 
 def _protected(study: Study) -> set[str]:
-    """Says what ε bounds the leakage of, by the mechanisms of a study."""
+    """Returns what ε protects under the mechanisms of a study, such as "per update"."""
     if not learns(study.mode):
         return {"per update"}
     names = values_of(study, "mechanism")
@@ -92,9 +92,9 @@ def _protected(study: Study) -> set[str]:
 
 
 def _built(study: Study, category: str, name: str) -> list[Any]:
-    """Builds a part at every combination of its static values in a study, as far as that goes.
+    """Builds a part at every combination of its static values in a study, and skips failures.
 
-    A part that is wrong is refused when the program is built.
+    An invalid part raises its error when the program is built.
     """
     part, found = study.parts.get(category, name), []
     traced = {key for key, parameter in part.parameters.items() if parameter.traced}
@@ -123,7 +123,7 @@ def _absent(study: Study) -> set[str]:
 
 
 def metrics(study: Study) -> dict[str, Metric]:
-    """Every figure per run of a study, by name."""
+    """Returns every metric of a study's runs, by name."""
     absent = _absent(study)
     found = {name: metric for name, metric in METRICS.items() if metric.variable not in absent}
     protected = _protected(study)

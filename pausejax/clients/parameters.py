@@ -1,4 +1,4 @@
-"""What the simulation of client selection itself reads; parts bring their own parameters along."""
+"""Parameters of the simulation of client selection; parts declare their own parameters."""
 
 from pausejax.bandit import Objective
 from pausejax.federated.learning import BATCH_STATISTICS, LocalTraining
@@ -7,7 +7,7 @@ from pausejax.parts import Parameter, table
 from pausejax.parts.signature import parameters_of
 
 MOST_COUNTED = 2**24
-"""Rounds and clients: float32, in which shares are taken of them, tells all counts up to here apart."""
+"""Largest number of rounds and of clients; float32, used for their shares, represents counts up to here."""
 
 STUDY: dict[str, Parameter] = table(
     **{
@@ -122,11 +122,11 @@ PARAMETERS: dict[str, Parameter] = table(
     },
     reward={name: parameter for name, parameter in _OBJECTIVE.items() if name != "budget_decay"},
 )
-"""By name, beside those of the parts."""
+"""Parameters by name, without the parameters of parts."""
 
 
 def learns(mode: str) -> bool:
-    """Whether clients train in a mode; in the other one they are selected and timed alone."""
+    """Returns whether clients train in a mode; in mode "bandit", they are only selected and timed."""
     return mode == "training"
 
 
@@ -134,4 +134,4 @@ LEARNING = frozenset(
     {name for name, p in PARAMETERS.items() if p.section in ("data", "training")}
     | {"private", "sensitivity", "clip", "noise_generator", "batch_statistics"}
 )
-"""Read by nothing in mode "bandit"."""
+"""Names of the parameters that mode "bandit" does not read."""

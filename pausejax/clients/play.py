@@ -1,7 +1,8 @@
 """The scan over rounds, for all runs of a group at once.
 
-A group is every run that shares one `Program` (what is static). `start` makes the state before the first
-round, `play` advances all runs by a fixed number of rounds; both are pure and jitted once per program.
+A group is all runs that share one `Program`, which holds the static values. `start` makes the state before
+the first round. `play` advances all runs by a fixed number of rounds. Both functions are pure and are jitted
+once for each program.
 """
 
 import functools
@@ -34,13 +35,13 @@ from pausejax.policies.base import Clients
 
 @functools.partial(jax.jit, static_argnums=0)
 def initial_params(model: Model, seed: jax.Array) -> Any:
-    """Initial global models of uint32 [R] seeds, pytree [R, ...]: the same for every policy."""
+    """Returns the initial global models for seeds uint32 [R], pytree [R, ...]; no policy changes them."""
     return jax.vmap(lambda seed: model.init(initial_key(seed)))(seed)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> State:
-    """The state before round 1, from the runs' initial global models, pytree [R, ...] (mode "training")."""
+    """Returns the state before round 1; `params` are the initial models, [R, ...], in mode "training"."""
 
     def init_policy(seed: jax.Array, data_share: jax.Array, hyper: Hyper) -> Any:
         clients = Clients(data_share, network.expected_latency(program.build_law(hyper, world.files)))
@@ -74,7 +75,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
 
 
 def _no_work(program: Program, runs: int) -> HeldWork:
-    """Makes the slots of clients that are still at work, [R, waiting], with nobody in them."""
+    """Returns empty slots for clients that are still at work, [R, waiting]."""
     shape = runs, program.waiting
     zeros, size = jnp.zeros(shape), program.learning.num_parameters if program.learning else 0
     return HeldWork(
@@ -91,9 +92,9 @@ def _no_work(program: Program, runs: int) -> HeldWork:
 
 
 def of_world(split: Any, shared: Any, *, sharded: bool = False) -> World:
-    """One thing for every array of a world that has a row per run, another for what all runs share.
+    """Returns a `World` with `split` in place of arrays with a row for each run, else with `shared`.
 
-    Sharded inputs are split too.
+    If the training inputs are sharded, they are replaced by `split` too.
     """
     data = TrainingData(split, *[shared] * (len(TrainingData._fields) - 1)) if sharded else shared
     places: tuple[Any, ...] = (split, split, split, shared, data, shared)
@@ -110,23 +111,23 @@ def play(
     first_round: jax.Array,
     last_round: jax.Array,
 ) -> tuple[State, Record]:
-    """Plays rounds `first_round` .. `first_round + rounds_per_call - 1`, none beyond `last_round`.
+    """Plays rounds `first_round` .. `first_round + rounds_per_call - 1`, but none after `last_round`.
 
-    Each device plays its own share of the runs. They communicate where the training inputs are sharded, to
-    fetch samples from each other, and else never.
+    Each device plays its own share of the runs. The devices communicate only if the training inputs are
+    sharded; then they fetch samples from each other.
 
     Args:
-      program: static.
-      mesh: static, from `devices.runs_mesh`; its size divides R.
+      program: the group's static values, static.
+      mesh: the mesh of devices, from `devices.runs_mesh`, static; its size divides R.
       world: see `World`.
       hyper: see `Hyper`.
-      state: donated.
+      state: the state before the first round, donated.
       first_round: int32 scalar, t >= 1.
-      last_round: int32 scalar; it is always evaluated, as is every `eval_every`-th round.
+      last_round: int32 scalar; this round and every `eval_every`-th round are evaluated.
 
     Returns:
-      The next state and the records, leading axes [rounds_per_call, R]; rows beyond `last_round` are junk,
-      and test results are NaN in rounds without an evaluation.
+      The next state and the records, with leading axes [rounds_per_call, R]. Records after `last_round` have
+      no meaning. Test results are NaN in rounds without an evaluation.
     """
     sharded = program.learning is not None and program.learning.sharded
     world_specs = of_world(SPLIT, SHARED, sharded=sharded)

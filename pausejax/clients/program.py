@@ -1,4 +1,4 @@
-"""What shapes a program of client selection, what its runs live in, and what a round leaves behind."""
+"""The static program of client selection, the data of its runs, and their state between rounds."""
 
 import dataclasses
 import zlib
@@ -14,144 +14,144 @@ from pausejax.policies.base import Policy
 from pausejax.policies.check import checked
 
 Hyper = dict[str, jax.Array]
-"""Traced hyper-parameters by name, float32 [R] each."""
+"""Type of traced hyper-parameters by name, float32 [R] each."""
 Files = dict[str, jax.Array]
 FailureStage = Literal["before_release", "after_release"]
-"""Whether the privatized update has left a client when it fails."""
+"""Time at which a client fails: before or after it releases its privatized update."""
 
 
 Late = Literal["stopped", "released"]
-"""Whether a client that is too late is told to stop, or releases its update all the same."""
+"""Treatment of a late client: the client is stopped, or it releases its update anyway."""
 RELEASE_LIMIT = "release_limit"
-"""The hyper-parameter that `stop_at_epsilon` becomes: how many updates a client may release."""
+"""Name of the hyper-parameter that holds the number of updates that `stop_at_epsilon` allows a client."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Everything that shapes the compiled program: one compilation each."""
+    """Static values of a group of runs; each program is compiled once."""
 
     policy: Bound
     law: Bound
-    """The law of latencies."""
+    """Latency law."""
     availability: Bound
     ending: Bound
-    """When a round closes."""
+    """Part that decides when a round closes."""
     mechanism: Bound
-    """What protects updates, and what a release costs."""
+    """Privacy mechanism, which protects updates and computes the leakage of a release."""
     num_clients: int
     clients_per_round: int
     clock: bandit.Clock
     rounds_per_call: int
     eval_every: int
     selection_gap: bool = False
-    """Whether to search (14) exactly beside the policy, and record what its cohort falls short of."""
+    """Whether to compute the exact maximum of (14) and to record the gap of the cohort to it."""
     failure_stage: FailureStage | None = None
-    """When clients fail that fail in mid-round; None where nobody does."""
+    """Time at which clients fail in a round; None if no client can fail."""
     waits_for_all: bool = True
-    """Whether the slowest of the cohort ends every round."""
+    """Whether the slowest client of the cohort ends every round."""
     waiting: int = 0
-    """How many clients may still be at work when a round closes."""
+    """Largest number of clients that may still be at work when a round closes."""
     slots: int = 0
-    """How many clients the ending lets policies select."""
+    """Number of clients that policies select, as the ending says."""
     late: Late = "stopped"
-    """Whether a late client has released its update."""
+    """Whether a late client is stopped or has released its update."""
     trusts_server: bool = False
-    """Whether updates reach the server unprotected, so that only what is aggregated spends privacy."""
+    """Whether clients send updates without noise, so that only aggregated updates spend privacy."""
     limits_releases: bool = False
-    """Whether a client whose budget is spent is no longer available."""
+    """Whether clients without privacy budget are not available."""
     quantities: tuple[Bound, ...] = ()
-    """What is recorded besides."""
+    """Further quantities that are recorded."""
     learning: Learning | None = None
-    """None in mode "bandit"."""
+    """Static description of learning; None in mode "bandit"."""
 
     def build(self, hyper: Hyper, files: Files) -> Policy:
-        """The policy of one run (or, under vmap, of each), checked when it is traced."""
+        """Builds the policy of one run; tracing checks it."""
         built = self.policy.build(**hyper, **files)
         return checked(built, self.policy.part, self.num_clients)
 
     def build_law(self, hyper: Hyper, files: Files) -> network.Law:
-        """The latencies of one run (or, under vmap, of each), none below its τ_min."""
+        """Builds the latency law of one run; no latency is below the run's τ_min."""
         law = network.checked_law(self.law.build(**hyper, **files), self.law.part, self.num_clients)
         return network.floored(law, hyper["min_latency"])
 
     def build_availability(self, hyper: Hyper, files: Files) -> network.Availability:
-        """The availability process of one run (or, under vmap, of each)."""
+        """Builds the availability process of one run."""
         built = self.availability.build(**hyper, **files)
         return network.checked_availability(built, self.availability.part, self.num_clients)
 
     def build_ending(self, hyper: Hyper, files: Files) -> network.Ending:
-        """The ending of one run's rounds (or, under vmap, of each run's)."""
+        """Builds the ending of one run's rounds."""
         return network.checked_ending(self.ending.build(**hyper, **files), self.ending.part)
 
     def build_mechanism(self, hyper: Any, files: Any) -> privacy.Mechanism:
-        """The mechanism of one run (or, under vmap, of each; or, on the host, of many)."""
+        """Builds the privacy mechanism of one run, or on the host of many runs at once."""
         return privacy.checked_mechanism(self.mechanism.build(**hyper, **files), self.mechanism.part)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
-        """Returns the objective (14) by which the regrets of a run (or, under vmap, of each) are computed."""
+        """Returns the objective (14) from which the regrets of a run are computed."""
         numbers = [field.name for field in dataclasses.fields(bandit.Objective) if field.name != "clock"]
         return bandit.Objective(**{name: hyper[name] for name in numbers}, clock=self.clock)
 
 
 class World(NamedTuple):
-    """What the runs of a group live in; shared arrays, and one row per run where it says [R]."""
+    """Input arrays of a group's runs. Arrays [R, ...] have a row for each run; all runs share the others."""
 
     seed: jax.Array
-    """uint32 [R]."""
+    """uint32 [R], seed of each run."""
     data_share: jax.Array
-    """float32 [R, K]."""
+    """float32 [R, K], |D_k| / |D|."""
     partition: jax.Array
-    """int32 [R], row of `data`'s partitions."""
+    """int32 [R], index of each run's partition in `data`."""
     files: Files
-    """What the parts read from files, by the name of the argument, float32 [rows, columns]."""
+    """Tables that parts read from files, by the name of the argument, float32 [rows, columns]."""
     data: TrainingData | None
     test: HeldOut | None
 
 
 class HeldWork(NamedTuple):
-    """The clients that are still at work when a round has closed, slot by slot, [R, waiting]."""
+    """Work of the clients that are still at work after a round has closed, one slot each, [R, waiting]."""
 
     client: jax.Array
-    """int32; -1: nobody."""
+    """int32, client in the slot; -1 for an empty slot."""
     remaining: jax.Array
-    """float32, s until it delivers."""
+    """float32, time until the client delivers, seconds."""
     latency: jax.Array
-    """float32, s that it takes as a whole."""
+    """float32, whole latency of the client, seconds."""
     fails: jax.Array
-    """bool."""
+    """bool, whether the client fails."""
     age: jax.Array
-    """int32, steps of the server since it was selected."""
+    """int32, number of server steps since the client was selected."""
     weight: jax.Array
-    """float32, its weight in its cohort."""
+    """float32, weight of the client in its cohort."""
     loss: jax.Array
     """float32, as `Feedback.loss`."""
     loss_rms: jax.Array
     """float32, as `Feedback.loss_rms`."""
     update: jax.Array
-    """float32 [R, waiting, d], what it will deliver; [R, waiting, 0] in mode "bandit"."""
+    """float32 [R, waiting, d], update that the client will deliver; [R, waiting, 0] in mode "bandit"."""
 
 
 class State(NamedTuple):
-    """All runs between two rounds; leading axis [R]."""
+    """State of all runs between two rounds; leading axis [R]."""
 
     bandit: bandit.BanditState
-    """What the server has seen of its clients whatever its policy: participations T_k, the privacy ledger
-    of every run, and mean rewards; [R, K]."""
+    """Participations T_k, which are also the privacy ledger of each run, and mean rewards, [R, K]. They are
+    kept in the same way for every policy."""
     genie: jax.Array
-    """int32 [R, K], the participations in the genie's own trajectory."""
+    """int32 [R, K], participations in the genie's own trajectory."""
     mean_reward: jax.Array
-    """float32 [R, K], μ, the expected rewards. The genie (the oracle) knows them, and they never change."""
+    """float32 [R, K], μ, the expected rewards, which the genie (the oracle) knows. They never change."""
     work: "HeldWork | None"
-    """Clients that are still at work; None unless the ending leaves some."""
+    """Work of clients that are still at work; None if the ending lets no client work past a round."""
     availability: Any
-    """Of the availability process; () where everyone is always available."""
+    """State of the availability process; () if all clients are always available."""
     policy: Any
     params: Any
-    """The global models, `federated.modules.Weights`; None in mode "bandit"."""
+    """Global models, `federated.modules.Weights`; None in mode "bandit"."""
     memory: Any
-    """What learning remembers besides, `federated.learning.Memory`; None in mode "bandit"."""
+    """Other state of learning, `federated.learning.Memory`; None in mode "bandit"."""
     diverged: jax.Array
-    """int32 [R], the round in which a run's model ceased to be finite; 0: never."""
+    """int32 [R], first round after which a run's model is not finite; 0 if there is none."""
 
 
 # All randomness derives from a run's seed: what a purpose draws in a round never depends on another purpose.
@@ -163,11 +163,11 @@ def initial_key(seed: jax.Array) -> jax.Array:
 
 
 def round_key(seed: jax.Array, round: jax.Array) -> jax.Array:
-    """The key of one round, t >= 1, of one run."""
+    """Returns the key of one round, t >= 1, of one run."""
     return jax.random.fold_in(jax.random.key(seed), round)
 
 
 def policy_key(program: Program, round_key: jax.Array) -> jax.Array:
-    """Differs between policies, so that two of them that draw do not draw alike."""
+    """Returns the key of the policy in a round; two policies have different keys."""
     purpose = zlib.crc32(program.policy.part.name.encode()) & 0x7FFFFFFF
     return jax.random.fold_in(jax.random.fold_in(round_key, POLICY), purpose)

@@ -1,4 +1,4 @@
-"""Quantities of users' own: what they are computed from, and how they land in the result."""
+"""Users' own quantities: their inputs, their computation, and their variables in the result."""
 
 from typing import Any, NamedTuple
 
@@ -11,40 +11,41 @@ from pausejax.study.study import Study
 
 
 class Snapshot(NamedTuple):
-    """One run after a round, as a quantity may look at it. Slots belong to `members`."""
+    """State of one run after a round, which a quantity may read. Arrays [n] have a slot for each member."""
 
     round: jax.Array
     """int32 scalar, t."""
     members: jax.Array
-    """int32 [n], ascending: the selected clients; if rounds overlap, those that have finished. -1 pads."""
+    """int32 [n], selected clients, ascending; if rounds overlap, the clients that have finished. -1 pads."""
     arrived: jax.Array
-    """bool [n], whose update has reached the server: False for pads and for who has failed or is late."""
+    """bool [n], members whose update has reached the server; False for pads, failed and late clients."""
     weights: jax.Array
-    """float32 [n], the aggregation weights that were used: 0 for who has not arrived; the others sum to 1."""
+    """float32 [n], aggregation weights in this round. They are 0 for members whose update has not arrived;
+    the others sum to 1."""
     latency: jax.Array
-    """float32 [K], seconds that each client takes if it begins in this round."""
+    """float32 [K], latency of each client in this round, seconds."""
     counts: jax.Array
-    """int32 [K], releases so far, this round's among them: what has spent privacy. A client that fails before
-    its update is released has not released one."""
+    """int32 [K], number of updates that each client has released, including this round. Each release spends
+    privacy. A client that fails before the release has not released its update."""
     mean_reward: jax.Array
     """float32 [K], mean of τ_min / τ over each client's releases."""
     data_share: jax.Array
-    """float32 [K]."""
+    """float32 [K], |D_k| / |D|."""
     available: jax.Array | None
-    """bool [K], who could be selected; None where it is always everyone."""
+    """bool [K], clients that could be selected; None if all clients are always available."""
     loss: jax.Array
-    """float32 [n], the members' mean minibatch loss; NaN for who has not arrived, and in mode "bandit"."""
+    """float32 [n], members' mean minibatch loss; NaN if the update has not arrived, and in mode "bandit"."""
     params: Any
-    """The global model after the round, a pytree; None in mode "bandit"."""
+    """Global model after the round, a pytree; None in mode "bandit"."""
 
 
 def record(
     quantities: tuple[Bound, ...], snapshot: Snapshot, hyper: dict[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """Every quantity of one run after a round, float32 scalars by name.
+    """Computes every quantity of one run after a round, float32 scalars by name.
 
     Raises:
-      PartError: one is no number.
+      PartError: a quantity is not one number.
     """
     found = {}
     for bound in quantities:
@@ -63,15 +64,15 @@ def record(
 
 
 def parts_of(study: Study) -> list[Part]:
-    """The quantities that a study asks for."""
+    """Returns the parts of the quantities that a study records."""
     return [study.parts.get("quantity", name) for name in study.quantities]
 
 
 def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
-    """The variables that a study's quantities are.
+    """Returns the result's variables for a study's quantities, by name.
 
     Raises:
-      PartError: a name is that of another variable.
+      PartError: a quantity has the name of another variable.
     """
     found = {}
     for part in parts_of(study):
@@ -84,7 +85,7 @@ def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
 
 
 def metrics_of(study: Study) -> dict[str, Metric]:
-    """The figures per run that a study's quantities are."""
+    """Returns the metrics of runs for a study's quantities, by name."""
     return {
         part.name: Metric(
             part.name,

@@ -1,4 +1,4 @@
-"""The record of one round of all runs in the result."""
+"""Record of one round of all runs in the result."""
 
 import functools
 from typing import NamedTuple
@@ -17,17 +17,17 @@ from pausejax.policies.check import Fault, fault
 
 
 class Record(NamedTuple):
-    """One round of the result; float32 [R] each, unless stated otherwise."""
+    """Values of one round in the result; each float32 [R] unless stated otherwise."""
 
     round_latency: jax.Array
-    """Seconds."""
+    """Duration of the round, seconds."""
     reward: jax.Array | None
-    """As the regrets and the gap: None unless the round waits for all clients."""
+    """Reward (9). Reward, regrets and gap are None if the round does not wait for all clients."""
     regret: jax.Array | None
     pseudo_regret: jax.Array | None
     regret_own_history: jax.Array | None
     max_releases: jax.Array
-    """int32 [R], the most updates that a client has released so far."""
+    """int32 [R], largest number of updates that a client has released so far."""
     selection_gap: jax.Array | None
     train_loss: jax.Array
     test_metric: jax.Array
@@ -35,7 +35,7 @@ class Record(NamedTuple):
     diverged_round: jax.Array
     """int32 [R], as `State.diverged`."""
     selected: jax.Array
-    """int32 [R, n], -1 pads."""
+    """int32 [R, n], selected clients; -1 pads."""
     available_count: jax.Array | None = None
     """int32 [R], number of available clients; None if all clients are always available."""
     own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
@@ -47,11 +47,12 @@ class Record(NamedTuple):
     released: jax.Array | None = None
     """int32 [R, n], clients that released an update in this round, -1 pads; None if all selected did."""
     arrived: jax.Array | None = None
-    """int32 [R, n], clients whose update is aggregated, -1 pads; None unless some may stay at work."""
+    """int32 [R, n], clients whose update is aggregated, -1 pads; None if no client can stay at work."""
     staleness: jax.Array | None = None
-    """float32 [R], their mean age in server steps, NaN if there are none; None as for `arrived`."""
+    """float32 [R], mean age of the aggregated updates in server steps, NaN if there are none; None as
+    `arrived`."""
     lost: jax.Array | None = None
-    """bool [R], whether an ending from outside the package has lost clients; None for the package's."""
+    """bool [R], whether an ending from outside the package has lost clients; None for other endings."""
     fault: Fault | None = None
     """A mistake in the cohort of a user's own policy; None for the package's policies."""
 
@@ -70,7 +71,7 @@ def record_round(
     gap: jax.Array | None,
     after: State,
 ) -> Record:
-    """Makes the record of a round; all arguments but `program` and shared arrays have one row per run."""
+    """Makes the record of a round. Except `program` and shared arrays, arguments have one row per run."""
     learning, overlap, valid = program.learning, close.overlap, cohort.members >= 0
     unknown = jnp.full(round.shape[0], jnp.nan)
     faulty = functools.partial(fault, program.num_clients)

@@ -1,4 +1,4 @@
-"""From the records of rounds, segment by segment, to what runs leave in the result."""
+"""Conversion of the records of rounds, in segments, to the arrays of runs in the result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,12 +16,12 @@ from pausejax.study.study import Study
 
 
 def evaluated_rounds(rounds: int, eval_every: int) -> np.ndarray:
-    """The rounds after which the global model is evaluated: every k-th and the last."""
+    """Returns the rounds after which the global model is evaluated: every `eval_every`-th and the last."""
     return np.unique(np.append(np.arange(eval_every, rounds + 1, eval_every), rounds)).astype(np.int32)
 
 
 def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
-    """The records of a segment, [rounds, n, ...] on the devices, without those beyond the last round."""
+    """Copies a segment's records to the host as [n, rounds, ...], without rounds beyond the last one."""
     played = min(record.round_latency.shape[0], rounds + 1 - first)
     fields = record._asdict()
     for name in ("fault", "lost"):  # `refuse` reads them
@@ -36,15 +36,15 @@ def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
 
 
 def refuse(program: Program, segment: Segment, record: Any) -> None:
-    """Ends a study whose parts from outside the package have played what none may.
+    """Checks the rounds of a segment for invalid values from parts outside the package.
 
     Args:
-      program: of the segment.
-      segment: from `to_host`.
-      record: `Record`, [rounds, runs].
+      program: the program of the segment.
+      segment: the segment, from `to_host`.
+      record: the segment's `Record`, [rounds, runs].
 
     Raises:
-      PartError: in the name of the first part that has.
+      PartError: a part has returned an invalid value; the message names the first such part.
     """
     played = segment.last_round + 1 - segment.first_round
     if record.fault is not None:
@@ -71,7 +71,7 @@ def refuse(program: Program, segment: Segment, record: Any) -> None:
 
 
 def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: float) -> np.ndarray:
-    """Which of some distinct rows have not reached a simulated time, bool [n]."""
+    """Returns which of some distinct rows have not reached the simulated time `stop_at_latency`, bool [n]."""
     elapsed = np.zeros(len(rows))
     for segment in segments:
         here, there = _places(segment, rows)
@@ -80,7 +80,7 @@ def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: floa
 
 
 def _places(segment: Segment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where distinct rows that a segment has played lie among `rows`, and where in the segment."""
+    """Returns the places in `rows` of the rows that a segment has, and their places in the segment."""
     played, there = np.unique(segment.positions, return_index=True)
     order = np.argsort(rows)
     here = np.searchsorted(rows, played, sorter=order).clip(max=len(rows) - 1)
@@ -91,14 +91,14 @@ def _places(segment: Segment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def finish(
     study: Study, segments: Sequence[Segment], positions: np.ndarray, num_clients: int, metric: str
 ) -> Arrays:
-    """Returns what the runs at distinct positions leave, each up to the round in which it stops.
+    """Returns the arrays of the runs at distinct positions, each run up to the round in which it stops.
 
     Args:
-      study: of this kind.
+      study: a study of client selection.
       segments: all rounds that were played, in order.
-      positions: int [n].
-      num_clients: K.
-      metric: the variable that the test metric is.
+      positions: int [n], the positions of the runs.
+      num_clients: K, the number of clients.
+      metric: the name of the variable for the test metric.
     """
     table, rows = study.outputs.variables, positions
     segments = [segment._replace(records=_named(segment.records, metric)) for segment in segments]
@@ -136,13 +136,13 @@ def finish(
 
 
 def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray) -> Arrays:
-    """Computes the leakage of the client that has released most, after every round of some runs.
+    """Computes the leakage of the client with the most releases, after every round of some runs.
 
     Args:
-      program: of the runs.
+      program: the program of the runs.
       files: tables that all runs share.
-      hyper: traced hyper-parameters by run, float32 [n] each.
-      releases: int [n, rounds], updates of that client so far; -1 after a run has ended.
+      hyper: traced hyper-parameters by name, float32 [n] each.
+      releases: int [n, rounds], the client's releases so far; -1 after a run has ended.
 
     Returns:
       `max_leakage` and `max_leakage_update`, float32 [n, rounds]; NaN after a run has ended.
@@ -161,19 +161,19 @@ def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray)
 
 
 def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -> np.ndarray:
-    """Computes how many updates a client may release until its leakage would exceed `stop_at_epsilon`.
+    """Computes how many updates a client may release before its leakage would exceed `stop_at_epsilon`.
 
     Args:
-      program: of the runs.
+      program: the program of the runs.
       files: tables that all runs share.
-      hyper: traced hyper-parameters by run, float32 [n] each.
-      rounds: of a run; more releases than that there are not.
+      hyper: traced hyper-parameters by name, float32 [n] each.
+      rounds: the number of rounds of a run, which is also the largest number of releases.
 
     Returns:
       float32 [n], whole numbers.
 
     Raises:
-      SpecError: one release leaks more.
+      SpecError: the leakage of one release exceeds `stop_at_epsilon`.
     """
     limit = hyper["stop_at_epsilon"]
     releases = np.broadcast_to(np.arange(rounds + 1), (len(limit), rounds + 1))
@@ -186,7 +186,7 @@ def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -
 
 
 def _count(selected: np.ndarray, counts: np.ndarray, num_clients: int) -> np.ndarray:
-    """Counts how often each client is in some slots of [n, rounds, slots], int [n, K]."""
+    """Counts how often each client is in the slots [n, rounds, slots] that a mask selects, int [n, K]."""
     members = np.where(counts, selected, num_clients).reshape(len(selected), -1)
     return np.stack([np.bincount(run, minlength=num_clients + 1)[:num_clients] for run in members])
 
@@ -196,7 +196,7 @@ def _named(records: Arrays, metric: str) -> Arrays:
 
 
 def _last_played(segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
-    """The last round that each of some distinct rows has played, int [n]."""
+    """Returns the last round that each of some distinct rows has played, int [n]."""
     last = np.zeros(len(rows), int)
     for segment in segments:
         here, _ = _places(segment, rows)
@@ -207,7 +207,7 @@ def _last_played(segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
 def _history(
     study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], rows: np.ndarray
 ) -> Arrays:
-    """All rounds' records in order, [n, rounds, ...]; what was not played holds fill values."""
+    """Returns the records of all rounds in order, [n, rounds, ...]; rounds not played hold fill values."""
     fills = {name: variable.fill for name, variable in table.items()} | {"released": -1, "arrived": -1}
     history = {
         name: np.full((len(rows), study.rounds, *part.shape[2:]), fills.get(name, False), part.dtype)

@@ -15,7 +15,7 @@ from pausejax.policies.base import Cohort, Feedback, View
 
 
 class PolicyInputs(NamedTuple):
-    """The inputs of policies in a round, one row per run."""
+    """Inputs of the policies in a round, one row for each run."""
 
     round: jax.Array
     network: NetworkDraw
@@ -104,7 +104,7 @@ def play_round(
 def select_cohort(
     program: Program, world: World, key: jax.Array, hyper: Hyper, policy_state: Any, inputs: PolicyInputs
 ) -> Cohort:
-    """Selects the cohort of one run by its policy; members [n] ascending, -1 last."""
+    """Selects the cohort of one run by its policy; members [n] are ascending, with -1 at the end."""
     policy = program.build(hyper, world.files)
     cohort = policy.select(policy_key(program, key), policy_state, view_of(program, world, hyper, inputs))
     ascending = jnp.argsort(jnp.where(cohort.members >= 0, cohort.members, program.num_clients))
@@ -126,7 +126,7 @@ def view_of(program: Program, world: World, hyper: Hyper, inputs: PolicyInputs) 
 
 
 def first_divergence(state: State, round: jax.Array, learned: LearningResult) -> jax.Array:
-    """Returns the first round after which each run's model is not finite, int32 [R]; 0: finite so far."""
+    """Returns the first round after which each run's model is not finite, int32 [R]; 0 if it still is."""
     if learned.finite is None:
         return state.diverged
     return jnp.where((state.diverged == 0) & ~learned.finite, round, state.diverged)
@@ -144,8 +144,8 @@ def score_round(
     """Scores a round against the genie, which knows the expected rewards μ.
 
     Returns:
-      The genie's next counts, int32 [R, K]; reward and regrets, [R] each; the cohort's gap to the maximum of
-      (14), float32 [R], NaN if it is not recorded or a client is unexplored.
+      The genie's next counts, int32 [R, K]; the reward and regrets, [R] each; the cohort's gap to the maximum
+      of (14), float32 [R]. The gap is NaN if it is not recorded or a client is unexplored.
     """
     completes = None
     if inputs.network.fails is not None and program.failure_stage == "before_release":

@@ -1,4 +1,4 @@
-"""One group of runs of client selection as the engine plays it."""
+"""Simulation of one group of runs of client selection, as the engine calls it."""
 
 import copy
 import dataclasses
@@ -27,9 +27,9 @@ from pausejax.study.study import Study
 
 
 class ClientSimulation:
-    """Runs that share one `Program`; as `study.simulation.Simulation`.
+    """Simulation of the runs that share one `Program`; implements `study.simulation.Simulation`.
 
-    The world is built once, on the host; what all rows share is put on the devices when it is needed first.
+    The world is built once, on the host. The arrays that all runs share are put on the devices at first use.
     """
 
     def __init__(
@@ -40,17 +40,18 @@ class ClientSimulation:
         devices: Sequence[jax.Device] | None = None,
         layout: Layout | None = None,
     ) -> None:
-        """Reads the data and shares them out.
+        """Reads the data and partitions them among the clients.
 
         Args:
-          study: the whole.
-          group: of its plan.
-          sources: where data come from.
-          devices: what the runs are for, the local ones if not given; for others it can be lowered alone.
-          layout: how runs lie on them; as the table says if not given.
+          study: the study.
+          group: the group of the study's plan to simulate.
+          sources: the data sets in memory.
+          devices: the devices of the runs; the local devices if not given. For devices that are not local,
+            the program can be lowered but not executed.
+          layout: the placement of runs on the devices; taken from the table of measurements if not given.
 
         Raises:
-          SpecError: the data can't be shared out, or a part refuses the rest.
+          SpecError: the data can't be shared out, or a part refuses its arguments.
         """
         self._study, self._static, self._sources = study, group.static, sources
         self._devices = devices or jax.local_devices()
@@ -80,7 +81,7 @@ class ClientSimulation:
                 raise SpecError([str(error)]) from error
 
     def _of_runs(self, runs: Sequence[Run]) -> tuple[tuple[np.ndarray, ...], dict[str, np.ndarray]]:
-        """Each run's seed, data shares and partition, and its hyper-parameters, on the host; runs first."""
+        """Returns the runs' seeds, data shares, partitions and hyper-parameters, [runs, ...], on the host."""
         partitions = np.array([self._partition_of[run.seed] for run in runs], np.int32)
         seeds = np.array([run.seed for run in runs], np.uint32)
         hyper = {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}
@@ -108,7 +109,7 @@ class ClientSimulation:
         return padded(width, on_all=self.data_shares > 1)
 
     def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, HeldOut | None]:
-        """Data shares by seed, [P, K], and the data themselves, if anything is learned."""
+        """Returns the data shares by seed, [P, K], and the training and test data, None without learning."""
         program = self.program
         if not program.learning:
             share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)
@@ -127,7 +128,7 @@ class ClientSimulation:
         return np.stack([part.data_share for part in partitions]), data, test
 
     def _shared(self, width: int) -> Any:
-        """What all rows share, on as many devices as so many rows have."""
+        """Returns the arrays that all runs share, on the devices that a batch of `width` runs uses."""
         mesh = self._mesh(width)
         if self._on_device is None or self._on_device[0] != mesh.size:
             # The samples lie there once, whichever groups use them.
@@ -154,7 +155,7 @@ class ClientSimulation:
         return World(*own, *self._shared(len(runs))), hyper
 
     def argument_shapes(self, width: int) -> tuple[World, Hyper]:
-        """Shapes, types and shardings of `arguments` of so many runs."""
+        """Returns the shapes, types and shardings of `arguments` for `width` runs."""
         mesh, world = self._mesh(width), self.world
         own, hyper = shapes(self._of_runs(self._first), mesh, SPLIT, rows=width)
         files, data, test = shapes((world.files, world.data, world.test), mesh, SHARED)
@@ -212,7 +213,7 @@ class ClientSimulation:
         return arrays
 
     def _expected_regret(self, runs: Sequence[Run], arrays: Arrays) -> np.ndarray:
-        """What the runs have lost against the largest expected reward, float32 [n, rounds]."""
+        """Returns the regret of the runs against the largest expected reward, float32 [n, rounds]."""
         program, found = self.program, np.full(arrays["elapsed"].shape, np.nan, np.float32)
         for place, run in enumerate(runs):
             hyper = self._hyper_of(run)
@@ -229,10 +230,10 @@ class ClientSimulation:
         return found
 
     def _cdf(self, hyper: Hyper) -> expected_regret.Cdf:
-        """The distribution functions of one run's latencies.
+        """Returns the distribution functions of one run's latencies.
 
         Raises:
-          PartError: the law brings none.
+          PartError: the latency law has no distribution functions.
         """
         law = self.program.build_law(hyper, self.world.files)
         if law.cdf is None:
@@ -241,7 +242,10 @@ class ClientSimulation:
         return jax.jit(law.cdf)
 
     def _speeds(self, hyper: Hyper) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
-        """Expected speeds of any sets, and of all cohorts; runs of the same law share them."""
+        """Returns a function for the expected speeds of sets of clients, and the speeds of all cohorts.
+
+        Runs with the same latency law share both results.
+        """
         read = [name for name in (*self.program.law.traced, "min_latency") if name in hyper]
         law = tuple(float(hyper[name]) for name in read)
         if law not in self._of_law:

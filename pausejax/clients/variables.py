@@ -1,4 +1,4 @@
-"""The tables of what client selection leaves: variables of every run, and figures per run."""
+"""Tables of the variables and metrics of client selection."""
 
 import numpy as np
 
@@ -33,15 +33,16 @@ VARIABLES: dict[str, Variable] = {
     "diverged_round": Variable((), "int32", 0, "1", "round in which the model ceased to be finite; 0: never"),
 }
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
-"""What only rounds have that wait for all: it is defined for cohorts of m whose slowest ends the round."""
+"""Variables that exist only if rounds wait for all clients. They assume that the slowest client ends a
+round."""
 LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round")
-"""What only mode "training" has."""
+"""Variables that only mode "training" has."""
 
 LEARNED = ("dataset", "task")
-"""What losses and accuracies are of: those of unlike ones are no amounts of one thing."""
+"""Parameters that define losses and accuracies: results that differ in one of them are not compared."""
 _WEIGHTS = ("generalization_weight", "generalization_exponent", "privacy_weight", "budget_decay")
 _REWARD = ("min_latency", *_WEIGHTS, "stop_at_epsilon")
-"""What the reward (9) is made with: regrets and gaps of unlike rewards are no amounts of one thing."""
+"""Parameters that define the reward (9): regrets and gaps that differ in one of them are not compared."""
 
 METRICS: dict[str, Metric] = {
     "test_accuracy": Metric(

@@ -1,4 +1,4 @@
-"""Data sets and how they are shared out among the clients."""
+"""Data sets and their partition among the clients."""
 
 from pausejax.data import partition
 from pausejax.data.dataset import Dataset, checked, normalize

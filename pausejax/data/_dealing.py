@@ -1,4 +1,4 @@
-"""How samples are dealt out: shares of a Dirichlet law, whole numbers with a given sum, top-ups."""
+"""Helpers of partitioners: Dirichlet shares, integers with a given sum, and top-ups of small clients."""
 
 import heapq
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def dirichlet(rng: np.random.Generator, concentration: float, num_clients: int) -> np.ndarray:
-    """One symmetric Dirichlet draw, float64 [K], for parameters of any size.
+    """Draws from a symmetric Dirichlet law, float64 [K], with a parameter of any size.
 
-    It works with the logarithms of gamma variates, log Γ(c) = log Γ(c + 1) + log(U) / c in law: for tiny
-    parameters the variates themselves are all zero.
+    The function uses the logarithms of gamma variates, with log Γ(c) = log Γ(c + 1) + log(U) / c in law,
+    because the variates themselves are all zero for tiny parameters.
     """
     log_gamma = np.log(rng.standard_gamma(concentration + 1, num_clients))
     log_gamma += np.log1p(-rng.random(num_clients)) / concentration
@@ -18,7 +18,7 @@ def dirichlet(rng: np.random.Generator, concentration: float, num_clients: int) 
 
 
 def round_to_sum(quantities: np.ndarray) -> np.ndarray:
-    """Whole numbers, [K], next to the given ones and with the same sum, by largest remainder."""
+    """Rounds numbers, [K], to adjacent integers with the same sum, by largest remainder."""
     whole = np.floor(quantities).astype(np.int64)
     missing = round(quantities.sum()) - whole.sum()
     whole[np.argsort(whole - quantities, kind="stable")[:missing]] += 1
@@ -26,7 +26,7 @@ def round_to_sum(quantities: np.ndarray) -> np.ndarray:
 
 
 def top_up(owner: np.ndarray, num_clients: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-    """Moves random samples from whoever is largest to the clients with fewer than a minibatch."""
+    """Moves random samples from the largest clients to the clients with fewer than a minibatch."""
     sizes = np.bincount(owner, minlength=num_clients)
     lacking = np.maximum(batch_size - sizes, 0)
     largest_first = [(-size, client) for client, size in enumerate(sizes.tolist())]
@@ -46,6 +46,6 @@ def top_up(owner: np.ndarray, num_clients: int, batch_size: int, rng: np.random.
 
 
 def grouped(owner: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sample indices, [N], by their owners, [N]; shuffled within every client."""
+    """Returns the sample indices, [N], grouped by their owners, [N], and shuffled within every client."""
     shuffled = rng.permutation(len(owner))
     return shuffled[np.argsort(owner[shuffled], kind="stable")]

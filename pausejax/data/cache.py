@@ -1,4 +1,4 @@
-"""Arrays on disk that are either whole and verified, or not there at all."""
+"""Cache of arrays on disk, which are verified by a checksum when they are read."""
 
 import hashlib
 import os
@@ -14,12 +14,12 @@ _DIGEST = "sha256"
 
 
 def cache_dir() -> Path:
-    """`$PAUSEJAX_CACHE_DIR`, or the user's cache folder."""
+    """Returns the cache folder: `$PAUSEJAX_CACHE_DIR`, or the user's cache folder."""
     return Path(os.environ.get("PAUSEJAX_CACHE_DIR") or platformdirs.user_cache_dir("pausejax"))
 
 
 def read(path: Path) -> dict[str, np.ndarray] | None:
-    """The arrays that `write` stored, or None, with a warning if a file is there but damaged."""
+    """Returns the arrays that `write` stored, or None; warns if the file exists but is damaged."""
     try:
         # Opened here: NumPy leaves a file open that it can't read.
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -35,9 +35,9 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Stores named arrays with their checksum; whoever reads sees the old file or the new one, never a part.
+    """Stores named arrays with their checksum; a reader sees the old or the new file, never a partial one.
 
-    A folder that cannot be written costs a warning and the next start's speed, nothing else.
+    If the folder can't be written, the function only warns; the next start is then slower.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _digest(arrays: dict[str, np.ndarray]) -> str:
-    """SHA-256 over names, types, shapes and contents."""
+    """Returns the SHA-256 over the arrays' names, types, shapes and contents."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

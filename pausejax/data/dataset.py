@@ -1,4 +1,4 @@
-"""What a data set is to the rest of the package: inputs, targets, and how the device prepares inputs."""
+"""Data sets: inputs, targets, and the preparation of inputs on the device."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,32 +16,32 @@ class Dataset(NamedTuple):
     train_inputs: np.ndarray
     """[N, ...], of any shape and dtype; uint8 [N, H, W, C] for images."""
     train_targets: np.ndarray
-    """[N, ...]: classes, int [N] in [0, num_classes), or whatever the task compares outputs with."""
+    """[N, ...]: classes, int [N] in [0, num_classes), or other targets that the task's loss takes."""
     test_inputs: np.ndarray
     """[N_test, ...], as `train_inputs`."""
     test_targets: np.ndarray
     """[N_test, ...], as `train_targets`."""
     num_classes: int = 0
-    """Distinct values of integer targets; 0: one more than the largest there is."""
+    """Number of classes of integer targets; 0 means the largest target plus 1."""
     mean: float | None = None
-    """Subtracted from the raw inputs, in their units; None: 127.5 for uint8, and nothing for other types."""
+    """Number that is subtracted from raw inputs; None means 127.5 for uint8, and 0 for other types."""
     std: float | None = None
-    """Divides the centred inputs; None as for `mean`."""
+    """Number by which centred inputs are divided; None means 127.5 for uint8, and 1 for other types."""
     preprocess: Callable[[jax.Array], jax.Array] | None = None
-    """Pure and traceable: a gathered batch of raw inputs [B, ...] to what the network sees, in place of
-    subtracting `mean` and dividing by `std`."""
+    """Function from a gathered batch of raw inputs [B, ...] to the inputs of the network, pure and traceable.
+    It replaces the use of `mean` and `std`."""
     owner: np.ndarray | None = None
-    """int [N] in [0, K): who owns which training sample by nature; None: nobody."""
+    """int [N] in [0, K), the natural owner of each training sample; None if samples have no owner."""
     name: str = ""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of one raw sample; (H, W, C) for images."""
+        """Shape of one raw sample; (H, W, C) for images."""
         return self.train_inputs.shape[1:]
 
     @property
     def scale(self) -> tuple[float, float] | None:
-        """What inputs are centred by and divided by; None: nothing of the kind."""
+        """Mean and standard deviation by which inputs are standardized; None if they are not standardized."""
         if self.preprocess is not None:
             return None
         standard = _PIXELS if self.train_inputs.dtype == np.uint8 else None
@@ -53,22 +53,22 @@ class Dataset(NamedTuple):
 
     @property
     def classes(self) -> int:
-        """The number of classes.
+        """Number of classes.
 
         Raises:
-          ValueError: the targets are no integers from 0, or not below the number that is given.
+          ValueError: the targets are no integers from 0, or not below the given `num_classes`.
         """
         return self.count_values("targets", 0)
 
     def count_values(self, kind: str, lowest: int) -> int:
-        """How many classes there are in "targets", or tokens in "inputs".
+        """Returns the number of classes in "targets", or of tokens in "inputs".
 
         Args:
-          kind: of the arrays.
-          lowest: -1 where this stands for none.
+          kind: the kind of arrays, "targets" or "inputs".
+          lowest: the smallest allowed value; -1 if -1 marks a place without a class.
 
         Raises:
-          ValueError: they are no integers from the lowest, or not below the number that is given.
+          ValueError: the values are no integers from `lowest`, or not below the given `num_classes`.
         """
         train, test = getattr(self, f"train_{kind}"), getattr(self, f"test_{kind}")
         if train.dtype.kind not in "iu":
@@ -82,7 +82,7 @@ class Dataset(NamedTuple):
 
     @property
     def is_images(self) -> bool:
-        """Whether the samples are labelled images, which can be drawn."""
+        """Whether the samples are images with labels, which can be drawn."""
         return (
             self.train_inputs.dtype == np.uint8
             and self.train_inputs.ndim == 4
@@ -91,7 +91,7 @@ class Dataset(NamedTuple):
         )
 
     def first(self, samples: int) -> "Dataset":
-        """The data set with its first training samples only; with all of them for 0."""
+        """Returns the data set with the first `samples` training samples; with all if `samples` is 0."""
         count = samples or len(self.train_inputs)
         owner = None if self.owner is None else self.owner[:count]
         return self._replace(
@@ -100,15 +100,15 @@ class Dataset(NamedTuple):
 
 
 def normalize(inputs: jax.Array, mean: jax.Array | float, std: jax.Array | float) -> jax.Array:
-    """(inputs - mean) / std as float32, same shape: apply it on the device after the gather."""
+    """Computes (inputs - mean) / std as float32, in the same shape, on the device after the gather."""
     return (inputs.astype(jnp.float32) - mean) / std
 
 
 def checked(dataset: Dataset, where: str, name: str) -> Dataset:
-    """A data set in the types that devices compute with, under its name, its owners numbered from 0.
+    """Returns a data set with its name, with types that devices compute with, and owners numbered from 0.
 
     Raises:
-      ValueError: its arrays can't be one; a line that begins with `where`.
+      ValueError: the arrays are no valid data set; the message begins with `where`.
     """
     arrays: dict[str, Any] = {}
     for field in ("train_inputs", "train_targets", "test_inputs", "test_targets"):
@@ -146,10 +146,10 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
 
 
 def _on_device(array: np.ndarray, what: str) -> np.ndarray:
-    """The same numbers in a type that devices compute with.
+    """Converts an array to a type that devices compute with.
 
     Raises:
-      ValueError: they are no such numbers any more; a line that begins with `what`.
+      ValueError: a number does not fit the type; the message begins with `what`.
     """
     if array.dtype.kind in "iu":
         low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
@@ -165,7 +165,7 @@ def _on_device(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def _brief(array: np.ndarray) -> str:
-    """What an array holds, in a message."""
+    """Returns an array's type and range for a message."""
     return (
         f"{array.dtype} from {array.min()} to {array.max()}"
         if array.dtype.kind in "iufb"

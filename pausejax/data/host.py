@@ -1,4 +1,4 @@
-"""What the runs of a study read on the host: each file once, each thing made of it once."""
+"""Data of a study on the host: each file is read once, and each result of its data is made once."""
 
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
@@ -8,11 +8,11 @@ T = TypeVar("T")
 
 
 class Sources:
-    """The data of one study; they go when it goes.
+    """Data of one study, held in memory as long as this object exists.
 
     Args:
-      data_dir: where prepared data sets are.
-      held: what another process has read already; no file is opened for it.
+      data_dir: the folder of prepared data sets.
+      held: data that another process has read already; their files are not opened.
     """
 
     def __init__(
@@ -20,24 +20,24 @@ class Sources:
     ) -> None:
         self.data_dir = data_dir
         self.held: dict[Hashable, Any] = dict(held or {})
-        """What was read from files, by key: this travels to other processes."""
+        """Data read from files, by key, which are sent to other processes."""
         self._made: dict[Hashable, Any] = {}
         self._latest: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def read(self, key: Hashable, load: Callable[[], T]) -> T:
-        """Something read from files, once."""
+        """Returns data from files, which are read at the first call for a key."""
         if key not in self.held:
             self.held[key] = load()
         return self.held[key]
 
     def make(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Something made of what was read, once in each process."""
+        """Returns an object made from the data, which is built once for a key in each process."""
         if key not in self._made:
             self._made[key] = build()
         return self._made[key]
 
     def make_one(self, key: Hashable, kind: Hashable, build: Callable[[], T]) -> T:
-        """The same, but of one kind at a time: that of another kind goes first, to make room."""
+        """Returns an object as `make`, but keeps one kind at a time: another kind is freed first."""
         if self._latest.get(key, (None, None))[0] != kind:
             self._latest.pop(key, None)
             self._latest[key] = kind, build()

@@ -1,9 +1,9 @@
 """Partitioners: which client owns which training sample.
 
-Each one is a function `(labels, num_clients, seed, *, ...)` on the host that returns a `Partition`, or every
-sample's owner. Its randomness comes from the seed and from nothing else, so every policy with the same seed
-meets the same partition. Every sample has one owner. In those that draw, every client owns at least one
-minibatch.
+Each partitioner is a function `(labels, num_clients, seed, *, ...)` on the host. It returns a `Partition`, or
+every sample's owner. Its random numbers depend on the seed alone, so every policy with the same seed gets the
+same partition. Every sample has one owner. If a partitioner draws at random, every client owns at least one
+minibatch of samples.
 """
 
 import zlib
@@ -16,7 +16,7 @@ from pausejax.data._dealing import dirichlet, grouped, round_to_sum, top_up
 from pausejax.parts import Parameter, Part, PartError
 
 DOMINANT_SHARE = 0.25
-"""About this part of a client's data has its dominant label (PAUSE paper, §V-A)."""
+"""Approximate share of a client's samples that have its dominant label (PAUSE paper, §V-A)."""
 
 CONCENTRATION = 3.0
 
@@ -36,22 +36,22 @@ class Partition(NamedTuple):
     """Client k owns the training samples `order[offsets[k] : offsets[k] + sizes[k]]`."""
 
     order: np.ndarray
-    """int32 [N], sample indices, grouped by client and in random order within each."""
+    """int32 [N], sample indices, grouped by client and in random order within each client."""
     sizes: np.ndarray
-    """int32 [K], |D_k|."""
+    """int32 [K], |D_k|: the number of samples of each client."""
 
     @property
     def offsets(self) -> np.ndarray:
-        """int32 [K], where each client's samples start in `order`."""
+        """int32 [K], the position in `order` of each client's first sample."""
         return (np.cumsum(self.sizes) - self.sizes).astype(np.int32)
 
     @property
     def data_share(self) -> np.ndarray:
-        """float32 [K], |D_k| / |D|."""
+        """float32 [K], |D_k| / |D|: the share of the samples that each client owns."""
         return (self.sizes / self.sizes.sum()).astype(np.float32)
 
     def label_counts(self, labels: np.ndarray) -> np.ndarray:
-        """int64 [K, classes], how many samples of each label every client owns."""
+        """Returns the number of samples of each label that every client owns, int64 [K, classes]."""
         owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
         counts = np.zeros((len(self.sizes), int(labels.max()) + 1), np.int64)
         np.add.at(counts, (owner, labels[self.order]), 1)
@@ -76,15 +76,15 @@ def dirichlet_quantity(
 ) -> Partition:
     """Quantities from a symmetric Dirichlet law, one dominant label per client: the paper's non-i.i.d. case.
 
-    Dominant labels are dealt out so that their supply lasts, the largest clients first. The rest of a
-    client's data is a uniform draw from what is left. Where one client's need is beyond the supply of any
-    label, its dominant share is smaller.
+    Each client gets the label with the most unassigned samples as its dominant label; the largest clients
+    come first. The rest of a client's samples is a uniform draw from the remaining samples. A client has a
+    smaller dominant share if no label has enough samples for it.
 
     Args:
-      labels: int [N].
-      num_clients: K.
-      seed: not negative.
-      batch_size: no client has fewer samples.
+      labels: int [N], the label of each sample.
+      num_clients: K, the number of clients.
+      seed: the seed, not negative.
+      batch_size: the smallest number of samples of a client.
       concentration: the law's parameter, above 0; the smaller, the more unequal the clients.
     """
     _check_labels(labels)
@@ -133,10 +133,10 @@ def dirichlet_label(
     """Each label is shared out by its own symmetric Dirichlet draw over the clients (Hsu, Qi, Brown 2019).
 
     Args:
-      labels: int [N].
-      num_clients: K.
-      seed: not negative.
-      batch_size: clients short of it get random samples of the largest clients.
+      labels: int [N], the label of each sample.
+      num_clients: K, the number of clients.
+      seed: the seed, not negative.
+      batch_size: the smallest number of samples; a client with fewer gets random ones of the largest clients.
       concentration: the law's parameter, above 0; the smaller, the fewer labels a client has.
     """
     _check_labels(labels)
@@ -162,10 +162,10 @@ def shards(
     """Samples sorted by label, cut into K·s pieces, s random ones for each client (McMahan et al. 2017).
 
     Args:
-      labels: int [N].
-      num_clients: K.
-      seed: not negative.
-      batch_size: clients short of it get random samples of the largest clients.
+      labels: int [N], the label of each sample.
+      num_clients: K, the number of clients.
+      seed: the seed, not negative.
+      batch_size: the smallest number of samples; a client with fewer gets random ones of the largest clients.
       shards_per_client: s, at least 1; the smaller, the fewer labels a client has.
     """
     _check_labels(labels)
@@ -191,11 +191,11 @@ def natural(
     """Each client has the samples that the data set says it owns, few as they may be.
 
     Args:
-      labels: [N, ...].
+      labels: [N, ...], the targets.
       num_clients: K, the number of owners.
-      seed: not negative; of the order of each client's samples.
-      batch_size: unused: a client may own less than a minibatch.
-      owner: int [N] in [0, K), of the data set.
+      seed: the seed of the order of each client's samples, not negative.
+      batch_size: unused, because a client may own less than a minibatch.
+      owner: int [N] in [0, K), each sample's owner in the data set.
     """
     del batch_size
     if owner is None:
@@ -207,7 +207,7 @@ def natural(
 
 
 def generator(name: str, seed: int) -> np.random.Generator:
-    """The random numbers of one partitioner and one seed; those of two partitioners differ.
+    """Returns the random generator of a partitioner and a seed; no two partitioners share a generator.
 
     Raises:
       ValueError: the seed is negative.
@@ -218,18 +218,18 @@ def generator(name: str, seed: int) -> np.random.Generator:
 
 
 def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **values: Any) -> Partition:
-    """Shares samples out by one partitioner.
+    """Assigns every sample to a client by one partitioner.
 
     Args:
-      part: a partitioner or the name of a registered one.
+      part: a partitioner or the name of a registered partitioner.
       labels: [N, ...], the targets.
-      num_clients: K.
-      seed: not negative.
-      **values: what the partitioner may read: `batch_size`, `owner`, its own parameters; more is no mistake.
+      num_clients: K, the number of clients.
+      seed: the seed, not negative.
+      **values: arguments of the partitioner: `batch_size`, `owner`, its own parameters; others are ignored.
 
     Raises:
       ValueError: no partitioner has this name, or an argument is out of its range.
-      PartError: what a partitioner returns is none.
+      PartError: the partitioner returns something that is no partition.
     """
     part = parts.find("partition", part)
     made = part.build(labels, num_clients, seed, **values)
@@ -258,7 +258,7 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
 
 
 def _begin(name: str, samples: int, num_clients: int, seed: int, batch_size: int) -> np.random.Generator:
-    """Checks the arguments that the drawing partitioners share and seeds one of them."""
+    """Checks the arguments of a partitioner that draws at random and returns its random generator."""
     if num_clients < 1:
         raise ValueError(f"num_clients: must be at least 1, not {num_clients}")
     if batch_size < 1:
@@ -286,6 +286,6 @@ def _check_positive(name: str, value: float) -> None:
 
 
 def _group(owner: np.ndarray, num_clients: int, rng: np.random.Generator) -> Partition:
-    """Turns each sample's owner, [N], into a partition, shuffled within every client."""
+    """Returns the partition for each sample's owner, [N]; each client's samples are shuffled."""
     order = grouped(owner, rng)
     return Partition(order.astype(np.int32), np.bincount(owner, minlength=num_clients).astype(np.int32))

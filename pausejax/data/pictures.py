@@ -1,4 +1,4 @@
-"""Pictures of a data set and of how it is shared out; each function returns a figure to save or show."""
+"""Pictures of a data set and its partition; each function returns a figure to save or show."""
 
 import matplotlib
 import numpy as np
@@ -12,11 +12,11 @@ _MOST_BARS = 60
 
 
 def sample_sheet(dataset: Dataset, per_class: int = 10) -> Figure:
-    """The first training images of every class, one class a row.
+    """Draws the first training images of every class, one class in each row.
 
     Args:
-      dataset: of labelled images.
-      per_class: images in a row, at least 1.
+      dataset: a data set of images with labels.
+      per_class: the number of images in a row, at least 1.
     """
     gap = max(1, dataset.input_shape[0] // 16)
     height, width, channels = (
@@ -52,12 +52,14 @@ def sample_sheet(dataset: Dataset, per_class: int = 10) -> Figure:
 
 
 def partition_picture(partition: Partition, labels: np.ndarray, title: str = "") -> Figure:
-    """How many samples of each label every client owns, as stacked bars; many clients are sorted by size.
+    """Draws the number of samples of each label that every client owns, as stacked bars.
+
+    If there are many clients, they are sorted by size.
 
     Args:
-      partition: of the training set.
+      partition: the partition of the training set.
       labels: int [N], the training labels.
-      title: drawn above the bars.
+      title: the title above the bars.
     """
     counts = partition.label_counts(labels)
     clients = np.arange(len(counts))

@@ -1,4 +1,4 @@
-"""The data sets by name: one function loads any of them into memory."""
+"""Data sets by name, and the function that loads a data set into memory."""
 
 import os
 import zipfile
@@ -27,14 +27,15 @@ def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: 
     """Loads a data set.
 
     Args:
-      part: a data set or the name of a registered one.
-      data_dir: folder of prepared TFDS copies, default `$PAUSEJAX_DATA_DIR` or else TFDS's own; unused by
-        `digits`, which is bundled with scikit-learn.
-      **values: of its own parameters; more is no mistake.
+      part: a data set part or the name of a registered data set.
+      data_dir: the folder of prepared TFDS copies, default `$PAUSEJAX_DATA_DIR` or else TFDS's own; not used
+        by `digits`, which is bundled with scikit-learn.
+      **values: values of the part's own parameters; others are ignored.
 
     Raises:
-      ValueError: no data set has this name, the copy in `data_dir` is another one, or it is no data set.
-      FileNotFoundError: the data set is not on this machine and cannot be fetched; says what to run where.
+      ValueError: no data set has this name, `data_dir` holds another data set, or the part returns none.
+      FileNotFoundError: the data set is not on this machine and can't be fetched; the message says what to
+        run.
     """
     part = parts.find("dataset", part)
     made = part.build(**values, data_dir=data_dir)
@@ -47,7 +48,7 @@ def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: 
 def digits() -> Dataset:
     """The 1,797 handwritten 8x8 digits of scikit-learn (UCI, Alpaydin and Kaynak 1998), pixels 0 to 16.
 
-    The split is fixed and stratified: every class is in the test set in proportion.
+    The split is fixed and stratified: the training and test sets have the same class shares.
     """
     # scikit-learn takes longer to load than a small study to plan.
     made = f"{metadata.version('scikit-learn')}-{_DIGITS_TEST_SIZE}-{_DIGITS_SPLIT_SEED}"

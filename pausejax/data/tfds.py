@@ -1,4 +1,4 @@
-"""Image data sets through TensorFlow Datasets, read as random-access records: TensorFlow is not imported."""
+"""Image data sets of TensorFlow Datasets (TFDS), read as random-access records without TensorFlow."""
 
 import contextlib
 import functools
@@ -17,15 +17,15 @@ _READ_AT_ONCE = 1000
 _SPLITS = ("train", "test")
 
 EXTRA = "pausejax[prepare]"
-"""Brings what preparing a copy needs: TensorFlow, which reading one does not."""
+"""Extra of the package that installs TensorFlow, which only the preparation of a copy needs."""
 
 
 class Source(NamedTuple):
-    """What a prepared copy must hold. A pinned version fixes the records and their order."""
+    """Required content of a prepared copy. A pinned version fixes the records and their order."""
 
     version: str
     train_counts: tuple[int, ...]
-    """Training images per class: tells apart data sets of one shape."""
+    """Number of training images of each class, which distinguishes data sets of the same shape."""
     test_size: int
 
 
@@ -37,15 +37,15 @@ SOURCES: dict[str, Source] = {
 
 
 def read(name: str, data_dir: str | os.PathLike | None) -> Dataset:
-    """Reads one of `SOURCES`: from the cache, else from a prepared copy, else downloads and prepares one.
+    """Reads one of `SOURCES`: from the cache, else from a prepared copy, else downloads and prepares a copy.
 
     Args:
       name: a key of `SOURCES`.
-      data_dir: folder of prepared copies; default `$PAUSEJAX_DATA_DIR`, or else TFDS's own default.
+      data_dir: the folder of prepared copies; default `$PAUSEJAX_DATA_DIR`, or else TFDS's own default.
 
     Raises:
-      FileNotFoundError: there is no prepared copy and none can be made here; says what to run where.
-      ValueError: the prepared copy is not the data set that it is named after.
+      FileNotFoundError: there is no prepared copy and none can be made here; the message says what to run.
+      ValueError: the content of the prepared copy is not that of the named data set.
     """
     source = SOURCES[name]
     arrays = _cached(name, source.version, data_dir, functools.partial(_check, name, source))
@@ -53,16 +53,16 @@ def read(name: str, data_dir: str | os.PathLike | None) -> Dataset:
 
 
 def read_any(name: str, version: str, data_dir: str | os.PathLike | None) -> Dataset:
-    """Reads any set of TFDS that has splits train and test of images of one size, each with a label.
+    """Reads any data set of TFDS with splits train and test of labelled images of one size.
 
     Args:
-      name: as TFDS has it, with "/config" where it has any.
-      version: as "3.0.1": fixes the records and their order.
-      data_dir: as for `read`.
+      name: the name in TFDS, followed by "/config" if the data set has configurations.
+      version: the version, such as "3.0.1", which fixes the records and their order.
+      data_dir: the folder of prepared copies, as for `read`.
 
     Raises:
-      FileNotFoundError: as for `read`.
-      ValueError: it has other splits or features.
+      FileNotFoundError: there is no prepared copy and none can be made, as for `read`.
+      ValueError: the data set has other splits or features.
     """
     return _dataset(_cached(name, version, data_dir, lambda arrays: None), 0)
 
@@ -111,7 +111,7 @@ def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dic
 
 
 def _library() -> Any:
-    """TFDS, imported whole: a warning on its way that counts as an error would leave a part of it."""
+    """Imports TFDS with warnings ignored; a warning raised as an error would leave a partial import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import tensorflow_datasets as tfds
@@ -119,7 +119,7 @@ def _library() -> Any:
 
 
 def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any:
-    """A TFDS builder over a prepared copy, which is made first where that is possible."""
+    """Returns a TFDS builder of a prepared copy; if there is no copy, tries to make one."""
     tfds = _library()
     folder = Path(
         data_dir or os.environ.get("PAUSEJAX_DATA_DIR") or tfds.core.constants.DATA_DIR
@@ -167,7 +167,7 @@ def _first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences TFDS's remarks about optional packages; errors still show."""
+    """Hides TFDS's log messages about optional packages within the `with` block; errors are still shown."""
     from absl import logging
 
     before = logging.get_verbosity()

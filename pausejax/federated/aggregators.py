@@ -1,4 +1,4 @@
-"""How the updates of a cohort become one: the weighted mean, or what a few wrong ones can't move far."""
+"""Aggregators of a cohort's updates: the weighted mean, and aggregators that are robust to wrong updates."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
@@ -12,15 +12,15 @@ from pausejax.parts import Parameter, Part, PartError
 Number = jax.Array | float
 
 _COMPARED = 64
-"""Rows up to which ranks are counted by comparing every two."""
+"""Largest number of rows for which ranks are computed by comparing every pair of rows."""
 
 
 class Aggregator(NamedTuple):
-    """How updates become one; its function is pure and jittable."""
+    """Aggregator of updates; its function is pure and jittable."""
 
     combine: Callable[[jax.Array, jax.Array], jax.Array] | None = None
-    """Maps the updates, float32 [n, d], and their weights, float32 [n], 0 for rows that are to be ignored, to
-    one update, float32 [d]. None: the weighted mean, which never holds all rows at once."""
+    """Function from the updates, float32 [n, d], and their weights, float32 [n], 0 for rows to ignore, to one
+    update, float32 [d]. None means the weighted mean, which never holds all rows in memory."""
 
 
 @parts.aggregator
@@ -76,7 +76,8 @@ def krum(
 ) -> Aggregator:
     """The one update whose n - f - 2 nearest others are nearest (Blanchard et al. 2017).
 
-    With fewer than f + 3 updates it is the one with the nearest neighbour. Ties go to the first.
+    With fewer than f + 3 updates, the result is the update with the nearest neighbour. Of equal updates, the
+    first row is taken.
     """
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
@@ -103,10 +104,10 @@ def krum(
 
 
 def checked_aggregator(aggregator: Any, part: Part) -> Aggregator:
-    """Returns the aggregator, which raises an error in its part's name if its result has a wrong shape.
+    """Returns the aggregator with a function that checks the shape and type of its result.
 
     Raises:
-      PartError: it is no aggregator; so does its function.
+      PartError: `aggregator` is no `Aggregator`. The function raises it for a wrong result.
     """
     if not isinstance(aggregator, Aggregator):
         kind = type(aggregator).__name__
@@ -127,7 +128,10 @@ def checked_aggregator(aggregator: Any, part: Part) -> Aggregator:
 
 
 def _ranks(updates: jax.Array, weights: jax.Array) -> jax.Array:
-    """Ranks every coordinate, int32 [n, d], ties by row and NaN last; n for rows to be ignored."""
+    """Returns the rank of every coordinate, int32 [n, d]; n for rows to ignore.
+
+    Equal values are ranked by row, and NaN comes last.
+    """
     valid, rows = (weights > 0)[:, None], jnp.arange(updates.shape[0])[:, None]
     values = jnp.where(valid & ~jnp.isnan(updates), updates, jnp.inf)
     if updates.shape[0] > _COMPARED:

@@ -1,4 +1,4 @@
-"""Samples on the device: where they lie, how they are gathered, and in which order a client takes them."""
+"""Samples on the device: their arrays, how they are gathered, and their order in a client's epochs."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,39 +14,40 @@ from pausejax.federated.learning import Learning, LocalTraining
 
 
 class TrainingData(NamedTuple):
-    """The training set and its partitions, resident on the device and shared by all runs."""
+    """Training set and its partitions, kept on the device and shared by all runs."""
 
     inputs: jax.Array
-    """[N, D] raw inputs, flat, in their own type; of sharded ones each device has the next ⌈N / devices⌉."""
+    """[N, D], raw inputs, flat, in their own type. If they are sharded, each device has the next
+    ⌈N / devices⌉ rows."""
     targets: jax.Array
-    """[N, ...]."""
+    """[N, ...], targets."""
     mean: jax.Array
-    """float32 scalar."""
+    """float32 scalar, number that is subtracted from raw inputs."""
     std: jax.Array
-    """float32 scalar."""
+    """float32 scalar, number by which centred inputs are divided."""
     order: jax.Array
     """int32 [P, N]: client k of partition p owns order[p, offset[p, k] : offset[p, k] + size[p, k]]."""
     offset: jax.Array
-    """int32 [P, K]."""
+    """int32 [P, K], position in `order` of each client's first sample."""
     size: jax.Array
-    """int32 [P, K]."""
+    """int32 [P, K], number of samples of each client."""
 
 
 class HeldOut(NamedTuple):
-    """The test set in batches, resident on the device; a short last batch is padded."""
+    """Test set in batches, kept on the device; a short last batch is padded."""
 
     inputs: jax.Array
-    """[batches, B, D] raw inputs, flat, in their own type."""
+    """[batches, B, D], raw inputs, flat, in their own type."""
     targets: jax.Array
-    """[batches, B, ...]."""
+    """[batches, B, ...], targets."""
     exists: jax.Array
-    """bool [batches, B]; False pads."""
+    """bool [batches, B], whether a row is a sample; False for pads."""
     mean: jax.Array
     std: jax.Array
 
 
 def scale(dataset: Dataset) -> tuple[np.float32, np.float32]:
-    """What raw inputs are centred by and divided by, float32 scalars."""
+    """Returns the mean and the standard deviation by which raw inputs are standardized, float32 scalars."""
     mean, std = dataset.scale or (0.0, 1.0)
     return np.float32(mean), np.float32(std)
 
@@ -57,7 +58,7 @@ def training_data(
     scale: tuple[np.float32, np.float32],
     partitions: Sequence[Partition],
 ) -> TrainingData:
-    """A training set, [N, D] and [N, ...], with its partitions, on the host."""
+    """Returns a training set, inputs [N, D] and targets [N, ...], with its partitions, on the host."""
     columns = ([p.order for p in partitions], [p.offsets for p in partitions], [p.sizes for p in partitions])
     # NumPy arrays, until they are put on the devices.
     arrays: tuple[Any, ...] = (inputs, targets, *scale, *(np.stack(x).astype(np.int32) for x in columns))
@@ -65,18 +66,18 @@ def training_data(
 
 
 def flat(inputs: np.ndarray) -> np.ndarray:
-    """[N, ...] to [N, D]: gathered rows are then contiguous."""
+    """Reshapes inputs [N, ...] to [N, D], so that gathered rows are contiguous."""
     return inputs.reshape(len(inputs), -1)
 
 
 def held_out(dataset: Dataset, batch: int) -> HeldOut:
-    """The whole test set on the host, in batches of at most `batch` and as equal as can be."""
+    """Returns the whole test set on the host, in batches of at most `batch` samples, of almost equal size."""
     inputs = dataset.test_inputs.reshape(len(dataset.test_inputs), -1)
     return _in_batches(inputs, dataset.test_targets, batch, *scale(dataset))
 
 
 def few(test: HeldOut, count: int, batch: int) -> HeldOut:
-    """The first samples of a test set on the host, in batches of at most `batch`."""
+    """Returns the first `count` samples of a test set on the host, in batches of at most `batch` samples."""
     there = np.asarray(test.exists).reshape(-1)
 
     def first(array: Any) -> np.ndarray:
@@ -100,7 +101,7 @@ def _in_batches(inputs: np.ndarray, targets: np.ndarray, batch: int, *scale: Any
 
 
 def prepare(learning: Learning, rows: jax.Array, mean: jax.Array, std: jax.Array) -> jax.Array:
-    """Raw flat inputs [..., D] as the network sees them, [..., *shape]."""
+    """Prepares raw flat inputs [..., D] for the network, [..., *shape]."""
     raw = rows.reshape(rows.shape[:-1] + learning.input_shape)
     if learning.preprocess is not None:
         return learning.preprocess(raw)
@@ -108,17 +109,17 @@ def prepare(learning: Learning, rows: jax.Array, mean: jax.Array, std: jax.Array
 
 
 def gather(learning: Learning, data: TrainingData, index: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Prepared inputs [B, ...] and targets [B, ...] of sample indices [B]."""
+    """Returns the prepared inputs [B, ...] and targets [B, ...] of sample indices [B]."""
     rows = rows_of_owners(data.inputs, index) if learning.sharded else data.inputs.at[index].get(mode="clip")
     return prepare(learning, rows, data.mean, data.std), data.targets.at[index].get(mode="clip")
 
 
 @jax.named_scope("exchange")
 def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
-    """Rows [B, D] of sample indices [B] from the devices that own them, [n, D] each; all ask at once.
+    """Returns the rows [B, D] of sample indices [B] from the devices that hold them, [n, D] on each device.
 
-    Everyone answers everyone with as many rows, and whoever has asked takes those of the owners: a choice, no
-    sum, so that every type and every bit arrives as it is.
+    All devices ask at the same time. Every device sends B rows to every other device, and each device keeps
+    the rows from the owners. Rows are selected and never summed, so all types and bits are preserved.
     """
     own = share.shape[0]
     asked = jax.lax.all_gather(index, AXIS) - jax.lax.axis_index(AXIS) * own
@@ -128,15 +129,16 @@ def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def num_steps(training: LocalTraining, size: jax.Array) -> jax.Array:
-    """Minibatch steps of a client with `size` samples: whole epochs, cut at `max_steps`."""
+    """Returns the minibatch steps of a client with `size` samples: whole epochs, but at most `max_steps`."""
     per_epoch = -(-size // training.batch_size)
     return jnp.minimum(per_epoch * training.local_epochs, training.max_steps)
 
 
 def epoch_orders(key: jax.Array, size: jax.Array, longest: int, epochs: int) -> jax.Array:
-    """A fresh permutation of 0 .. size - 1 for each epoch, int32 [epochs, longest]; the tail is junk.
+    """Draws a permutation of 0 .. size - 1 for each epoch, int32 [epochs, longest].
 
-    The permutations do not depend on `longest`, which other runs of the group decide.
+    The entries from `size` on have no meaning. The permutations do not depend on `longest`, which depends on
+    other runs of the group.
     """
 
     def one_epoch(epoch: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Builds the static half of learning from its parts, and checks that they fit each other."""
+"""Construction of the static description of learning from its parts, with checks that they fit together."""
 
 import functools
 from collections.abc import Callable, Collection, Mapping
@@ -39,22 +39,22 @@ def learning_of(
     backend: str = "",
     chosen: Placement | None = None,
 ) -> Learning:
-    """The static half of learning, its parts built and checked without computing anything.
+    """Builds the static description of learning and checks its parts by shapes alone.
 
     Args:
-      registry: where parts are looked up by the names in `static`.
-      static: the static parameters, among them the names of model, task, optimizer and server optimizer.
-      dataset: what is learned.
+      registry: the registry that holds the parts named in `static`.
+      static: the static parameters, including the names of the parts (model, task, optimizer, ...).
+      dataset: the data set.
       longest: the largest number of samples that any client owns in any run.
       traced: names of the runs' traced parameters.
-      tables: shapes of what parts on the device read from files, by parameter.
-      contents: digests of the files that parts on the host read, by whole path: what is made of another
-        content is another model.
-      backend: what it is for, "cpu", "gpu", ...; JAX's default one if not given.
-      chosen: what of a run lies side by side on its device; as `placement.choose` says if not given.
+      tables: shapes of the tables that parts on the device read from files, by parameter name.
+      contents: digests of the files that parts on the host read, by full path. A model or task is built
+        anew if the content of its file differs.
+      backend: the backend, "cpu", "gpu", ...; JAX's default backend if not given.
+      chosen: the placement of a run on its device; from `placement.choose` if not given.
 
     Raises:
-      PartError: a part can't be built, or does not fit; one line.
+      PartError: a part can't be built, or does not fit the others; the message is one line.
     """
     tables, contents = tables or {}, contents or {}
 
@@ -134,7 +134,7 @@ def _task(
 
 
 def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct, where: str) -> jax.ShapeDtypeStruct:
-    """One batch as the network will see it."""
+    """Returns the shape and type of one batch of inputs of the network, after preprocessing."""
     if dataset.preprocess is None:
         return jax.ShapeDtypeStruct(raw.shape, jnp.float32 if dataset.scale else raw.dtype)
     try:
@@ -149,11 +149,11 @@ def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct, where: str) -> jax.Sh
 
 @functools.cache
 def _check_algorithm(learning: Learning) -> None:
-    """Refuses an algorithm that does not fit the model or the aggregator, by shapes.
+    """Checks by shapes that the federated algorithm fits the model and the aggregator.
 
     Raises:
-      PartError: as it says; so do functions of it.
-      ValueError: it can't be built with the rest of the spec.
+      PartError: the algorithm does not fit, or one of its functions returns an invalid result.
+      ValueError: the algorithm can't be built with the other values of the spec.
     """
     part, shape = learning.algorithm.part, learning.sent
     if not jax.tree.leaves(shape.params):
@@ -174,13 +174,13 @@ def _check_algorithm(learning: Learning) -> None:
 
 @functools.cache
 def _initial(model: Model) -> Weights:
-    """Shapes and types of a model's initial weights."""
+    """Returns the shapes and types of a model's initial weights."""
     return jax.eval_shape(model.init, jax.random.key(0))
 
 
 @functools.cache
 def _check_transformation(bound: Bound, model: Model, given: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
-    """Refuses an optimizer that does not fit the model; computes shapes only."""
+    """Checks by shapes that an optimizer fits the model."""
     where, params = bound.part.where, _initial(model).params
 
     def change_of(values: dict[str, jax.Array], params: Any) -> Any:

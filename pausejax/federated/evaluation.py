@@ -12,9 +12,9 @@ from pausejax.federated.modules import Params, Weights
 
 
 def evaluate(learning: Learning, test: HeldOut, weights: Weights) -> tuple[jax.Array, jax.Array]:
-    """The task's metric and mean loss of each run's model, float32 [R] each.
+    """Computes the task's metric and mean loss of each run's model, float32 [R] each.
 
-    `eval_lanes` models are evaluated side by side. A model whose loss is NaN has no metric: NaN.
+    `eval_lanes` models are evaluated in parallel. If the loss of a model is NaN, its metric is NaN too.
 
     Raises:
       AssertionError: inputs, targets and `exists` are not in the same batches (when traced).
@@ -52,15 +52,15 @@ def client_loss(
     """Computes the mean loss of one run's model on all the data of each client.
 
     Args:
-      learning: static.
+      learning: the static description of learning.
       data: the training set.
-      partition: int32 scalar.
-      params_of: maps a client, int32 scalar, to the parameters that it would start from.
+      partition: int32 scalar, the index of the run's partition.
+      params_of: function from a client, int32 scalar, to the parameters from which it would start.
       statistics: running statistics; [K, ...] if clients keep them.
-      clients: int32 [c].
+      clients: int32 [c], the clients.
 
     Returns:
-      float32 [c].
+      float32 [c], the mean loss of each client.
     """
 
     def one_client(client: jax.Array) -> jax.Array:

@@ -1,8 +1,8 @@
 """Layers that stay fast when every client has its own weights.
 
-`vmap` over per-client kernels turns a convolution into a grouped one, whose gradient inside a loop is slow
-on CPU; slices, concatenation and a matrix product are not. Max-pooling by reshape has a cheap gradient, which
-also compiles where deterministic operations are asked for.
+`vmap` over the clients' kernels turns a convolution into a grouped convolution, whose gradient inside a loop
+is slow on CPU. Slices, concatenation and a matrix product are fast. Max-pooling by reshape has a cheap
+gradient, which also compiles if deterministic operations are required.
 """
 
 import jax
@@ -15,12 +15,12 @@ from pausejax.federated.placement import ConvVariant
 
 
 def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = None) -> jax.Array:
-    """Convolves without padding, stride 1.
+    """Computes a convolution without padding, stride 1.
 
     Args:
       images: [B, H, W, C].
       kernel: [h, w, C, D].
-      variant: how; None takes what `placement.choose` says of the backend. The results agree to rounding.
+      variant: the implementation; None uses `placement.choose`. The results agree up to rounding.
 
     Returns:
       [B, H - h + 1, W - w + 1, D].
@@ -59,7 +59,9 @@ def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = Non
 
 
 def max_pool(images: jax.Array, window: int = 2) -> jax.Array:
-    """Maxima over disjoint windows, [B, H, W, C] -> [B, H // window, W // window, C]; crops a remainder.
+    """Computes maxima over disjoint windows, [B, H, W, C] -> [B, H // window, W // window, C].
+
+    Rows and columns that do not fill a window are cropped.
 
     Raises:
       ValueError: the window is larger than the images.
@@ -73,7 +75,7 @@ def max_pool(images: jax.Array, window: int = 2) -> jax.Array:
 
 
 class Conv(nn.Module):
-    """A convolution with bias, [B, H, W, C] -> [B, H - size + 1, W - size + 1, features]."""
+    """Convolution with bias, [B, H, W, C] -> [B, H - size + 1, W - size + 1, features]."""
 
     features: int
     size: int
@@ -88,10 +90,10 @@ class Conv(nn.Module):
 
 
 class GroupNorm(nn.Module):
-    """Normalizes each image's groups of channels (Wu and He 2018), [B, ..., C] -> same shape.
+    """Normalization of each image's groups of channels (Wu and He 2018), [B, ..., C] -> same shape.
 
-    No statistics over images, so none that would have to leave a client. The variance is E[x²] - E[x]², in
-    one pass.
+    The layer has no statistics over images, so clients have none to send. The variance is computed in one
+    pass as E[x²] - E[x]².
     """
 
     groups: int
@@ -112,9 +114,10 @@ class GroupNorm(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Normalizes every channel over the minibatch in training, and by running statistics in evaluation.
+    """Normalization of every channel, over the minibatch in training, by running statistics in evaluation.
 
-    [B, ..., C] -> same shape; a minibatch weighs a tenth in the running statistics (Ioffe and Szegedy 2015).
+    The shape [B, ..., C] stays the same. A minibatch has weight 0.1 in the running statistics (Ioffe and
+    Szegedy 2015).
     """
 
     @nn.compact

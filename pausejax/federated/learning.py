@@ -1,4 +1,4 @@
-"""The static half of learning: what shapes the training program. A change of any of it compiles anew."""
+"""Static description of learning. A change of any of its values compiles the training program anew."""
 
 import dataclasses
 import itertools
@@ -35,98 +35,98 @@ _MEAN_STEP = parts.bind(parts.find("server_optimizer", servers.fedavg.__name__),
 
 
 class ServerState(NamedTuple):
-    """What servers remember from round to round besides the global models; pytrees [R, ...]."""
+    """State of servers that is kept between rounds, besides the global models; pytrees [R, ...]."""
 
     optimizer: Any
     algorithm: Any
 
 
 class ClientStates(NamedTuple):
-    """What clients keep from round to round, besides running statistics; pytrees [R, K, ...]."""
+    """States of clients that are kept between rounds, besides running statistics; pytrees [R, K, ...]."""
 
     optimizer: Any
-    """States of the local optimizers, if they persist, else None."""
+    """States of the local optimizers; None if they are not kept between rounds."""
     algorithm: Any
-    """The algorithm's; () if it has none."""
+    """Client states of the federated algorithm; () if the algorithm has no client states."""
 
 
 class Memory(NamedTuple):
-    """What learning remembers from round to round besides the global models."""
+    """State of learning that is kept between rounds, besides the global models."""
 
     clients: ClientStates
     server: ServerState
     trained: jax.Array | None = None
-    """bool [R, K], clients an upload of whom has arrived; None if they keep nothing that is evaluated."""
+    """bool [R, K], clients that have trained; None if clients keep no state that an evaluation uses."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-    """How clients train."""
+    """Static settings of local training and evaluation."""
 
     batch_size: int = 20
     local_epochs: int = 1
     max_steps: int = 100
     optimizer: Bound = _ADAM
-    """Builds an optax transformation without its learning rate from what is traced."""
+    """Part that builds an optax transformation, without the learning rate, from the traced values."""
     persist_optimizer: bool = False
     batch_statistics: BatchStatistics = "private"
     precision: Precision = "highest"
-    """Of the network's matrix products and convolutions."""
+    """Precision of the network's matrix products and convolutions."""
     lanes: int = 16
-    """Jobs trained side by side."""
+    """Number of jobs that are trained in parallel."""
     eval_lanes: int = 1
-    """Global models evaluated side by side."""
+    """Number of global models that are evaluated in parallel."""
     eval_batch: int = 500
-    """About so many test samples at a time."""
+    """Approximate number of test samples in an evaluation batch."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
-    """Everything static about what is learned and how."""
+    """Static description of the model, the task, and how the model is trained."""
 
     model: Model
     task: Task
     input_shape: tuple[int, ...]
-    """Of one raw sample."""
+    """Shape of one raw sample."""
     longest: int
-    """The largest number of samples that any client owns."""
+    """Largest number of samples that any client owns."""
     training: LocalTraining
     preprocess: Callable[[jax.Array], jax.Array] | None = None
     standardize: bool = True
-    """Whether raw inputs are centred and scaled, where there is no `preprocess`."""
+    """Whether raw inputs are centred and scaled if there is no `preprocess`."""
     server: Bound = _MEAN_STEP
-    """Builds the optax transformation of the pseudo-gradient from what is traced."""
+    """Part that builds the optax transformation of the pseudo-gradient from the traced values."""
     algorithm: Bound = _FEDAVG
     aggregator: Bound = _MEAN
     conv: ConvVariant = "im2col"
-    """How the package's own networks do convolutions; those of others are what they are."""
+    """Implementation of convolutions in the package's own networks; other networks are not changed."""
     sharded: bool = False
     """Whether each device holds an equal share of the training inputs, and not all of them."""
 
     @property
     def placement(self) -> Placement:
-        """What of a run lies side by side on its device."""
+        """Numbers of jobs, models and test samples that are computed in parallel on a device."""
         own = self.training
         return Placement(own.lanes, own.eval_lanes, own.eval_batch, self.conv)
 
     @property
     def keeps_statistics(self) -> bool:
-        """Whether every client has running statistics of its own, which it never sends."""
+        """Whether every client keeps its own running statistics and never sends them."""
         return self.model.has_statistics and self.training.batch_statistics == "local"
 
     @property
     def in_the_clear(self) -> bool:
-        """Whether batch norm's statistics leave a client without noise, whatever the mechanism."""
+        """Whether clients send batch norm's statistics without noise, under every mechanism."""
         return self.model.has_statistics and self.training.batch_statistics in ("clear", "clear_layers")
 
     @property
     def keeps_client_states(self) -> bool:
-        """Whether the algorithm has a state of every client."""
+        """Whether the federated algorithm keeps a state for every client."""
         return bool(jax.tree.leaves(self.states[1]))
 
     @property
     def states(self) -> tuple[Any, Any]:
-        """The algorithm's states of the server and of a client: shapes and types."""
+        """Shapes and types of the algorithm's server state and of its state of one client."""
 
         def init(params: Params, values: Values) -> tuple[Any, Any]:
             return self.build_algorithm(values).init(params)
@@ -140,7 +140,7 @@ class Learning:
 
     @property
     def sent(self) -> Weights:
-        """What a client sends: shapes and types of the algorithm's upload and of changes of statistics."""
+        """Shapes and types of the arrays that a client sends: the upload and the changes of statistics."""
         weights = jax.eval_shape(self.model.init, jax.random.key(0))
 
         def upload(params: Params, values: Values) -> Any:
@@ -154,7 +154,7 @@ class Learning:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers a client sends."""
+        """Count of the numbers that a client sends in a round."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.sent))
 
     @property
@@ -164,21 +164,21 @@ class Learning:
         return frozenset({"learning_rate"}.union(*(part.traced for part in bound)))
 
     def build_algorithm(self, values: Values) -> Algorithm:
-        """Builds the algorithm of one run (or, under vmap, of each), checked when it is traced."""
+        """Builds the federated algorithm of one run from its traced values; tracing checks it."""
         return checked_algorithm(self.algorithm.build(**values), self.algorithm.part)
 
     def build_aggregator(self, values: Values) -> Aggregator:
-        """Builds the aggregator of one run (or, under vmap, of each), checked when it is traced."""
+        """Builds the aggregator of one run from its traced values; tracing checks it."""
         return checked_aggregator(self.aggregator.build(**values), self.aggregator.part)
 
     def release(self, mechanism: Mechanism, upload: Weights, key: jax.Array, number: jax.Array) -> jax.Array:
-        """Returns an upload as it leaves its client, float32 [num_parameters].
+        """Returns an upload after the privacy mechanism, as a vector float32 [num_parameters].
 
         Args:
-          mechanism: protects all of it but the statistics that are sent in the clear.
-          upload: as `sent`.
-          key: consumed.
-          number: int32 scalar, which release of the client it is, >= 1.
+          mechanism: the privacy mechanism; it does not apply to arrays that are sent in the clear.
+          upload: the upload, with the structure of `sent`.
+          key: the key of the noise, consumed.
+          number: int32 scalar >= 1, the number of this release among all releases of the client.
         """
         flat = ravel_pytree(upload)[0]
         if not self.in_the_clear:
@@ -194,7 +194,7 @@ class Learning:
         )
 
     def _clear(self, sent: Weights) -> list[bool]:
-        """Says which leaves of what is sent leave a client without noise."""
+        """Returns, for each leaf of `sent`, whether it is sent without noise."""
         paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(sent)[0]]
         normed = {_layer(path) for path in paths if path[0].name == "statistics"}
         with_layers = self.training.batch_statistics == "clear_layers"
@@ -207,11 +207,11 @@ class Learning:
 
 
 def _cut(values: jax.Array, sizes: list[int]) -> list[jax.Array]:
-    """A vector in pieces of these sizes."""
+    """Cuts a vector into pieces of the given sizes."""
     return jnp.split(values, list(itertools.accumulate(sizes[:-1])))
 
 
 def _layer(path: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The layer that an array of `Weights` belongs to; linen files statistics under a collection's name."""
+    """Returns the path of the layer of an array in `Weights`, without linen's "batch_stats" level."""
     layer = tuple(path[1:-1])
     return layer[1:] if layer[:1] == (jax.tree_util.DictKey("batch_stats"),) else layer

@@ -1,7 +1,7 @@
-"""The networks the clients train, by name. A model is a function that returns a flax module.
+"""Built-in networks that clients train. A model part is a function that returns a flax module.
 
-Every parameter of these that is named `kernel`, and the `bias` of the same layer, starts uniform within
-±1/√fan_in, whatever its module says; the others start as their modules say.
+In these networks, every `kernel` and the `bias` of the same layer are drawn uniformly within ±1/√fan_in, in
+place of the module's own initial values. All other parameters start as their modules say.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ Norm = Annotated[
 
 
 class Layers(nn.Module):
-    """Layers in a row; those that train otherwise than they evaluate are told which of the two it is."""
+    """Layers in sequence; batch norm layers also take whether the network trains."""
 
     layers: Sequence[Callable[..., jax.Array]]
 
@@ -100,16 +100,16 @@ def build(
     """Builds a model for inputs of one shape.
 
     Args:
-      part: a model or the name of a registered one.
-      input_shape: of one sample as the network sees it, (H, W, C) for images.
+      part: a model part or the name of a registered model part.
+      input_shape: the shape of one prepared sample, (H, W, C) for images.
       num_outputs: the number of outputs for a sample, or their shape.
-      dtype: of the inputs.
-      conv_variant: how the built-in ones do convolutions; None takes what `placement.choose` says.
-      **values: of its own parameters; more is no mistake.
+      dtype: the type of the inputs.
+      conv_variant: the implementation of convolutions in built-in networks; None uses `placement.choose`.
+      **values: values of the part's own parameters; others are ignored.
 
     Raises:
       ValueError: no model has this name.
-      PartError: it does not fit the inputs, or returns something else than it should.
+      PartError: the model does not fit the inputs, or the part returns no valid model.
     """
     shape = num_outputs if isinstance(num_outputs, tuple) else (num_outputs,)
     example = jax.ShapeDtypeStruct((2, *input_shape), dtype)
@@ -117,11 +117,11 @@ def build(
 
 
 def _draw_layers(key: jax.Array, params: Params) -> Params:
-    """Draws every `kernel`, and the `bias` beside it, uniformly within ±1/√fan_in, as the paper's framework.
+    """Draws every `kernel` and the `bias` of its layer uniformly within ±1/√fan_in, as the paper's framework.
 
-    The biases matter: in a network as narrow as `mlp`, units that are off for all images at the start stay
-    off, and with biases of 0 more of them are. All numbers come from one draw: one for each leaf takes
-    several times as long to compile.
+    The biases matter in a network as narrow as `mlp`: a unit that is 0 for all images at the start stays 0,
+    and biases of 0 make such units more frequent. All numbers come from one draw, because one draw for each
+    leaf takes several times as long to compile.
     """
     leaves, structure = jax.tree.flatten_with_path(params)
     values = [leaf for _, leaf in leaves]
@@ -149,7 +149,7 @@ def _norm(kind: str, groups: int) -> nn.Module:
 def _conv_block(
     features: int, size: int, variant: ConvVariant | None, norm: str
 ) -> list[Callable[..., jax.Array]]:
-    """Convolution, ReLU, 2x2 maximum, norm: the order of the paper's code."""
+    """Returns the layers convolution, ReLU, 2x2 maximum, norm, in the order of the paper's code."""
     return [Conv(features, size, variant), nn.relu, max_pool, _norm(norm, _CONV_GROUPS)]
 
 

@@ -1,4 +1,4 @@
-"""From what a model part returns to two pure functions, whichever library it is written in."""
+"""Models as two pure functions, made from flax modules (linen or nnx) or from pairs (init, apply)."""
 
 import inspect
 from collections.abc import Callable
@@ -16,52 +16,52 @@ if TYPE_CHECKING:
 Params = Any
 
 _MODES = {"training": True, "train": True, "deterministic": False}
-"""What a module may call the switch between training and evaluation, and its value in training."""
+"""Argument names for the switch between training and evaluation, with their values in training."""
 
 
 class Weights(NamedTuple):
-    """What a client receives and sends back."""
+    """Parameters and statistics of a model, which a client receives and sends back."""
 
     params: Params
-    """Pytree, float32."""
+    """Parameters, pytree of float32 arrays."""
     statistics: Params
-    """Pytree, float32: running statistics of batch norm, say; {} without."""
+    """Statistics, such as the running ones of batch norm: pytree of float32 arrays, {} if there are none."""
 
 
 class Model(NamedTuple):
-    """A network as two pure functions; vmap `apply` over the weights to run many clients."""
+    """Network as two pure functions; `jax.vmap` of `apply` over the weights runs many clients."""
 
     init: Callable[[jax.Array], Weights]
-    """Maps a key to the initial weights."""
+    """Function from a key to the initial weights."""
     apply: Callable[..., tuple[jax.Array, Params]]
-    """`(params, statistics, inputs, *, key, training) -> (outputs [B, ...], statistics)`; inputs [B, ...] as
-    the data set prepares them. The key is for dropout and is used in training alone; statistics change in
-    training alone."""
+    """Function `(params, statistics, inputs, *, key, training) -> (outputs [B, ...], statistics)`. The inputs
+    [B, ...] are as the data set prepares them. The key is for dropout and is used only in training.
+    Statistics change only in training."""
     convolutional: bool = False
     has_statistics: bool = False
 
 
 class Redrawn(NamedTuple):
-    """A linen module whose initial parameters are drawn in another way than it says."""
+    """Linen module with another draw of initial parameters than its own."""
 
     module: linen.Module
     draw: Callable[[jax.Array, Params], Params]
-    """Maps a key and parameters to others of their shapes."""
+    """Function from a key and the module's own parameters to new parameters of the same shapes."""
 
 
 def adapt(
     part: Part, example: jax.ShapeDtypeStruct, output_shape: tuple[int, ...], values: dict[str, Any]
 ) -> Model:
-    """Builds a model part and checks what it returns, without computing anything.
+    """Builds the model of a part and checks it by shapes alone, without computing its outputs.
 
     Args:
-      part: returns a linen or nnx module, or a pair (init, apply).
-      example: one batch as the network will see it, [B, ...].
-      output_shape: of one sample's output.
-      values: by keyword, for the part.
+      part: the model part, which returns a linen or nnx module, or a pair (init, apply).
+      example: shape and type of one batch of inputs, [B, ...].
+      output_shape: the shape of one sample's output.
+      values: keyword arguments of the part.
 
     Raises:
-      PartError: it can't be built, does not fit the inputs, or its outputs have another shape.
+      PartError: the model can't be built, does not fit the inputs, or has outputs of another shape.
     """
     known = {**values, "input_shape": example.shape[1:], "num_outputs": output_shape[-1]}
     made = _building(part, example, known)
@@ -169,7 +169,7 @@ def _from_nnx(abstract: "nnx.Module", make: "Callable[[jax.Array], nnx.Module]")
     from flax import nnx
 
     def split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:
-        """Its graph, parameters, random streams and the rest."""
+        """Splits a module into its graph, parameters, random streams and all other state."""
         found: Any = nnx.split(module, nnx.Param, nnx.RngState, ...)
         return found
 
@@ -210,13 +210,13 @@ def _from_pair(init: Callable[..., Any], apply: Callable[..., Any]) -> Model:
 
 
 def _switches(function: Callable[..., Any]) -> Callable[[bool], dict[str, Any]]:
-    """The arguments of a function that tell it whether it trains."""
+    """Returns a function from `training` to the keyword arguments that switch a function's mode."""
     taken = inspect.signature(function).parameters.keys() & _MODES.keys()
     return lambda training: {name: _MODES[name] == training for name in taken}
 
 
 def _filled(like: "nnx.State", values: Params) -> "nnx.State":
-    """A state of some structure with other arrays."""
+    """Returns a state with the structure of `like` and the arrays of `values`."""
     from flax import nnx
 
     state = jax.tree.map(lambda leaf: leaf, like)
@@ -225,7 +225,7 @@ def _filled(like: "nnx.State", values: Params) -> "nnx.State":
 
 
 def _streams(like: "nnx.State", key: jax.Array) -> "nnx.State":
-    """The random streams of a module begun anew from one key."""
+    """Returns the random streams of a module, restarted from one key."""
     leaves, structure = jax.tree.flatten(like)
     begun = []
     for place, leaf in enumerate(leaves):

@@ -1,4 +1,4 @@
-"""Local optimizers: optax transformations without a learning rate, which multiplies what they return."""
+"""Local optimizers: optax transformations whose result is later multiplied by the learning rate."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -31,9 +31,9 @@ def momentum(
 
 
 def transformation(part: Bound, values: Mapping[str, jax.Array]) -> optax.GradientTransformation:
-    """What a local or server optimizer does, with its traced values.
+    """Builds a local or server optimizer with its traced values, under standard dtype promotion.
 
-    Optax's bias correction has a float to the power of an integer, which strict promotion forbids.
+    Optax's bias correction raises a float to the power of an integer, which strict promotion forbids.
     """
     made = part.build(**values)
 

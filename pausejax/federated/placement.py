@@ -1,6 +1,6 @@
-"""What of learning lies side by side on a device, and how convolutions are done.
+"""Placement of learning on a device: what is computed in parallel, and how convolutions are computed.
 
-The results agree up to float32 rounding, and what training makes of it, whatever is chosen here.
+The results of two placements differ only by float32 rounding, which training can amplify.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -11,24 +11,24 @@ ConvVariant = Literal["im2col", "lax"]
 
 
 class Placement(NamedTuple):
-    """How work lies on a device."""
+    """Placement of work on a device."""
 
     lanes: int
-    """Clients trained side by side."""
+    """Number of clients that are trained in parallel."""
     eval_lanes: int
-    """Global models evaluated side by side."""
+    """Number of global models that are evaluated in parallel."""
     eval_batch: int
-    """About so many test images at a time."""
+    """Approximate number of test samples in an evaluation batch."""
     conv: ConvVariant
 
 
 def choose(backend: str, *, convolutional: bool, num_parameters: int) -> Placement:
-    """The placement of a network that nobody has measured: that of the measured one which is most like it.
+    """Returns the placement of the measured network that is most similar to a given network.
 
     Args:
-      backend: "cpu", "gpu", ...
+      backend: the backend, "cpu", "gpu", ...
       convolutional: whether the network has convolutions.
-      num_parameters: of the network.
+      num_parameters: the number of parameters of the network.
     """
     found: Any = measured.nearest(backend, convolutional=convolutional, num_parameters=num_parameters)
     return Placement(**found)

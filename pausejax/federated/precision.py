@@ -1,9 +1,9 @@
-"""How exactly a network's matrix products and convolutions are computed, alike on every kind of device.
+"""Precision of a network's matrix products and convolutions, the same on every kind of device.
 
-Left to itself a GPU multiplies float32 numbers as TF32 and a CPU does not. Here the operands of every product
-are what the study says, and sums are float32: "highest" multiplies float32, "tf32" and "bf16" round both
-operands first, to 10 and 7 bits after the leading one, in the gradients' products too. A device that has
-units for these computes the very same products faster; one that has none multiplies the rounded numbers.
+By default, a GPU multiplies float32 numbers as TF32 and a CPU does not. Here the study sets the precision of
+the operands of every product, including products in gradients. Sums are float32. "highest" multiplies float32
+numbers. "tf32" and "bf16" first round both operands to 10 and 7 bits after the leading bit. A device with
+units for a precision computes the same products faster; other devices multiply the rounded numbers.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ _OWN_DERIVATIVES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr
 
 
 def in_precision(apply: Callable[..., Any], precision: Precision) -> Callable[..., Any]:
-    """A pure function whose products are computed like that, the products of its gradients too.
+    """Returns a pure function that computes its products, and those of its gradients, in a precision.
 
-    Products inside a function with a derivative of its own (`jax.custom_vjp`) stay float32.
+    Products inside a function with its own derivative (`jax.custom_vjp`) stay float32.
     """
 
     def exact(*args: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ def in_precision(apply: Callable[..., Any], precision: Precision) -> Callable[..
 
 
 def _evaluate(closed: core.ClosedJaxpr, precision: Precision, *inputs: jax.Array) -> list[jax.Array]:
-    """What a traced function returns, its products computed from rounded operands."""
+    """Evaluates a traced function, with its products computed from rounded operands."""
     values: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     values |= zip(closed.jaxpr.invars, inputs, strict=True)
 
@@ -73,7 +73,7 @@ def _evaluate(closed: core.ClosedJaxpr, precision: Precision, *inputs: jax.Array
 
 
 def _alone(jaxpr: core.Jaxpr, equation: Any, inner: list[Any], precision: Precision) -> core.Jaxpr:
-    """One equation as a function of its variables, with the products within it computed like that."""
+    """Returns one equation as a function of its variables, with the products inside from rounded operands."""
     if equation.primitive.name not in _OWN_DERIVATIVES:
         params = {name: _within(value, precision) for name, value in equation.params.items()}
         equation = equation.replace(params=params)
@@ -81,7 +81,7 @@ def _alone(jaxpr: core.Jaxpr, equation: Any, inner: list[Any], precision: Precis
 
 
 def _within(value: Any, precision: Precision) -> Any:
-    """A parameter of an operation, such as the body of a loop, with its products computed like that."""
+    """Returns a parameter of an operation, such as a loop body, with its products from rounded operands."""
     if isinstance(value, tuple) and any(isinstance(part, core.ClosedJaxpr) for part in value):
         return tuple(_within(part, precision) for part in value)
     if not isinstance(value, core.ClosedJaxpr) or not _multiplies(value):
@@ -103,7 +103,7 @@ def _multiplies(closed: core.ClosedJaxpr) -> bool:
 
 
 def _product(equation: Any, precision: Precision, left: jax.Array, right: jax.Array) -> jax.Array:
-    """A product of rounded operands, whose gradient is made of such products."""
+    """Computes a product of rounded operands; products in its gradient have rounded operands too."""
     multiply = partial(equation.primitive.bind, **equation.params)
     if not left.dtype == right.dtype == jnp.float32:
         return multiply(left, right)

@@ -1,4 +1,4 @@
-"""The servers of all runs: how they aggregate and step, and which models are evaluated."""
+"""The servers of all runs: their aggregation and steps, and the models that are evaluated."""
 
 from functools import partial
 from typing import Any
@@ -15,9 +15,9 @@ from pausejax.privacy import Mechanism
 
 
 def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weights:
-    """Makes the runs' global models before round 1 from those of `model.init`, pytree [R, ...].
+    """Returns the runs' global models before round 1, given those of `model.init`, pytree [R, ...].
 
-    Statistics that never leave their clients are [R, K, ...].
+    If clients keep their own statistics, these are [R, K, ...].
     """
     if not learning.keeps_statistics:
         return weights
@@ -25,14 +25,14 @@ def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weig
 
 
 def init_memory(learning: Learning, params: Params, hyper: Values, files: Values, num_clients: int) -> Memory:
-    """Makes fresh states of every run's server and clients.
+    """Returns the initial states of every run's server and clients.
 
     Args:
-      learning: static.
+      learning: the static description of learning.
       params: initial global models, pytree [R, ...].
-      hyper: traced hyper-parameters by run, [R] each.
+      hyper: traced hyper-parameters by name, [R] each.
       files: tables that all runs share.
-      num_clients: K.
+      num_clients: K, the number of clients.
     """
 
     def init(params: Params, values: Values) -> tuple[ServerState, ClientStates]:
@@ -60,16 +60,16 @@ def aggregate(
     rows: jax.Array,
     weight: jax.Array,
 ) -> jax.Array:
-    """Makes one update of those that have arrived in a round of one run, float32 [d].
+    """Combines the updates that have arrived in a round of one run into one update, float32 [d].
 
     Args:
-      learning: static.
-      mechanism: adds its noise to the mean if the server is trusted.
-      values: traced hyper-parameters and files of the run.
-      key: consumed.
-      total: float32 [d], the weighted sum of the updates; read without an aggregator of rows.
-      rows: float32 [n, d], the updates; read by an aggregator of rows.
-      weight: float32 [n], 0 where nothing arrived.
+      learning: the static description of learning.
+      mechanism: the privacy mechanism, which adds noise to the mean if the server is trusted.
+      values: traced hyper-parameters and tables of the run.
+      key: the key of the noise, consumed.
+      total: float32 [d], the weighted sum of the updates; used if the aggregator is the mean.
+      rows: float32 [n, d], the single updates; used by all other aggregators.
+      weight: float32 [n], aggregation weights; 0 in rows without an update.
     """
     combine = learning.build_aggregator(values).combine
     mean = total if combine is None else combine(rows, weight)
@@ -88,19 +88,19 @@ def step_server(
 ) -> tuple[Weights, ServerState]:
     """Computes the next global models of all runs from their mean uploads, and the servers' next states.
 
-    A round in which nobody's update arrives is no step: its model and its server's state stay as they are,
-    whatever the optimizer. Momentum would move the model otherwise. Statistics take their mean change
-    whatever the optimizer. Noise can make a variance negative, which has no meaning: it ends at 0.
+    If no update arrives in a round, the parameters and the server's state do not change under any optimizer.
+    Otherwise momentum would still move the parameters. The statistics change by their mean change under any
+    optimizer. Noise can make a variance negative; such a variance is replaced by 0.
 
     Args:
-      learning: static.
-      weights: of all runs, pytree [R, ...].
+      learning: the static description of learning.
+      weights: the global models, pytree [R, ...].
       mean: mean uploads, float32 [R, d].
       memory: the servers' states, pytree [R, ...].
-      hyper: traced hyper-parameters by run, [R] each.
+      hyper: traced hyper-parameters by name, [R] each.
       files: tables that all runs share.
-      arrived: the clients whose uploads make up the mean, [R, n] each.
-      anyone: bool [R], whether there are any.
+      arrived: the clients whose uploads are in the mean, [R, n] each.
+      anyone: bool [R], whether any update has arrived.
     """
     example = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), learning.sent)
     upload: Weights = jax.vmap(ravel_pytree(example)[1])(mean)
@@ -125,16 +125,16 @@ def step_server(
 def evaluated_weights(
     learning: Learning, weights: Weights, memory: Memory, hyper: Values, files: Values, share: jax.Array
 ) -> Weights:
-    """Returns the models [R, ...] to be evaluated: where a client with the mean state would start.
+    """Returns the models to evaluate, [R, ...]: those from which a client with the mean state would start.
 
-    The mean of what clients keep is over all that have trained, by their data. If nobody has, it is the
-    initial state.
+    The mean state is taken over all clients that have trained, weighted by their data shares. Before any
+    client has trained, the mean state is the initial state.
 
     Args:
-      learning: static.
-      weights: of all runs.
-      memory: of all runs.
-      hyper: traced hyper-parameters by run, [R] each.
+      learning: the static description of learning.
+      weights: the global models, pytree [R, ...].
+      memory: the states of servers and clients.
+      hyper: traced hyper-parameters by name, [R] each.
       files: tables that all runs share.
       share: float32 [R, K], |D_k| / |D|.
     """
@@ -155,7 +155,7 @@ def evaluated_weights(
 
 
 def _of_clients(tree: Any, num_clients: int) -> Any:
-    """Repeats what is [R, ...] for every client, [R, K, ...]."""
+    """Repeats arrays [R, ...] for every client, [R, K, ...]."""
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), tree)
 
 

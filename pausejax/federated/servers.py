@@ -1,6 +1,6 @@
 """Server optimizers: optax transformations of the pseudo-gradient, which is minus the mean update.
 
-What they return is added to the global model (Reddi et al. 2021, Algorithm 2).
+The server adds the result of the transformation to the global model (Reddi et al. 2021, Algorithm 2).
 """
 
 from typing import Annotated

@@ -6,14 +6,14 @@ import jax.numpy as jnp
 
 @jax.named_scope("add_in_turn")
 def add_in_turn(total: jax.Array, run: jax.Array, rows: jax.Array) -> jax.Array:
-    """Adds rows to the totals of their runs, those of one run one after the other.
+    """Adds rows to the totals of their runs; the rows of a run are added one after the other.
 
-    A sum in whatever order the device's threads come by would differ from one time to the next.
+    In an order set by the device's threads, the sum would differ between executions.
 
     Args:
-      total: float32 [R, d].
-      run: int32 [n]; R: adds nothing.
-      rows: float32 [n, d].
+      total: float32 [R, d], the totals.
+      run: int32 [n], the run of each row; a row with R is not added.
+      rows: float32 [n, d], the rows.
     """
     place = jnp.arange(run.shape[0])
     earlier = (run[:, None] == run[None, :]) & (place[:, None] > place[None, :])

@@ -1,4 +1,4 @@
-"""What clients learn to do: the loss that they train by, and the metric that they are judged by."""
+"""Tasks of learning: the loss for training, and the metric on the test set."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,22 +17,26 @@ def _mean(mean: jax.Array) -> jax.Array:
 
 
 class Task(NamedTuple):
-    """A task. Values by sample are averaged over minibatches (the loss) and over the test set (both)."""
+    """Task with a loss and a metric for each sample.
+
+    The loss is averaged over minibatches. Loss and metric are averaged over the test set.
+    """
 
     output_shape: Callable[[Dataset], tuple[int, ...]]
-    """Of the network's output for one sample; the last entry is what a model is given as `num_outputs`."""
+    """Function that returns the shape of the network's output for one sample; the last entry is the model's
+    `num_outputs`."""
     loss: Callable[[jax.Array, jax.Array], jax.Array]
-    """Maps outputs [B, ...] and targets [B, ...] to float32 [B]."""
+    """Function from outputs [B, ...] and targets [B, ...] to float32 [B]."""
     metric: Callable[[jax.Array, jax.Array], jax.Array]
-    """Maps outputs [B, ...] and targets [B, ...] to numbers or booleans [B]."""
+    """Function from outputs [B, ...] and targets [B, ...] to numbers or booleans [B]."""
     metric_name: str = "test_metric"
-    """The variable of the result that holds the metric."""
+    """Name of the result's variable for the metric."""
     unit: str = "1"
     meaning: str = "metric on the test set"
     higher_is_better: bool = True
     loss_unit: str = "nat"
     summary: Callable[[jax.Array], jax.Array] = _mean
-    """Maps the mean of the metric over the test set, a scalar, to what is recorded."""
+    """Function from the mean of the metric over the test set, a scalar, to the recorded value."""
 
 
 @parts.task
@@ -51,8 +55,8 @@ def classification() -> Task:
 def regression() -> Task:
     """Numbers: squared error, and its root over the test set. Targets: float [N] or [N, n].
 
-    The loss of a sample is its squared error, averaged over its n targets; the metric is in the targets'
-    unit.
+    The loss of a sample is its squared error, averaged over the sample's n targets. The metric has the unit
+    of the targets.
     """
     return Task(
         output_shape=lambda dataset: (dataset.train_targets[0].size,),
@@ -71,8 +75,8 @@ def next_token() -> Task:
     """Language modelling: every position predicts its target. Inputs and targets: int [N, L]; target -1 is
     no position.
 
-    The loss of a sequence is the mean cross-entropy over its positions, the metric the fraction of them
-    that are predicted rightly; every sequence weighs alike.
+    The loss of a sequence is the mean cross-entropy over its positions. The metric of a sequence is the
+    fraction of positions that are predicted correctly. All sequences have the same weight.
     """
 
     def over_positions(values: jax.Array, targets: jax.Array) -> jax.Array:
@@ -92,20 +96,20 @@ def next_token() -> Task:
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Per-sample loss, [...] for logits [..., classes] and int labels [...], in nats."""
+    """Computes the loss of each sample, [...], in nats, for logits [..., classes] and int labels [...]."""
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
 def squared_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
-    """Mean over a sample's targets, [B], for outputs [B, n] and targets [B] or [B, n]."""
+    """Computes each sample's mean squared error, [B], for outputs [B, n] and targets [B] or [B, n]."""
     return jnp.mean(jnp.square(outputs - targets.reshape(outputs.shape)), axis=-1)
 
 
 def build(part: Part, values: dict[str, object]) -> Task:
-    """A task from its part.
+    """Builds the task of a part.
 
     Raises:
-      PartError: it can't be built.
+      PartError: the task can't be built.
     """
     try:
         made = part.build(**values)
@@ -121,10 +125,10 @@ def build(part: Part, values: dict[str, object]) -> Task:
 
 
 def output_shape(part: Part, task: Task, dataset: Dataset) -> tuple[int, ...]:
-    """The shape of the outputs that a task wants of a sample, checked without computing anything.
+    """Returns the shape of the outputs that a task needs for a sample, after checks by shapes alone.
 
     Raises:
-      PartError: the task does not fit the data set, or its loss or metric is not one number a sample.
+      PartError: the task does not fit the data set, or its loss or metric is not one number for each sample.
     """
     try:
         shape = tuple(task.output_shape(dataset))
@@ -143,7 +147,7 @@ def output_shape(part: Part, task: Task, dataset: Dataset) -> tuple[int, ...]:
 
 
 def _vocabulary(dataset: Dataset) -> int:
-    """How many tokens there are, in inputs and targets."""
+    """Returns the number of tokens in inputs and targets."""
     tokens = dataset.count_values("targets", -1)
     if dataset.train_inputs.dtype.kind in "iu":
         tokens = max(tokens, dataset.count_values("inputs", 0))

@@ -1,9 +1,9 @@
 """Local training of many clients of many runs at once.
 
 Every selected client of every run is a job. Jobs are sorted by their number of steps and cut into chunks of
-`lanes`; each chunk is one vmapped training loop whose trip count is that of its longest job. A job's numbers
-depend on itself alone, never on its neighbours, and a run's updates are summed in an order that depends on
-that run alone.
+`lanes` jobs. Each chunk is one vmapped training loop, which takes as many steps as its longest job. The
+result of a job does not depend on the other jobs of its chunk. A run's updates are summed in an order that
+depends on that run alone.
 """
 
 from typing import Any, NamedTuple
@@ -28,37 +28,37 @@ _DROPOUT = np.uint32(2**32 - 1)
 
 
 class Jobs(NamedTuple):
-    """Clients to train, one a row; J of them."""
+    """J clients to train, one in each row."""
 
     run: jax.Array
-    """int32 [J], whose global model to start from and whose update to add to."""
+    """int32 [J], the run whose global model the client trains and whose sum its update is added to."""
     client: jax.Array
-    """int32 [J]; -1: nothing to do."""
+    """int32 [J], the client; -1 marks a row without a client."""
     weight: jax.Array
     """float32 [J], aggregation weights, (2)."""
     batch_key: jax.Array
-    """key [J] of the minibatch order."""
+    """key [J], the key of the minibatch order."""
     noise_key: jax.Array
-    """key [J] of the privacy noise."""
+    """key [J], the key of the privacy noise."""
     number: jax.Array
-    """int32 [J], which release of its client it is, i >= 1."""
+    """int32 [J], the number i >= 1 of this release among all releases of the client."""
 
 
 class TrainingResult(NamedTuple):
-    """What one round of local training leaves behind."""
+    """Result of one round of local training."""
 
     total: jax.Array
-    """float32 [R, d], the weighted sum of the uploads as they left the clients."""
+    """float32 [R, d], the weighted sum of the uploads, after the clients' privacy noise."""
     statistics: Any
-    """The statistics that clients keep, pytree [R, K, ...]; None if they keep none."""
+    """Batch statistics that clients keep, pytree [R, K, ...]; None if clients keep none."""
     loss: jax.Array
     """float32 [J], mean minibatch training loss."""
     loss_rms: jax.Array
     """float32 [J], root mean square of the minibatch losses."""
     clients: ClientStates
-    """What clients keep, pytree [R, K, ...]."""
+    """States of the optimizer and the algorithm that clients keep, pytree [R, K, ...]."""
     updates: jax.Array
-    """float32 [J, d], the uploads one by one as they left the clients, or [J, 0]."""
+    """float32 [J, d], the single uploads, after the clients' privacy noise; [J, 0] if not asked for."""
 
 
 class _Progress(NamedTuple):
@@ -69,12 +69,12 @@ class _Progress(NamedTuple):
 
 
 class _Lane(NamedTuple):
-    """One job with everything that it needs at hand."""
+    """One job with all arrays that its training needs."""
 
     weights: Weights
-    """Where the client starts."""
+    """Weights from which the client starts."""
     server: Any
-    """The algorithm's state of the server."""
+    """Server state of the federated algorithm."""
     client: ClientStates
     hyper: Values
     partition: jax.Array
@@ -86,7 +86,7 @@ class _Lane(NamedTuple):
     number: jax.Array
 
     def local(self, params: Params, step: jax.Array) -> Local:
-        """What the algorithm is told of the client after some steps."""
+        """Returns the client's state after `step` steps, as the federated algorithm takes it."""
         steps = jnp.maximum(self.steps, 1)
         rate = self.hyper["learning_rate"]
         return Local(params, self.weights.params, self.server, self.client.algorithm, step, steps, rate)
@@ -108,19 +108,19 @@ def train(
     """Trains all jobs from their runs' global models and sums their uploads by run.
 
     Args:
-      learning: static.
-      mechanism: builds what protects the uploads.
+      learning: the static description of learning.
+      mechanism: the bound privacy mechanism, which protects the uploads.
       data: the training set.
-      partition: int32 [R], which partition each run uses.
+      partition: int32 [R], the index of each run's partition.
       weights: pytree [R, ...], the global models; statistics [R, K, ...] if clients keep them.
-      memory: what servers and clients remember.
-      hyper: traced hyper-parameters by run, [R] each.
-      files: tables that all runs share.
-      jobs: [J]; a run has a client once at most.
-      keep_updates: also return every upload.
+      memory: the states of servers and clients from the last round.
+      hyper: traced hyper-parameters by name, each [R].
+      files: tables that all runs share, by name.
+      jobs: [J], the clients to train; each client occurs at most once in a run.
+      keep_updates: whether to return every single upload too.
 
     Raises:
-      AssertionError: shapes or types of jobs, partitions or models do not go together (when traced).
+      AssertionError: shapes or types of jobs, partitions or models do not fit together (when traced).
     """
     chex.assert_rank([partition, jobs.client], 1)
     chex.assert_equal_shape([jobs.run, jobs.client, jobs.weight, jobs.number])
@@ -212,7 +212,7 @@ def train(
 
 @jax.named_scope("local_steps")
 def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lane) -> _Progress:
-    """Trains the jobs of one chunk, [lanes, ...], side by side."""
+    """Trains the jobs of one chunk, [lanes, ...], in parallel."""
     training = learning.training
     epochs = min(training.local_epochs, training.max_steps)
 

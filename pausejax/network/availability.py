@@ -1,7 +1,7 @@
 """Who can be selected in a round: processes of availability.
 
-The draws depend on a run's seed and the round alone, never on the policy, and a larger probability never
-takes away a client that a smaller one leaves (common random numbers).
+The draws depend on a run's seed and the round, but not on the policy. They are common random numbers: a
+client that is available at some probability is also available at every larger probability.
 """
 
 from collections.abc import Callable
@@ -18,18 +18,19 @@ Number = jax.Array | float
 
 
 class Availability(NamedTuple):
-    """A process of availability; its functions are pure and jittable."""
+    """Availability process; its functions are pure and jittable."""
 
     init: Callable[[jax.Array], Any]
-    """Key -> the state before the first round, a pytree of fixed shapes."""
+    """Function from a key to the state before the first round, a pytree of fixed shapes."""
     step: Callable[[jax.Array, Any, jax.Array], tuple[Any, jax.Array]]
-    """Key, state, round (int32, the first is 1) -> the next state, and who is available, bool [K]."""
+    """Function from a key, the state and the round (int32, the first is 1) to the next state and the
+    available clients, bool [K]."""
     always: bool = False
-    """Whether it is everyone in every round, so that a program need not ask."""
+    """Whether all clients are available in every round, so that a program need not call `step`."""
 
 
 def _stateless(available: Callable[[jax.Array, jax.Array], jax.Array]) -> Availability:
-    """A process of key and round alone."""
+    """Returns a process without a state, which depends on the key and the round alone."""
     return Availability(lambda key: (), lambda key, state, round: (state, available(key, round)))
 
 
@@ -65,7 +66,7 @@ def markov(
 ) -> Availability:
     """Each client is on or off by a Markov chain of its own, which starts in its stationary law.
 
-    Where neither state is ever left every client is on.
+    If both probabilities are 0, every client is always on.
     """
 
     def init(key: jax.Array) -> jax.Array:
@@ -92,11 +93,11 @@ def availability_trace(
     """Measured: round t has row (t - 1) mod T of a file.
 
     Args:
-      num_clients: K.
-      availability_file: float32 [T, K]; 0 is unavailable.
+      num_clients: K, the number of clients.
+      availability_file: float32 [T, K], 1 for available clients, 0 for others.
 
     Raises:
-      ValueError: it has no rows, other than K columns, or other numbers.
+      ValueError: the file has no rows, not exactly K columns, or numbers other than 0 and 1.
     """
     if isinstance(availability_file, str) or availability_file.shape[1:] != (num_clients,):
         seen = "no numbers" if isinstance(availability_file, str) else f"shape {availability_file.shape}"

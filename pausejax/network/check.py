@@ -1,4 +1,4 @@
-"""What a latency law and an availability process must keep to, checked when they are traced."""
+"""Checks of latency laws, availability processes and endings, which run when these are traced."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from pausejax.parts import Part, PartError
 
 
 def checked_law(law: Any, part: Part, num_clients: int) -> Law:
-    """The law, which raises an error in its part's name if what it returns has a wrong shape or type.
+    """Returns the law with functions that check the shapes and types of their results.
 
     Args:
-      law: what the part has returned.
-      part: its part.
-      num_clients: K.
+      law: the return value of the part.
+      part: the part of the law.
+      num_clients: K, the number of clients.
 
     Raises:
-      PartError: it is no law; so do its functions.
+      PartError: `law` is no `Law`. The functions raise it for a wrong result.
     """
     if not isinstance(law, Law):
         raise PartError(f"{part.where}: must return a pausejax.network.Law, not {type(law).__name__}")
@@ -42,9 +42,9 @@ def checked_law(law: Any, part: Part, num_clients: int) -> Law:
 
 
 def checked_availability(process: Any, part: Part, num_clients: int) -> Availability:
-    """The process, which raises an error in its part's name if what it returns is of a wrong shape or type.
+    """Returns the process with functions that check the shapes and types of their results.
 
-    Arguments and errors as for `checked_law`.
+    Arguments and errors are those of `checked_law`.
     """
     if not isinstance(process, Availability):
         kind = type(process).__name__
@@ -65,10 +65,10 @@ def checked_availability(process: Any, part: Part, num_clients: int) -> Availabi
 
 
 def checked_ending(ending: Any, part: Part) -> Ending:
-    """The ending, which raises an error in its part's name if what it returns is of a wrong shape or type.
+    """Returns the ending with a function that checks the shapes and types of its result.
 
     Raises:
-      PartError: it is no ending; so does its function.
+      PartError: `ending` is no `Ending`. The function raises it for a wrong result.
     """
     if not isinstance(ending, Ending):
         raise PartError(f"{part.where}: must return a pausejax.network.Ending, not {type(ending).__name__}")

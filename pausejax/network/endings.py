@@ -1,4 +1,4 @@
-"""When a round closes, and whose update counts: wait for all, for a time, or for the first to deliver."""
+"""Endings of rounds: a round waits for all clients, for a time, or for the first clients to deliver."""
 
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
@@ -13,42 +13,43 @@ Number = jax.Array | float
 
 
 class Work(NamedTuple):
-    """The clients at work in a round, slot by slot: first those of earlier rounds, then the cohort."""
+    """Clients at work in a round, one in each slot: first those of earlier rounds, then the cohort."""
 
     client: jax.Array
-    """Int32 [n]; -1: nobody."""
+    """Int32 [n], client in each slot; -1 for an empty slot."""
     latency: jax.Array
-    """Float32 [n], when each would deliver, s after the round began."""
+    """Float32 [n], time at which each client would deliver, seconds after the start of the round."""
     fails: jax.Array
-    """Bool [n], who fails in mid-round: it delivers nothing, and the server knows by then."""
+    """Bool [n], clients that fail in the round. At its latency, the server knows that such a client delivers
+    nothing."""
     age: jax.Array
-    """Int32 [n], steps of the server since each was selected; 0 for the cohort."""
+    """Int32 [n], number of server steps since each client was selected; 0 for the cohort."""
 
 
 class Close(NamedTuple):
-    """How a round closes."""
+    """Close of a round."""
 
     duration: jax.Array
-    """Float32 scalar, s; anything for a cohort of nobody."""
+    """Float32 scalar, duration of the round, seconds; any number for an empty cohort."""
     counts: jax.Array
-    """Bool [n], whose update is aggregated."""
+    """Bool [n], clients whose update is aggregated."""
     done: jax.Array | None = None
-    """Bool [n], who works no longer when the round has closed; None: nobody does. With `Ending.waiting` it
-    must leave at most so many at work."""
+    """Bool [n], clients that no longer work after the round; None if no client works any longer. At most
+    `Ending.waiting` clients may still work."""
     factor: jax.Array | None = None
-    """Float32 [n], what the weight of an update is multiplied by, in [0, 1]; None: 1."""
+    """Float32 [n], factor of each update's weight, in [0, 1]; None means 1."""
 
 
 class Ending(NamedTuple):
-    """When rounds close; its function is pure and jittable."""
+    """Rule for the end of rounds; its function is pure and jittable."""
 
     close: Callable[[Work], Close]
     chooses: int | None = None
-    """How many clients the policy selects; None: `clients_per_round`."""
+    """Number of clients that the policy selects; None means `clients_per_round`."""
     waits_for_all: bool = False
-    """Whether the slowest of the cohort always ends a round, which is what regrets are defined for."""
+    """Whether the slowest client of the cohort always ends a round; regrets are defined only then."""
     waiting: int = 0
-    """How many clients may still be at work when a round closes."""
+    """Largest number of clients that may still be at work when a round closes."""
 
 
 @parts.ending
@@ -90,8 +91,8 @@ def first(
 ) -> Ending:
     """More clients are selected than count: the round ends when the first m have delivered.
 
-    The policy selects m + `extra_clients` clients, at most K: the over-selection of Bonawitz et al. 2019. If
-    fewer than m deliver, the round lasts as long as the slowest.
+    The policy selects m + `extra_clients` clients, but at most K: the over-selection of Bonawitz et al. 2019.
+    If fewer than m clients deliver, the round lasts as long as the slowest client.
     """
 
     def close(work: Work) -> Close:
@@ -121,8 +122,9 @@ def buffered(
 ) -> Ending:
     """The server steps whenever m updates have arrived, from models that may be old: FedBuff.
 
-    Nguyen et al. 2022. Every round selects m clients, and closes with the m earliest of all that are at
-    work. Until `concurrency` clients are, a round closes at once. A client at work can't be selected.
+    The ending follows Nguyen et al. 2022. Every round selects m clients, and closes when the m earliest of
+    all clients at work have delivered. While fewer than `concurrency` clients are at work, a round waits for
+    fewer clients or none. A client at work can't be selected.
 
     Raises:
       ValueError: `concurrency` is below m or above K.
@@ -148,5 +150,5 @@ def buffered(
 
 
 def _latest(work: Work, waited: jax.Array) -> jax.Array:
-    """When the last of some slots delivers, or fails; 0 if there are none."""
+    """Returns the time at which the last of some slots delivers or fails; 0 if there are no slots."""
     return jnp.max(jnp.where(waited, work.latency, 0.0))

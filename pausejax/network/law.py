@@ -1,4 +1,4 @@
-"""What a latency law is: a draw of one round, and the expectations that a genie knows."""
+"""The interface of latency laws: the draw of a round, and the expectations that a genie knows."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,35 +14,37 @@ Function = Callable[[jax.Array], jax.Array]
 
 
 class Law(NamedTuple):
-    """How long one round takes each client, in seconds; all members are pure and jittable.
+    """Law of the clients' latencies in a round, in seconds; all functions are pure and jittable.
 
-    A law is a deterministic transform of draws that depend on its key alone, so that runs which differ in a
-    parameter of the law still meet the same network (common random numbers).
+    A law is a deterministic transform of draws that depend on the key alone. So runs that differ in a
+    parameter of the law use the same draws (common random numbers).
     """
 
     sample: Callable[[jax.Array], jax.Array]
-    """Key -> float32 [K], seconds, one round's latency of every client; the key is consumed."""
+    """Function from a key, which is consumed, to every client's latency in a round, float32 [K], seconds."""
     expectation: Callable[[Function], jax.Array] | None = None
-    """f -> E[f(τ_k)], float32 [K], for a function f of latencies [..., K] by element; None: it is taken as
-    the mean over 16,384 draws whose keys never change, off by 1 % of f(τ)'s standard deviation or so."""
+    """Function from f to E[f(τ_k)], float32 [K], where f maps latencies [..., K] by element. If None, the
+    expectation is the mean over 16,384 draws with fixed keys. Its error is about 1 % of the standard
+    deviation of f(τ)."""
     cdf: Callable[[jax.Array], jax.Array] | None = None
-    """Latencies x [n, 1], seconds -> P(τ_k <= x), float32 [n, K], of clients whose draws are independent;
-    None where it is not known, or they are not. Only the expected regret asks for it."""
+    """Function from latencies x [n, 1], seconds, to P(τ_k <= x), float32 [n, K], for clients with independent
+    draws. None if the function is unknown or the draws are not independent. Only the expected regret needs
+    it."""
 
 
 def check_numbers(
     name: str, numbers: jax.Array, allowed: Callable[[np.ndarray], np.ndarray], what: str
 ) -> None:
-    """Refuses what is in a file, before anything is compiled; within a program it has been looked at.
+    """Checks the numbers of a file before anything is compiled; traced numbers are not checked again.
 
     Args:
       name: the parameter that names the file.
-      numbers: what the file holds.
-      allowed: which of some numbers may be there.
-      what: these, in words.
+      numbers: the numbers in the file.
+      allowed: function from numbers to whether each of them is allowed.
+      what: the allowed numbers, in words.
 
     Raises:
-      ValueError: another number is there.
+      ValueError: a number is not allowed.
     """
     if isinstance(numbers, jax.core.Tracer):
         return
@@ -53,9 +55,9 @@ def check_numbers(
 
 
 def floored(law: Law, min_latency: jax.Array | float) -> Law:
-    """The law with no draw below τ_min, so that τ_min / τ stays within (0, 1].
+    """Returns the law with all draws raised to at least τ_min, so that τ_min / τ is in (0, 1].
 
-    An expectation that the law brings along is taken as it is.
+    The law's own expectation, if any, is not changed.
     """
     unfloored = law.cdf
     cdf = None if unfloored is None else lambda x: jnp.where(x < min_latency, 0.0, unfloored(x))
@@ -63,17 +65,17 @@ def floored(law: Law, min_latency: jax.Array | float) -> Law:
 
 
 def expected_latency(law: Law) -> jax.Array:
-    """E[τ_k], float32 [K], seconds."""
+    """Returns E[τ_k], float32 [K], seconds."""
     return expectation(law, lambda latency: latency)
 
 
 def expected_reward(law: Law, min_latency: jax.Array | float) -> jax.Array:
-    """μ_k = E[τ_min / τ_k], float32 [K]; never from the draws of a run."""
+    """Returns μ_k = E[τ_min / τ_k], float32 [K]; the draws of runs are not used."""
     return expectation(law, lambda latency: min_latency / latency)
 
 
 def expectation(law: Law, function: Function) -> jax.Array:
-    """E[function(τ_k)], float32 [K]: as the law has it, or the mean over a large fixed sample."""
+    """Returns E[function(τ_k)], float32 [K], from the law, or else as the mean over a large fixed sample."""
     if law.expectation is not None:
         return law.expectation(function)
     keys = jax.random.split(jax.random.key(0), (_DRAWS // _DRAWS_AT_ONCE, _DRAWS_AT_ONCE))

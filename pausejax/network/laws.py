@@ -15,7 +15,7 @@ from pausejax.rounding import rounded, tree_sum
 
 _QUADRATURE_NODES = 256
 _REACH = 9.0
-"""Standard deviations beyond which the normal density is taken as zero."""
+"""Number of standard deviations beyond which the normal density is replaced by zero."""
 
 Number = jax.Array | float
 Deviation = Annotated[
@@ -34,14 +34,17 @@ def _seconds(help: str, *, low_open: bool = True) -> Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Speeds:
-    """The mean latencies of the paper's two groups of clients; any of them may be traced."""
+    """Mean latencies of the paper's two groups of clients; each number may be traced."""
 
     fast_latency: Annotated[Number, _seconds("largest mean latency of the fast half, seconds")] = 0.2
     slow_latency: Annotated[Number, _seconds("the slow half's means start above it, seconds")] = 0.7
     slow_range: Annotated[Number, _seconds("width of the slow half's means, seconds", low_open=False)] = 0.2
 
     def problem(self, min_latency: float) -> tuple[str, float, str] | None:
-        """What does not fit together, if anything does not: the parameter, its value, what is allowed."""
+        """Returns the first parameter that does not fit the others, its value and what is allowed.
+
+        Returns None if all parameters fit.
+        """
         if not min_latency <= self.fast_latency:
             return "min_latency", min_latency, f"must be <= fast_latency = {self.fast_latency}"
         if not self.fast_latency <= self.slow_latency:
@@ -49,10 +52,10 @@ class Speeds:
         return None
 
     def means(self, num_clients: int, min_latency: Number) -> jax.Array:
-        """Seconds, float32 [K]: client 0 is the fastest, client K - 1 the slowest.
+        """Returns the mean latencies, float32 [K], seconds; client 0 is the fastest, K - 1 the slowest.
 
-        The fast half lies evenly in (τ_min, fast_latency], the slow half in
-        (slow_latency, slow_latency + slow_range]. They are means before a law is floored at τ_min.
+        The means of the fast half are spread evenly over (τ_min, fast_latency], those of the slow half over
+        (slow_latency, slow_latency + slow_range]. A law's floor τ_min is not included in the means.
         """
         fast = num_clients // 2
         rank = np.arange(1, num_clients + 1, dtype=np.float32)
@@ -74,10 +77,10 @@ def two_speed(
     """Normal around a fast and a slow group's means, floored at τ_min: the law of the paper's code.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       min_latency: τ_min, seconds.
-      speeds: the means.
-      latency_deviation: seconds.
+      speeds: the mean latencies, seconds.
+      latency_deviation: the standard deviation, seconds.
     """
     floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
     deviation = _float32(latency_deviation)
@@ -112,7 +115,7 @@ def lognormal(
 ) -> Law:
     """τ_min plus a lognormal excess with the same means; `latency_deviation` is that of the logarithm.
 
-    Arguments as for `two_speed`.
+    The arguments are those of `two_speed`.
     """
     floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
     deviation = _float32(latency_deviation)
@@ -177,12 +180,12 @@ def trace(
     """Measured latencies: each round draws one row of a file, floored at τ_min.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       min_latency: τ_min, seconds.
       trace_file: float32 [T, K], seconds.
 
     Raises:
-      ValueError: it has no rows, other than K columns, or latencies below 0.
+      ValueError: the file has no rows, not exactly K columns, or latencies below 0.
     """
     if isinstance(trace_file, str) or trace_file.ndim != 2 or trace_file.shape[1] != num_clients:
         seen = "no numbers" if isinstance(trace_file, str) else f"shape {trace_file.shape}"
@@ -207,17 +210,18 @@ def _normal_density(x: jax.Array) -> jax.Array:
 
 
 def _legendre() -> tuple[jax.Array, jax.Array]:
-    """Nodes and weights of Gauss-Legendre quadrature on [-1, 1], float32 [256, 1] each."""
+    """Returns the nodes and weights of Gauss-Legendre quadrature on [-1, 1], float32 [256, 1] each."""
     nodes, weights = _legendre_on_host()
     return jnp.asarray(nodes, jnp.float32)[:, None], jnp.asarray(weights, jnp.float32)[:, None]
 
 
 @functools.cache
 def _legendre_on_host() -> tuple[np.ndarray, np.ndarray]:
-    """The same in float64, [256] each: the zeros of P_n by Newton's method, and 2 / ((1 - x²) P_n'(x)²).
+    """Computes the nodes and weights of `_legendre` in float64, [256] each.
 
-    `numpy.polynomial.legendre.leggauss` asks LAPACK for eigenvalues, whose threads wait for each other half
-    a second where another process has the cores.
+    The nodes are the zeros of P_n, found by Newton's method. The weights are 2 / ((1 - x²) P_n'(x)²).
+    `numpy.polynomial.legendre.leggauss` computes eigenvalues with LAPACK instead. LAPACK's threads may wait
+    half a second for each other while another process uses the cores.
     """
     n = _QUADRATURE_NODES
     x = np.cos(np.pi * (np.arange(n, 0, -1) - 0.25) / (n + 0.5))

@@ -1,7 +1,8 @@
-"""What a study is put together from: parts by name, each a function whose keyword arguments are parameters.
+"""Parts of a study: registered functions whose keyword arguments are parameters.
 
-`@policy`, `@model`, `@task` … register a function under its own name. It is found by that name in specs, and
-its keyword arguments become parameters of a spec that are validated, documented, swept, zipped and sampled.
+`@policy`, `@model`, `@task` … register a function under its own name. Specs refer to the part by this name.
+The function's keyword arguments become parameters of a spec, which are validated and documented, and which
+can be swept, zipped and sampled.
 """
 
 from pausejax.parts.bound import Bound, bind

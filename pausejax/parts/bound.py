@@ -1,4 +1,4 @@
-"""A part with its static values: what a compiled program is shaped by."""
+"""Parts with their static values, which define a compiled program."""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -11,7 +11,7 @@ from pausejax.spelling import nearest
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """A part whose static values are known. Equal ones shape equal programs, so it can be hashed."""
+    """Part with known static values. It can be hashed, because equal bound parts give equal programs."""
 
     part: Part = dataclasses.field(compare=False, repr=False)
     category: str
@@ -19,10 +19,10 @@ class Bound:
     function: Any
     statics: tuple[tuple[str, Any], ...]
     traced: tuple[str, ...]
-    """What is still missing, and differs between the runs of a program."""
+    """Names of the values that are given later and differ between the runs of a program."""
 
     def build(self, *inputs: Any, **values: Any) -> Any:
-        """Calls the part with its static values and with what it misses of some others."""
+        """Calls the part with its static values and with those of `values` that it still needs."""
         return self.part.build(
             *inputs, **dict(self.statics), **{name: values[name] for name in self.traced if name in values}
         )
@@ -31,17 +31,17 @@ class Bound:
 def bind(
     part: Part, values: Mapping[str, Any], given_traced: Collection[str] = (), *, complete: bool = False
 ) -> Bound:
-    """Returns a part with what it reads of some values, and with its own defaults where they say nothing.
+    """Returns a part with the values that it reads, and with its own defaults for missing values.
 
     Args:
       part: any part.
-      values: of parameters, and of what the simulation knows; more than it reads are no mistake.
-      given_traced: names that it may be given later, besides its own traced parameters and, on a device,
-        the numbers in its files.
-      complete: whether all that it may ever be given is in `values` or `given_traced`.
+      values: values of parameters and of the simulation; values that the part does not read are ignored.
+      given_traced: names of values that may be given later, besides the part's own traced parameters and, on
+        a device, the numbers in its files.
+      complete: whether `values` and `given_traced` contain everything that the part can be given.
 
     Raises:
-      PartError: it wants something that nobody knows and that has no default.
+      PartError: the part needs an unknown value that has no default.
     """
     later = {name for name, parameter in part.parameters.items() if parameter.traced}
     if CATEGORIES[part.category].on_device:

@@ -1,8 +1,8 @@
-"""Parts from users' files: found, executed, hashed, and sent to where a study is simulated.
+"""Parts from users' files: how they are found, executed, hashed, and sent to other processes.
 
-A study names them in `use`: files, by their path from the spec's folder, or modules. Executing one registers
-its parts in a layer of the study's own. What it imports from its own folder belongs to it: its content is
-hashed and travels as well.
+A study names these files in `use`: each entry is a path from the spec's folder, or a module. Executing a file
+registers its parts in the study's own layer. A module that the file imports from its own folder belongs to
+the file: the module's content is hashed and sent as well.
 """
 
 import atexit
@@ -35,15 +35,15 @@ class Source:
     """One entry of `use`: a module with every file of its folder that it needs."""
 
     entry: str
-    """As the spec has it."""
+    """The entry as the spec writes it."""
     module: str
-    """Name of the module, from the folder in which its files lie."""
+    """Name of the module, relative to the folder that holds its files."""
     files: Mapping[str, bytes]
-    """Path from that folder -> content."""
+    """Content of each file by its path, relative to the same folder."""
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 over names and contents."""
+        """SHA-256 over the names and contents of the files."""
         return _digest(self.files)
 
 
@@ -56,7 +56,7 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 
 class Layer(Parts):
-    """The parts of one study's own files over those of the package."""
+    """Registry with the parts of one study's own files, on top of the parts of the package."""
 
     def __init__(self, beneath: Parts, sources: Sequence[Source]) -> None:
         super().__init__(beneath)
@@ -69,14 +69,14 @@ class Layer(Parts):
 
 
 def load(entries: Sequence[str], folder: Path) -> Layer:
-    """Executes what `use` names and returns its parts over all others.
+    """Executes the entries of `use` and returns a layer with their parts on top of all others.
 
     Args:
       entries: files (with the ending .py) or modules.
-      folder: where relative paths start, and where modules are looked for first.
+      folder: the folder from which relative paths start, and in which modules are looked for first.
 
     Raises:
-      PartError: one can't be found or executed, or a part in it can't be one.
+      PartError: an entry can't be found or executed, or it registers an invalid part.
     """
     _load_entry_points()
     layers = [_load_one(entry, str(folder.resolve())) for entry in entries]
@@ -132,7 +132,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 
 def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
-    """Imports a module anew, and all that it imports from its folder; what files that took."""
+    """Imports a module anew and returns the files of its folder that the import read, by relative path."""
     _forget(entry, module)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
@@ -159,7 +159,7 @@ def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
 
 
 def _of_others(path: Path) -> bool:
-    """Whether a file belongs to this package, to Python, or to what is installed, wherever that lies."""
+    """Returns whether a file belongs to this package, to Python, or to an installed package."""
     installed = {"site-packages", "dist-packages"}
     return _in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
 
@@ -174,10 +174,12 @@ _OURS: set[str] = set()
 
 
 def _forget(entry: str, module: str) -> None:
-    """Drops what users' files have imported: it is read again, and namesakes of other folders are gone.
+    """Removes the modules of users' files from `sys.modules`, so that Python reads them again.
+
+    This also removes modules of the same name from other folders.
 
     Raises:
-      PartError: the file has the name of a module of others.
+      PartError: the file has the name of a module that is not a user's.
     """
     top = module.partition(".")[0]
     beside = entry.endswith(".py")
@@ -195,7 +197,7 @@ def _file(module: ModuleType) -> Path | None:
 
 
 def _where(error: BaseException, base: Path, module: str) -> str:
-    """Returns the last line within the user's files that an error came through."""
+    """Returns the place of the last line of the user's files in an error's traceback, or ""."""
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno
     else:
@@ -215,7 +217,7 @@ def _contents(base: Path, names: Iterator[str] | Mapping[str, bytes]) -> dict[st
 
 @functools.cache
 def _load_entry_points() -> None:
-    """Imports what installed packages offer; they register for the whole process, once."""
+    """Imports the entry points of installed packages, once; their parts are registered for the process."""
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if point.module in sys.modules:
             continue
@@ -228,7 +230,7 @@ def _load_entry_points() -> None:
 
 
 def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
-    """Returns a layer in another process: its files are written down there and executed."""
+    """Rebuilds a layer in another process: writes its files to a folder there and executes them."""
     for part in others:
         if part.name not in registered_parts().of(part.category):
             registered_parts().add(part)
@@ -246,7 +248,7 @@ _WRITTEN: dict[tuple[str, str], Path] = {}
 
 
 def _written(source: Source) -> Path:
-    """Returns a folder of this process that holds the files of a source; it goes when the process ends."""
+    """Returns a folder with the files of a source, which is deleted when this process ends."""
     key = (source.entry, source.digest)
     if key not in _WRITTEN:
         folder = Path(tempfile.mkdtemp(prefix="pausejax-use-")).resolve()
@@ -269,7 +271,7 @@ def _in_package(file: str) -> bool:
 
 
 def digest_of(part: Part) -> str:
-    """The digest of a part from outside the package: of its file, or of a notebook's cell; else ""."""
+    """Returns the digest of the file or notebook cell of a part; "" for a part of the package."""
     if _in_package(part.file):
         return ""
     path = Path(part.file)
@@ -283,10 +285,10 @@ def digest_of(part: Part) -> str:
 
 
 def digest_of_file(path: Path) -> str:
-    """Returns SHA-256 of a file's content.
+    """Returns the SHA-256 of a file's content.
 
     Raises:
-      OSError: it can't be read.
+      OSError: the file can't be read.
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Tables of numbers in users' files: .npy, or CSV with or without a line of headings."""
+"""Reading of number tables in users' files: .npy, or CSV with or without a line of headings."""
 
 import contextlib
 import math
@@ -13,17 +13,17 @@ _MAX_BYTES = 2**33
 
 
 def read_numbers(path: Path, columns: int | None) -> np.ndarray:
-    """Reads a table of finite numbers with so many columns.
+    """Reads a table of finite numbers with a given number of columns.
 
     Args:
-      path: a .npy file, or else text with commas; a first line that is no row of numbers is a heading.
-      columns: how many it must have, one for each client; None: any number.
+      path: a .npy file, or else a text file with commas; a first line without numbers is a heading.
+      columns: the number of columns, one for each client; None allows any number.
 
     Returns:
       float32 [rows, columns].
 
     Raises:
-      ValueError: the file can't be read, or is no such table; says what is wrong.
+      ValueError: the file can't be read, or is no such table; the message says what is wrong.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -70,7 +70,7 @@ def _text(path: Path) -> np.ndarray:
 
 
 def _is_row(line: str) -> bool:
-    """Returns whether a first line has a number in it: a row with a slip of the pen is no heading."""
+    """Returns whether a first line contains a number; a row with a misprint is then no heading."""
     if line.lstrip().startswith("#"):
         return True
     for cell in line.split(","):

@@ -1,6 +1,7 @@
-"""One parameter of a study: its default, its type, its range, and whether it is traced.
+"""Parameters of a study: default, type, range, and whether the parameter is traced.
 
-A traced parameter is an array axis of the compiled program; a static one compiles anew for each value.
+The values of a traced parameter are an array axis of the compiled program. A static parameter compiles a new
+program for each value.
 """
 
 import dataclasses
@@ -13,17 +14,18 @@ from typing import Any
 import numpy as np
 
 SMALLEST, LARGEST = 1e-15, 1e15
-"""Of real numbers but 0: their squares, and sums of millions of those, are ordinary float32 numbers."""
+"""Bounds on the absolute value of real numbers except 0. Within these bounds, squares, and sums of millions
+of squares, are normal float32 numbers."""
 _LARGEST_COUNT = 2**31 - 1
 
 MISSING: Any = inspect.Parameter.empty
 
 
 class File(str):
-    """The path of a file. Its content, not its name, is what a run depends on.
+    """Path of a file. A run depends on the file's content, not on its name.
 
-    As an annotation of a part's keyword argument: a host-side part (a data set, say) is given the path, one
-    that runs on the device (a latency law, say) the numbers in the file, float32 [rows, columns].
+    `File` can annotate a part's keyword argument. A part on the host, such as a data set, gets the path. A
+    part on the device, such as a latency law, gets the numbers in the file, float32 [rows, columns].
     """
 
     @property
@@ -33,10 +35,11 @@ class File(str):
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One parameter of a study.
+    """Parameter of a study.
 
-    As the default of a part's keyword argument, or in its `Annotated[float, Parameter(...)]`, it says more
-    than a plain default can: bounds, section and symbol.
+    A part declares a parameter as the default of a keyword argument, or in an annotation
+    `Annotated[float, Parameter(...)]`. Unlike a plain default, a `Parameter` also has bounds, section and
+    symbol.
     """
 
     default: Any = MISSING
@@ -53,15 +56,16 @@ class Parameter:
     choices: tuple[str, ...] = ()
     traced: bool = False
     zero_is_static: bool = False
-    """Whether a traced parameter's 0 compiles its term away, in a program of its own."""
+    """Whether the value 0 of a traced parameter compiles a separate program without the parameter's term."""
     aliases: tuple[str, ...] = ()
-    """Short names, accepted in specs and repeated in results."""
+    """Short names, which specs accept and results repeat."""
     symbol: str = ""
-    """How the papers and the pictures write it; accepted in specs."""
+    """Symbol of the parameter in papers and pictures; specs accept it."""
     added: bool = False
-    """Whether it came after a release: at its default it is in no run's identity, so older results hold."""
+    """Whether the parameter was added after a release. Then its default is left out of runs' identities, so
+    that older results stay valid."""
     units: str = ""
-    """As a symbol, such as "s"; "" for pure numbers, counts and words. Results repeat it."""
+    """Unit as a symbol, such as "s"; "" for pure numbers, counts and words. Results repeat the unit."""
 
     @property
     def kind(self) -> type:
@@ -69,7 +73,7 @@ class Parameter:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """What a spec may call it besides its name."""
+        """Names besides `name` that a spec may use for the parameter."""
         return tuple(dict.fromkeys((*self.aliases, *filter(None, [self.symbol]))))
 
     def allowed(self) -> str:
@@ -119,7 +123,10 @@ class Parameter:
         return not self.differences(other)
 
     def differences(self, other: "Parameter") -> list[str]:
-        """Names what keeps two parts from sharing a parameter: not its help, nor that one names no unit."""
+        """Returns the fields that keep two parts from sharing a parameter.
+
+        Different `help` does not count, and different `units` count only if both parameters have a unit.
+        """
         names = [field.name for field in dataclasses.fields(self) if field.name != "help"]
         unlike = [name for name in names if getattr(self, name) != getattr(other, name)]
         return [name for name in unlike if name != "units" or (self.units and other.units)]
@@ -133,7 +140,7 @@ def _is_finite(number: float) -> bool:
 
 
 def table(**sections: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """Parameters by name, each told its name and its section of the spec."""
+    """Returns parameters by name, each with its name and its section of the spec filled in."""
     return {
         name: dataclasses.replace(parameter, name=name, section=section)
         for section, parameters in sections.items()
@@ -142,7 +149,7 @@ def table(**sections: Mapping[str, Parameter]) -> dict[str, Parameter]:
 
 
 def default_of(function: Callable[..., Any], argument: str) -> Any:
-    """Returns the default of a function's argument, which is its one home.
+    """Returns the default of a function's argument, so that the default is written in one place.
 
     Raises:
       KeyError: the function has no such argument.

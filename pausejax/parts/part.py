@@ -1,4 +1,4 @@
-"""What a part is, and the categories that there are."""
+"""Parts and their categories."""
 
 import contextlib
 import dataclasses
@@ -11,33 +11,33 @@ from pausejax.parts.parameter import Parameter
 
 
 class PartError(ValueError):
-    """A part that can't be one; the message names the part and its file."""
+    """Error in a part; the message names the part and its file."""
 
 
 def first_line(error: BaseException) -> str:
-    """Returns an error in one line; a ValueError speaks for itself."""
+    """Returns an error in one line, with the name of its type unless the type is ValueError."""
     text = next(iter(str(error).strip().splitlines()), "")
     return text if text and type(error) is ValueError else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 @dataclasses.dataclass(frozen=True)
 class Category:
-    """One kind of part."""
+    """Category of parts."""
 
     name: str
     key: str
-    """The parameter of a spec that names one; "" for policies, which stand in [[policy]] tables."""
+    """Parameter of a spec that names a part; "" for policies, which [[policy]] tables name."""
     section: str
-    """Where a part's own parameters stand in a spec."""
+    """Section of a spec that holds a part's own parameters."""
     meaning: str
     inputs: tuple[str, ...] = ()
-    """What a part takes by position."""
+    """Names of a part's positional arguments."""
     on_device: bool = False
-    """Whether it is built inside the compiled program, so that a float is traced and a file an array."""
+    """Whether parts are built inside the compiled program. Then a float is traced and a file is an array."""
     learning: bool = False
-    """Whether mode "bandit" has no use for it."""
+    """Whether mode "bandit" does not use the category."""
     own: bool = True
-    """Whether its keyword arguments with a default become parameters of a spec."""
+    """Whether a part's keyword arguments with a default become parameters of a spec."""
 
 
 CATEGORIES: dict[str, Category] = {
@@ -96,49 +96,50 @@ CATEGORIES: dict[str, Category] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
-    """A registered function and its parameters."""
+    """Registered function with its parameters."""
 
     category: str
     name: str
     function: Callable[..., Any]
     parameters: Mapping[str, Parameter]
-    """Those that it declares: with a default."""
+    """Parameters that the part declares: its keyword arguments with a default."""
     given: tuple[str, ...]
-    """Keyword arguments without a default: parameters of others, or what the simulation knows."""
+    """Keyword arguments without a default: parameters declared elsewhere, or values of the simulation."""
     groups: Mapping[str, Any]
     """Arguments that are frozen dataclasses of parameters."""
     file: str
-    """Where it comes from."""
+    """File that defines the part."""
     notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What its registration says of it besides."""
+    """Arguments of the decorator that registered the part."""
 
     @property
     def reads(self) -> frozenset[str]:
-        """Every name that it wants a value of."""
+        """Names of all values that the part takes."""
         return frozenset((*self.parameters, *self.given))
 
     @property
     def outside(self) -> bool:
-        """Whether it is no part of this package."""
+        """Whether the part is defined outside this package."""
         return not self.function.__module__.startswith("pausejax.")
 
     @property
     def where(self) -> str:
-        """The name of the part in messages; a part from outside the package has its file before it."""
+        """Name of the part in messages, after its file if the part is from outside the package."""
         name = f"{self.category} {self.name}"
         return f"{self.file}: {name}" if self.outside else name
 
     @contextlib.contextmanager
     def blamed(self, what: str) -> Iterator[None]:
-        """Within it, an error of a part from outside the package becomes one line that names the part.
+        """Turns an error of a part from outside the package into one line that names the part.
 
-        Errors of the package's own parts pass: they speak of a spec already.
+        This holds for errors within the `with` block. Errors of the package's own parts are not changed,
+        because their messages already refer to a spec.
 
         Args:
-          what: of the part, as "can't be built".
+          what: what the part did wrong, such as "can't be built".
 
         Raises:
-          PartError: in place of any other exception.
+          PartError: a part from outside the package has raised any exception.
         """
         try:
             yield
@@ -157,14 +158,14 @@ class Part:
 
     @property
     def summary(self) -> str:
-        """The first line of its docstring."""
+        """First line of the function's docstring."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     def build(self, *inputs: Any, **values: Any) -> Any:
-        """Calls the function with what it wants of some values; the rest is left out.
+        """Calls the function with those of the given values that it takes.
 
         Raises:
-          PartError: it is from outside the package and can't be built.
+          PartError: a function from outside the package fails.
         """
         arguments: dict[str, Any] = {}
         grouped: dict[str, dict[str, Any]] = {name: {} for name in self.groups}

@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Parts:
-    """Parts by category and name. A layer lies over the parts beneath it and hides none of them."""
+    """Registry of parts by category and name. A layer adds parts to those beneath it and hides none."""
 
     def __init__(self, beneath: "Parts | None" = None) -> None:
         self._beneath = beneath
@@ -32,7 +32,7 @@ class Parts:
         """Returns one part.
 
         Raises:
-          KeyError: there is none of this name.
+          KeyError: no part has this name.
         """
         part = self._own.get((category, name))
         if part is None and self._beneath:
@@ -42,10 +42,10 @@ class Parts:
         return part
 
     def add(self, part: Part) -> None:
-        """Registers a part. A cell of a notebook that is run again replaces what it has registered.
+        """Registers a part. If a notebook's cell is run again, its part replaces the earlier one.
 
         Raises:
-          PartError: the name is another part's.
+          PartError: another part has this name.
         """
         other = self.of(part.category).get(part.name)
         if other and not _same_place(other, part):
@@ -55,12 +55,12 @@ class Parts:
         self._own[part.category, part.name] = part
 
     def merge(self, other: "Parts") -> None:
-        """Adds the parts of another layer's own."""
+        """Adds the parts of another layer, without the parts beneath that layer."""
         for part in other._own.values():
             self.add(part)
 
     def own(self) -> tuple[Part, ...]:
-        """Returns the parts of this layer alone."""
+        """Returns the parts of this layer, without the parts beneath it."""
         return tuple(self._own.values())
 
 
@@ -69,15 +69,15 @@ _COLLECTING: contextvars.ContextVar[Parts] = contextvars.ContextVar("parts", def
 
 
 def registered_parts() -> Parts:
-    """Returns all parts that have been registered in this process, those of studies' own files left out."""
+    """Returns all parts registered in this process, except the parts of studies' own files."""
     return _REGISTERED
 
 
 def find(category: str, part: str | Part) -> Part:
-    """Returns a part as it is, or the registered one of a name.
+    """Returns a given part unchanged, or the registered part with a given name.
 
     Raises:
-      ValueError: none is registered under this name; says which are, and the nearest.
+      ValueError: no part has this name; the message lists the known names and the nearest one.
     """
     if isinstance(part, Part):
         return part
@@ -91,7 +91,7 @@ def find(category: str, part: str | Part) -> Part:
 
 @contextlib.contextmanager
 def collecting() -> Iterator[Parts]:
-    """What is registered meanwhile goes into a layer of its own."""
+    """Collects the parts that are registered within the `with` block in a new layer, and yields it."""
     layer = Parts(_REGISTERED)
     token = _COLLECTING.set(layer)
     try:
@@ -101,7 +101,7 @@ def collecting() -> Iterator[Parts]:
 
 
 def _same_place(one: Part, other: Part) -> bool:
-    """Returns whether two parts are one: a cell that was run again, or a file that was executed again."""
+    """Returns whether two parts have the same source, a cell run again or a file executed again."""
     functions = one.function, other.function
     if len({(function.__module__, function.__qualname__) for function in functions}) > 1:
         return False
@@ -124,71 +124,76 @@ def _register(category: str, function: Function, **notes: Any) -> Function:
 
 
 def policy(function: Function) -> Function:
-    """Registers a client-selection policy: keyword arguments in, a `pausejax.policies.Policy` out.
+    """Registers a client-selection policy: a function that returns a `pausejax.policies.Policy`.
+
+    All decorators of this module raise the same exception.
 
     Raises:
-      PartError: the function can't be one, or its name is taken; as for all of these decorators.
+      PartError: the function is no valid part, or its name is taken.
     """
     return _register("policy", function)
 
 
 def model(function: Function) -> Function:
-    """Registers a network: a flax module (linen or nnx) or a pair (init, apply) out."""
+    """Registers a network: a function that returns a flax module (linen or nnx) or a pair (init, apply)."""
     return _register("model", function)
 
 
 def task(function: Function) -> Function:
-    """Registers a task: a `pausejax.federated.tasks.Task` out."""
+    """Registers a task: a function that returns a `pausejax.federated.tasks.Task`."""
     return _register("task", function)
 
 
 def dataset(function: Function) -> Function:
-    """Registers a data set: a `pausejax.data.Dataset` out."""
+    """Registers a data set: a function that returns a `pausejax.data.Dataset`."""
     return _register("dataset", function)
 
 
 def partition(function: Function) -> Function:
-    """Registers a partitioner: `(labels, num_clients, seed, *, ...)` in, a `Partition` out."""
+    """Registers a partitioner: a function `(labels, num_clients, seed, *, ...)` to a `Partition`."""
     return _register("partition", function)
 
 
 def latency(function: Function) -> Function:
-    """Registers a latency law: a `pausejax.network.Law` out."""
+    """Registers a latency law: a function that returns a `pausejax.network.Law`."""
     return _register("latency", function)
 
 
 def availability(function: Function) -> Function:
-    """Registers an availability process: a `pausejax.network.Availability` out."""
+    """Registers an availability process: a function that returns a `pausejax.network.Availability`."""
     return _register("availability", function)
 
 
 def ending(function: Function) -> Function:
-    """Registers how a round ends: a `pausejax.network.Ending` out."""
+    """Registers a rule for the end of a round: a function that returns a `pausejax.network.Ending`."""
     return _register("ending", function)
 
 
 def mechanism(function: Function) -> Function:
-    """Registers a privacy mechanism: a `pausejax.privacy.Mechanism` out."""
+    """Registers a privacy mechanism: a function that returns a `pausejax.privacy.Mechanism`."""
     return _register("mechanism", function)
 
 
 def algorithm(function: Function) -> Function:
-    """Registers a federated algorithm: a `pausejax.federated.algorithms.Algorithm` out."""
+    """Registers a federated algorithm: a function that returns a `federated.algorithms.Algorithm`."""
     return _register("algorithm", function)
 
 
 def aggregator(function: Function) -> Function:
-    """Registers how updates become one: a `pausejax.federated.aggregators.Aggregator` out."""
+    """Registers an aggregator of updates: a function that returns a `federated.aggregators.Aggregator`."""
     return _register("aggregator", function)
 
 
 def optimizer(function: Function) -> Function:
-    """Registers a local optimizer: an `optax.GradientTransformation` without its learning rate out."""
+    """Registers a local optimizer: a function that returns an `optax.GradientTransformation`.
+
+    The transformation leaves out the learning rate.
+    """
     return _register("optimizer", function)
 
 
 def server_optimizer(function: Function) -> Function:
-    """Registers a server optimizer: an `optax.GradientTransformation` out."""
+    """Registers a server optimizer: a function that returns an `optax.GradientTransformation`."""
     return _register("server_optimizer", function)
 
 
@@ -211,20 +216,20 @@ def quantity(
     maximize: bool | None = None,
     label: str = "",
 ) -> Function | Callable[[Function], Function]:
-    """Registers a figure that is recorded in every round: what a run has `Snapshot` in, a float32 scalar out.
+    """Registers a quantity that is recorded in every round: a function of a `Snapshot`, to a float32 scalar.
 
-    It lands in the result as a variable over runs and rounds under the function's name, described by the
-    first line of its docstring, and as a figure per run.
+    The result holds the quantity twice under the function's name: as a variable over runs and rounds, and as
+    a metric of each run. The first line of the function's docstring describes it.
 
     Args:
-      function: where the decorator is used without arguments.
-      units: of the values.
-      reduce: what makes one figure of a run's rounds: "last", "mean" or "total".
-      maximize: which way is better; None where neither is.
-      label: how pictures name its axis, the one of it against rounds among them; without one there is none.
+      function: the function, if the decorator is used without arguments.
+      units: the unit of the values.
+      reduce: how a metric of the run is made from its rounds: "last", "mean" or "total".
+      maximize: whether larger values are better; None if neither larger nor smaller values are better.
+      label: the axis label in pictures; without a label, the quantity is not drawn against rounds.
 
     Raises:
-      ValueError: an unknown `reduce`.
+      ValueError: `reduce` is unknown.
     """
     if reduce not in ("last", "mean", "total"):
         raise ValueError(f"reduce = {reduce!r}: must be one of last, mean, total")
@@ -237,10 +242,10 @@ def quantity(
 
 
 def ensemble_policy(function: Function) -> Function:
-    """Registers a policy of ensemble studies: a `pausejax.ensemble.EnsemblePolicy` out."""
+    """Registers a policy of ensemble studies: a function that returns an `ensemble.EnsemblePolicy`."""
     return _register("ensemble_policy", function)
 
 
 def regression_dataset(function: Function) -> Function:
-    """Registers a data set of ensemble studies: a `pausejax.ensemble.RegressionData` out."""
+    """Registers a data set of ensemble studies: a function that returns an `ensemble.RegressionData`."""
     return _register("regression_dataset", function)

@@ -1,4 +1,4 @@
-"""A function's signature as a part: which of its keyword arguments are parameters, and of what type."""
+"""Reading of a function's signature as a part: its parameters and their types."""
 
 import dataclasses
 import inspect
@@ -14,10 +14,11 @@ from pausejax.parts.part import CATEGORIES, Category, Part, PartError
 
 
 def read(category: str, function: Callable[..., Any]) -> Part:
-    """Returns a function as a part of a category.
+    """Returns the part of a category for a function.
 
     Raises:
-      PartError: it takes something by position, or an argument's annotation or default can't be read.
+      PartError: the function has positional arguments that the category does not allow, or an argument's
+        annotation or default can't be read.
     """
     kind = CATEGORIES[category]
     name = getattr(function, "__name__", "")
@@ -53,11 +54,11 @@ def read(category: str, function: Callable[..., Any]) -> Part:
 
 
 def parameters_of(group: Any, section: str) -> dict[str, Parameter]:
-    """Returns the parameters that the fields of a frozen dataclass are; a float is a traced one.
+    """Returns the parameters that the fields of a frozen dataclass declare; a float parameter is traced.
 
     Args:
       group: the dataclass.
-      section: of those that do not name theirs.
+      section: the section of parameters that do not name a section.
     """
     found: dict[str, Parameter] = {}
     kind = Category("group", "", section, "", on_device=True)
@@ -83,7 +84,7 @@ def _take(
     hint: Any,
     default: Any,
 ) -> None:
-    """Sorts one argument in: a parameter if it has a default, else something that is given."""
+    """Adds one argument to `parameters` if it has a default, else to `given`."""
     declared = default if isinstance(default, Parameter) else None
     if get_origin(hint) is typing.Annotated:
         hint, *notes = get_args(hint)
@@ -118,7 +119,7 @@ def _take(
 
 
 def _type(hint: Any, default: Any) -> tuple[type | None, tuple[str, ...]]:
-    """Returns what an annotation means: a type, or None, and the strings that are allowed."""
+    """Returns the type of an annotation and the allowed strings; the type is None if it is not supported."""
     if hint is MISSING:
         hint = type(default)
     if get_origin(hint) is Literal:

@@ -1,4 +1,4 @@
-"""Client-selection policies; specs name them as their constructors are named."""
+"""Client-selection policies; specs name a policy by the name of its function."""
 
 from pausejax.policies.bandit_generalization import bandit_generalization
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, first_of, memoryless

@@ -17,14 +17,14 @@ def bandit_generalization(
     """The set with the largest min ucb + α/m Σ g in every round: (14) without its privacy term and ζ.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m, at most K.
       generalization_weight: α.
       generalization_exponent: β.
       clock: "paper" scores round t with the terms of t - 1, "reference" with those of t.
 
     Raises:
-      ValueError: as `pause` does.
+      ValueError: as for `pause`.
     """
     objective = bandit.Objective(
         generalization_weight=generalization_weight,

@@ -1,8 +1,8 @@
 """The interface of every client-selection policy: three pure functions on pytrees.
 
-A policy is to client selection what an `optax.GradientTransformation` is to optimization: a NamedTuple of
-pure functions whose constructor takes the hyper-parameters. These may be Python numbers or traced scalars,
-so one compiled program serves a whole sweep.
+Like an `optax.GradientTransformation`, a policy is a NamedTuple of pure functions. The function that makes a
+policy takes the hyper-parameters. They may be Python numbers or traced scalars, so one compiled program
+serves a whole sweep.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ PolicyState = Any
 
 
 class Clients(NamedTuple):
-    """What the server knows of the clients before the first round."""
+    """Knowledge of the server about the clients before the first round."""
 
     data_share: jax.Array
     """float32 [K], |D_k| / |D|; sums to 1."""
@@ -24,37 +24,37 @@ class Clients(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a policy may look at when it selects."""
+    """Values that a policy may read when it selects."""
 
     round: jax.Array
-    """int32 scalar, t, the round that is about to be played; the first is 1."""
+    """int32 scalar, t, the current round; the first round is 1."""
     latency: jax.Array
-    """float32 [K], this round's latencies in seconds. Only a clairvoyant policy may read it."""
+    """float32 [K], latencies of this round, seconds. Only a clairvoyant policy may read them."""
     local_loss: Callable[[jax.Array], jax.Array]
-    """Maps client indices, int32 [c], to the mean loss on each one's data, [c], of the global model before
-    the round, in `update` too."""
+    """Function from client indices, int32 [c], to the mean loss on each client's data, [c]. In `select` and
+    in `update`, this is the loss of the global model before the round."""
     available: jax.Array | None = None
-    """bool [K], who may be selected; None where it is everyone in every round."""
+    """bool [K], clients that may be selected; None if all clients may be selected in every round."""
 
 
 class Cohort(NamedTuple):
-    """The clients of one round. Slots beyond the cohort's size hold client -1 and weight 0."""
+    """Clients of one round. Slots beyond the cohort's size hold client -1 and weight 0."""
 
     members: jax.Array
     """int32 [n], distinct indices of available clients."""
     weights: jax.Array
-    """float32 [n], aggregation weights, (2): >= 0, and they sum to 1, or to 0 for a cohort of nobody. Another
-    sum ends the study when the round has been played."""
+    """float32 [n], aggregation weights, (2). They are >= 0 and sum to 1, or to 0 for an empty cohort. Another
+    sum ends the study after the round."""
 
 
 class Feedback(NamedTuple):
-    """What the server has seen when the round is over; rows belong to `members`, pads are to be ignored."""
+    """Observations of the server after a round, one row for each of `members`; ignore the rows of pads."""
 
     members: jax.Array
-    """int32 [n], in ascending order, the cohort's members, or where rounds overlap the clients that have
-    finished; -1, in any place, for pads and for clients that nothing has left."""
+    """int32 [n], members of the cohort in ascending order; if rounds overlap, the clients that have finished.
+    The value is -1, at any place, for pads and for clients that have released nothing."""
     latency: jax.Array
-    """float32 [n], seconds from the selection on; of a client that is too late, until the round ends."""
+    """float32 [n], seconds from the selection to the delivery; for a late client, to the round's end."""
     reward: jax.Array
     """float32 [n], τ_min / τ_k, in (0, 1]."""
     loss: jax.Array
@@ -62,10 +62,10 @@ class Feedback(NamedTuple):
     loss_rms: jax.Array
     """float32 [n], root of the mean squared minibatch loss (0 in bandit mode)."""
     update: jax.Array
-    """float32 [n, d], updates as they leave the clients; [n, 0] unless `Policy.needs_updates` is set."""
+    """float32 [n, d], updates after the clients' privacy noise; [n, 0] if `Policy.needs_updates` is false."""
     arrived: jax.Array | None = None
-    """bool [n], whose update has reached the server: losses and updates of the others are junk. None where
-    nobody can fail, be late or stay at work."""
+    """bool [n], clients whose update has reached the server. Losses and updates of other clients have no
+    meaning. None if no client can fail, be late or stay at work."""
 
 
 class InitFn(Protocol):
@@ -74,7 +74,7 @@ class InitFn(Protocol):
 
 class SelectFn(Protocol):
     def __call__(self, key: jax.Array, state: PolicyState, view: View, /) -> Cohort:
-        """Chooses the cohort of round `view.round`; `key` is this round's own and may be consumed."""
+        """Selects the cohort of round `view.round`; `key` belongs to this round and may be consumed."""
 
 
 class UpdateFn(Protocol):
@@ -82,23 +82,23 @@ class UpdateFn(Protocol):
 
 
 class Policy(NamedTuple):
-    """A client-selection policy. All three functions are pure, jittable and vmappable."""
+    """Client-selection policy. All three functions are pure, jittable and vmappable."""
 
     init: InitFn
     select: SelectFn
     update: UpdateFn
     needs_updates: bool = False
-    """Whether `update` reads `feedback.update` (it costs memory: [n, d] per run)."""
+    """Whether `update` reads `feedback.update`, which takes memory for [n, d] in each run."""
     needs_learning: bool = False
-    """Whether it selects by losses or updates, so that a study without training has nothing for it."""
+    """Whether the policy selects by losses or updates, so that it needs a study with training."""
 
 
 def cohort(members: jax.Array, data_share: jax.Array) -> Cohort:
-    """Weights the members by their data, |D_k| / Σ|D_j| over the cohort, (2).
+    """Returns the cohort of some members, with weights |D_k| / Σ|D_j| over the cohort, (2).
 
     Args:
-      members: int32 [n], distinct; -1 pads.
-      data_share: float32 [K].
+      members: int32 [n], distinct clients; -1 pads.
+      data_share: float32 [K], |D_k| / |D|.
     """
     share = jnp.where(members >= 0, data_share[members], 0.0)
     total = jnp.sum(share)
@@ -106,12 +106,12 @@ def cohort(members: jax.Array, data_share: jax.Array) -> Cohort:
 
 
 def first_of(order: jax.Array, m: int, available: jax.Array | None = None) -> jax.Array:
-    """The first m clients of an order, or the first m of those who are available.
+    """Returns the first m available clients of an order.
 
     Args:
       order: int32 [n], distinct clients, n >= m; -1 pads.
-      m: clients to take.
-      available: bool [K]; None for everyone, and then `order` has no pads.
+      m: the number of clients to take.
+      available: bool [K], available clients; None if all are available, and then `order` has no pads.
 
     Returns:
       int32 [m], ascending; -1 pads at the end.
@@ -126,19 +126,19 @@ def first_of(order: jax.Array, m: int, available: jax.Array | None = None) -> ja
 
 
 def mask_of(view: View) -> dict[str, jax.Array]:
-    """`available` as a keyword argument of the selectors, or none where everyone is available."""
+    """Returns `available` as a keyword argument for selectors; no argument if all clients are available."""
     return {} if view.available is None else {"available": view.available}
 
 
 def memoryless(select: Callable[[jax.Array, Clients, View], Cohort]) -> Policy:
-    """A policy that learns nothing from the rounds: its state is what it was told of the clients."""
+    """Returns a policy that learns nothing from rounds; its state is the given `Clients`."""
     return Policy(
         init=lambda key, clients: clients, select=select, update=lambda state, view, feedback: state
     )
 
 
 def slots_of_arrived(feedback: Feedback, num_clients: int) -> jax.Array:
-    """The members whose losses and updates are known, int32 [n]; K, one past the last client, for others."""
+    """Returns the members whose losses and updates are known, int32 [n]; K in place of all other members."""
     known = feedback.members >= 0
     if feedback.arrived is not None:
         known &= feedback.arrived

@@ -1,4 +1,4 @@
-"""How many clients are asked by the policies that choose among random candidates."""
+"""Number of candidates of the policies that choose among random candidates."""
 
 from typing import Annotated
 
@@ -12,10 +12,10 @@ NUM_CANDIDATES = 0
 
 
 def number_asked(num_candidates: int, otherwise: int, clients_per_round: int, num_clients: int) -> int:
-    """How many are asked: `num_candidates`, or `otherwise` where that is 0.
+    """Returns the number of candidates: `num_candidates`, or `otherwise` if `num_candidates` is 0.
 
     Raises:
-      ValueError: it is below m or above K.
+      ValueError: the number is below m or above K.
     """
     asked = num_candidates or otherwise
     if not clients_per_round <= asked <= num_clients:

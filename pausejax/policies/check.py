@@ -1,4 +1,4 @@
-"""What a policy must keep to: shapes and types when it is traced, selections when they have been played."""
+"""Checks of policies: of shapes and types when a policy is traced, of selections after rounds are played."""
 
 from typing import Any, NamedTuple
 
@@ -10,36 +10,36 @@ from pausejax.parts import Part, PartError
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, PolicyState, View
 
 FINE, UNFIT_MEMBERS, UNFIT_WEIGHT, UNFIT_SUM, ABSENT = range(5)
-"""What `fault` finds; ABSENT + k: client k is selected, and is not available."""
+"""Codes of `fault`; ABSENT + k means that client k is selected but not available."""
 
 TOLERANCE = 1e-3
-"""How far from 1 the weights of a cohort may sum."""
+"""Largest difference from 1 of the sum of a cohort's weights."""
 
 
 class Fault(NamedTuple):
-    """What is wrong with a cohort by value."""
+    """Invalid value in a cohort."""
 
     code: jax.Array | np.ndarray
-    """int32."""
+    """int32, code of the mistake; FINE (0) if there is none."""
     weight: jax.Array | np.ndarray
-    """float32, the weight (UNFIT_WEIGHT) or the sum of weights (UNFIT_SUM) that is wrong."""
+    """float32, the invalid weight (UNFIT_WEIGHT) or the invalid sum of weights (UNFIT_SUM)."""
 
 
 def checked(policy: Any, part: Part, num_clients: int) -> Policy:
-    """The policy, which raises an error in its name if what it returns has a wrong shape or type.
+    """Returns the policy with functions that check the shapes and types of their results.
 
-    The checks are made when it is traced and leave nothing in a compiled program.
+    The checks run when the policy is traced; they add nothing to a compiled program.
 
     Args:
-      policy: what the part has returned.
-      part: its part.
-      num_clients: K.
+      policy: the return value of the part.
+      part: the part of the policy.
+      num_clients: K, the number of clients.
 
     Returns:
-      A policy whose functions raise PartError.
+      A policy whose functions raise PartError for a wrong shape or type.
 
     Raises:
-      PartError: it is no policy.
+      PartError: `policy` is no `Policy`.
     """
 
     def say(problem: str) -> PartError:
@@ -80,15 +80,15 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
 
 
 def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> Fault:
-    """Finds what is wrong with a cohort by value, scalars.
+    """Returns the invalid value of a cohort, scalars.
 
-    Members are distinct available clients. Weights are finite and >= 0, sum to 1 over a cohort of somebody,
-    and are 0 where no member is: another sum would be another step of the server, without a word.
+    Members must be distinct available clients. Weights must be finite and >= 0, and 0 at pads. The weights of
+    a cohort with members must sum to 1; another sum would silently change the size of the server's step.
 
     Args:
-      num_clients: K.
-      cohort: members ascending, pads at the end.
-      available: bool [K]; None for everyone.
+      num_clients: K, the number of clients.
+      cohort: the cohort, with members ascending and pads at the end.
+      available: bool [K], the available clients; None if all clients are available.
     """
     members, weights = cohort
     there = members >= 0
@@ -108,17 +108,17 @@ def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> Faul
 def refuse_faults(
     part: Part, faults: Fault, selected: np.ndarray, num_clients: int, first_round: int
 ) -> None:
-    """Refuses rounds that no policy may play.
+    """Raises an error if a round has an invalid cohort.
 
     Args:
-      part: the policy's.
+      part: the part of the policy.
       faults: [runs, rounds], from `fault`.
-      selected: int32 [runs, rounds, n].
-      num_clients: K.
+      selected: int32 [runs, rounds, n], the selected clients.
+      num_clients: K, the number of clients.
       first_round: the number of the first of these rounds.
 
     Raises:
-      PartError: there is one; names the first of them.
+      PartError: a cohort is invalid; the message names the first such round.
     """
     codes = np.asarray(faults.code)
     if not codes.any():
@@ -145,12 +145,12 @@ def problems_of(
     *,
     first_round: int = 1,
 ) -> tuple[str, ...]:
-    """What is wrong with the selections of one run: a line for each kind of mistake, on the first of them.
+    """Returns the mistakes in the selections of one run: for each kind, one line about the first mistake.
 
     Args:
-      selected: int [rounds, n]; -1 pads.
-      num_clients: K.
-      available: bool [rounds, K], who could be selected; None for everyone.
+      selected: int [rounds, n], the selected clients; -1 pads.
+      num_clients: K, the number of clients.
+      available: bool [rounds, K], the available clients; None if all clients are available.
       first_round: the number of the first of these rounds.
     """
     selected = np.asarray(selected)

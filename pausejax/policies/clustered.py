@@ -1,8 +1,8 @@
 """Clustered sampling (Fraboni, Vidal, Kameni, Lorenzi 2021), both algorithms.
 
-A scheme is a matrix r, [m, K], whose rows sum to 1 and whose columns sum to m·p_k, with p the data shares.
-Each row draws one client, on its own, and each draw weighs 1/m in the average: client k counts for p_k in
-expectation. A client that several rows draw trains once and is weighted by its draws.
+A scheme is a matrix r, [m, K], whose rows sum to 1 and whose columns sum to m·p_k, with data shares p. Each
+row draws one client independently, and each draw has weight 1/m in the average. So client k has weight p_k in
+expectation. A client that several rows draw trains once, with a weight proportional to its draws.
 """
 
 from typing import NamedTuple
@@ -30,23 +30,23 @@ def clustered_size(*, clients_per_round: int) -> Policy:
 
 class SimilarityState(NamedTuple):
     data_share: jax.Array
-    """float32 [K]."""
+    """float32 [K], |D_k| / |D|."""
     directions: jax.Array
-    """float32 [K, d], every client's last released update at length 1; 0 before its first."""
+    """float32 [K, d], each client's last known update, scaled to length 1; 0 before the first update."""
     angles: jax.Array
-    """float32 [K, K], between the directions, radians; 0 where one of them is 0."""
+    """float32 [K, K], angles between the directions, radians; 0 if one of the two directions is 0."""
 
 
 @parts.policy
 def clustered_similarity(*, num_clients: int, clients_per_round: int, num_parameters: int) -> Policy:
     """Clusters by the angles between updates, Fraboni et al.'s Algorithm 2: a new scheme in every round.
 
-    The state holds one update per client and run.
+    The state holds one update for each client of each run.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m.
-      num_parameters: d, the length of an update; 0 where nothing is trained.
+      num_parameters: d, the length of an update; 0 if no model is trained.
     """
 
     def init(key: jax.Array, clients: Clients) -> SimilarityState:
@@ -74,20 +74,20 @@ def clustered_similarity(*, num_clients: int, clients_per_round: int, num_parame
 
 
 def angles_between(rows: jax.Array, columns: jax.Array) -> jax.Array:
-    """Angles between unit vectors, [n, d] and [K, d] -> [n, K], radians; 0 where one is the zero vector."""
+    """Computes the angles between unit vectors, [n, d] and [K, d] -> [n, K], radians; 0 for zero vectors."""
     there = jnp.any(rows != 0, axis=1)[:, None] & jnp.any(columns != 0, axis=1)[None, :]
     cosine = jnp.clip(jnp.matmul(rows, columns.T, precision="highest"), -1.0, 1.0)
     return jnp.where(there & jnp.isfinite(cosine), jnp.arccos(cosine), 0.0)
 
 
 def draw(key: jax.Array, scheme: jax.Array, available: jax.Array | None = None) -> Cohort:
-    """Draws one client per row of a scheme and merges what is drawn twice.
+    """Draws one client from each row of a scheme and merges repeated draws of a client.
 
     Args:
-      key: consumed.
+      key: the key of the draws, consumed.
       scheme: float [m, K].
-      available: bool [K], who can be drawn; each row's probabilities are restricted to these, and a row with
-        nobody draws nobody. None for everyone.
+      available: bool [K], available clients; each row's probabilities are restricted to them, and a row
+        without available clients draws none. None if all clients are available.
     """
     m, num_clients = scheme.shape
     if available is not None:
@@ -111,7 +111,9 @@ def draw(key: jax.Array, scheme: jax.Array, available: jax.Array | None = None) 
 
 
 def size_scheme(data_share: jax.Array, clients_per_round: int) -> jax.Array:
-    """Pours the clients, largest first, into rows of capacity 1; what does not fit goes on in the next row.
+    """Returns the scheme that fills rows of sum 1 with clients, largest first.
+
+    The part of a client that does not fit into a row goes into the next row.
 
     Args:
       data_share: float32 [K], p.

@@ -14,16 +14,16 @@ def cs_ucb(
 ) -> Policy:
     """The m clients of the largest μ̄_k + sqrt((m + 1) log(t) / T_k); ties go to the lowest index.
 
-    The version for i.i.d. balanced data. The reward is τ_min / τ_k, as everywhere in this package. The best
-    set is the same for the sum of the bounds and for their minimum.
+    This is the paper's version for i.i.d. balanced data. The reward is τ_min / τ_k, as everywhere in this
+    package. The sum of the bounds and their minimum have the same best set.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m.
       clock: "paper" scores round t with log(t - 1), "reference" with log(t).
 
     Raises:
-      ValueError: for an unknown clock.
+      ValueError: the clock is unknown.
     """
     bandit.check_clock(clock)
 

@@ -24,15 +24,15 @@ def fedcs(
 ) -> Policy:
     """Asks random candidates for their latencies, then takes as many as meet the deadline, the fastest first.
 
-    Only available clients are asked. At most m are taken, and the fastest candidate always. The paper's
-    greedy rule is for uploads one after another; here they run side by side, as everywhere in this package,
-    and the rule becomes this one.
+    Only available clients are asked. At most m candidates are taken, and the fastest candidate is always
+    taken. The paper's greedy rule is for sequential uploads. In this package uploads are parallel, for which
+    the greedy rule becomes this rule.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m.
-      deadline: seconds a round may last.
-      num_candidates: how many random clients are asked, m to K; 0: all K.
+      deadline: the longest duration of a round, seconds.
+      num_candidates: the number of random clients that are asked, from m to K; 0 means all K.
 
     Raises:
       ValueError: num_candidates is out of its range.

@@ -11,23 +11,23 @@ from pausejax.parts import Parameter
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, first_of, slots_of_arrived
 
 _CUT_OFF = 0.95
-"""Clients are exploited at random among those of at least this part of the utility that is just enough."""
+"""Clients are exploited at random among those with at least this share of the smallest sufficient utility."""
 _UNCERTAINTY = 0.1
 
 
 class OortState(NamedTuple):
     data_share: jax.Array
-    """float32 [K]."""
+    """float32 [K], |D_k| / |D|."""
     utility: jax.Array
-    """float32 [K], statistical utility when last seen."""
+    """float32 [K], statistical utility at the last participation."""
     latency: jax.Array
-    """float32 [K], seconds, when last seen."""
+    """float32 [K], latency at the last participation, seconds."""
     last_round: jax.Array
-    """int32 [K], the round of the last participation; 0 for clients never seen."""
+    """int32 [K], round of the last participation; 0 for clients that have not taken part."""
     preferred_latency: jax.Array
-    """float32 scalar, T: slower clients are penalized."""
+    """float32 scalar, T, seconds; clients slower than T are penalized."""
     window: jax.Array
-    """float32 [2], utility gained in the last complete window of the pacer and in the current one."""
+    """float32 [2], utility gained in the pacer's last complete window and in its current window."""
 
 
 @parts.policy
@@ -47,22 +47,22 @@ def oort(
     """Exploits clients by utility and speed, and explores new ones at random: Lai et al.'s Algorithm 1.
 
     A client's statistical utility is |D_k| times the root of its mean squared loss, with |D_k| relative to
-    the mean. Nothing is known of the speed of clients never seen, so these are explored uniformly. The
+    the mean. The speed of clients that have not taken part is unknown, so they are explored uniformly. The
     paper's safeguards against outliers (clipped utilities, clients retired after many rounds) are left out.
-    The losses reach the server without noise, and no ledger counts them.
+    The losses reach the server without noise, and the privacy ledger does not count them.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m.
-      exploration: ε, the part of the first cohort that explores.
-      exploration_decay: the factor on ε after each round.
-      min_exploration: the least ε.
-      straggler_penalty: α: a client slower than the preferred latency T has its utility times (T/τ_k)^α.
-      pacer_step: Δ, seconds: T at first, and how much T grows when a window gains less than the one before.
-      pacer_window: W, rounds in a window.
+      exploration: ε, the share of explored clients in the first cohort.
+      exploration_decay: the factor of ε after each round.
+      min_exploration: the smallest ε.
+      straggler_penalty: α; the utility of a client slower than T is multiplied by (T/τ_k)^α.
+      pacer_step: Δ, seconds: the first value of T, and its increase if a window gains less than the last one.
+      pacer_window: W, the number of rounds in a window.
 
     Raises:
-      ValueError: the window is empty.
+      ValueError: the window has no rounds.
     """
     if pacer_window < 1:
         raise ValueError(f"pacer_window: must be at least 1, not {pacer_window}")
@@ -132,7 +132,10 @@ def oort(
 
 
 def total_utility(state: OortState, round: jax.Array, straggler_penalty: Number) -> jax.Array:
-    """(U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K]; junk for clients never seen."""
+    """Computes (U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K].
+
+    The values of clients that have not taken part have no meaning.
+    """
     age = jnp.log(round.astype(jnp.float32)) / jnp.maximum(state.last_round, 1).astype(jnp.float32)
     ratio = state.preferred_latency / jnp.where(state.latency > 0, state.latency, 1.0)
     return (state.utility + jnp.sqrt(_UNCERTAINTY * age)) * jnp.minimum(ratio, 1.0) ** straggler_penalty

@@ -29,14 +29,14 @@ def pause(
     """Chooses the argmax of (14) in every round.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m, at most K.
       objective: α, β, γ, ζ, η and the clock of (14).
       selector: "exact" (`best_set`) or "brute" (`brute_force`, small K only); both choose the same sets.
 
     Raises:
-      ValueError: for an unknown clock or selector, unless 1 <= clients_per_round <= num_clients, or for a
-        negative number (where it is not traced).
+      ValueError: the clock or selector is unknown, clients_per_round is not in [1, num_clients], or an
+        untraced number of the objective is out of its range.
     """
     if selector not in SELECTORS:
         raise ValueError(f"selector: unknown selector {selector!r}; allowed: {', '.join(SELECTORS)}")
@@ -63,7 +63,7 @@ def pause(
 def decision_terms(
     state: PauseState, view: View, m: int, objective: bandit.Objective
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The terms ucb, g and p of (14) by which a round is decided, float32 [K] each."""
+    """Computes the terms ucb, g and p of (14) for the selection of a round, float32 [K] each."""
     counts, mean_reward = state.bandit
     time = bandit.time_of_terms(view.round, objective.clock)
     ucb = bandit.ucb(mean_reward, counts, time, m, objective.exploitation_gain)

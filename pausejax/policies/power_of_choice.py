@@ -14,11 +14,11 @@ def power_of_choice(
 ) -> Policy:
     """Draws candidates by their data shares without replacement and takes the m of the largest local loss.
 
-    As in the paper, members have equal weights in the mean: the draw has used the data shares already.
-    The candidates' losses reach the server without noise, and no ledger counts them.
+    As in the paper, members have equal weights in the mean, because the draw already uses the data shares.
+    The candidates' losses reach the server without noise, and the privacy ledger does not count them.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m.
       num_candidates: d in the paper, from m to K. 0 means 2m, but at most K.
 

@@ -35,7 +35,7 @@ def sa_pause(
     """Anneals (14) in every round, from a new random set, and plays the best set that it has seen.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m, at most K.
       objective: α, β, γ, ζ, η and the clock of (14).
       annealing_steps: J, 0 or more.
@@ -43,7 +43,7 @@ def sa_pause(
       temperature_margin: ω >= 0.
 
     Raises:
-      ValueError: as `pause`, or unless J is a whole number from 0.
+      ValueError: as for `pause`, or J is no integer >= 0.
     """
     return annealed(
         partial(selection.anneal, temperature_margin=temperature_margin),
@@ -64,7 +64,7 @@ def annealed(
     annealing_steps: int,
     temperature_divisor: bandit.Number,
 ) -> Policy:
-    """PAUSE with `anneal`, a function like `selection.anneal`, as its selector; the rest as in `sa_pause`."""
+    """Returns PAUSE with `anneal`, a function like `selection.anneal`, as selector; see `sa_pause`."""
     if not isinstance(annealing_steps, int) or annealing_steps < 0:
         raise ValueError(f"annealing_steps: {annealing_steps}; allowed: whole numbers from 0")
     exact = pause(num_clients=num_clients, clients_per_round=clients_per_round, objective=objective)

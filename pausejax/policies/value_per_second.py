@@ -20,7 +20,7 @@ class ValueState(NamedTuple):
     """float32 [K], |D_k| / |D|."""
     bandit: bandit.BanditState
     mean_latency: jax.Array
-    """float32 [K], seconds; 0 before the first participation."""
+    """float32 [K], mean latency, seconds; 0 before the first participation."""
     squares: jax.Array
     """float32 [K], Σ (τ - mean)² over a client's participations, seconds²."""
 
@@ -47,24 +47,24 @@ def value_per_second(
 ) -> Policy:
     """Chooses the largest Σ value / (optimistic time of the round) in every round, exactly.
 
-    A client's value is (K |D_k| / |D|)^s e^(-c η T_k): its data, less as its budget is spent. Its optimistic
-    latency is never below τ_min; clients never seen come first.
+    A client's value is (K |D_k| / |D|)^s e^(-c η T_k): it grows with the client's data and falls as its
+    budget is spent. The optimistic latency is never below τ_min. Clients that have not taken part come first.
 
     Args:
-      num_clients: K.
+      num_clients: K, the number of clients.
       clients_per_round: m, at most K.
       budget_decay: η.
       min_latency: τ_min, seconds.
-      price: c; 0 goes for speed alone, large prices even out participations.
-      share_exponent: s; 0 values all clients alike.
-      optimism: factor on the width of what is uncertain.
-      speed_index: "variance": the mean latency less sqrt(2 log(t) / T_k) of its standard deviation, which is
-        pooled over the clients for those seen seldom. "range": by the upper confidence bound (13) on
-        τ_min / τ, at most 1, which knows no more than that it lies in (0, 1]. "thompson": a normal draw
-        around the mean latency.
+      price: c; 0 ignores spent budgets, large prices even out participations.
+      share_exponent: s; 0 gives all clients the same data value.
+      optimism: the factor of the width of the uncertainty of latencies.
+      speed_index: how optimistic latencies are computed. "variance": the mean latency minus
+        sqrt(2 log(t) / T_k) standard deviations; for clients with few participations, the standard deviation
+        is pooled over clients. "range": τ_min divided by the upper confidence bound (13) on τ_min / τ, which
+        assumes only that τ_min / τ is in (0, 1]. "thompson": a normal draw around the mean latency.
 
     Raises:
-      ValueError: unless 1 <= clients_per_round <= num_clients, or for an unknown index.
+      ValueError: clients_per_round is not in [1, num_clients], or the index is unknown.
     """
     m = clients_per_round
     if not 1 <= m <= num_clients:

@@ -22,7 +22,7 @@ def vanilla_sa(
 ) -> Policy:
     """`sa_pause` with any swap as a neighbour and C = 2α + γ + 1, which has no margin ω.
 
-    Arguments and errors as for `sa_pause`.
+    Arguments and errors are those of `sa_pause`.
     """
     return annealed(
         selection.vanilla_anneal,

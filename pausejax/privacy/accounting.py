@@ -1,7 +1,7 @@
-"""What one client's releases amount to in (ε, δ) and Rényi privacy, beside the ledger's pure ε.
+"""Leakage of one client's releases in pure ε, (ε, δ) and Rényi privacy.
 
-A release is a Laplace mechanism whose noise multiplier is 1/ε_i; in coordinate clipping it is one for each
-coordinate. All numbers are on the host, in float64.
+A release is a Laplace mechanism with noise multiplier 1/ε_i. With coordinate clipping, a release is one such
+mechanism for each coordinate. All numbers are on the host, in float64.
 """
 
 from typing import Literal, get_args
@@ -28,8 +28,8 @@ def pure_epsilon(
       participations: T >= 0.
       privacy_budget: ε̄ > 0.
       budget_decay: η > 0.
-      num_parameters: d, coordinates of an update.
-      clip: "coordinate": the d coordinates compose; "vector": they are one release.
+      num_parameters: d, the number of coordinates of an update.
+      clip: "coordinate" composes the d coordinates; "vector" counts an update as one release.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -47,14 +47,14 @@ def renyi_epsilon(
     num_parameters: int = 1,
     clip: Clip = "coordinate",
 ) -> float:
-    """The Rényi divergence bound of the same releases at one order (Mironov 2017, proposition 6).
+    """Computes the Rényi divergence bound of a client's releases at one order (Mironov 2017, proposition 6).
 
     Args:
-      participations: as in `pure_epsilon`, like the others.
-      privacy_budget: ε̄.
-      budget_decay: η.
-      order: above 1.
-      num_parameters: d.
+      participations: T, as in `pure_epsilon`.
+      privacy_budget: ε̄, as in `pure_epsilon`.
+      budget_decay: η, as in `pure_epsilon`.
+      order: the order, above 1.
+      num_parameters: d, as in `pure_epsilon`.
       clip: as in `pure_epsilon`.
 
     Raises:
@@ -78,14 +78,14 @@ def approximate_epsilon(
     clip: Clip = "coordinate",
     method: Method = "renyi",
 ) -> float:
-    """ε of the (ε, δ)-privacy of the same releases, by the library `dp-accounting`; never above the pure ε.
+    """Computes ε of the (ε, δ)-privacy of a client's releases with `dp-accounting`; at most the pure ε.
 
     Args:
-      participations: as in `pure_epsilon`, like the others.
-      privacy_budget: ε̄.
-      budget_decay: η.
+      participations: T, as in `pure_epsilon`.
+      privacy_budget: ε̄, as in `pure_epsilon`.
+      budget_decay: η, as in `pure_epsilon`.
       delta: δ, in (0, 1).
-      num_parameters: d.
+      num_parameters: d, as in `pure_epsilon`.
       clip: as in `pure_epsilon`.
       method: "renyi" is fast at any d; "pld" (privacy loss distributions) is tighter, and takes a minute for
         some thousand coordinates.
@@ -115,7 +115,7 @@ def approximate_epsilon(
 
 
 def _schedule(participations: int, privacy_budget: float, budget_decay: float) -> np.ndarray:
-    """ε_i of the first T participations, float64 [T]."""
+    """Returns ε_i of the first T participations, float64 [T]."""
     if participations < 0:
         raise ValueError(f"participations: must not be negative, not {participations}")
     for name, value in (("privacy_budget", privacy_budget), ("budget_decay", budget_decay)):
@@ -125,7 +125,7 @@ def _schedule(participations: int, privacy_budget: float, budget_decay: float) -
 
 
 def _copies(num_parameters: int, clip: Clip) -> int:
-    """How many mechanisms of the scheduled ε make up one release."""
+    """Returns the number of Laplace mechanisms with ε_i in one release."""
     if num_parameters < 1:
         raise ValueError(f"num_parameters: must be at least 1, not {num_parameters}")
     if clip not in CLIPS:

@@ -7,16 +7,17 @@ _CANDIDATES = 200
 
 
 def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confidence: float = 0.999) -> float:
-    """Estimates a lower bound of ε from how well the releases of two inputs can be told apart.
+    """Estimates a lower bound of ε from the scores of releases of two inputs.
 
-    A release that is ε-private has P[score >= s] <= e^ε P[score' >= s] for every s and every score. The
-    threshold is chosen on the first half of the samples, and the bound is taken from the second half by
-    Clopper-Pearson intervals: with probability `confidence` the true ε is not below it.
+    An ε-private release has P[score >= s] <= e^ε P[score' >= s] for every s and every score. The threshold is
+    chosen on the first half of the samples. The bound is computed from the second half by Clopper-Pearson
+    intervals: with probability `confidence`, the true ε is not below the bound.
 
     Args:
-      scores: [n], of releases of one input. The log-likelihood ratio of the two inputs is the best score.
-      neighbour_scores: [n'], the same score of releases of the other input.
-      confidence: of the bound.
+      scores: [n], scores of releases of one input. The log-likelihood ratio of the two inputs is the best
+        score.
+      neighbour_scores: [n'], the same scores of releases of the other input.
+      confidence: the confidence of the bound, in (0, 1).
 
     Returns:
       A lower bound of ε, at least 0.
@@ -40,7 +41,10 @@ def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confid
 def _bounds(
     scores: np.ndarray, neighbour_scores: np.ndarray, thresholds: np.ndarray, confidence: float
 ) -> np.ndarray:
-    """Per threshold s, log of the least P[score >= s] over the largest P[score' >= s] that samples allow."""
+    """Returns, for each threshold s, the log of the smallest P[score >= s] over the largest P[score' >= s].
+
+    Both probabilities are the ends of confidence intervals; the result is at least 0.
+    """
     hits, other_hits = (
         len(sample) - np.searchsorted(np.sort(sample), thresholds) for sample in (scores, neighbour_scores)
     )

@@ -1,4 +1,4 @@
-"""What releases with Gaussian noise amount to in (ε, δ)-privacy, exactly; on the host, in float64."""
+"""Exact (ε, δ)-privacy of releases with Gaussian noise, on the host, in float64."""
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -9,8 +9,8 @@ _BISECTIONS = 80
 def gaussian_epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """Computes ε of T Gaussian releases of one client at a given δ.
 
-    T releases with noise of σ sensitivities are as private as one with σ/√T, and the (ε, δ) of that one is
-    known in closed form (Balle and Wang 2018, Theorem 8). There is no amplification by sampling in it.
+    T releases with noise multiplier σ are as private as one release with σ/√T, whose (ε, δ) is known in
+    closed form (Balle and Wang 2018, Theorem 8). Amplification by sampling is not included.
 
     Args:
       releases: T >= 0, int.
@@ -29,7 +29,7 @@ def gaussian_epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: 
 
 
 def _epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Inverts δ(ε) by bisection; float64, broadcast against each other."""
+    """Inverts δ(ε) by bisection, in float64; the arguments are broadcast."""
     some = np.maximum(releases, 1)
     spread = noise_multiplier / np.sqrt(some)
     # Concentrated differential privacy bounds ε from above: ρ + 2 √(ρ ln 1/δ), ρ = 1 / 2σ².

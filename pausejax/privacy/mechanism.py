@@ -1,7 +1,8 @@
-"""What a privacy mechanism is; clipping, and the Laplace mechanism (Theorem 1), on flat update vectors.
+"""The interface of privacy mechanisms, clipping, and the Laplace mechanism (Theorem 1), on update vectors.
 
-The noise is simulation-grade: float32 Laplace draws end near 16 scales and their low bits depend on the
-input (Mironov 2012). It has the right distribution for studying learning; do not release real data with it.
+The noise is good enough for simulations only: float32 Laplace draws end near 16 scales, and their low bits
+depend on the input (Mironov 2012). The distribution is right for the study of learning. Do not use the noise
+to release real data.
 """
 
 from collections.abc import Callable
@@ -17,36 +18,36 @@ from pausejax.privacy.noise import NoiseGenerator, laplace
 
 
 class Leakage(NamedTuple):
-    """What a client has leaked; float32 of the shape of `releases`."""
+    """Leakage of a client; float32 arrays with the shape of `releases`."""
 
     release: np.ndarray
-    """ε of what the mechanism protects, as `Mechanism.protects` says."""
+    """ε for the unit that `Mechanism.protects` names."""
     update: np.ndarray
-    """ε of the whole update vector."""
+    """ε for the whole update vector."""
 
 
 class Mechanism(NamedTuple):
-    """What protects a client's updates. The functions on arrays are pure and jittable."""
+    """Privacy mechanism, which protects clients' updates. `release` and `server` are pure and jittable."""
 
     release: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-    """Maps a key, an upload, float32 [d], and which release of the client it is, int32 >= 1, to the upload
-    as it leaves the client, float32 [d]."""
+    """Function from a key, an upload, float32 [d], and the number of the client's release, int32 >= 1, to the
+    protected upload, float32 [d]."""
     leakage: Callable[[np.ndarray, int], Leakage]
-    """On the host: maps numbers of releases, int [..., T], and d to what they have leaked. The mechanism's
-    hyper-parameters are float32 [..., 1] there. ε must not fall as releases grow."""
+    """Function on the host from numbers of releases, int [..., T], and d to their leakage. The mechanism's
+    hyper-parameters are float32 [..., 1] there. ε must not decrease as releases increase."""
     server: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] | None = None
-    """Maps a key, the mean upload, float32 [d], and the aggregation weights, float32 [n], 0 where nothing
-    arrived, to the mean as the server uses it. With it the server is trusted, and only what is aggregated
-    spends privacy."""
+    """Function from a key, the mean upload, float32 [d], and the aggregation weights, float32 [n], 0 for rows
+    without an update, to the mean that the server uses. If it is given, the server is trusted and only
+    aggregated updates spend privacy."""
     protects: str = "per update"
-    """What ε bounds the leakage of, in words."""
+    """Unit whose leakage ε bounds, in words."""
 
 
 def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
-    """Returns the mechanism, which raises an error in its part's name if a result has a wrong shape or type.
+    """Returns the mechanism with functions that check the shapes and types of their results.
 
     Raises:
-      PartError: it is no mechanism; so do its functions.
+      PartError: `mechanism` is no `Mechanism`. The functions raise it for a wrong result.
     """
     if not isinstance(mechanism, Mechanism):
         kind = type(mechanism).__name__
@@ -95,12 +96,12 @@ CLIPS: tuple[str, ...] = get_args(Clip)
 
 
 def clip_update(update: jax.Array, sensitivity: jax.Array | float, clip: Clip) -> jax.Array:
-    """Bounds an update so that two of them differ by at most Δf.
+    """Clips an update so that any two clipped updates differ by at most Δf.
 
     Args:
       update: float32 [d].
       sensitivity: Δf > 0.
-      clip: "coordinate": each coordinate to ±Δf/2; "vector": the L1 norm to Δf/2.
+      clip: "coordinate" clips each coordinate to ±Δf/2; "vector" scales the L1 norm to at most Δf/2.
 
     Returns:
       float32 [d].
@@ -125,9 +126,9 @@ def privatize(
     """Clips an update and adds Laplace(Δf / ε) to every coordinate, (5).
 
     Args:
-      key: consumed.
+      key: the key of the noise, consumed.
       update: float32 [d].
-      epsilon: ε > 0 of this release: per coordinate or for the vector, by `clip`.
+      epsilon: ε > 0 of this release, per coordinate or for the whole vector, as `clip` says.
       sensitivity: Δf > 0.
       clip: see `clip_update`.
       noise_generator: see `noise.laplace`.
@@ -137,7 +138,7 @@ def privatize(
 
     Raises:
       AssertionError: the update is no vector of floats (when traced).
-      ValueError: an unknown `clip` or `noise_generator`.
+      ValueError: `clip` or `noise_generator` is unknown.
     """
     chex.assert_rank(update, 1)
     chex.assert_type(update, float)

@@ -1,4 +1,4 @@
-"""Privacy mechanisms: what a client's update becomes before it leaves, and what that costs in ε."""
+"""Privacy mechanisms: the change of a client's update before its release, and the leakage ε of a release."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from pausejax.privacy.noise import NoiseGenerator
 Number = jax.Array | float
 
 PROTECTED = {"coordinate": "per coordinate", "vector": "per update"}
-"""Maps what `laplace` clips to what its ε bounds the leakage of."""
+"""Unit that ε of `laplace` protects, by the value of `clip`."""
 
 ClipNorm = Annotated[
     Number, Parameter(help="Gaussian mechanisms: the largest L2 norm of an update", low=0, low_open=True)
@@ -91,7 +91,7 @@ def gaussian(
 ) -> Mechanism:
     """Every client clips its update in L2 and adds Gaussian noise: local (ε, δ)-privacy.
 
-    Any two clipped updates differ by at most twice `clip_norm`, so ε is that of half the multiplier.
+    Any two clipped updates differ by at most twice `clip_norm`, so ε is computed with half the multiplier.
     """
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
@@ -115,10 +115,10 @@ def central_gaussian(
 ) -> Mechanism:
     """A trusted server adds Gaussian noise to the mean of clipped updates: DP-FedAvg (McMahan et al. 2018).
 
-    One client changes the mean by at most `clip_norm` times the largest weight, if its update is replaced
-    by 0; cohorts and weights are public. Where n < m updates arrive, the mean counts n/m, as with a fixed
-    denominator, so its noise does not grow. Only updates that are aggregated spend privacy. ε takes no
-    credit for random cohorts, since policies choose them on purpose.
+    If a client's update is replaced by 0, the mean changes by at most `clip_norm` times the largest weight.
+    Cohorts and weights are public. If n < m updates arrive, the mean is multiplied by n/m, as with a fixed
+    denominator, so its noise does not grow. Only aggregated updates spend privacy. ε is not reduced for
+    random cohorts, because policies choose cohorts on purpose.
     """
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:

@@ -1,1 +1,1 @@
-"""The spec language: parameters, axes, and the plan of a study's runs. It knows no simulation."""
+"""The spec language: parameters, axes, and the plan of a study's runs, independent of any simulation."""

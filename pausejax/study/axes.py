@@ -1,7 +1,7 @@
 """Axes of a study: lists, zipped lists, and ranges that are sampled jointly.
 
-A policy's axes fall into factors that multiply: each list by itself, each zipped group of lists, and all
-ranges together, whose rows are the points of one design.
+A policy's points are the product of its factors. Each single list is a factor, each zipped group of lists is
+a factor, and all ranges together are one factor, whose rows are the points of one design.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ SAMPLING: dict[str, Parameter] = table(
         "seed": Parameter(0, "of the design; not of the runs", low=0),
     }
 )
-"""The keys of the table [sampling]."""
+"""Keys of the table [sampling]."""
 
 
 class Sampling(NamedTuple):
-    """How ranges become points."""
+    """Settings of the design that samples points from ranges."""
 
     n: int
     method: str
@@ -35,18 +35,18 @@ class Sampling(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The values of an axis from `low` to `high`, both included, to be sampled."""
+    """Axis whose values are sampled from `low` to `high`, both included."""
 
     law: str
-    """One of `LAWS`."""
+    """Distribution of the values, one of `LAWS`."""
     low: float
     high: float
 
     def at(self, fractions: np.ndarray) -> list[float] | list[int]:
         """Returns the values at fractions [n] in [0, 1) of the law's cumulative distribution.
 
-        Real numbers have six significant digits, which float32 tells apart: a value read off a result can
-        be typed into a spec and gives the same run. The ends of the range may have more digits.
+        Real values are rounded to six significant digits, which float32 can represent. So a value that is
+        copied from a result into a spec gives the same run. The ends of the range may have more digits.
         """
         if self.law == "int_uniform":
             steps = np.floor(fractions * (self.high - self.low + 1)).astype(np.int64)
@@ -85,11 +85,12 @@ def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
 def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
     """Returns one coordinate of a design: fractions [n] in [0, 1).
 
-    It depends on the arguments alone, not on the design's other coordinates, so designs that share a
-    parameter in a column agree in it. The first n points of "sobol" and "random" are those of any larger n.
+    The coordinate depends on the arguments alone, not on the design's other coordinates. So two designs with
+    the same parameter in the same column have the same values of it. With "sobol" and "random", a larger n
+    keeps the first points.
 
     Args:
-      name: of the parameter; it scrambles the column.
+      name: the name of the parameter, which seeds the scrambling of the column.
       column: the dimension of the Sobol sequence.
       sampling: the number of points, the method and the seed.
     """
@@ -106,22 +107,22 @@ def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
 
 
 class Factor(NamedTuple):
-    """Parameters that take their values together."""
+    """Group of parameters whose values advance together."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    """Values, one row per point."""
+    """Values of the parameters, one row for each point."""
 
 
 def columns(shared: Mapping[str, Axis], axes: Mapping[str, Axis]) -> dict[str, int]:
-    """Returns the column of the design that each ranged parameter of a policy is sampled from.
+    """Returns the column of the design for each ranged parameter of a policy.
 
-    Ranges of the sections come first, so that all policies meet the same values of them; a policy's own
-    ranges follow.
+    Ranges of the sections come first, so that all policies get the same values of these parameters. The
+    policy's own ranges follow.
 
     Args:
-      shared: the axes of the sections.
-      axes: the same with the policy's own put in; both in the vocabulary's order.
+      shared: the axes of the sections, in the vocabulary's order.
+      axes: the axes of the sections, replaced by the policy's own where it has any, in the same order.
     """
     first = [name for name, axis in shared.items() if isinstance(axis, Range)]
     own = [name for name, axis in axes.items() if isinstance(axis, Range) and name not in first]
@@ -134,7 +135,7 @@ def factors(
     column: Mapping[str, int],
     sampling: Sampling | None,
 ) -> tuple[Factor, ...]:
-    """Returns what multiplies to a policy's points, in the order of the axes."""
+    """Returns the factors whose product is a policy's points, in the order of the axes."""
     ranged = tuple(name for name, axis in axes.items() if isinstance(axis, Range))
     group_of = {name: group for group in (*zipped, ranged) for name in group}
     found: dict[tuple[str, ...], Factor] = {}
@@ -154,7 +155,7 @@ def _values(name: str, axis: Axis, column: Mapping[str, int], sampling: Sampling
 
 
 def restricted(product: Sequence[Factor], names: Set[str]) -> list[Factor]:
-    """Returns the factors without parameters that are not named; equal rows are kept once."""
+    """Returns the factors restricted to the named parameters, without repeated rows."""
     found = []
     for factor in product:
         places = [place for place, name in enumerate(factor.names) if name in names]
@@ -165,11 +166,11 @@ def restricted(product: Sequence[Factor], names: Set[str]) -> list[Factor]:
 
 
 def points(product: Sequence[Factor], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yields the distinct points of some parameters, the last factor's running fastest.
+    """Yields the distinct points of some parameters; the last factor changes fastest.
 
     Args:
-      product: factors.
-      names: the parameters; keys of each point, in this order.
+      product: the factors.
+      names: the names of the parameters, which are the keys of each point, in this order.
     """
     kept = restricted(product, set(names))
     place = {name: place for place, name in enumerate(name for factor in kept for name in factor.names)}

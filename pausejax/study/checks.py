@@ -1,4 +1,4 @@
-"""What must fit together in any study beyond each value by itself."""
+"""Checks of any study that concern several values together."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,11 @@ from pausejax.study.study import Study
 from pausejax.study.vocabulary import Say
 
 MAX_RUNS = 2**20
-"""A plan holds up to 5 kB per run."""
+"""Largest number of runs; a plan holds up to 5 kB for each run."""
 
 
 def check(say: Say, study: Study) -> None:
-    """Says what does not fit together; whatever is said of one policy is said once."""
+    """Reports what does not fit together in a study, each problem once."""
     if (runs := count_runs(study)) > MAX_RUNS:
         labels = [policy.label for policy in study.policies]
         say("policy", labels, f"come to {runs} runs; must be <= {MAX_RUNS}")
@@ -22,7 +22,7 @@ def check(say: Say, study: Study) -> None:
 
 
 def count_runs(study: Study) -> int:
-    """At most so many runs; points that agree in what the policy reads under a condition count each."""
+    """Returns an upper bound on the number of runs; points that may later prove equal count separately."""
     words, count = study.words, 0
     for policy in study.policies:
         names = {name for name in study.axes if words.is_read(name, study.mode, policy.algorithm)}

@@ -1,4 +1,4 @@
-"""The text of a spec and what is wrong with one: importable without JAX."""
+"""Reading of spec files, and the error for invalid specs; the module does not import JAX."""
 
 import os
 import tomllib
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def asks_for_traceback() -> bool:
-    """Returns whether the user wants to see where an error comes from."""
+    """Returns whether the user asks for tracebacks, by `PAUSEJAX_TRACEBACK`."""
     return os.environ.get("PAUSEJAX_TRACEBACK", "") not in ("", "0")
 
 
 class SpecError(ValueError):
-    """A spec with mistakes; `problems` has one line each."""
+    """Error for a spec with mistakes; `problems` has one line for each mistake."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         problems = tuple(dict.fromkeys(map(printable, problems)))
@@ -22,18 +22,18 @@ class SpecError(ValueError):
         self.problems = problems
 
     def _render_traceback_(self) -> list[str]:
-        """Returns what IPython shows: the problems alone, as the command does."""
+        """Returns the lines that IPython shows: the problems without a traceback, as the command shows."""
         if asks_for_traceback():
             return traceback.format_exception(self)
         return [f"SpecError: {problem}" for problem in self.problems]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Makes it anew of its problems in another process: an error's own arguments are their text."""
+        """Rebuilds the error from its problems in another process, because `args` holds only their text."""
         return type(self), (self.problems,), self.__dict__
 
 
 def printable(text: str) -> str:
-    """Text as one line that leaves a terminal as it is; what users' names hold of other signs is escaped."""
+    """Returns a text with all characters escaped that are not printable, such as line breaks."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""From a checked study to its runs, and from runs to groups that share one compiled program."""
+"""Expansion of a checked study into runs, and grouping of runs that share one compiled program."""
 
 import dataclasses
 import hashlib
@@ -12,9 +12,9 @@ from pausejax.study.study import Plan, PolicySpec, Study
 
 
 def make_plan(study: Study) -> Plan:
-    """Expands a study into runs (policy-major, then axes, then seeds) and groups them by static part.
+    """Expands a study into runs, ordered by policy, then axes, then seeds, and groups them by static values.
 
-    Points of a policy that agree in everything it reads are one point.
+    Points of a policy with the same values of all parameters that the policy reads count as one point.
     """
     runs = [
         Run(policy.label, policy.algorithm, seed, values)
@@ -26,7 +26,7 @@ def make_plan(study: Study) -> Plan:
 
 
 def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
-    """Groups runs by what their programs are made of, and gives each run its identity."""
+    """Groups runs by the values that define their programs, and gives each run its identity."""
     groups: dict[Any, list[Run]] = {}
     # The seeds of a setting share one mapping of values.
     points: dict[int, tuple[str, Any]] = {}
@@ -44,16 +44,16 @@ def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
 
 
 def _name(key: tuple[Any, ...]) -> str:
-    """Names a program in short."""
+    """Returns a short name of a program."""
     digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()
     return f"{key[0]} {digest[:16]}"
 
 
 def program_key(study: Study, algorithm: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Returns what a compiled program is made of: algorithm, static values, and which terms are on.
+    """Returns the values that define a compiled program: algorithm, static values, and the terms in use.
 
-    A term that costs when it is on, such as a proximal term or failures, gets a program of its own. So the
-    program of a run never depends on the other runs of its study.
+    A term that takes time only if it is used, such as a proximal term or failures, has a separate program. So
+    the program of a run never depends on the other runs of its study.
     """
     static = tuple((name, value) for name, value in values.items() if not _is_traced(study, name))
     parameters = study.words.parameters
@@ -81,7 +81,7 @@ def used_parameters(study: Study, algorithm: str) -> list[str]:
 
 
 def drop_unused(study: Study, algorithm: str, point: dict[str, Any]) -> None:
-    """Takes out of a point, which holds all of `used_parameters`, what a run there does not read."""
+    """Removes the parameters that a run at a point does not read; the point holds `used_parameters`."""
     for name in list(point):
         if not study.words.is_read_at(name, algorithm, point):
             del point[name]

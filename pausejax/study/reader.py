@@ -1,4 +1,4 @@
-"""Reads the tables of a spec, and collects every problem of them as one line."""
+"""Reader of a spec's tables, which collects every problem as one line."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -14,12 +14,12 @@ MAX_SEED = 2**32 - 1
 MAX_SEEDS = 2**20
 
 _MOST_SHOWN = 200
-"""Letters of a value in a message."""
+"""Largest number of characters of a value in a message."""
 _POLICY_KEYS = ("name", "label", "zip")
 
 
 class Reader:
-    """Collects the problems of one document."""
+    """Reader of one document, which collects the document's problems."""
 
     def __init__(self, source: str, problems: list[str], words: Vocabulary) -> None:
         self.source = source
@@ -47,7 +47,7 @@ class Reader:
         return float(value) if parameter.kind is float else value
 
     def names(self, key: str, value: Any, known: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns a list of different names of registered things."""
+        """Returns a list of different registered names; reports any other value."""
         if not isinstance(value, list) or len({str(name) for name in value}) < len(value):
             self.say(key, value, "must be a list of different names")
             return ()
@@ -74,7 +74,7 @@ class Reader:
         return (0,)
 
     def axes(self, table: Mapping[str, Any], section: str, zipped: Set[str]) -> dict[str, Axis]:
-        """The axes of one table of parameters: a section's own, or any in a policy's table (section "")."""
+        """Returns the axes in a table: of a section, or of any parameter in a policy's table (section "")."""
         known = {name: p for name, p in self.words.parameters.items() if not section or p.section == section}
         where = f"{section}." if section else "policy."
         found: dict[str, Axis] = {}
@@ -147,7 +147,7 @@ class Reader:
     def sampling(
         self, document: Mapping[str, Any], axes: Mapping[str, Axis], policies: Sequence[PolicySpec]
     ) -> Sampling | None:
-        """Returns the table [sampling]; there must be one if and only if there are ranges."""
+        """Returns the table [sampling], which a spec must have if and only if it has ranges."""
         ranges = [f"{self.words.parameters[name].section}.{name}" for name in _ranged(axes)]
         ranges += [f"policy.{name}" for policy in policies for name in _ranged(policy.axes)]
         if "sampling" not in document:
@@ -176,7 +176,7 @@ class Reader:
         return Sampling(**values)
 
     def check_effects(self, overridden: Iterable[tuple[str, str | None]], study: Study) -> None:
-        """Says which overrides no run sees, and which axes."""
+        """Reports the overrides and the axes that no run reads."""
         for override, name in overridden:
             if name is None or name not in self.words.parameters:
                 continue
@@ -216,7 +216,7 @@ class Reader:
 
 
 def show(value: Any) -> str:
-    """Returns a value as TOML has it."""
+    """Returns a value in TOML's spelling, shortened if it is long."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):

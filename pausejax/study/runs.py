@@ -1,4 +1,4 @@
-"""One run, and a group of runs that share a compiled program."""
+"""Runs, and groups of runs that share a compiled program."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -7,24 +7,24 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One policy, at one point of its parameters, with one seed."""
+    """Run of one policy, at one point of its parameters, with one seed."""
 
     policy: str
-    """The label in results."""
+    """Label of the policy in results."""
     algorithm: str
     seed: int
     values: Mapping[str, Any]
-    """Every parameter that this run reads."""
+    """Values of all parameters that this run reads."""
     identity: str = ""
-    """A hash of all that its numbers depend on; `plan.plan_of` sets it."""
+    """Hash of everything that the run's results depend on; `plan.plan_of` sets it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Runs that one compiled program serves."""
+    """Group of runs that share one compiled program."""
 
     key: str
-    """A digest of the algorithm, the static values and the terms that are on; unique within a study."""
+    """Algorithm with a digest of algorithm, static values and terms in use; unique within a study."""
     algorithm: str
     static: Mapping[str, Any]
     """Values of the static parameters that the runs read."""
@@ -32,5 +32,5 @@ class Group:
 
 
 def policies_of(runs: Iterable[Run]) -> str:
-    """Names the policies of some runs, by their labels."""
+    """Returns the labels of the policies of some runs, separated by commas."""
     return ", ".join(dict.fromkeys(run.policy for run in runs))

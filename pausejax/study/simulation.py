@@ -1,4 +1,4 @@
-"""What a kind of study hands to the engine: one group of runs as a compiled program sees it."""
+"""The interface between a kind of study and the engine: the simulation of one group of runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,113 +10,116 @@ import numpy as np
 from pausejax.study.runs import Run
 
 Arrays = dict[str, np.ndarray]
-"""What some runs leave: arrays by variable, leading axis the runs."""
+"""Type of the arrays of some runs by variable; the leading axis is the runs."""
 
 
 class Layout(NamedTuple):
-    """How a group lies on devices. It decides the last bits of floats, beside the settings of the runs."""
+    """Layout of a group on devices. Like the settings of runs, the layout affects the last bits of floats."""
 
     runs: int
-    """The most runs side by side, where memory allows."""
+    """Largest number of runs that are computed in parallel if memory allows."""
     sharded: bool = False
-    """Whether each device holds a share of the training inputs, and not all of them."""
+    """Whether each device holds a share of the training inputs instead of all inputs."""
     lanes: int = 0
-    """Clients of a run that are trained side by side."""
+    """Number of clients that are trained in parallel."""
     eval_lanes: int = 0
-    """Global models that are evaluated side by side."""
+    """Number of global models that are evaluated in parallel."""
     eval_batch: int = 0
-    """About so many test samples at a time."""
+    """Approximate number of test samples in an evaluation batch."""
     conv: str = ""
-    """How convolutions are done: as `federated.placement.ConvVariant`."""
+    """Implementation of convolutions, a `federated.placement.ConvVariant`."""
 
 
 class Segment(NamedTuple):
-    """What some rounds in a row have recorded."""
+    """Records of consecutive rounds."""
 
     first_round: int
     last_round: int
     positions: np.ndarray
-    """int [n], of the played runs among those that are played together; one may come again as padding."""
+    """int [n], positions of these runs among all runs played together; a position may repeat as padding."""
     records: Arrays
-    """By variable, [n, records, ...]."""
+    """Records by variable, [n, records, ...]."""
 
 
 class DeviceBytes(NamedTuple):
-    """Bytes on a device, by what they are."""
+    """Bytes on a device, by purpose."""
 
     shared: Mapping[str, int]
-    """Once, for all rows: data, partitions, tables."""
+    """Bytes that all runs share: data, partitions, tables."""
     each: Mapping[str, int]
-    """Of every row: its state between two rounds, and what two calls record of it."""
+    """Bytes of every single run: its state between two rounds, and its records of two calls."""
 
 
 class Simulation(Protocol):
-    """One group as a compiled program sees it; every array of a state has the played runs first."""
+    """Simulation of one group by a compiled program; the first axis of every array of a state is the runs."""
 
     rounds: int
-    """T of these runs."""
+    """Number of rounds T of these runs."""
     rounds_per_call: int
-    """Rounds that one call of the program advances."""
+    """Number of rounds that one call of the program advances."""
     stop_at_latency: float
-    """Simulated time at which a run may stop, seconds; 0: never."""
+    """Simulated time at which a run may stop, seconds; 0 if no run stops early."""
     layout: Layout
 
     @property
     def data_shares(self) -> int:
-        """Over how many devices the training inputs are sharded; 1: each device holds all of them."""
+        """Number of devices over which the training inputs are sharded; 1 if each device holds all inputs."""
 
     def sharded(self) -> Self:
-        """The same with the training inputs sharded over all its devices, if there are any and several."""
+        """Returns the simulation with its training inputs sharded over all of its devices.
+
+        Returns the simulation itself if it has no training inputs or only one device.
+        """
 
     def padded(self, width: int) -> int:
-        """Returns the next number of rows that fills up the devices, all of them where data are sharded."""
+        """Returns the next number of runs that fills the devices, or all devices if data are sharded."""
 
     def trace(self, width: int) -> jax.stages.Traced:
-        """Traces the program for so many rows. Nothing is put on a device.
+        """Traces the program for `width` runs. Nothing is put on a device.
 
         Raises:
-          ValueError: what the group is made of does not fit together.
+          ValueError: the parts and values of the group do not fit together.
         """
 
     def turns(self) -> Mapping[str, float]:
-        """Says by named scope how often loops go round that no trace can count, and which share chooses.
+        """Returns, by named scope, the turns of loops that a trace can't count, and the shares of choices.
 
-        A choice within a scope is made in such a share of all times.
+        The number of a scope with a choice is the share of times in which the choice is made.
         """
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers the program for so many rows; as `trace`."""
+        """Traces and lowers the program for `width` runs; raises as `trace`."""
 
     def state_shapes(self, width: int) -> Any:
-        """Shapes, types and shardings of the state of so many rows."""
+        """Returns the shapes, types and shardings of the state of `width` runs."""
 
     def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
-        """Returns what the program takes besides state and rounds, for some runs, on the devices."""
+        """Returns the program's arguments besides state and rounds, for some runs, on the devices."""
 
     def start(self, runs: Sequence[Run]) -> Any:
         """Returns the state of some runs before round 1, on the devices."""
 
     def to_host(self, first_round: int, positions: np.ndarray, record: Any) -> Segment:
-        """Fetches what a call that began at a round has recorded of the runs at some positions."""
+        """Copies the record of a call that began at `first_round`, of the runs at some positions."""
 
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
-        """Says which of the runs at some distinct positions have not stopped, bool [n]."""
+        """Returns which of the runs at some distinct positions have not stopped, bool [n]."""
 
     def finish(self, segments: Sequence[Segment], runs: Sequence[Run]) -> Arrays:
-        """Returns what some runs leave in the result once all their rounds are recorded.
+        """Returns the arrays of some runs for the result, after all of their rounds are recorded.
 
         Args:
-          segments: their records.
-          runs: distinct; the one at position i comes i-th.
+          segments: the records of the runs.
+          runs: distinct runs, in the order of their positions.
         """
 
     def device_bytes(self) -> DeviceBytes:
         """Computes the bytes on each device while runs are played, from the shapes of the arrays."""
 
     def release(self) -> None:
-        """Lets go of what lies on the devices; it is put there again when it is needed."""
+        """Frees the arrays on the devices; they are put there again when they are needed."""
 
 
 def bytes_of(tree: Any) -> int:
-    """Of arrays, or of their shapes."""
+    """Returns the number of bytes of arrays, or of arrays with given shapes."""
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

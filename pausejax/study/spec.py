@@ -1,7 +1,8 @@
-"""The study spec: one TOML table, checked whole before any compute.
+"""The study spec: one TOML document, which is checked completely before anything is computed.
 
-Scalars fix a value, a list or a range makes an axis, each `[[policy]]` table adds a policy and may override
-any parameter by its plain name. Every mistake becomes one line; all of them are reported together.
+A scalar fixes a parameter; a list or a range makes the parameter an axis. Each `[[policy]]` table adds a
+policy and may override any parameter by its name without a section. All mistakes are reported together, one
+in each line.
 """
 
 import json
@@ -37,21 +38,22 @@ def parse(
     flat: bool = False,
     searched: bool = False,
 ) -> Study:
-    """Checks a spec given as nested tables. Files of `use` are executed.
+    """Checks a spec given as nested tables and returns its study. Files of `use` are executed.
 
     Args:
-      document: the tables.
-      kinds: every kind of study; a spec without a `mode` is of the first.
-      source: what problems name.
-      overrides: `section.key=value` strings that replace or add keys; the value is TOML, or else a string.
+      document: the spec's tables.
+      kinds: every kind of study; a spec without a `mode` is of the first kind.
+      source: the name of the spec in error messages.
+      overrides: `section.key=value` strings that replace or add keys; a value that is no TOML is a string.
       use: more files and modules with parts.
-      folder: where the relative paths of files start.
-      flat: parameters may stand outside their sections.
-      searched: ranges are for a search, which needs no [sampling]; where what is checked takes values, a few
-        points stand for each.
+      folder: the folder from which relative paths of files start.
+      flat: whether parameters may stand outside their sections.
+      searched: whether a search chooses the values in ranges. Then no [sampling] is needed, and the check
+        uses a few points of each range.
 
     Raises:
-      SpecError: with one line per mistake, each naming the source, the key, the value and what is allowed.
+      SpecError: the spec has mistakes. Each mistake is one line, which names the source, the key, the value
+        and the allowed values.
     """
     try:
         document = dict(_copy(document))
@@ -124,7 +126,7 @@ def parse(
 
 
 def _unreadable(source: str, study: Study) -> list[str]:
-    """Returns what the result would say of itself and nobody could read: words of users' parts, for one."""
+    """Returns a problem for each metric, parameter, name or label that a result's description can't hold."""
     metrics = json.loads(as_json(study.outputs.metrics))
     spellings = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     said = {"metrics": metrics, "parameters": spellings}
@@ -135,7 +137,7 @@ def _unreadable(source: str, study: Study) -> list[str]:
 
 
 def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
-    """Puts parameters into their sections."""
+    """Returns the document with every parameter in its section."""
     found: dict[str, Any] = {}
     for key, value in document.items():
         parameter = words.parameters.get(words.aliases.get(key, key))
@@ -151,7 +153,7 @@ def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
 def _entries(
     source: str, document: dict[str, Any], more: Sequence[str], problems: list[str]
 ) -> tuple[str, ...]:
-    """Returns what `use` names, in the spec and beside it; the spec then says all of it."""
+    """Returns the entries of `use` in the spec and the further ones, and writes all into the document."""
     entries = document.get("use", [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
         problems.append(
@@ -190,7 +192,7 @@ def _copy(table: Any) -> Any:
 def _override(
     document: dict[str, Any], override: str, words: Vocabulary | None, problems: list[str]
 ) -> str | None:
-    """Puts an override in; returns the name of the key that it sets."""
+    """Writes an override into the document; returns the name of the key, or None for an invalid override."""
     path, equals, text = override.partition("=")
     *sections, key = path.strip().split(".")
     if not equals or not key or len(sections) > 1:
@@ -219,13 +221,13 @@ def _override(
 
 
 def _names(value: Any) -> list[str]:
-    """Returns a name, or a list of them; nothing if it is anything else."""
+    """Returns the names in a value that is a string or a list of strings; else an empty list."""
     names = [value] if isinstance(value, str) else value
     return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []
 
 
 def _policies_named(document: dict[str, Any], kept: list[str], override: str, problems: list[str]) -> Any:
-    """Returns the [[policy]] tables of these labels or names, in the spec's order."""
+    """Returns the [[policy]] tables with the given labels or names, in the spec's order."""
     tables = document.get("policy")
     called = [
         (table, [table[key] for key in ("label", "name") if isinstance(table.get(key), str)])

@@ -1,4 +1,4 @@
-"""What a study is: its kind, the checked spec, and the runs that it comes to."""
+"""A study: its kind, its checked spec, and the runs that the spec describes."""
 
 import dataclasses
 import functools
@@ -21,22 +21,22 @@ from pausejax.study.zipped import kept
 
 _WORD = re.compile(r"\w+")
 FORMAT = 3
-"""Of identities and results: a folder of another one is refused."""
+"""Version of the format of identities and results; a folder with another version is refused."""
 
 
 def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str = "") -> Vocabulary:
-    """Returns what a spec of a kind may say with some parts.
+    """Returns the keys and parameters that a spec of a kind may use.
 
     Args:
-      kind: of the spec.
-      parts: what is registered.
-      document: the spec; which parts it mentions, decides whose parameters count.
-      more: further words of the spec.
+      kind: the kind of the spec.
+      parts: the registered parts.
+      document: the spec; only the parts that it mentions bring their parameters.
+      more: further text that may mention parts, such as overrides.
 
     Raises:
-      PartError: two parts, or a part and the kind, mean unlike things by one name.
+      PartError: two parts, or a part and the kind, use one name for different parameters.
     """
-    # What a file is called mentions no part.
+    # The name of a file or of the study does not count as a mention of a part.
     said = {key: value for key, value in document.items() if key not in ("use", "name")}
     return vocabulary.make(
         kind.study_keys,
@@ -57,7 +57,7 @@ class Study:
     kind: "Kind"
     words: Vocabulary
     parts: Layer = dataclasses.field(compare=False)
-    """The parts that the spec can name, also those from the study's own files."""
+    """Parts that the spec can name, including the parts from the study's own files."""
     name: str
     mode: str
     rounds: int
@@ -67,20 +67,20 @@ class Study:
     stop_at_latency: float
     seeds: tuple[int, ...]
     quantities: tuple[str, ...]
-    """What is recorded in every round besides, by the names of parts."""
+    """Names of the quantity parts that are also recorded in every round."""
     axes: Mapping[str, Axis]
-    """Every parameter's values, defaults filled in; more than one makes an axis."""
+    """Values of every parameter, with defaults filled in; a parameter with several values is an axis."""
     zipped: tuple[tuple[str, ...], ...]
     """Groups of parameters whose lists advance together."""
     sampling: Sampling | None
-    """Given if there are ranges."""
+    """Sampling of the ranges; None if there are no ranges."""
     policies: tuple[PolicySpec, ...]
     document: Mapping[str, Any]
-    """The spec as given, overrides applied: what `spec.toml` in the result holds."""
+    """The spec as given, with overrides applied; `spec.toml` in the result holds it."""
     files: Mapping[str, str]
-    """Digests of the files that runs depend on, by the path that the spec gives."""
+    """Digests of the files that runs depend on, by the path in the spec."""
     folder: Path
-    """Where the relative paths of files start."""
+    """Folder from which relative paths of files start."""
 
     def __reduce__(self) -> Any:
         # Functions of users' files travel with their layer alone.
@@ -90,7 +90,7 @@ class Study:
 
     @functools.cached_property
     def outputs(self) -> "Outputs":
-        """What its runs leave.
+        """Variables and metrics of the study's runs.
 
         Raises:
           PartError: a quantity has the name of another variable, or a task can't be built.
@@ -110,7 +110,7 @@ class Study:
 
     @functools.cached_property
     def factors(self) -> dict[str, tuple[Factor, ...]]:
-        """What multiplies to the points of each policy, by label: lists, zipped groups, and all ranges."""
+        """Factors of each policy, by label: lists, zipped groups, all ranges. Their product is the points."""
         found = {}
         for policy in self.policies:
             axes = {**self.axes, **policy.axes}
@@ -129,10 +129,10 @@ class Study:
         return {place: digest for place, digest in found.items() if digest}
 
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
-        """Returns everything but the seed that the numbers of a run depend on, in one spelling.
+        """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
 
-        Of files the content counts and not the name: parameters that name files, all files of `use`, and the
-        file of any other part from outside the package that the run uses.
+        A file counts by its content, not by its name. The files are those that parameters name, all files of
+        `use`, and the file of any other part from outside the package that the run uses.
         """
         named = {category: values.get(CATEGORIES[category].key) for category in self.kind.categories}
         used = {
@@ -167,49 +167,49 @@ def _study(fields: dict[str, Any]) -> Study:
 
 
 class Outputs(NamedTuple):
-    """What the runs of a study leave, and how their figures are compared."""
+    """Variables and metrics of a study's runs, and how the metrics are compared."""
 
     variables: Mapping[str, Variable]
-    """By name."""
+    """Variables of the result, by name."""
     metrics: Mapping[str, Metric]
-    """Figures per run, by name; in the order of tables and pictures."""
+    """Metrics of a run, by name, in the order of tables and pictures."""
     objectives: tuple[str, str, str]
-    """Metrics that a front weighs: upwards, across, and in colour."""
+    """Metrics of a Pareto front: on the vertical axis, on the horizontal axis, and in colour."""
     best_by: str
     """The metric by which a table of many settings picks the best."""
     compare_within: tuple[str, ...]
-    """Parameters: results with different values of them are never compared or connected in a plot."""
+    """Parameters; results that differ in one of them are never compared or connected in a plot."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Kind:
-    """One kind of study: everything that the rest of the house does not know of it."""
+    """One kind of study, with everything that is specific to this kind."""
 
     name: str
     modes: tuple[str, ...]
-    """The values of a spec's `mode` that mean this kind."""
+    """Values of a spec's `mode` that select this kind."""
     study_keys: Mapping[str, Parameter]
-    """Study-level keys: they shape the result's dimensions, so they can't be axes."""
+    """Keys of the whole study. They set the result's dimensions, so they can't be axes."""
     parameters: Mapping[str, Parameter]
-    """Those that are no part's own."""
+    """Parameters that belong to no part."""
     for_policies: frozenset[str]
-    """Of these, what nothing but policies reads."""
+    """Names in `parameters` that only policies read."""
     policy_category: str
-    """The category of parts that [[policy]] tables name."""
+    """Category of the parts that [[policy]] tables name."""
     categories: tuple[str, ...]
-    """Every category of parts that its specs name."""
+    """All other categories of parts that specs of this kind name."""
     ignored: Mapping[str, frozenset[str]]
-    """Parameters that no run of a mode reads, beyond those of parts that the mode has no use for."""
+    """By mode: parameters that no run reads, besides the parameters of parts that the mode does not use."""
     check: Callable[[Say, Study], None]
-    """Says what does not fit together in a checked spec."""
+    """Function that reports what does not fit together in a checked spec."""
     outputs: Callable[[Study], "Outputs"]
-    """What the runs of a study leave; `Study.outputs` asks once."""
+    """Function that returns the outputs of a study; `Study.outputs` calls it once."""
     coordinates: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
-    """Splits what runs left into coordinates and variables, and adds the index coordinates."""
+    """Function that splits the arrays of runs into coordinates and variables, and adds index coordinates."""
     simulation: Callable[..., Simulation]
-    """Maps (study, group, sources, devices=, layout=) to the simulation that the engine plays."""
+    """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
     programs: tuple[Any, ...]
-    """The jitted functions that groups are played by, each compiled for every group."""
+    """Jitted functions that simulate a group; each is compiled for every group."""
 
     def __reduce__(self) -> Any:
         # A kind is a constant of its module; a copy in another process would be another kind.
@@ -224,7 +224,7 @@ def _kind(name: str) -> Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a study comes to. Nothing is computed yet."""
+    """Runs of a study and their groups, before anything is computed."""
 
     study: Study
     runs: tuple[Run, ...]
@@ -232,7 +232,7 @@ class Plan:
 
     @functools.cached_property
     def axes(self) -> tuple[str, ...]:
-        """Parameters that take more than one value within some policy."""
+        """Names of the parameters that take more than one value within some policy."""
         seen: dict[tuple[str, str], Any] = {}
         swept: set[str] = set()
         for run in self._points:
@@ -243,10 +243,10 @@ class Plan:
 
     @functools.cached_property
     def identities(self) -> tuple[str, ...]:
-        """The identity of every run."""
+        """Identity of every run, in the order of `runs`."""
         return tuple(run.identity for run in self.runs)
 
     @property
     def _points(self) -> Iterator[Run]:
-        """One run of each point: its seeds share one mapping of values."""
+        """Iterator over one run of each point; the runs of a point differ in the seed alone."""
         return iter({id(run.values): run for run in self.runs}.values())

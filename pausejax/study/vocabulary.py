@@ -1,4 +1,4 @@
-"""What the specs of a kind may say: its own parameters and those of every part that is registered."""
+"""The vocabulary of a kind's specs: the kind's own parameters and those of every registered part."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -8,7 +8,7 @@ from pausejax.analysis.schema import COLUMNS
 from pausejax.parts import CATEGORIES, Parameter, Part, PartError, Parts
 
 Say: TypeAlias = Callable[[str, Any, str], None]
-"""Reports a mistake: takes a key, its value, and what is allowed."""
+"""Function that reports a mistake; its arguments are a key, its value, and what is allowed."""
 
 
 RESERVED = frozenset(
@@ -19,35 +19,36 @@ RESERVED = frozenset(
         *COLUMNS,
     )
 )
-"""What specs, results and their tables mean by themselves: keys, dimensions, coordinates and columns."""
+"""Names that no parameter may have: keys of specs, and dimensions, coordinates and columns of results."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """The keys and names that specs of one kind may use, and who reads what."""
+    """Keys and parameters that specs of one kind may use, and the parts that read each parameter."""
 
     study: Mapping[str, Parameter]
-    """Study-level keys: they shape the result's dimensions, so they can't be axes."""
+    """Keys of the whole study. They set the result's dimensions, so they can't be axes."""
     parameters: Mapping[str, Parameter]
-    """Section by section; within one, those of the kind come before those of parts."""
+    """Parameters, sorted by section; in each section, the kind's parameters precede those of parts."""
     aliases: Mapping[str, str]
-    """Alias or symbol -> name."""
+    """Name of a parameter by its alias or symbol."""
     policies: Mapping[str, Part]
     readers: Mapping[str, Mapping[str, frozenset[str]]]
-    """Of what belongs to parts alone: key of a category ("" for policies) -> parts that read it."""
+    """By parameter that only parts read: key of a category ("" for policies) -> names of parts that read
+    it."""
     ignored: Mapping[str, frozenset[str]]
-    """Mode -> what no run of it reads, unless its policy names it."""
+    """By mode: parameters that no run of the mode reads, unless its policy reads them."""
 
     @property
     def sections(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(p.section for p in self.parameters.values()))
 
     def for_policy_alone(self, name: str) -> bool:
-        """Returns whether nothing but policies reads a parameter."""
+        """Returns whether only policies read a parameter."""
         return set(self.readers.get(name, {})) == {""}
 
     def is_idle(self, name: str, algorithm: str) -> bool:
-        """Returns whether a parameter is for policies alone and this one does not read it."""
+        """Returns whether only policies read a parameter, and the policy `algorithm` does not read it."""
         return self.for_policy_alone(name) and name not in self.policies[algorithm].reads
 
     def is_read(self, name: str, mode: str, algorithm: str) -> bool:
@@ -59,7 +60,7 @@ class Vocabulary:
         return not self.for_policy_alone(name)
 
     def is_read_at(self, name: str, algorithm: str, point: Mapping[str, Any]) -> bool:
-        """Whether a run at a point, which holds all that `is_read`, depends on one of its parameters."""
+        """Returns whether a run at a point, which holds the parameters that `is_read`, depends on one."""
         readers = self.readers.get(name)
         if readers is None or name in self.policies[algorithm].reads:
             return True
@@ -79,18 +80,18 @@ def make(
     """Returns the vocabulary of a kind of study: its own keys and those of some parts.
 
     Args:
-      study: the study-level keys.
+      study: the keys of the whole study.
       parameters: the parameters of the kind.
       for_policies: names of the parameters that only policies read.
-      policies: the category of parts that are its policies.
-      categories: the other categories of parts that its specs name.
-      ignored: mode -> parameters of the kind that no run in this mode reads.
-      parts: everything that is registered.
+      policies: the category of the kind's policies.
+      categories: the other categories of parts that the kind's specs name.
+      ignored: by mode, parameters of the kind that no run in this mode reads.
+      parts: all registered parts.
       mentioned: words of the spec. Two parts of users' own may define one parameter differently if the spec
         mentions at most one of them; the definition of the mentioned part counts.
 
     Raises:
-      PartError: two parts, or a part and the kind, mean unlike things by one name.
+      PartError: two parts, or a part and the kind, use one name for different parameters.
     """
     named = {category: parts.of(category) for category in categories}
     own = dict(parameters)
@@ -137,7 +138,10 @@ def make(
 
 
 def sorted_by_section(own: Mapping[str, Parameter], added: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The kind's sections in their order, then those of parts alone; parts' parameters end their section."""
+    """Returns the parameters by section: first the kind's sections, then those that only parts have.
+
+    In each section, the kind's parameters precede those of parts.
+    """
     sections = dict.fromkeys(p.section for p in (*own.values(), *added.values()))
     return {
         name: parameter
@@ -149,7 +153,7 @@ def sorted_by_section(own: Mapping[str, Parameter], added: Mapping[str, Paramete
 
 
 def _learns(of_key: Mapping[str, frozenset[str]], categories: Iterable[str]) -> bool:
-    """Returns whether only parts that learn read a parameter."""
+    """Returns whether only parts of learning read a parameter."""
     learners = {CATEGORIES[category].key for category in categories if CATEGORIES[category].learning}
     return bool(of_key) and set(of_key) <= learners
 

@@ -1,4 +1,4 @@
-"""Zipped groups: parameters whose lists advance together instead of multiplying."""
+"""Zipped groups: parameters whose lists advance together, instead of forming a product."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from pausejax.study.vocabulary import Say, Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class PolicySpec:
-    """One `[[policy]]` table: the registered algorithm, its label in results, and its own axes."""
+    """Content of a `[[policy]]` table: the registered policy, its label in results, and its own axes."""
 
     algorithm: str
     label: str
@@ -21,11 +21,11 @@ class PolicySpec:
 
 
 Group: TypeAlias = tuple[str, ...]
-"""Names of parameters."""
+"""Type of a zipped group: names of parameters."""
 
 
 def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Group, ...]:
-    """Returns the groups under a key, symbols resolved; none of them if one is wrong."""
+    """Returns the groups under a key, with symbols replaced by names; no groups if one is invalid."""
     if not isinstance(value, list) or not all(
         isinstance(group, list) and len(group) > 1 and all(isinstance(name, str) for name in group)
         for group in value
@@ -46,7 +46,7 @@ def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Grou
 
 
 def kept(shared: Iterable[Group], own: Mapping[str, Axis]) -> list[Group]:
-    """Returns the shared groups as one policy has them: without what its own table fixes to one value."""
+    """Returns the shared groups for one policy, without parameters that its table fixes to one value."""
     fixed = {name for name, axis in own.items() if not isinstance(axis, Range) and len(axis) == 1}
     groups = [tuple(name for name in group if name not in fixed) for group in shared]
     return [group for group in groups if len(group) > 1]
@@ -59,7 +59,7 @@ def check_groups(
     axes: Mapping[str, Axis],
     policies: Sequence[PolicySpec],
 ) -> None:
-    """Says which groups can't advance together, among the sections' axes and for each policy."""
+    """Reports the groups that can't advance together, among the sections' axes and for each policy."""
     sound = []
     for group in shared:
         if problem := _problem(group, axes):

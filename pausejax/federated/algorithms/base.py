@@ -1,4 +1,4 @@
-"""What a federated algorithm is: five functions for one client and one server, vmapped by the round."""
+"""The interface of federated algorithms: five functions for one client and one server, used under vmap."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,76 +13,77 @@ State = Any
 
 
 class Local(NamedTuple):
-    """A client during its training, or after its last step."""
+    """Client during its training, or after its last step."""
 
     params: Params
-    """Where it is, float32 leaves."""
+    """Current parameters of the client, float32 leaves."""
     start: Params
-    """Where it was before its first step."""
+    """Parameters of the client before its first step."""
     server: State
-    """The algorithm's state of the server before the round, which every client receives."""
+    """Server state of the algorithm before the round, which every client receives."""
     client: State
-    """The algorithm's state of this client before the round."""
+    """State of this client in the algorithm before the round."""
     step: jax.Array
-    """int32 scalar, steps that it has taken."""
+    """int32 scalar, number of steps that the client has taken."""
     steps: jax.Array
-    """int32 scalar, steps that it takes in this round, >= 1."""
+    """int32 scalar, number of steps that the client takes in this round, >= 1."""
     learning_rate: jax.Array
-    """float32 scalar."""
+    """float32 scalar, local learning rate."""
 
 
 class Arrivals(NamedTuple):
-    """The clients whose uploads make up the mean; float32 [n] each, 0 where nothing arrived."""
+    """Clients whose uploads are in the mean; float32 [n] each, 0 in rows without an upload."""
 
     weight: jax.Array
     """Aggregation weights (2), which sum to 1 if any upload arrived."""
     share: jax.Array
-    """|D_k| / |D|, the client's share of all data."""
+    """Share |D_k| / |D| of all data that each client has."""
     steps: jax.Array
-    """Its local steps."""
+    """Number of local steps of each client."""
 
 
 def stateless(params: Params) -> tuple[State, State]:
-    """Keeps nothing from round to round."""
+    """Returns empty states of the server and of a client."""
     return (), ()
 
 
 def global_model(params: Params, server: State, client: State) -> Params:
-    """Starts at the global model."""
+    """Returns the global model as the start of a client."""
     return params
 
 
 def unchanged(gradient: Params, local: Local) -> Params:
-    """Follows the gradient."""
+    """Returns the gradient unchanged."""
     return gradient
 
 
 def difference(local: Local) -> tuple[Params, State]:
-    """Sends what training has changed."""
+    """Returns the change of the parameters in training as the upload."""
     return jax.tree.map(jnp.subtract, local.params, local.start), local.client
 
 
 def mean_update(mean: Any, params: Params, server: State, arrived: Arrivals) -> tuple[Params, State]:
-    """Takes the mean upload for the update."""
+    """Returns the mean upload as the update of the global model."""
     return mean, server
 
 
 class Algorithm(NamedTuple):
-    """A federated algorithm as pure, jittable functions; the defaults together are FedAvg.
+    """Federated algorithm as pure, jittable functions; the defaults together are FedAvg.
 
-    All are written for one client or one server. A client's state advances only if its upload arrives, and
-    the server's only if any does.
+    Each function is written for one client or one server. A client's state changes only if its upload
+    arrives, and the server's state changes only if any upload arrives.
     """
 
     init: Callable[[Params], tuple[State, State]] = stateless
-    """Maps the initial model to the server's state and that of every client."""
+    """Function from the initial model to the initial states of the server and of each client."""
     start: Callable[[Params, State, State], Params] = global_model
-    """Maps the global model, the server's and a client's state to where the client starts. What is evaluated
-    is where a client with the mean state of all that have trained would start."""
+    """Function from the global model, the server's state and a client's state to the parameters from which
+    the client starts. The evaluated model is the start of a client with the mean state of all clients that
+    have trained."""
     gradient: Callable[[Params, Local], Params] = unchanged
-    """Maps a minibatch's gradient to what the local optimizer is given."""
+    """Function from a minibatch's gradient and the client to the gradient for the local optimizer."""
     upload: Callable[[Local], tuple[Any, State]] = difference
-    """Maps a client after its training to what it sends, any pytree of float32, and its next state."""
+    """Function from a client after its training to its upload, any pytree of float32, and its next state."""
     combine: Callable[[Any, Params, State, Arrivals], tuple[Params, State]] = mean_update
-    """Maps the mean upload, the global model and the server's state to the update that the server optimizer
-    is given, and the server's next state."""
+    """Function from the mean upload, the global model, the server's state and the arrived clients to the
+    update for the server optimizer and the server's next state."""

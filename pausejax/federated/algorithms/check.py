@@ -1,4 +1,4 @@
-"""What a federated algorithm must keep to, checked when it is traced."""
+"""Checks of federated algorithms, which run when an algorithm is traced."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from pausejax.parts import Part, PartError
 
 
 def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
-    """Returns the algorithm, which raises an error in its part's name if a result has a wrong shape or type.
+    """Returns the algorithm with functions that check the shapes and types of their results.
 
     Raises:
-      PartError: it is no algorithm; so do its functions.
+      PartError: `algorithm` is no `Algorithm`. The functions raise it for a wrong result.
     """
     if not isinstance(algorithm, Algorithm):
         kind = type(algorithm).__name__
@@ -67,7 +67,7 @@ def _types(tree: Any) -> Any:
 
 
 def _words(tree: Any) -> str:
-    """Names the arrays of a tree, five at most."""
+    """Returns the names, types and shapes of the arrays in a tree, of at most five."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     named = [f"{jax.tree_util.keystr(path)} {jnp.result_type(x)} {list(jnp.shape(x))}" for path, x in leaves]
     return ", ".join(named[:5]) + (" …" if len(named) > 5 else "") if named else "nothing"

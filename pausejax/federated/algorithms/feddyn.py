@@ -20,9 +20,9 @@ def feddyn(
 ) -> Algorithm:
     """Every client's loss gets a linear and a quadratic term, so that its optimum becomes the network's.
 
-    Acar et al. 2021, with data shares p_k in place of equal ones. g_k estimates the gradient of the client's
-    loss where it ended last, and the server's h = Σ p_k g_k, if a round weighs its cohort by data, (2), and
-    nothing clips or noises updates.
+    The algorithm follows Acar et al. 2021, with data shares p_k in place of equal shares. g_k estimates the
+    gradient of the client's loss at the end of its last training. The server's h is Σ p_k g_k if a round
+    weights its cohort by data, (2), and updates are neither clipped nor noised.
     """
 
     def init(params: Params) -> tuple[Params, Params]:

@@ -1,4 +1,4 @@
-"""FedPer (Arivazhagan et al. 2019): layers that never leave their client."""
+"""FedPer (Arivazhagan et al. 2019): personal layers, which clients never send."""
 
 from typing import Annotated, Any
 
@@ -25,11 +25,11 @@ def fedper(
 ) -> Algorithm:
     """Every client keeps some layers for itself, and the others are averaged (Arivazhagan et al. 2019).
 
-    The test set is evaluated at the mean of the personal layers of all clients that have trained, weighed by
-    their data.
+    On the test set, the personal layers are the mean over all clients that have trained, weighted by their
+    data.
 
     Raises:
-      ValueError: the model has no layers by name, or none of these names.
+      ValueError: the model has no named layers, lacks one of the given names, or all layers are named.
     """
 
     def cut(params: Params) -> tuple[_Layers, _Layers]:
@@ -55,7 +55,7 @@ def fedper(
 
 
 def _is_nested(params: Params) -> bool:
-    """Whether the layers lie under "params", as linen has them."""
+    """Returns whether the layers are nested under "params", as in linen."""
     return isinstance(params, dict) and set(params) == {"params"} and isinstance(params["params"], dict)
 
 
@@ -67,7 +67,7 @@ def _layers(params: Params) -> _Layers:
 
 
 def _personal(layers: _Layers, names: str) -> list[str]:
-    """Lists the personal layers of those of a model."""
+    """Returns the names of the personal layers among a model's layers."""
     asked = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in asked if name not in layers]
     if unknown or len(set(asked)) == len(layers):

@@ -11,7 +11,7 @@ from pausejax.federated.modules import Params
 def fedprox(*, proximal_weight: Number) -> Algorithm:
     """FedAvg with a pull towards the global model: the gradient of ½ μ ‖w - w_t‖² (Li et al. 2020).
 
-    A spec that gives `proximal_weight` alone has it too.
+    A spec that gives `proximal_weight` without a `federated_algorithm` also uses FedProx.
     """
 
     def gradient(gradient: Params, local: Local) -> Params:

@@ -14,12 +14,12 @@ from pausejax.federated.modules import Params
 def scaffold(*, optimizer: str) -> Algorithm:
     """Control variates c and c_k take out of every step what the client's data alone pull at.
 
-    Option II of Karimireddy et al. 2020, with data shares p_k in place of equal ones: c = Σ p_k c_k holds
-    after every round, whoever takes part, if a round weighs its cohort by data, (2), and nothing clips or
-    noises uploads. A client sends two vectors. Clipping and noise apply to both.
+    The algorithm is option II of Karimireddy et al. 2020, with data shares p_k in place of equal shares. If a
+    round weights its cohort by data, (2), and uploads are neither clipped nor noised, then c = Σ p_k c_k
+    holds after every round for every cohort. A client sends two vectors. Clipping and noise apply to both.
 
     Raises:
-      ValueError: the local optimizer is not "sgd", whose path the control variates are computed from.
+      ValueError: the local optimizer is not "sgd", from whose steps the control variates are computed.
     """
     if optimizer != "sgd":
         raise ValueError(f'optimizer = "{optimizer}": federated_algorithm = "scaffold" needs "sgd"')
