@@ -172,9 +172,7 @@ class Pool:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            if isinstance(
-                error.cause, ValueError | OSError
-            ):  # a mistake in the input, or an error of the disk
+            if isinstance(error.cause, ValueError | OSError):  # a mistake in the input, or a disk error
                 raise error.cause from error
             return Loss(_reason(error), error)
         except self._ray.exceptions.RayError as error:

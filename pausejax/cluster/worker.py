@@ -112,7 +112,7 @@ class Worker:
             time.sleep(0.5)
 
     def layouts(self, groups: Sequence[Group]) -> dict[str, Layout]:
-        """Fixes the layouts of some groups for the worker's kind of devices, and returns them by group key."""
+        """Fixes the layouts of some groups for the worker's kind of devices; returns them by group key."""
         return self._playing().layouts(Plan(self._study, (), tuple(groups)), self._store)
 
     def play(self, task: int, group: Group, runs: tuple[Run, ...], width: int, again: bool) -> Status:

@@ -189,9 +189,7 @@ def _work(plan: Plan, executor: LocalExecutor, store: "FolderView | None") -> li
     if store is None:
         most = {key: layout.runs for key, layout in executor.layouts(plan).items()}
         return batches(plan, (), most)
-    from pausejax.execution.play import (
-        work_left,
-    )  # imported here: the module loads all of the results package
+    from pausejax.execution.play import work_left  # imported late: it loads the package results
 
     return work_left(plan, executor, store, store.prepare(plan))
 

@@ -81,8 +81,7 @@ def check_data_placement(wanted: str | None) -> None:
 def place_data(simulation: S, limit: int, wanted: str | None) -> S:
     """Returns a group's simulation with its training inputs placed as wanted.
 
-    Without a wish every device holds all inputs. If that leaves no room for a run but shares do, the inputs
-    are sharded.
+    If `wanted` is None, every device holds all inputs, unless only shares of them leave room for a run.
     """
     if wanted == "replicated":
         return simulation
