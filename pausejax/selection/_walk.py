@@ -1,4 +1,4 @@
-"""Simulates the Markov chain of Algorithm 2 over client sets: one Metropolis step, and a walk of many steps."""
+"""Simulates the Markov chain of Algorithm 2 over client sets: a Metropolis step, and a walk of many steps."""
 
 from functools import partial
 from typing import Any, NamedTuple

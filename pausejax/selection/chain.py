@@ -19,7 +19,7 @@ TOLERANCE = 1e-9
 
 
 class OptimumProbability(NamedTuple):
-    """Probabilities of an optimum after numbers of steps from a uniform start, float64 [divisors, numbers]."""
+    """Probabilities of an optimum after numbers of steps, float64 [divisors, numbers]; uniform start."""
 
     steps: np.ndarray
     """int [numbers], j: the numbers of steps made."""
@@ -260,7 +260,7 @@ def optimum_probability(
 def path(
     ucb: np.ndarray, start: Sequence[int], goal: Sequence[int], rng: np.random.Generator
 ) -> list[frozenset[int]] | None:
-    """Returns the path of neighbours from one vertex to another by the paper's Algorithm 3; None if it cycles.
+    """Returns the path between two vertices by the paper's Algorithm 3, or None if the path cycles.
 
     Among equal values the lowest client is taken. With ranks as `ucb`, the list is strictly ordered.
     """
@@ -273,8 +273,8 @@ def path(
         first_phase = ucb[lowest] <= ucb[entering]
         leaving = lowest if first_phase else int(rng.choice(sorted(vertex - target)))
         vertex = vertex - {leaving} | {entering}
-        # No step adds a missing client, and a step of the second phase removes one. So only steps of the first
-        # phase can return to a vertex. That phase is deterministic, so the path would then cycle forever.
+        # No step adds a missing client, and a step of the second phase removes one. So only steps of the
+        # first phase can return to a vertex. They are deterministic, so the path would then cycle forever.
         if vertex in walked:
             return None
         walked.append(vertex)

@@ -37,7 +37,7 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
     The time is O(K log K).
 
     Args:
-      ucb: float32 [K]; +inf marks an unexplored client. With μ as `ucb` the result is the genie's choice, (10).
+      ucb: float32 [K]; +inf marks an unexplored client. With μ as `ucb` the set is the genie's choice, (10).
       score: float32 [K], (α g_k + γ p_k) / m.
       m: the number of clients to choose, 1 <= m <= K.
       available: bool [K], the clients that may be chosen; None: all clients. The numbers of the other clients
