@@ -25,9 +25,9 @@ class EflFgState(NamedTuple):
 
 class EflFgPlan(NamedTuple):
     graph: jax.Array
-    """bool [K, K, R]; [k, j]: j is an out-neighbour of k."""
+    """bool [K, K, R]; entry [k, j] says whether j is an out-neighbour of k."""
     dominating: jax.Array
-    """bool [K, R]."""
+    """bool [K, R], the members of the dominating set."""
     node: jax.Array
     """int32 [R], the drawn vertex I_t."""
     node_probability: jax.Array

@@ -36,7 +36,7 @@ def fit_pool(
     feature_scaling: FeatureScaling = "min_max",
     kernel_parameters: KernelParameters = "coefficients_and_points",
 ) -> Pool:
-    """Fits the 22 experts on a random part of the data, and computes their predictions on the rest (the stream).
+    """Fits the 22 experts on a random part of the data, and predicts the rest of the data, the stream.
 
     Targets are mapped to [0, 1] by the smallest and largest target of the data set, and predictions are
     clipped to [0, 1]. So every squared error is in [0, 1], as condition (a2) requires.
