@@ -134,7 +134,7 @@ class StudyMeter(Meter):
         return True
 
     def status(self) -> Message:
-        """Returns a message with the finished runs, the part of the rounds played, the speed and time left."""
+        """Returns a message with finished runs, the part of rounds played, the speed and the time left."""
         with self._lock:
             here, whole = self._played_here, self._runs * max(self._rounds, 1)
             if not here:
