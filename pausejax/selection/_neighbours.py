@@ -87,7 +87,7 @@ def make_lists(ucb: jax.Array, *others: jax.Array, available: jax.Array | None =
 
 
 def _first_those(order: jax.Array, chosen: jax.Array) -> jax.Array:
-    """Returns `order`, int32 [n], with its `chosen` entries, bool [n], first; both groups keep their order."""
+    """Returns `order`, int32 [n], with its `chosen` entries, bool [n], first; both parts keep their order."""
     number = jnp.where(chosen, jnp.cumsum(chosen), jnp.sum(chosen) + jnp.cumsum(~chosen)) - 1
     return jnp.zeros_like(order).at[number].set(order, unique_indices=True, mode="promise_in_bounds")
 
@@ -122,7 +122,7 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
     firsts, num_firsts = _first_members(lists, vertex)
     prefix = jnp.stack([labels[0], vertex.places[0, 0], vertex.places[1, 0]])
     laid_out = jnp.sum(prefix)
-    # If the three prefixes together are longer than the list of outsiders, a draw from it is valid more often.
+    # If the three prefixes together are longer than the list of outsiders, more draws from it are valid.
     from_outsiders = laid_out >= outsiders
     candidates = jnp.minimum(laid_out, outsiders)
 
