@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Replaces files atomically: a file is stored completely or not at all."""
 
 import contextlib
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A place beside a file for its new content, which then takes the file's place.
+    """Yields a path beside `path` for its new content, and renames it to `path` when the context ends.
 
-    A reader, or a restart after a crash, sees all of it or nothing new. What is written where something
-    fails is removed.
+    A reader, or a restart after a crash, sees the whole new file or the old state. If the context fails, the
+    new content is removed.
 
     Raises:
-      OSError: no space left, or the like.
+      OSError: the file can't be written.
     """
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
     try:

@@ -1,4 +1,4 @@
-"""How rows lie on the local devices: side by side along one axis, each device with its own share."""
+"""Distributes rows over the local devices along one axis. Each device holds its own share of the rows."""
 
 import collections
 import os
@@ -10,36 +10,43 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "runs"
-"""The only one of every mesh here."""
+"""The name of the one axis of every mesh."""
 SPLIT, SHARED = PartitionSpec(AXIS), PartitionSpec()
-"""Along the rows, which come first; and the same on every device."""
+"""The two placements: SPLIT cuts the first axis, the rows, and SHARED copies arrays to every device."""
 
 
 _IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
-"""Commands that XLA may put into CUDA graphs: those that it does by default, and the last two."""
+"""Commands that XLA may put into CUDA graphs: its default commands, and the last two of this list."""
 
 
 _SHAPES_HELD = 16
-"""Of studies that were played before; see docs/reliability.md."""
+"""The shapes for which JAX may hold a compiled function before its caches are cleared.
+
+See docs/reliability.md."""
 
 
 def local_devices() -> str:
-    """This process's devices in words, such as "2 × NVIDIA H100"."""
+    """Returns this process's devices in words, such as "2 × NVIDIA H100"."""
     kinds = collections.Counter(device.device_kind for device in jax.local_devices())
     return ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
 
 
 def runs_mesh(rows: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """A mesh with one axis, "runs", over some devices (the local ones), or fewer if there are fewer rows."""
+    """Returns a mesh with one axis, "runs", over the devices, or over as many of them as there are rows.
+
+    Args:
+      rows: the number of rows.
+      devices: the devices; the local ones if not given.
+    """
     return Mesh(np.array((devices or jax.local_devices())[: max(rows, 1)]), (AXIS,))
 
 
 def compiler_options(platform: str) -> dict[str, str | bool]:
-    """What XLA is told about the programs of a study on one kind of device; empty for the most part.
+    """Returns XLA's options for the programs of a study on one platform; empty unless it is a GPU.
 
-    On a GPU loops and choices become parts of CUDA graphs, so that the host need not look at a number between
-    two kernels (a driver that can't do so makes XLA leave them out). A flag that `XLA_FLAGS` names is left as
-    it says there.
+    On a GPU, loops and choices become parts of CUDA graphs, so that the host need not read a number between
+    two kernels. XLA leaves them out if the driver does not support this. A flag that is set in `XLA_FLAGS`
+    is not changed.
     """
     wanted: dict[str, str | bool] = {}
     if platform == "gpu":
@@ -51,40 +58,45 @@ def compiler_options(platform: str) -> dict[str, str | bool]:
 def compile_for(
     lowered: jax.stages.Lowered, devices: Sequence[jax.Device] | None = None
 ) -> jax.stages.Compiled:
-    """A program for some devices, the local ones if not given, by their `compiler_options`."""
+    """Compiles a program for some devices (the local ones if not given) with their `compiler_options`."""
     platform = (devices or jax.local_devices())[0].platform
     return lowered.compile(compiler_options=compiler_options(platform) or None)
 
 
 def forget(programs: Sequence[Any]) -> None:
-    """Has JAX let go of what jitted functions were traced and compiled to; who holds a program keeps it."""
+    """Clears JAX's caches of some jitted functions. Compiled programs that a caller holds stay valid."""
     for program in programs:
         program.clear_cache()
 
 
 def make_room(programs: Sequence[Any]) -> None:
-    """Has JAX let go of all that it holds where one of these jitted functions has been compiled often.
+    """Clears all of JAX's caches if one of these jitted functions has been compiled for many shapes.
 
-    JAX keeps what was traced and compiled for each shape, some 40 MB for a group of runs. A study that is
-    played again finds its programs; a process that plays one new study after another would grow without end.
-    Functions within a program have traces of their own, which only `jax.clear_caches` drops.
+    JAX caches the trace and the program of each shape, about 40 MB for a group of runs. This helps a study
+    that is played again. But the memory of a process that plays many different studies would grow without
+    limit. Functions within a program have their own traces, which only `jax.clear_caches` drops.
     """
     if max(program._cache_size() for program in programs) > _SHAPES_HELD:
         jax.clear_caches()
 
 
 def padded(width: int, *, on_all: bool = False) -> int:
-    """The next number of rows that fills up the devices that have some, or all the local ones."""
+    """Returns the least number of rows >= `width` that gives all devices equally many rows.
+
+    Args:
+      width: the number of rows.
+      on_all: whether all local devices are used; if false, at most one device per row.
+    """
     return width + -width % (len(jax.local_devices()) if on_all else runs_mesh(width).size)
 
 
 def put(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
-    """Arrays on the devices of a mesh."""
+    """Puts arrays on the devices of a mesh."""
     return jax.device_put(tree, NamedSharding(mesh, spec))
 
 
 def put_shares(rows: Any, mesh: Mesh) -> jax.Array:
-    """The host's rows [N, ...] in equal shares, in turn, on the devices of a mesh; zeros fill up the last."""
+    """Puts consecutive, equal shares of the host's rows [N, ...] on the devices; zeros fill the last."""
     share = -(-len(rows) // mesh.size)
 
     def own(place: Any) -> np.ndarray:
@@ -96,7 +108,14 @@ def put_shares(rows: Any, mesh: Mesh) -> jax.Array:
 
 
 def shapes(tree: Any, mesh: Mesh, spec: PartitionSpec, rows: int | None = None) -> Any:
-    """What `put` would give, as shapes alone; with another number of rows if given."""
+    """Returns the shapes of the arrays that `put` would return.
+
+    Args:
+      tree: the arrays, or their shapes.
+      mesh: the mesh of devices.
+      spec: the placement, SPLIT or SHARED.
+      rows: the length of the first axis; that of the arrays if not given.
+    """
     sharding = NamedSharding(mesh, spec)
 
     def shape(leaf: Any) -> jax.ShapeDtypeStruct:

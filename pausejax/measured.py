@@ -1,8 +1,8 @@
-"""How programs lie on a device that nobody has measured them on: what was measured elsewhere, by backend.
+"""Provides layouts and rates of programs by backend, as measured on other devices of that kind.
 
-Rows of CPUs in `measured.json`, beside this file, were measured (docs/benchmarks.md). Rows of GPUs come from
-the compiler's counts (docs/gpu.md), and from no device; `scripts/bench/gpu.py` prints measured ones. Rates of
-CPUs were fitted to the programs of docs/benchmarks.md, "Estimates of `plan`".
+The numbers are in `measured.json`, beside this file. The rows of CPUs were measured (docs/benchmarks.md). The
+rows of GPUs come from the compiler's counts (docs/gpu.md), not from a device; `scripts/bench/gpu.py` prints
+measured rows. The rates of CPUs were fitted to the programs of docs/benchmarks.md, "Estimates of `plan`".
 """
 
 import functools
@@ -24,35 +24,37 @@ def _of(backend: str) -> dict[str, Any]:
 
 
 class Rates(NamedTuple):
-    """What a device takes for what a traced program does, seconds each."""
+    """Rates of a device: the seconds that it takes for each unit of `execution.work.Work`."""
 
     equation: float
-    """Compiling one equation of a program."""
+    """Seconds to compile one equation of a program."""
     operation: float
+    """Seconds per operation."""
     number: float
+    """Seconds per weighted number."""
     product: float
-    """A FLOP of matrix products."""
+    """Seconds per FLOP of matrix products."""
     convolution: float
-    """A FLOP of the library's convolutions."""
+    """Seconds per FLOP of the library's convolutions."""
 
 
 def rates(backend: str) -> Rates:
-    """Returns the rates of one device of a kind; those of CPUs are of one core."""
+    """Returns the rates of one device of a backend. A CPU device is one core."""
     return Rates(**_of(backend)["seconds"])
 
 
 def most_runs(backend: str) -> int:
-    """The most runs that are put side by side where memory allows."""
+    """Returns the largest number of runs that are put side by side if they fit into memory."""
     return _of(backend)["runs"]
 
 
 def nearest(backend: str, *, convolutional: bool, num_parameters: int) -> dict[str, int | str]:
-    """The layout of that measured network which is most like another one.
+    """Returns the layout of the measured network that is most similar to a given network.
 
     Args:
-      backend: "cpu", "gpu", ...
-      convolutional: whether the network has convolutions.
-      num_parameters: of the network; distance is that of logarithms.
+      backend: the name of the backend, such as "cpu" or "gpu".
+      convolutional: whether the given network has convolutions.
+      num_parameters: the number of its parameters. The distance is the difference of logarithms.
     """
     alike = [row for row in _of(backend)["programs"] if row["convolutional"] == convolutional]
     size = math.log(max(num_parameters, 1))

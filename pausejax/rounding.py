@@ -1,4 +1,4 @@
-"""float32 arithmetic whose rounding depends on the numbers alone, not on the code or the runs beside it."""
+"""Computes in float32 with a rounding that depends on the numbers only, not on the code or other runs."""
 
 import jax
 import jax.numpy as jnp
@@ -6,19 +6,19 @@ import numpy as np
 
 
 def rounded(product: jax.Array | np.ndarray) -> jax.Array:
-    """The product itself, rounded to float32 before anything is added to it; -inf becomes the least float32.
+    """Returns a product rounded to float32 before anything is added to it; -inf becomes the least float32.
 
-    Compilers turn x * y + z into one operation that rounds once, or don't, as the code around it falls: what
-    a client is worth would then depend on how many runs lie side by side. They can't reach through a maximum.
+    Depending on the surrounding code, a compiler may fuse x * y + z into one operation that rounds once. The
+    value of a client would then depend on the number of runs side by side. A maximum prevents the fusion.
     """
     return jnp.maximum(product, jnp.finfo(jnp.float32).min)
 
 
 def tree_sum(x: jax.Array) -> jax.Array:
-    """Sums over the first axis by halving it, always in the same way.
+    """Sums over the first axis by halving it repeatedly, always in the same order.
 
-    In a fixed order of additions rounding is monotone: raising an entry never lowers the sum. `jnp.sum`
-    promises no order.
+    In a fixed order of additions, rounding is monotone: raising an entry never lowers the sum. `jnp.sum`
+    guarantees no order.
     """
     while x.shape[0] > 1:
         half = (x.shape[0] + 1) // 2

@@ -1,1 +1,1 @@
-"""A study on a Ray cluster: the driver, its pool of workers, and what a worker does."""
+"""Plays a study on a Ray cluster, with a driver and a pool of workers."""

@@ -1,4 +1,4 @@
-"""The connection of a driver to a Ray cluster, or to a Ray of its own."""
+"""Connects a driver to a Ray cluster, or to a local Ray that it starts."""
 
 import atexit
 import contextlib
@@ -28,27 +28,28 @@ def installed() -> ModuleType:
 
 @contextlib.contextmanager
 def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None]:
-    """A connection to a Ray cluster, or to a Ray of one's own on this machine; one that is there is kept.
+    """Connects to a Ray cluster, or starts a local Ray. An existing connection is used and kept.
 
-    A driver that holds objects is asked about them by every node, and answers in a thread that Ray's
-    `shutdown` does not wait for. Where cores are scarce, the thread now and then meets what is gone already:
-    a segmentation fault, the work done.
+    Every node asks the driver about objects that it holds. The driver answers in a thread that Ray's
+    `shutdown` does not wait for. If cores are scarce, this thread sometimes reads freed memory, and the
+    process ends with a segmentation fault after its work is done.
 
     Args:
-      to_the_end: the connection is left as it is, for a process that ends next and in the same way
-        (`commands.main`). A cluster sees that its driver is gone; a Ray of one's own ends with it, but for
-        two idle agents that notice it a minute later.
+      address: HOST:PORT, "auto" or "local"; None: $RAY_ADDRESS, or "local" without it.
+      to_the_end: whether the connection stays until the process ends, which must be next and without
+        cleanup (`commands.main`). A cluster notices that its driver has ended. A local Ray ends with the
+        process, except two idle agents, which end a minute later.
 
     Raises:
-      ValueError: the address is none.
+      ValueError: the address has another form, or Ray is not installed.
       ConnectionError: there is no cluster at the address.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     more: dict[str, Any] = {}
     if address == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Otherwise its services listen on every interface, and they run what they are sent. Ray keeps to the
-        # loopback where it forms no clusters; whether it does it looks up when it is imported.
+        # Otherwise Ray's services listen on every interface and execute what anybody sends. Ray listens on
+        # the loopback only if it may not form clusters, and it reads this variable when it is imported.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         more["include_dashboard"] = False
     ray = installed()
@@ -57,7 +58,7 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
         return
     _knock(address)
     try:
-        # Ray has SIGTERM end the driver at once, with exit code 1, whatever is in flight.
+        # Ray sets a SIGTERM handler that ends the driver at once with exit code 1, without a checkpoint.
         with handlers_kept():
             ray.init(address=address, log_to_driver=False, logging_level="error", **more)
     except (OSError, RuntimeError, ValueError, SystemExit, ray.exceptions.RayError) as error:
@@ -73,14 +74,17 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
 
 
 def _knock(address: str) -> None:
-    """Ray itself tries for minutes to reach what is not there, and then ends the process."""
+    """Checks that a Ray cluster's address can be reached.
+
+    Without this check, Ray would try for minutes and then end the process.
+    """
     if address in ("auto", "local"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f'--ray-address {address}: must be HOST:PORT, "auto" or "local"')
     if host in ("localhost", "127.0.0.1", "::1"):
-        host = installed().util.get_node_ip_address()  # what Ray makes of these names
+        host = installed().util.get_node_ip_address()  # Ray translates these names in the same way
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except OSError as error:

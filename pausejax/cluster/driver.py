@@ -1,6 +1,6 @@
 """Plays batches on the workers of a Ray cluster, which write into the shared folder.
 
-The driver keeps nothing that the folder does not: the same command goes on where a dead one was.
+The folder holds the whole state of the study. After a driver dies, the same command continues the study.
 """
 
 import collections
@@ -32,24 +32,26 @@ _SECONDS_BETWEEN_QUESTIONS = 1.0
 
 @dataclasses.dataclass
 class Task:
-    """What one worker does at a time, as often as it takes."""
+    """Task of one worker. It is repeated if the worker is lost."""
 
     words: str
-    """What it is, for messages."""
+    """The description of the task, for messages."""
     call: Callable[[Any, "Task"], Any]
-    """Has an actor begin it; returns where its answer will be."""
+    """The function that starts the task on an actor and returns the reference of its answer."""
     key: str = ""
-    """Of the group whose program it needs."""
+    """The key of the group whose program the task needs."""
     number: int = -1
+    """The number of the task; -1 for a task that plays no batch."""
     attempts: int = 0
+    """The number of workers that were lost at the task."""
     played: float = 0
-    """Rounds × runs that have been reported."""
+    """The rounds × runs that have been reported."""
 
     def note_loss(self, loss: Loss) -> None:
-        """Counts an attempt that a worker has not survived.
+        """Counts an attempt at which a worker was lost.
 
         Raises:
-          ChildProcessError: it was the last one.
+          ChildProcessError: this was the last of `_ATTEMPTS` attempts.
         """
         self.attempts += 1
         if self.attempts == _ATTEMPTS:
@@ -58,18 +60,18 @@ class Task:
 
 
 class RayExecutor:
-    """Hands batches to the workers of a pool.
+    """Executor that hands batches to the workers of a pool.
 
-    A batch whose worker or node dies goes to another one, which begins at what was finished or kept of it.
-    It connects when there is something to play.
+    If a worker or its node dies, another worker continues the batch from its finished runs and checkpoints.
+    The executor connects to the cluster when there are runs to play.
 
     Args:
-      sources: where data come from.
-      address: HOST:PORT, "auto", or "local"; None: $RAY_ADDRESS, or a Ray of its own on this machine.
-      cpus_per_worker: None: all cores of a node; beside a GPU one.
+      sources: the sources of the data.
+      address: HOST:PORT, "auto", or "local"; None: $RAY_ADDRESS, or a local Ray that the executor starts.
+      cpus_per_worker: the cores of a worker; None: all cores of a node, or one core beside a GPU.
       to_the_end: whether the connection stays until the process ends; see `connection.connected`.
-      stopping: whether the study is asked to stop while layouts are fixed.
-      **limits: of each worker's `LocalExecutor`: lanes, device_memory, data_placement.
+      stopping: the signal that asks the study to stop while layouts are fixed.
+      **limits: the arguments lanes, device_memory and data_placement of each worker's `LocalExecutor`.
     """
 
     devices = "the workers of a Ray cluster"
@@ -89,13 +91,13 @@ class RayExecutor:
         self._limits = {"lanes": None, "device_memory": None, "data_placement": None, **limits}
         self._numbers = itertools.count()
         self._study: Study | None = None
-        """What the workers were given."""
+        """The study that was sent to the workers."""
         self._pool: Pool | None = None
         self._open = contextlib.ExitStack()
 
     @property
     def workers(self) -> int:
-        """Returns how many the cluster has room for; 1 before it is connected."""
+        """Returns how many workers the cluster has room for; 1 before the executor is connected."""
         return len(self._pool.slots) if self._pool else 1
 
     def close(self) -> None:
@@ -104,24 +106,24 @@ class RayExecutor:
         self._pool = self._study = None
 
     def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
-        """Has the worker that comes up first fix how the study lies on such devices as its own.
+        """Returns the layouts, which the first worker that starts fixes for its kind of devices.
 
         Raises:
-          SpecError: a group can't be built; nothing has been played then.
-          ValueError: Ray is missing, the address is none, or no node has room for a worker.
+          SpecError: a group can't be built; no run has been played then.
+          ValueError: Ray is missing, the address has another form, or no node has room for a worker.
           OSError: the workers don't see the folder, or no cluster can be reached.
-          ChildProcessError: the worker, and several after it, are lost at that.
+          ChildProcessError: several workers in a row were lost while they fixed the layouts.
         """
         if not (left := groups_left(plan, settled)):
             return {}
         assert isinstance(store, FolderStore), "workers write into a folder"
         if self._study is not plan.study:
-            # Ray starts processes by forking, which JAX does not like once it has begun: so Ray comes first.
+            # Ray forks processes, which is unsafe once JAX has started, so Ray must be started first.
             if self._pool:
                 self._pool.close()
             self._open.enter_context(connection.connected(self._address, to_the_end=self._to_the_end))
             for group in left:
-                # Whether there is room for runs, the workers say.
+                # The workers check whether the runs fit into their memory.
                 GroupProgram(plan.study, group, self._sources, device_memory=sys.maxsize).lower(1)
             own = FolderStore(
                 store.folder, checkpoint_seconds=store.checkpoint_seconds, command=store.command
@@ -143,10 +145,10 @@ class RayExecutor:
         progress: Progress,
         stopping: StopSignal = NO_STOP,
     ) -> Iterator[Batch]:
-        """Has every batch played; as `play.Executor.play`.
+        """Plays batches on the workers, as `play.Executor.play`.
 
         Raises:
-          ChildProcessError: a batch's worker has died time and again.
+          ChildProcessError: a batch has lost `_ATTEMPTS` workers.
         """
         assert self._pool is not None
         groups = {batch.group.key: batch.group for batch in work}
@@ -175,7 +177,11 @@ class RayExecutor:
     def _carry_out(
         self, waiting: list[Task], progress: Progress, stopping: StopSignal
     ) -> Iterator[tuple[Task, Any]]:
-        """Has some tasks done, each as often as it takes; yields each with its answer."""
+        """Carries out tasks on the workers, and repeats a task whose worker is lost.
+
+        Yields:
+          Each task with its answer.
+        """
         pool, asked = self._pool, time.monotonic()
         assert pool is not None
         while waiting or pool.working():
@@ -198,21 +204,22 @@ class RayExecutor:
                 asked = time.monotonic()
                 for member, status in pool.ask():
                     _repeat(status.log)
-                    # What was asked during one task may be answered during the next.
+                    # A question that was asked during one task may be answered during the next.
                     if status.task == member.task.number:
                         progress(status.played - member.task.played)
                         member.task.played = status.played
 
 
 def pick(waiting: Sequence[str], own: set[str], others: Sequence[str]) -> int:
-    """Returns the place of the task that a worker takes.
+    """Returns the place in `waiting` of the task that a worker takes.
 
-    It is one whose program the worker has, else one of the group that lacks workers most.
+    The worker takes a task whose program it has, if there is one. Among the groups, it takes the one with the
+    most waiting tasks per worker.
 
     Args:
       waiting: keys of the groups of the tasks, at least one.
       own: keys of groups whose program the worker has compiled.
-      others: keys of the groups that other workers are at.
+      others: keys of the groups of the tasks of the other workers.
     """
     left, busy = collections.Counter(waiting), collections.Counter(others)
     mine = [key for key in left if key in own]
@@ -220,6 +227,6 @@ def pick(waiting: Sequence[str], own: set[str], others: Sequence[str]) -> int:
 
 
 def _repeat(log: Sequence[tuple[str, str, Any]]) -> None:
-    """Tells the study's log what a worker's executor has said."""
+    """Logs the events of a worker's executor in the driver's log."""
     for event, sentence, fields in log:
         events.say(event, sentence, **fields)

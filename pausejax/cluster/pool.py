@@ -1,4 +1,4 @@
-"""The workers of a Ray cluster as their driver sees them: one in every slot, a new one where one has died."""
+"""Manages the workers of a Ray cluster. Every slot has one worker, which is replaced if it dies."""
 
 import collections
 import contextlib
@@ -11,42 +11,42 @@ from pausejax.cluster.worker import Slot, Status, Worker
 
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_WITHOUT_A_NODE = 300.0
-# A worker that does not come up is tried again where it was, then again later, and so on.
+# The waits before a slot gets a new worker, by the number of workers that failed to start there.
 _RETRY_SECONDS = (0.0, 5.0, 20.0, 60.0)
 # Batch systems warn two minutes before they kill.
 _SECONDS_TO_KEEP = 60.0
 
 
 class Loss(NamedTuple):
-    """The answer of a worker that died, or that failed in a way that no input explains."""
+    """Answer of a worker that died, or that failed for a reason other than the user's input or the disk."""
 
     reason: str
     cause: Exception | None = None
-    """Ray's own error, with the worker's traceback if it had one."""
+    """Ray's error, with the worker's traceback if there is one."""
 
 
 class Member:
-    """One worker of the pool."""
+    """Worker of the pool, with its slot and its state."""
 
     def __init__(self, actor: Any, slot: Slot) -> None:
         self.actor, self.slot = actor, slot
         self.answer: Any = actor.begin.remote()
-        """What it works on; None: nothing."""
+        """Ray's reference of the answer that the worker owes; None if it has nothing to do."""
         self.question: Any = None
-        """An unanswered question how far it is."""
+        """Ray's reference of the status that the worker was asked for; None if it was not asked."""
         self.ready = False
         self.groups: set[str] = set()
-        """Keys of the groups whose programs it has compiled."""
+        """Keys of the groups whose programs the worker has compiled."""
         self.task: Any = None
-        """The caller's."""
+        """The task that the caller gave the worker; None: no task."""
 
 
 def find_slots(nodes: Sequence[Mapping[str, Any]], cpus: int | None, *, gpus: bool) -> list[Slot]:
-    """Returns the room for workers: one per GPU, or one per so many cores.
+    """Returns the slots for workers: one per GPU, or one per `cpus` cores.
 
     Args:
-      nodes: from `ray.nodes()`.
-      cpus: of each worker; None: a node's all, or one beside a GPU.
+      nodes: the nodes, from `ray.nodes()`.
+      cpus: the cores of each worker; None: all cores of a node, or one core beside a GPU.
       gpus: whether workers need a GPU.
     """
     slots: list[Slot] = []
@@ -61,11 +61,11 @@ def find_slots(nodes: Sequence[Mapping[str, Any]], cpus: int | None, *, gpus: bo
 
 
 class Pool:
-    """Keeps a worker in every slot of the cluster that it is connected to.
+    """Pool with a worker in every slot of the connected cluster.
 
     Args:
-      arguments: of every worker, its slot left out.
-      cpus: of each worker, as in `find_slots`.
+      arguments: the arguments of every `Worker`, without its slot.
+      cpus: the cores of each worker, as in `find_slots`.
 
     Raises:
       ValueError: no node has room for a worker.
@@ -94,11 +94,11 @@ class Pool:
         self._members.clear()
 
     def put(self, value: Any) -> Any:
-        """Puts an argument of several calls where all nodes find it."""
+        """Stores an argument of several calls in Ray, and returns its reference for all nodes."""
         return self._ray.put(value)
 
     def idle(self) -> list[Member]:
-        """Returns the workers that wait for something to do."""
+        """Returns the workers that are ready and have nothing to do."""
         return [member for member in self._members if member.ready and member.answer is None]
 
     def working(self) -> list[Member]:
@@ -106,15 +106,15 @@ class Pool:
         return [member for member in self._members if member.task is not None]
 
     def wait(self, seconds: float) -> list[tuple[Member, Any]]:
-        """Waits until something happens, at most so long; keeps the pool filled meanwhile.
+        """Waits at most `seconds` for an answer of a worker, and fills empty slots.
 
         Returns:
-          Workers and what they answered: to `begin`, or to what the caller has put into `answer`; a `Loss`
-          from those that are gone.
+          Workers with their answers to `begin`, or to the call whose reference the caller put into `answer`.
+          The answer of a lost worker is a `Loss`.
 
         Raises:
-          ConnectionError: the cluster has had no room for minutes, or no worker comes up.
-          ValueError, OSError: what a worker met, as a study on one machine would have.
+          ConnectionError: the cluster has had no room for minutes, or no worker starts.
+          ValueError, OSError: a worker raised this error, as a study on one machine would.
         """
         if time.monotonic() - self._looked > _SECONDS_BETWEEN_LOOKS:
             self._look()
@@ -137,7 +137,10 @@ class Pool:
         return answers
 
     def ask(self) -> list[tuple[Member, Status]]:
-        """Returns how far the working ones are, of those whose answer has come; never waits."""
+        """Asks the working workers for their status, and returns each status that has arrived.
+
+        The method never waits.
+        """
         answers = []
         for member in self.working():
             if member.question is None:
@@ -150,16 +153,16 @@ class Pool:
         return answers
 
     def stop(self, number: int) -> None:
-        """Has the working ones keep what is in flight, and waits for them; for a minute at most.
+        """Asks the working workers to checkpoint their runs and stop, and waits at most a minute.
 
         Args:
-          number: of the signal that asked for it.
+          number: the number of the signal that asked the study to stop.
         """
         for member in self.working():
             member.actor.stop.remote(number)
         deadline = time.monotonic() + _SECONDS_TO_KEEP
         while self.working() and time.monotonic() < deadline:
-            with contextlib.suppress(ValueError, OSError):  # the study ends all the same
+            with contextlib.suppress(ValueError, OSError):  # the study ends in any case
                 self.wait(1.0)
             for member in self.working():
                 if member.answer is None:
@@ -169,7 +172,7 @@ class Pool:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ValueError | OSError):  # the user's mistake, or what the disk refuses
+            if isinstance(error.cause, ValueError | OSError):  # a mistake in the input, or a disk error
                 raise error.cause from error
             return Loss(_reason(error), error)
         except self._ray.exceptions.RayError as error:
@@ -187,7 +190,11 @@ class Pool:
         self._not_before[slot] = time.monotonic() + wait
 
     def _look(self) -> None:
-        """Follows nodes that come and go."""
+        """Updates the slots after nodes have joined or left the cluster.
+
+        Raises:
+          ConnectionError: the cluster has had no node for `_SECONDS_WITHOUT_A_NODE`.
+        """
         now = self._looked = time.monotonic()
         self.slots = find_slots(self._ray.nodes(), self._cpus, gpus=self._gpus)
         if self.slots:
@@ -214,7 +221,7 @@ class Pool:
 
 
 def _reason(error: Exception) -> str:
-    """Returns what Ray says at length, in a line."""
+    """Returns the line of Ray's error that states the reason, with at most 300 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith("The actor is dead because")]
     line = (telling or lines[-1:] or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""The Ray actor that plays batches on its own devices and writes them into the study's folder."""
+"""Ray actor that plays batches on its node's devices and writes them into the study's folder."""
 
 import contextlib
 import logging
@@ -29,46 +29,46 @@ _SECONDS_TO_SEE_THE_FOLDER = 10
 
 
 class Slot(NamedTuple):
-    """Room for one worker on a node."""
+    """Resources of a node for one worker."""
 
     node: str
-    """Ray's name of the node."""
+    """Ray's identifier of the node."""
     number: int
-    """Among the slots of the node, from 0."""
+    """The slot's number on the node, from 0."""
     neighbours: int
-    """Slots of the node, this one included."""
+    """The number of slots of the node, this slot included."""
     cpus: int
     gpus: int
 
 
 class Status(NamedTuple):
-    """How far a worker is."""
+    """Progress of a worker."""
 
     task: int
-    """The number of the task that it has begun last."""
+    """The number of the task that the worker began last."""
     played: float
-    """Rounds × runs of that task, without those that were finished before the study began."""
+    """The rounds × runs played of that task, without runs that were finished before the driver began."""
     log: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
-    """What its executor has said since it was last asked: the arguments of `events.say`."""
+    """The events of the worker's executor since the last status, as arguments of `events.say`."""
     written: tuple[tuple[Run, ...], ...] = ()
-    """The runs that it has written, part by part, once the task is done."""
+    """The runs that the worker has written, one tuple per part. It is empty until the task is done."""
     damaged: tuple[str, ...] = ()
-    """Checkpoints that it could not trust."""
+    """Names of damaged checkpoints."""
 
 
 class Worker:
-    """Plays batches one after the other; each group's program is compiled once in its life.
+    """Worker that plays one batch at a time. It compiles each group's program once.
 
     `status` and `stop` are called while `play` runs in another thread.
 
     Args:
-      study: whose batches are played.
-      held: data that the driver has read.
-      store: of the study's result.
+      study: the study of the batches.
+      held: the data that the driver has read.
+      store: the store of the study's result.
       limits: keyword arguments of `LocalExecutor`.
-      mark: a file that the driver has put into the folder.
-      cache_dir: where the driver keeps compiled programs, if it was told where.
-      slot: the worker's own.
+      mark: the name of a file that the driver has put into the folder.
+      cache_dir: the driver's $PAUSEJAX_CACHE_DIR, or None if it is not set.
+      slot: the worker's slot.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Worker:
         self._stopping = StopSignal()
 
     def begin(self) -> None:
-        """Sets JAX up, and checks that the folder is the driver's.
+        """Sets JAX up, and checks that the worker sees the driver's folder.
 
         Raises:
-          OSError: it is not.
+          OSError: the driver's mark is not in the worker's folder.
         """
         LOGGER.addHandler(logging.handlers.QueueHandler(self._records))
         LOGGER.setLevel(logging.INFO)
@@ -112,18 +112,21 @@ class Worker:
             time.sleep(0.5)
 
     def layouts(self, groups: Sequence[Group]) -> dict[str, Layout]:
-        """Fixes how some groups lie on devices such as its own, by their keys."""
+        """Fixes the layouts of some groups for the worker's kind of devices; returns them by group key."""
         return self._playing().layouts(Plan(self._study, (), tuple(groups)), self._store)
 
     def play(self, task: int, group: Group, runs: tuple[Run, ...], width: int, again: bool) -> Status:
-        """Plays a batch and writes it down.
+        """Plays a batch and writes its runs to the store.
 
         Args:
-          task: its number.
-          group: of the batch.
-          runs: without those that were finished when the driver began.
-          width: of the batch.
-          again: another worker has died at it, and may have finished some of it.
+          task: the number of the task.
+          group: the group of the batch.
+          runs: the runs of the batch, without those that were finished when the driver began.
+          width: the width of the batch.
+          again: whether another worker was lost at this batch; it may have finished some of the runs.
+
+        Returns:
+          The final status of the task.
         """
         plan = Plan(self._study, runs, (group,))
         self.layouts([group])
@@ -133,33 +136,33 @@ class Worker:
         left = sum(len(batch.runs) for batch in work)
         self._status = Status(task, (len(runs) - left) * max(self._study.rounds, 1))
         written = []
-        with contextlib.suppress(StopRequested):  # what is in flight has been kept
+        with contextlib.suppress(StopRequested):  # the unfinished runs have been checkpointed
             for piece in self._playing().play(plan, work, self._store, self._advance, self._stopping):
                 written.append(piece.runs)
         damaged, self._store.damaged = tuple(self._store.damaged), []
         return self.status()._replace(written=tuple(written), damaged=damaged)
 
     def status(self) -> Status:
-        """Says how far it is, and what its executor has said meanwhile."""
+        """Returns the worker's progress, with the events of its executor since the last call."""
         log = []
         with contextlib.suppress(queue.Empty):
             while True:
                 record = self._records.get_nowait()
                 event, fields = getattr(record, "event", "batch"), getattr(record, "fields", {})
-                if event != "batch":  # which runs are finished the driver knows by itself
+                if event != "batch":  # the driver reports finished batches itself
                     sentence = f"{self._name}: {record.getMessage()}"
                     log.append((event, sentence, {**fields, "worker": self._name}))
         return self._status._replace(log=tuple(log))
 
     def stop(self, number: int) -> None:
-        """Has it keep what is in flight and stop playing, as a signal of this number asks a process to do."""
+        """Asks the worker to checkpoint its runs and stop, as the signal of this number would."""
         self._stopping.note(number, None)
 
     def _advance(self, rounds_times_runs: float) -> None:
         self._status = self._status._replace(played=self._status.played + rounds_times_runs)
 
     def _playing(self) -> LocalExecutor:
-        """Its executor, which plays as the first worker with such devices has fixed it."""
+        """Returns the worker's executor, which is made at the first call."""
         if self._executor is None:
             limits = dict(self._limits)
             if not (limits["device_memory"] or self._slot.gpus):  # workers of a node share its memory

@@ -1,7 +1,7 @@
-"""Ensemble federated learning under a server-to-client budget: EFL-FG, FedBoost, and baselines.
+"""Simulates ensemble federated learning under a server-to-client budget: EFL-FG, FedBoost, and baselines.
 
-The arms are pre-trained models and the constraint is what may be sent to the clients. Everything simulates
-many runs at once and keeps the run as the last axis.
+The arms are pre-trained models, and the budget limits the cost of the models that the server sends to the
+clients. Many runs are simulated at once; the last axis of the arrays is that of the runs.
 """
 
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS, fit_pool, stream_length

@@ -1,4 +1,4 @@
-"""What EFL-FG should be measured against besides FedBoost."""
+"""Defines baseline policies for a comparison with EFL-FG, besides FedBoost."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,11 @@ from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, certain_l
 
 
 def fixed(mixing: jax.Array) -> EnsemblePolicy:
-    """The same ensemble in every round; mixing is float32 [K, R], and models of weight 0 are not sent."""
+    """Builds a policy that sends the same ensemble in every round.
+
+    Args:
+      mixing: float32 [K, R], the weights of the models; models of weight 0 are not sent.
+    """
     choice = Choice(mixing > 0, mixing)
     return EnsemblePolicy(lambda: (), lambda key, state: choice, lambda state, *_: state, certain_loss)
 
@@ -20,19 +24,19 @@ def best_expert(*, stream_loss: jax.Array, num_runs: int) -> EnsemblePolicy:
     """The single model of the smallest mean loss on the whole stream, known in hindsight only.
 
     Args:
-      stream_loss: float32 [K].
-      num_runs: R.
+      stream_loss: float32 [K], the mean loss of each model on the stream.
+      num_runs: R, the number of runs.
     """
     best = jnp.arange(len(stream_loss)) == jnp.argmin(stream_loss)
     return fixed(jnp.broadcast_to(best[:, None], (len(best), num_runs)).astype(jnp.float32))
 
 
 def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsemblePolicy:
-    """The plain mean of as many models as the budget affords: the cheapest, ties to the lowest index.
+    """The plain mean of the cheapest models that fit into the budget together; ties to the lowest index.
 
     Args:
       parameters: int32 [K], model sizes.
-      budget: int32 [R], in parameters.
+      budget: int32 [R], the budget in parameters.
     """
     order = jnp.argsort(parameters, stable=True)
     rank = jnp.argsort(order, stable=True)
@@ -41,10 +45,10 @@ def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsembleP
 
 
 def all_experts(*, num_models: int, learning_rate: jax.Array) -> EnsemblePolicy:
-    """All models and no budget; exponential weights learn from all losses: EFL-FG (1), EFL-FG (9a), q = 1.
+    """All models without a budget; exponential weights learn from all losses: EFL-FG (1), EFL-FG (9a), q = 1.
 
     Args:
-      num_models: K.
+      num_models: K, the number of models.
       learning_rate: float32 [R], η.
     """
     num_runs = len(learning_rate)
@@ -71,7 +75,7 @@ def exp3(*, num_models: int, learning_rate: jax.Array, exploration_rate: jax.Arr
     """EXP3 on single models (Auer et al. 2003): one model a round, importance-sampled losses.
 
     Args:
-      num_models: K.
+      num_models: K, the number of models.
       learning_rate: float32 [R], η.
       exploration_rate: float32 [R], ξ in (0, 1): the share of uniform draws.
     """

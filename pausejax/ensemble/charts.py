@@ -11,14 +11,14 @@ from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line
 
 _LINEAR = 1e-3
-"""Regrets nearer to 0 than this are drawn evenly."""
+"""The absolute regret below which the axis is linear."""
 
 DRAWN = frozenset(("mse", "regret", "regret_bound", "sent_counts", "rounds_played", "dataset"))
-"""Variables and labels of runs without which these charts can't be made."""
+"""The variables and labels of runs that these charts need."""
 
 
 def charts(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> list[Chart]:
-    """Returns all charts; there is nothing to smooth."""
+    """Returns all charts. `smoothing` is ignored."""
     grid, known = _played(grid), metrics_of(result)
     x = Axis("round", zero=True)
     error = curves(grid, known["mse"], x=x, y=Axis("MSE (10⁻³)", "log"))
@@ -26,12 +26,12 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> list[Chart]
 
 
 def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
-    """Returns nothing: all lines are in all charts."""
+    """Returns an empty list, because all charts show all lines."""
     return []
 
 
 def _played(grid: Grid) -> Grid:
-    """Cuts every panel after the last round that it knows, because streams differ in length."""
+    """Returns the grid with every line cut after its last played round, because streams differ in length."""
 
     def cut(line: Line) -> Line:
         runs = line.runs.load()
@@ -43,7 +43,7 @@ def _played(grid: Grid) -> Grid:
 
 
 def _regret(grid: Grid, result: xr.Dataset) -> Chart:
-    """Draws cumulative regret, EFL-FG (10), in decades above 0 and below, with the bounds EFL-FG (11)."""
+    """Draws cumulative regret, EFL-FG (10), on a symmetric log axis, with the bounds EFL-FG (11)."""
     known = metrics_of(result)
     x, y = Axis("round", "log"), Axis("cumulative regret", "symlog", linear=_LINEAR)
     drawn = curves(grid, known["regret"], x=x, y=y)

@@ -1,7 +1,7 @@
-"""Running sums that keep their small terms: a float32 pair holds about 48 bits (Knuth's two-sum).
+"""Adds with compensation: a sum is a pair of float32 with about 48 bits (Knuth's two-sum).
 
-A million rounds add losses of order 1 to sums of order 10^6, where float32 alone resolves 0.06; the policies'
-weights depend on differences of such sums.
+A million rounds add losses of order 1 to sums of order 10^6. At that size a single float32 resolves only
+0.06, but the policies' weights depend on differences of such sums.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ def zeros(shape: tuple[int, ...]) -> Sum:
 
 
 def add(total: Sum, term: jax.Array) -> Sum:
-    """`total + term`, elementwise; shapes must agree."""
+    """Returns `total + term`, elementwise; the shapes must agree."""
     high = total.high + term
     rounded = high - total.high
     error = (total.high - (high - rounded)) + (term - rounded)
@@ -31,17 +31,17 @@ def add(total: Sum, term: jax.Array) -> Sum:
 
 
 def value(total: Sum) -> jax.Array:
-    """The sum as one float32 number."""
+    """Returns the sum as one float32 number."""
     return total.high + total.low
 
 
 def difference(left: Sum, right: Sum) -> jax.Array:
-    """`left - right`, exact to the size of the difference, not of the sums."""
+    """Returns `left - right`; its rounding error is relative to the difference, not to the sums."""
     return (left.high - right.high) + (left.low - right.low)
 
 
 def excess(total: Sum, axis: int = 0) -> jax.Array:
-    """`total - min(total)` along an axis, as exact as `difference`."""
+    """Returns `total - min(total)` along an axis, as exact as `difference`."""
     least = jnp.argmin(total.high, axis=axis, keepdims=True)
     above = difference(total, Sum(*(jnp.take_along_axis(part, least, axis=axis) for part in total)))
     return above - jnp.min(above, axis=axis, keepdims=True)

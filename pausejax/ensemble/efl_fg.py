@@ -1,4 +1,4 @@
-"""EFL-FG: ensemble federated learning with a feedback graph (EFL-FG Algorithm 2)."""
+"""Implements EFL-FG: ensemble federated learning with a feedback graph (EFL-FG Algorithm 2)."""
 
 from typing import NamedTuple
 
@@ -13,21 +13,21 @@ from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, draw_inde
 
 
 class EflFgState(NamedTuple):
-    """ln w and ln u are minus the learning rate times these sums: at any round they are exact to float32."""
+    """State of EFL-FG. ln w and ln u are minus the learning rate times the two sums, exact to float32."""
 
     model_loss: Sum
     """[K, R], the sum of the importance-sampled losses, EFL-FG (6)."""
     ensemble_loss: Sum
-    """[K, R], the same for the ensembles, EFL-FG (8)."""
+    """[K, R], the sum of the importance-sampled losses of the ensembles, EFL-FG (8)."""
     graph: jax.Array
     """bool [K, K, R], the last round's graph; all true before the first round."""
 
 
 class EflFgPlan(NamedTuple):
     graph: jax.Array
-    """bool [K, K, R]; [k, j]: j is an out-neighbour of k."""
+    """bool [K, K, R]; entry [k, j] says whether j is an out-neighbour of k."""
     dominating: jax.Array
-    """bool [K, R]."""
+    """bool [K, R], the members of the dominating set."""
     node: jax.Array
     """int32 [R], the drawn vertex I_t."""
     node_probability: jax.Array
@@ -39,7 +39,10 @@ class EflFgPlan(NamedTuple):
 
 
 def _weigh(log_weight: jax.Array, graph: jax.Array) -> jax.Array:
-    """EFL-FG (5) for every vertex, [K, K, R]: w over its out-neighbours, summing to 1 however small w is."""
+    """Returns EFL-FG (5) for every vertex, [K, K, R]: w normalized over its out-neighbours.
+
+    The weights sum to 1 for any size of w.
+    """
     weight = jnp.where(graph, log_weight[None], -jnp.inf)
     weight = jnp.exp(weight - jnp.max(weight, axis=1, keepdims=True))
     return weight / jnp.sum(weight, axis=1, keepdims=True)
@@ -52,7 +55,7 @@ def efl_fg(
 
     Args:
       parameters: int32 [K], model sizes.
-      budget: int32 [R], B in parameters.
+      budget: int32 [R], the budget B in parameters.
       learning_rate: float32 [R], η.
       exploration_rate: float32 [R], ξ in (0, 1).
     """
@@ -98,7 +101,7 @@ def efl_fg(
         )
 
     def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-        """EFL-FG (32): the losses of all K ensembles, weighted by p."""
+        """Returns EFL-FG (32): the sum of the losses of all K ensembles, weighted by p."""
         ensembles = choice.plan.ensembles
 
         def add_model(j: jax.Array, total: jax.Array) -> jax.Array:
@@ -110,7 +113,7 @@ def efl_fg(
         return jnp.sum(probability[:, None] * jnp.square(ensemble - targets[None]), axis=0)
 
     def regret_bound(choice: Choice, round_number: jax.Array, num_clients: jax.Array) -> jax.Array:
-        """The summands of EFL-FG (11), with its first term at round 1."""
+        """Returns the round's summand of EFL-FG (11); the first term of (11) is added at round 1."""
         plan: EflFgPlan = choice.plan
         inverse = jnp.sum(plan.ensembles / plan.sent_probability[None], axis=1)
         clients = jnp.square(num_clients.astype(jnp.float32))[None]

@@ -1,4 +1,4 @@
-"""The paper's pool of pre-trained regressors: twenty kernel ridge models, two ReLU networks (EFL-FG, §IV)."""
+"""Fits the paper's pool of regressors: twenty kernel ridge models and two ReLU networks (EFL-FG, §IV)."""
 
 import warnings
 from typing import Literal, get_args
@@ -10,7 +10,7 @@ from pausejax.ensemble.pool import Pool, make_pool
 from pausejax.ensemble.regression_data import RegressionData
 
 WIDTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""Bandwidths of the Gaussian and Laplacian kernels, and slopes of the sigmoid ones."""
+"""Bandwidths of the Gaussian and Laplacian kernels, and slopes of the sigmoid kernels."""
 DEGREES = (1, 2, 3, 4, 5)
 HIDDEN_LAYERS = ((25,), (25, 25))
 EXPERT_NAMES: tuple[str, ...] = (
@@ -36,24 +36,24 @@ def fit_pool(
     feature_scaling: FeatureScaling = "min_max",
     kernel_parameters: KernelParameters = "coefficients_and_points",
 ) -> Pool:
-    """Fits the 22 experts on a random part of the data and lets them predict the rest, the stream.
+    """Fits the 22 experts on a random part of the data, and predicts the rest of the data, the stream.
 
-    Targets are mapped to [0, 1] by the smallest and largest of the data set and predictions are clipped to
-    [0, 1], so every squared error lies in [0, 1] as condition (a2) asks.
+    Targets are mapped to [0, 1] by the smallest and largest target of the data set, and predictions are
+    clipped to [0, 1]. So every squared error is in [0, 1], as condition (a2) requires.
 
     Args:
-      data: the table; n rows, d features.
-      fit_fraction: the share of rows that the experts are fitted on.
-      seed: chooses those rows and the networks' initial weights.
-      ridge: the kernel models' regularization (scikit-learn's `alpha`, whose default is 1).
+      data: the data set, with n rows and d features.
+      fit_fraction: the share of rows on which the experts are fitted.
+      seed: the seed of the choice of these rows and of the networks' initial weights.
+      ridge: the regularization of the kernel models (`alpha` of scikit-learn, whose default is 1).
       feature_scaling: `"min_max"` maps each feature to [0, 1] over the fitted rows; `"row_norm"` divides all
         features by the largest Euclidean norm of a row.
-      kernel_parameters: what counts as a parameter of a kernel model: `"coefficients_and_points"`, all that
-        a client needs to predict, its dual coefficients and the rows that they belong to, d + 1 per fitted
-        row; or its dual `"coefficients"` alone, one per fitted row.
+      kernel_parameters: the numbers that count as a kernel model's parameters. `"coefficients_and_points"`
+        counts all numbers that a client needs to predict: the dual coefficients and their rows, d + 1 numbers
+        per fitted row. `"coefficients"` counts only the dual coefficients, one number per fitted row.
 
     Raises:
-      ValueError: an argument out of range.
+      ValueError: an argument is out of range.
     """
     if not 0 < fit_fraction < 1:
         raise ValueError(f"fit_fraction: {fit_fraction} is not between 0 and 1")
@@ -84,7 +84,7 @@ def fit_pool(
 
 
 def stream_length(num_rows: int, fit_fraction: float = 0.1) -> int:
-    """How many rows of a table no model is fitted on."""
+    """Returns the number of rows in the stream: the rows on which no model is fitted."""
     return num_rows - round(fit_fraction * num_rows)
 
 
@@ -103,15 +103,18 @@ def _scale(features: np.ndarray, fit: np.ndarray, scaling: FeatureScaling) -> np
 def _kernel_models(
     fit: np.ndarray, targets: np.ndarray, stream: np.ndarray, ridge: float
 ) -> list[np.ndarray]:
-    """Predictions of the twenty models, in the order of their names; the pairwise geometry is shared."""
-    # Imported here because it takes a second and every command would pay for it.
+    """Returns the predictions of the twenty kernel models, in the order of their names.
+
+    All kernels use the same pairwise distances and products.
+    """
+    # Imported here because the import takes a second, which every command would otherwise need.
     from sklearn.kernel_ridge import KernelRidge
 
     kernels = _kernels(fit.shape[1])
     geometry = _geometry(fit, fit)
     models = []
     with warnings.catch_warnings():
-        # The sigmoid kernels are indefinite; scikit-learn then solves by least squares and says so.
+        # The sigmoid kernels are indefinite. scikit-learn then solves by least squares, with a warning.
         warnings.filterwarnings("ignore", message="Singular matrix")
         for source, kernel in kernels:
             models.append(
@@ -140,7 +143,7 @@ def _geometry(rows: np.ndarray, points: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _kernels(num_features: int) -> list:
-    """(the geometry it reads, kernel) of each; offsets and the polynomial's 1/d are scikit-learn's."""
+    """Returns each kernel as (name of its geometry, function); offsets and 1/d are as in scikit-learn."""
     return [
         *(("squared", lambda z, s=s: np.exp(-z / (2 * s**2))) for s in WIDTHS),
         *(("manhattan", lambda z, s=s: np.exp(-z / s)) for s in WIDTHS),

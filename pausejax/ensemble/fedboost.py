@@ -1,4 +1,4 @@
-"""FedBoost in its online form (Hamer, Mohri, Suresh, ICML 2020; as the EFL-FG paper runs it, §IV)."""
+"""Implements online FedBoost (Hamer, Mohri, Suresh, ICML 2020), as the EFL-FG paper uses it (§IV)."""
 
 from typing import Literal
 
@@ -12,19 +12,19 @@ from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, certain_l
 
 Sampling = Literal["uniform", "weighted", "count"]
 _LEAST_PROBABILITY = 1e-6
-"""Keeps the weights α / γ finite where the sampling would give up a model."""
+"""The least γ of a model. It keeps the weights α / γ finite."""
 
 
 def inclusion_probability(cost: jax.Array, expected_cost: jax.Array, share: jax.Array) -> jax.Array:
-    """γ_k = min(1, C·share_k), with C such that the expected cost Σ γ_k c_k is as wanted.
+    """Returns γ_k = min(1, C·share_k), with C such that Σ γ_k c_k equals the expected cost.
 
     Args:
-      cost: float32 [K].
-      expected_cost: float32 [R]; where it covers all models, every γ is 1.
-      share: float32 [K, R], not negative.
+      cost: float32 [K], c_k, the cost of each model.
+      expected_cost: float32 [R], the expected cost of a round; if it covers all models, every γ is 1.
+      share: float32 [K, R], the relative probabilities of the models, not negative.
 
     Returns:
-      float32 [K, R].
+      float32 [K, R], γ.
     """
     cost = cost[:, None]
     wanted = expected_cost[None]
@@ -37,7 +37,7 @@ def inclusion_probability(cost: jax.Array, expected_cost: jax.Array, share: jax.
         exceeds = gamma >= 1
         return exceeds, gamma, jnp.any(exceeds & ~full)
 
-    # Each pass that goes on marks at least one more model as certain, so there are at most K + 1 passes.
+    # Each pass but the last marks at least one more model with γ = 1, so there are at most K + 1 passes.
     start = (jnp.zeros(share.shape, bool), share, jnp.array(True))
     gamma = lax.while_loop(lambda state: state[2], saturate, start)[1]
     return jnp.clip(gamma, _LEAST_PROBABILITY, 1.0)
@@ -54,20 +54,22 @@ def fedboost(
 ) -> EnsemblePolicy:
     """Builds the policy.
 
-    Each round sends model k with probability γ_k, independently; the expected cost is a share of the budget,
-    and a round may exceed it. The ensemble predicts with α_k / γ_k for the models sent, which is unbiased and
-    need not sum to 1; if none is sent it predicts 0. Mirror descent with entropy: α_k ∝ α_k exp(-η δ_k), δ
-    the clients' mean gradient, which is 0 for models that they did not get.
+    Each round sends model k with probability γ_k, independently of the other models. The expected cost of a
+    round is a share of the budget; the cost of a round may exceed the budget. The weights of the sent models
+    are α_k / γ_k. The prediction is unbiased, but the weights need not sum to 1; if no model is sent, the
+    prediction is 0. The weights are learned by mirror descent with entropy: α_k ∝ α_k exp(-η δ_k), where δ is
+    the clients' mean gradient, which is 0 for models that were not sent.
 
     Args:
       parameters: int32 [K], model sizes.
-      budget: int32 [R], in parameters.
+      budget: int32 [R], the budget B in parameters.
       learning_rate: float32 [R], η.
       spending: float32 [R] or a number, the expected cost of a round over the budget, in (0, 1].
-      sampling: γ in proportion to 1 (`"uniform"`) or to α (`"weighted"`), capped at 1; `"count"`: γ = B / K
-        whatever the models cost, so that B models are sent in expectation (times `spending`).
-      normalized: whether the weights of the models sent are divided by their sum, as EFL-FG (1) demands. Then
-        the ensemble is biased, and `expected_loss` is the loss incurred by the models that were drawn.
+      sampling: the rule for γ. `"uniform"`: γ is equal for all models. `"weighted"`: γ is in proportion to α,
+        at most 1. `"count"`: γ = `spending` · B / K for models of any cost, with B in units of the largest
+        model, so that `spending` · B models are sent in expectation.
+      normalized: whether the weights of the sent models are divided by their sum, as in EFL-FG (1). The
+        prediction is then biased, and `expected_loss` is the loss incurred by the drawn models.
     """
     num_models, num_runs = len(parameters), len(budget)
     scale = jnp.max(parameters).astype(jnp.float32)
@@ -98,7 +100,10 @@ def fedboost(
         return compensated.add(state, feedback.gradient / clients[None])
 
     def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-        """The mean's loss plus the variance of independent inclusions, Σ (α_k f_k)² (1 - γ_k) / γ_k."""
+        """Returns the loss of the mean prediction plus the variance of the draw.
+
+        The variance of independent inclusions is Σ (α_k f_k)² (1 - γ_k) / γ_k.
+        """
         mixture, gamma = choice.plan
         mean = jnp.sum(mixture[:, None] * predictions, axis=0)
         spread = jnp.square(mixture) * (1 - gamma) / gamma

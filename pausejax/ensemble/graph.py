@@ -1,8 +1,9 @@
-"""The feedback graph (EFL-FG Algorithm 1) and its dominating set by greedy set cover.
+"""Builds the feedback graph (EFL-FG Algorithm 1) and its dominating set by greedy set cover.
 
-Everything here works on many runs at once and has the run as the LAST axis: the graph of K models is a mask
-[K, K, R] whose entry [k, j] says that j is an out-neighbour of k. Elementwise work then fills whole vector
-registers; the same code under `vmap`, whose run axis comes first, takes three times as long on a CPU.
+All functions process R runs at once, and the LAST axis is that of the runs. The graph of K models is a mask
+[K, K, R] whose entry [k, j] says whether j is an out-neighbour of k. Elementwise operations then fill whole
+vector registers. The same code under `vmap`, whose first axis is that of the runs, takes three times as long
+on a CPU.
 """
 
 import jax
@@ -10,28 +11,28 @@ import jax.numpy as jnp
 from jax import lax
 
 _MAX_LOG_RATIO = 50.0
-"""Weights beyond e^50 times those that they are compared with are as good as infinite."""
+"""The limit of a log-ratio of weights: larger ratios are replaced by e^50."""
 
 
 def feedback_graph(
     log_weight: jax.Array, previous: jax.Array, parameters: jax.Array, budget: jax.Array
 ) -> jax.Array:
-    """Greedy out-neighbourhoods, EFL-FG Algorithm 1, for every vertex and run.
+    """Returns the greedy out-neighbourhoods of EFL-FG Algorithm 1, for every vertex and run.
 
-    Each starts as {k} and takes in, one at a time, the model of the largest weight over resulting cost,
-    EFL-FG (3), among those that keep the cost within the budget and the weight within that of the previous
-    round's neighbourhood, EFL-FG (2); both neighbourhoods are weighed with this round's weights, as the
-    proof of EFL-FG Lemma 2 needs. Ties go to the lowest index.
+    The neighbourhood of vertex k starts as {k}. The algorithm adds one model at a time: the model with the
+    largest weight over resulting cost, EFL-FG (3). The cost must stay within the budget, and the weight must
+    not exceed that of the previous round's neighbourhood, EFL-FG (2). Both neighbourhoods are weighed with
+    this round's weights, as the proof of EFL-FG Lemma 2 needs. Ties go to the lowest index.
 
     Args:
       log_weight: float32 [K, R], ln w up to a constant per run.
-      previous: bool [K, K, R], the last round's graph; all true before the first, which leaves the weight
-        unrestricted there.
+      previous: bool [K, K, R], the last round's graph. It is all true before the first round, whose weights
+        are therefore not limited.
       parameters: int32 [K], model sizes; integers, so that sums are exact.
-      budget: int32 [R], in parameters; at least the largest model, (a3).
+      budget: int32 [R], the budget in parameters; at least the largest model, (a3).
 
     Returns:
-      bool [K, K, R]; entry [k, j]: j is in the out-neighbourhood of k.
+      bool [K, K, R]; entry [k, j] says whether j is in the out-neighbourhood of k.
     """
     num_models, num_runs = log_weight.shape
     size, heavy = parameters[None, :, None], log_weight[None]
@@ -40,7 +41,7 @@ def feedback_graph(
     def append(state: tuple) -> tuple:
         graph, cost, intact, _ = state
         total = cost + size
-        # As long as nobody came in from outside, whoever was there before may return.
+        # As long as no new model has been added, models of the previous neighbourhood are always allowed.
         keeps_weight = (previous & intact) | (heavy <= _heaviest_newcomer(graph, previous, heavy))
         candidate = ~graph & (total <= budget[None, None]) & keeps_weight
         score = jnp.where(candidate, heavy - jnp.log(total.astype(jnp.float32)), -jnp.inf)
@@ -60,12 +61,12 @@ def feedback_graph(
 
 
 def _heaviest_newcomer(graph: jax.Array, previous: jax.Array, log_weight: jax.Array) -> jax.Array:
-    """The largest ln w that a model from outside may have, [K, 1, R]: no neighbourhood becomes heavier.
+    """Returns the largest ln w, [K, 1, R], that a new model of a neighbourhood may have by EFL-FG (2).
 
-    What the neighbourhood and the previous one have in common cancels: the models that came in must not
-    outweigh those that are missing. So a neighbourhood that is rebuilt in another order is never refused a
-    member by rounding, and a model is never admitted because its weight is lost in the sum. Weights are
-    relative to the heaviest missing one, so they do not vanish together either.
+    A new model is one that is not in the previous neighbourhood. Models in both neighbourhoods cancel: the
+    weight of the new models must not exceed the weight of the missing models. So rounding never excludes a
+    member of a neighbourhood that is rebuilt in another order, and never admits a model whose weight is lost
+    in the sum. Weights are relative to the heaviest missing model, so they do not all underflow.
 
     Args:
       graph: bool [K, K, R], the neighbourhoods so far.
@@ -82,13 +83,16 @@ def _heaviest_newcomer(graph: jax.Array, previous: jax.Array, log_weight: jax.Ar
 
 
 def dominating_set(graph: jax.Array) -> jax.Array:
-    """Greedy set cover: repeatedly the vertex whose out-neighbourhood covers the most uncovered vertices.
+    """Returns a dominating set by greedy set cover.
+
+    The algorithm repeatedly adds the vertex whose out-neighbourhood covers the most uncovered vertices. Ties
+    go to the lowest index.
 
     Args:
-      graph: bool [K, K, R] with every self-loop, so that a cover exists. Ties go to the lowest index.
+      graph: bool [K, K, R], with every self-loop, so that a cover exists.
 
     Returns:
-      bool [K, R]; every vertex is an out-neighbour of a member.
+      bool [K, R], the members of the set; every vertex is an out-neighbour of a member.
     """
     num_models, _, num_runs = graph.shape
     covers = _pack(graph)
@@ -109,7 +113,7 @@ def dominating_set(graph: jax.Array) -> jax.Array:
 
 
 def _pack(graph: jax.Array) -> jax.Array:
-    """Rows as bit sets: bool [K, J, R] to uint32 [K, ceil(J / 32), R]."""
+    """Packs rows into bit sets: bool [K, J, R] to uint32 [K, ceil(J / 32), R]."""
     rows, columns, num_runs = graph.shape
     words = -(-columns // 32)
     padded = jnp.pad(graph, ((0, 0), (0, words * 32 - columns), (0, 0))).reshape(rows, words, 32, num_runs)

@@ -1,4 +1,4 @@
-"""The kind "ensembles on a feedback graph": which models of a pool a round sends."""
+"""Defines the kind of study "ensemble", in which a policy selects the models of a pool to send per round."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check(say: Say, study: Study) -> None:
-    """Says what does not fit together."""
+    """Reports values of a study that contradict each other."""
     for key in ("selection_gap", "expected_regret", "stop_at_latency"):
         if value := getattr(study, key):
             say(key, value, 'goes with client selection, not with mode = "ensemble"')
@@ -41,7 +41,7 @@ def check(say: Say, study: Study) -> None:
 
 
 def coordinates(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The coordinates among what runs left, with those of rounds and models, and the variables."""
+    """Splits the recorded arrays of runs into coordinates and variables. Adds those of rounds and models."""
     coordinates: dict[str, Any] = {name: ("run", arrays[name]) for name in COORDINATES}
     count = arrays["mse"].shape[1]
     coordinates["round"] = np.arange(1, count + 1, dtype=np.int32) * study.eval_every
@@ -56,12 +56,12 @@ def simulation(
     devices: Sequence[jax.Device] | None = None,
     layout: Layout | None = None,
 ) -> EnsembleSimulation:
-    """A group as the engine plays it on some devices, the local ones if not given, in a layout."""
+    """Returns the simulation of a group on some devices (the local ones if not given) in a layout."""
     return EnsembleSimulation(study, group, sources, devices, layout)
 
 
 def outputs(study: Study) -> Outputs:
-    """What runs of an ensemble leave."""
+    """Returns the variables and metrics of a study of ensembles."""
     return Outputs(VARIABLES, METRICS, ("mse", "cost", "violations"), "mse", ("dataset",))
 
 

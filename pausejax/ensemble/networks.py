@@ -1,4 +1,4 @@
-"""Small ReLU networks for regression (flax), fitted by full-batch Adam (optax)."""
+"""Fits small ReLU networks for regression (flax) by full-batch Adam (optax)."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ _STEPS = 1000
 
 class FittedNetwork(NamedTuple):
     predictions: np.ndarray
-    """float64 [n]."""
+    """float64 [n], the predictions on the stream."""
     num_parameters: int
 
 

@@ -1,4 +1,4 @@
-"""Every parameter of a study with `mode = "ensemble"`."""
+"""Defines every parameter of a study with `mode = "ensemble"`."""
 
 from typing import get_args
 
@@ -63,6 +63,6 @@ PARAMETERS: dict[str, Parameter] = table(
     },
 )
 
-# The budget is not among them: it is read by all, since violations are counted.
+# The budget is not in this set: every run reads the budget to count violations.
 FOR_POLICIES = frozenset({"learning_rate", "exploration_rate", "spending"})
-"""Read by nothing but policies."""
+"""The parameters that only policies read."""

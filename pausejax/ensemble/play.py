@@ -1,4 +1,4 @@
-"""Rounds of ensemble federated learning: the stream that the clients see, and the scan over rounds."""
+"""Plays rounds of ensemble federated learning: draws the clients' stream and scans over the rounds."""
 
 import dataclasses
 from functools import partial
@@ -18,30 +18,30 @@ from pausejax.parts import Part
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Everything that shapes the compiled program: one compilation each."""
+    """Static settings of the compiled program. Each distinct value is compiled once."""
 
     policy: Part
     rounds: int
-    """T."""
+    """T, the number of rounds."""
     num_clients: int
-    """N."""
+    """N, the number of clients."""
     record_every: int
-    """A divisor of T."""
+    """The rounds per record, a divisor of T."""
     records_per_call: int
-    """Records that one call advances: rounds beyond T are idle."""
+    """The number of records that one call computes. Rounds beyond T are skipped."""
     max_uplink: int
     """The most losses that the clients of any run may report in a round."""
     statics: tuple[tuple[str, Any], ...] = ()
-    """What the policy reads that is not traced, by name."""
+    """The values of the policy's parameters that are not traced, by name."""
 
 
 class World(NamedTuple):
-    """What the runs of a call have in common."""
+    """Arrays that the runs of a call share."""
 
     table: jax.Array
-    """float32 [n, K + 1]: predictions, then the target."""
+    """float32 [n, K + 1]: the predictions of the K models, then the target."""
     parameters: jax.Array
-    """int32 [K]."""
+    """int32 [K], model sizes."""
     stream_loss: jax.Array
     """float32 [K], each model's mean loss over the stream."""
     seeds: jax.Array
@@ -51,7 +51,7 @@ class World(NamedTuple):
 
 
 class State(NamedTuple):
-    """All runs between two rounds; leading axis [R]."""
+    """State of all runs between two rounds; the first axis is that of the R runs."""
 
     policy: Any
     record: Record
@@ -66,7 +66,7 @@ def _runs_last(tree: Any) -> Any:
 
 
 def rules_of(program: Program, world: World, hyper: Hyper) -> EnsemblePolicy:
-    """The policy of all runs."""
+    """Returns the policy of all runs."""
     return make_policy(
         program.policy,
         parameters=world.parameters,
@@ -78,14 +78,14 @@ def rules_of(program: Program, world: World, hyper: Hyper) -> EnsemblePolicy:
 
 @partial(jax.jit, static_argnums=0)
 def start(program: Program, world: World, hyper: Hyper) -> State:
-    """The state before round 1."""
+    """Returns the state before round 1."""
     rules = rules_of(program, world, hyper)
     return _runs_first(State(rules.init(), new_record(len(world.parameters), len(hyper.budget))))
 
 
 @partial(jax.jit, static_argnums=1)
 def stream_order(seeds: jax.Array, count: int) -> jax.Array:
-    """int32 [S, n], the order in which each seed's stream visits its rows."""
+    """Returns int32 [S, n], the order in which each seed's stream visits its rows."""
     return jax.vmap(lambda seed: jax.random.permutation(jax.random.key(seed), count))(seeds)
 
 
@@ -100,23 +100,23 @@ def play(
     first_round: jax.Array,
     last_round: jax.Array,
 ) -> tuple[State, dict[str, jax.Array]]:
-    """Plays up to `records_per_call` records' worth of rounds; each device plays its own share of the runs.
+    """Plays the rounds of up to `records_per_call` records. Each device plays its own share of the runs.
 
     Args:
-      program: static.
-      mesh: static, one axis "runs" whose size divides R.
-      world: the same on all devices.
-      hyper: [R] each.
+      program: the static settings.
+      mesh: the mesh of devices, static; the size of its one axis "runs" divides R.
+      world: the arrays that the runs share, the same on all devices.
+      hyper: the hyper-parameters, [R] each.
       seed_index: int32 [R], each run's place in `world.seeds`.
-      state: donated.
+      state: the state before `first_round`; its buffers are donated.
       first_round: int32 scalar, 1 plus a multiple of `record_every`.
-      last_round: int32 scalar; records beyond it are junk.
+      last_round: int32 scalar, the last round to play; records beyond it have no meaning.
 
     Returns:
       The next state, and each series of `record.summary`, [records_per_call, R].
 
     Raises:
-      AssertionError: the runs' settings differ in length, or are no integers or floats (when traced).
+      AssertionError: while tracing, the runs' settings have different lengths or wrong types.
     """
     *known, own = hyper
     chex.assert_equal_shape([*known, *own.values(), seed_index])
@@ -160,7 +160,7 @@ def _play(
         active = jnp.arange(max_reporting, dtype=jnp.int32)[:, None] < reporting[None]
 
         def over_clients(values: jax.Array) -> jax.Array:
-            """Sums [..., n, R] over the clients of the round."""
+            """Returns the sums of [..., n, R] over the reporting clients of the round."""
             return jnp.sum(jnp.where(active, values, 0.0), axis=-2)
 
         residual = jnp.sum(choice.mixing[:, None] * predictions, axis=0) - targets
@@ -197,6 +197,6 @@ def _play(
 
 
 def _draw_clients(keys: jax.Array, num_clients: int, count: int) -> jax.Array:
-    """The first `count` clients of a uniformly random order, int32 [count, S], from S keys."""
+    """Returns the first `count` clients of a uniformly random order, int32 [count, S], from S keys."""
     draws = jax.vmap(lambda key: jax.random.uniform(key, (num_clients,)))(keys)
     return lax.top_k(draws, count)[1].T

@@ -1,4 +1,4 @@
-"""The ensemble policies by name: which of a pool's models a round sends."""
+"""Registers the ensemble policies by name. A policy selects the models of a pool that a round sends."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,20 +14,20 @@ from pausejax.parts import Part, ensemble_policy
 
 
 class Hyper(NamedTuple):
-    """The hyper-parameters of R runs; leaves may be traced."""
+    """Hyper-parameters of R runs; the arrays may be traced."""
 
     learning_rate: jax.Array
     """float32 [R], η."""
     exploration_rate: jax.Array
     """float32 [R], ξ."""
     budget: jax.Array
-    """int32 [R], B in parameters."""
+    """int32 [R], the budget B in parameters."""
     uplink: jax.Array
-    """int32 [R], losses that can be reported in a round."""
+    """int32 [R], the number of losses that all clients together can report in a round."""
     spending: jax.Array
     """float32 [R], FedBoost's expected cost of a round over the budget."""
     own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
-    """float32 [R], what a policy from outside the package has of its own, by name."""
+    """The further traced parameters of a policy, float32 [R] each, by name."""
 
 
 def fedboost(
@@ -83,7 +83,7 @@ ENSEMBLE_POLICIES: tuple[str, ...] = tuple(
         best_expert,
     )
 )
-"""Those of the package; more can be registered."""
+"""The names of the package's policies. Other policies can be registered."""
 
 
 def make_policy(
@@ -94,9 +94,14 @@ def make_policy(
     hyper: Hyper,
     statics: Mapping[str, Any] = MappingProxyType({}),
 ) -> EnsemblePolicy:
-    """Builds a policy for a pool of model sizes int32 [K] with mean losses on the stream, float32 [K].
+    """Builds a policy for a pool of K models.
 
-    `statics` are the values of what shapes it.
+    Args:
+      part: the registered policy.
+      parameters: int32 [K], model sizes.
+      stream_loss: float32 [K], the mean loss of each model on the stream.
+      hyper: the hyper-parameters of the runs.
+      statics: the values of the policy's parameters that are not traced, by name.
     """
     traced = hyper._asdict()
     own = traced.pop("own")

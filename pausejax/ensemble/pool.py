@@ -1,4 +1,4 @@
-"""A pool of experts: what each predicts on the stream, and what it costs to send."""
+"""Defines a pool of experts, with their predictions on the stream and the costs of sending them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,19 +7,19 @@ import numpy as np
 
 
 class Pool(NamedTuple):
-    """Experts (models) and the stream that they are judged on; shared by all runs."""
+    """Pool of experts (models), with the stream on which they are evaluated. All runs share the pool."""
 
     names: tuple[str, ...]
     parameters: np.ndarray
-    """int32 [K], parameters of each model; costs are these over the largest."""
+    """int32 [K], the number of parameters of each model."""
     predictions: np.ndarray
-    """float32 [n, K], in [0, 1]."""
+    """float32 [n, K], the predictions of each model, in [0, 1]."""
     targets: np.ndarray
-    """float32 [n], in [0, 1]."""
+    """float32 [n], the targets, in [0, 1]."""
 
     @property
     def costs(self) -> np.ndarray:
-        """float64 [K], c_k: parameters over those of the largest model."""
+        """float64 [K], c_k: the model's parameters over the parameters of the largest model."""
         return self.parameters / self.parameters.max()
 
 
@@ -29,17 +29,17 @@ def make_pool(
     parameters: Sequence[int],
     names: Sequence[str] | None = None,
 ) -> Pool:
-    """Checks and packs a pool.
+    """Checks the arrays of a pool and returns the pool.
 
     Args:
-      predictions: [n, K].
-      targets: [n].
-      parameters: [K] positive integers.
-      names: K names; numbered if not given.
+      predictions: [n, K], the predictions of each model, in [0, 1].
+      targets: [n], the targets, in [0, 1].
+      parameters: [K], the number of parameters of each model, positive integers.
+      names: the K names of the models; "model 0", "model 1", ... if not given.
 
     Raises:
-      ValueError: shapes that do not fit, costs that are not positive integers, or numbers that let a
-        squared error leave [0, 1].
+      ValueError: the shapes do not fit, `parameters` are not positive integers, or a prediction or target is
+        outside [0, 1].
     """
     predictions, targets = np.asarray(predictions, np.float32), np.asarray(targets, np.float32)
     counts = np.asarray(parameters)

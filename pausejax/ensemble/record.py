@@ -1,4 +1,4 @@
-"""What a simulation adds up round by round, and the series that it reports."""
+"""Adds up the losses and costs of a simulation round by round, and computes the reported series."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ from pausejax.ensemble.policy import Choice
 
 
 class Outcome(NamedTuple):
-    """One round's losses, summed over its clients."""
+    """Losses of one round, summed over its clients."""
 
     loss: jax.Array
-    """[R], of the ensemble."""
+    """[R], the loss of the ensemble."""
     expected_loss: jax.Array
-    """[R], the same in expectation over the policy's draw."""
+    """[R], the expected loss of the ensemble over the policy's draw."""
     model_loss: jax.Array
-    """[K, R], of each model alone, sent or not."""
+    """[K, R], the loss of each model alone, sent or not."""
     bound: jax.Array | None
     """[K, R], the round's share of the regret bound; None for a policy without one."""
     num_clients: jax.Array
@@ -31,23 +31,23 @@ class Record(NamedTuple):
     error: Sum
     """[R], the clients' mean squared error."""
     model_error: Sum
-    """[K, R], the same of each model alone."""
+    """[K, R], the clients' mean squared error of each model alone."""
     loss: Sum
-    """[R], summed over clients too, as the three that follow."""
+    """[R], the loss of the ensemble, summed over clients too. So are the next three sums."""
     expected_loss: Sum
     """[R], the first sum of EFL-FG (10)."""
     model_loss: Sum
     """[K, R], the second sum of EFL-FG (10), for each model."""
     bound: Sum
-    """[K, R], EFL-FG (11) against each model."""
+    """[K, R], the regret bound EFL-FG (11) against each model."""
     cost: Sum
-    """[R], in units of the largest model."""
+    """[R], the cost of the sent models, in units of the largest model."""
     violations: jax.Array
-    """int32 [R], rounds that cost more than the budget."""
+    """int32 [R], the number of rounds that cost more than the budget."""
     reports: jax.Array
     """int32 [R], the sum of |C_t|."""
     sent_counts: jax.Array
-    """int32 [K, R], rounds in which each model was sent."""
+    """int32 [K, R], the number of rounds in which each model was sent."""
 
 
 def new_record(num_models: int, num_runs: int) -> Record:
@@ -89,7 +89,7 @@ def add_round(
 
 
 def summary(record: Record, round_number: jax.Array, *, bounded: bool) -> dict[str, jax.Array]:
-    """The series' values after `round_number` rounds, each [R]; `simulate` says what they are."""
+    """Returns the value of each series after `round_number` rounds, [R] each; see `simulate.simulate`."""
     rounds = round_number.astype(jnp.float32)
     best = jnp.argmin(compensated.excess(record.model_loss), axis=0)[None]
     of_best = Sum(*(jnp.take_along_axis(part, best, axis=0)[0] for part in record.model_loss))

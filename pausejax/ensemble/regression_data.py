@@ -1,4 +1,4 @@
-"""Regression data sets: the EFL-FG paper's three from their UCI files, and one embedded in scikit-learn."""
+"""Loads regression data sets: three of the EFL-FG paper from UCI files, and one that is in scikit-learn."""
 
 import csv
 import gzip
@@ -13,22 +13,22 @@ from pausejax.parts import regression_dataset
 
 
 class RegressionData(NamedTuple):
-    """A table of numbers in its original units and in the order of its file."""
+    """Regression data set, in its original units and in the order of its file."""
 
     name: str
     features: np.ndarray
-    """float64 [n, d]."""
+    """float64 [n, d], the features."""
     targets: np.ndarray
-    """float64 [n]."""
+    """float64 [n], the targets."""
 
 
 class _Table(NamedTuple):
     file: str
     origin: str
     header: str
-    """The first line, split at commas."""
+    """The first line of the file: the names of the columns, separated by commas."""
     labels: tuple[str, ...]
-    """The leading columns, which are not numbers: they are left out."""
+    """The names of the leading columns that are not numbers; these columns are left out."""
     target: str
     other_outputs: tuple[str, ...] = ()
 
@@ -66,15 +66,15 @@ REGRESSION_DATASETS: tuple[str, ...] = ("diabetes", *_TABLES)
 def load_regression(name: str, data_dir: str | Path | None = None) -> RegressionData:
     """Loads one data set.
 
-    Rows without a target are left out, since nothing can be scored on them; a missing feature takes its
-    column's mean. `diabetes` ships with scikit-learn and needs no file.
+    Rows without a target are left out, since no prediction can be scored on them. A missing feature is
+    replaced by the mean of its column. `diabetes` is part of scikit-learn and needs no file.
 
     Args:
       name: one of `REGRESSION_DATASETS`.
       data_dir: the folder that holds the UCI file, plain (`.csv`) or compressed (`.csv.gz`).
 
     Raises:
-      ValueError: unknown name, missing file, or a file that is not the expected table.
+      ValueError: the name is unknown, or the file is missing or is not the expected table.
     """
     if name == "diabetes":
         from sklearn.datasets import load_diabetes
@@ -123,7 +123,7 @@ def _open(path: Path) -> Iterator[TextIO]:
 
 
 def _read(path: Path, table: _Table) -> tuple[np.ndarray, np.ndarray]:
-    """Features [n, d] and targets [n]; NaN where a cell is empty."""
+    """Returns the features [n, d] and targets [n] of a file; an empty cell is NaN."""
     try:
         with _open(path) as file:
             rows = [row for row in csv.reader(file) if row]

@@ -1,4 +1,4 @@
-"""Many runs of one ensemble policy on one pool, as one function call."""
+"""Simulates many runs of one ensemble policy on one pool in one function call."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ NUM_CLIENTS = 100
 
 
 class Runs(NamedTuple):
-    """R runs that differ in these alone; each is a scalar or an array [R]."""
+    """Settings of R runs; each field is a scalar or an array [R]."""
 
     seed: np.ndarray
     learning_rate: np.ndarray
@@ -27,13 +27,13 @@ class Runs(NamedTuple):
     budget: np.ndarray
     """B, in units of the largest model's cost; at least 1, (a3)."""
     uplink: np.ndarray
-    """b_t / b_ℓ: how many losses the clients can report in a round, all together; at least K + 1."""
+    """b_t / b_ℓ: the number of losses that all clients together can report in a round; at least K + 1."""
     spending: np.ndarray | float = 1.0
     """FedBoost's expected cost of a round over the budget, in (0, 1]."""
 
 
 def one_pass(num_rows: int, num_clients: int = NUM_CLIENTS) -> int:
-    """The rounds after which the clients have seen every row of the stream: ceil(n / N)."""
+    """Returns the number of rounds after which the clients have seen every row of the stream: ceil(n / N)."""
     return -(-num_rows // num_clients)
 
 
@@ -50,30 +50,30 @@ def simulate(
 ) -> dict[str, np.ndarray]:
     """Simulates R runs of one policy on one pool.
 
-    The rows of the stream are dealt to the clients in an order that depends on the seed alone; in each round
-    every client meets its next row (from the beginning again when the rows are used up), and those drawn for
-    the round report on theirs: a uniform subset of floor(uplink / (models sent + 1)) clients. Randomness
-    depends on a run's seed and the round only, so all policies and settings of one seed meet the same stream.
+    The rows of the stream are distributed to the clients in an order that depends only on the seed. In each
+    round every client gets its next row; after the last row the stream starts again. A uniform subset of
+    floor(uplink / (models sent + 1)) clients reports the losses on its rows. Randomness depends only on a
+    run's seed and the round, so all policies and settings with one seed have the same stream.
 
     Args:
-      pool: K experts and their predictions on n rows.
+      pool: the pool of K experts, with their predictions on n rows.
       policy: the name of a registered ensemble policy, such as those of `ENSEMBLE_POLICIES`.
       runs: the settings, scalars or [R].
-      rounds: T; one pass over the stream if not given.
-      num_clients: N, at most n.
-      record_every: a divisor of T; the record holds every such round.
-      lanes: how many runs each device advances together; it changes speed and memory, and no run's draws.
-      progress: called after each chunk of runs with the number of runs that are done.
+      rounds: T, the number of rounds; one pass over the stream if not given.
+      num_clients: N, the number of clients, at most n.
+      record_every: the rounds between two recorded rounds, a divisor of T.
+      lanes: the number of runs that each device simulates together; it changes speed and memory, not draws.
+      progress: the function that is called after each chunk of runs with the number of runs in the chunk.
 
     Returns:
       Arrays [R, T / record_every] for the rounds record_every, 2 record_every, ...: `mse` (running mean, as
-      in the paper), `best_expert_mse` (of the best model so far, in hindsight), `regret`, EFL-FG (10),
-      `realized_regret` (the same with the losses incurred), `regret_bound`, EFL-FG (11), of efl_fg only,
-      `violations` (share of rounds over the budget), `cost` (mean sent per round, largest model = 1),
+      in the paper), `best_expert_mse` (MSE of the best model so far, in hindsight), `regret`, EFL-FG (10),
+      `realized_regret` (regret of the incurred losses), `regret_bound`, EFL-FG (11), of efl_fg only,
+      `violations` (share of rounds over the budget), `cost` (mean cost sent per round, largest model = 1),
       `reports` (sum of |C_t|); and int32 [R, K] `sent_counts`.
 
     Raises:
-      ValueError: a setting out of range.
+      ValueError: a setting is out of range.
     """
     known = registered_parts().of("ensemble_policy")
     if policy not in known:
@@ -94,9 +94,9 @@ def simulate(
         known[policy], rounds, num_clients, record_every, rounds // record_every, int(runs.uplink.max())
     )
 
-    # Runs of one budget need about as many steps to build a graph, and runs of one seed share its draws of
-    # clients, so they are kept together. The last chunk is filled up with copies of its last run: every chunk
-    # then has one shape, and one compiled program serves them all.
+    # Runs with the same budget need about the same number of steps to build a graph, and runs with the same
+    # seed share draws of clients, so they are put into one chunk. Copies of the last run fill the last chunk,
+    # so that all chunks have the same shape and use one compiled program.
     order = np.lexsort((runs.seed, runs.budget))
     mesh = Mesh(np.array(jax.local_devices()[: len(order)]), ("runs",))
     width = mesh.size * min(lanes, -(-len(order) // mesh.size))
@@ -118,8 +118,8 @@ def simulate(
 
 
 def hyper_of(runs: Runs, pool: Pool) -> Hyper:
-    """Checked settings as the program takes them, [R] each."""
-    # NumPy arrays, until they are put on the devices.
+    """Converts checked settings to the program's hyper-parameters, [R] each."""
+    # The arrays are NumPy's until they are put on the devices.
     arrays: tuple[Any, ...] = (
         runs.learning_rate.astype(np.float32),
         runs.exploration_rate.astype(np.float32),
@@ -132,7 +132,13 @@ def hyper_of(runs: Runs, pool: Pool) -> Hyper:
 
 
 def world_of(pool: Pool, seed: np.ndarray, num_seeds: int) -> tuple[World, jax.Array]:
-    """What runs of some seeds [R] share, padded to so many different seeds, and each run's place in them."""
+    """Returns the arrays that runs share, and each run's place in the different seeds, int32 [R].
+
+    Args:
+      pool: the pool.
+      seed: int [R], the seeds of the runs.
+      num_seeds: the number of different seeds to which the arrays are padded.
+    """
     seeds, seed_index = np.unique(seed, return_inverse=True)
     padded = jnp.asarray(np.pad(seeds, (0, num_seeds - len(seeds)), "edge"), jnp.uint32)
     squared = jnp.square(pool.predictions - pool.targets[:, None])
@@ -147,7 +153,11 @@ def world_of(pool: Pool, seed: np.ndarray, num_seeds: int) -> tuple[World, jax.A
 
 
 def check_runs(runs: Runs, num_models: int) -> Runs:
-    """The settings as arrays of one length; a ValueError names the first that is out of range."""
+    """Checks settings, and returns them as arrays of the same length.
+
+    Raises:
+      ValueError: a setting is out of range; the message names the first such setting.
+    """
     runs = Runs(*np.broadcast_arrays(*(np.atleast_1d(np.asarray(field)) for field in runs)))
     conditions: tuple[tuple[str, Any, str], ...] = (
         ("seed", (runs.seed >= 0) & (runs.seed < 2**32), "an integer from 0 to 2^32 - 1"),

@@ -1,4 +1,4 @@
-"""One group of runs of an ensemble study as the engine plays it."""
+"""Simulates one group of runs of an ensemble study for the engine."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -28,7 +28,7 @@ _ROUNDS_PER_CALL = 100
 
 
 class EnsembleSimulation:
-    """Runs of one policy on one pool; as `study.simulation.Simulation`."""
+    """Simulation of runs of one policy on one pool; see `study.simulation.Simulation`."""
 
     stop_at_latency = 0.0
     data_shares = 1
@@ -41,10 +41,10 @@ class EnsembleSimulation:
         devices: Sequence[jax.Device] | None = None,
         layout: Layout | None = None,
     ) -> None:
-        """Reads the data and fits the pool; for the local devices if no others are given.
+        """Reads the data and fits the pool. The devices are the local ones if not given.
 
         Raises:
-          SpecError: data are missing or wrong, or too few for so many clients.
+          SpecError: the data are missing or wrong, or have fewer rows than clients.
         """
         self._devices = devices or jax.local_devices()
         self.layout = layout or Layout(measured.most_runs(self._devices[0].platform))
@@ -131,7 +131,7 @@ class EnsembleSimulation:
     def to_host(self, first_round: int, positions: np.ndarray, record: dict[str, jax.Array]) -> Segment:
         last = min(first_round + self.rounds_per_call - 1, self.rounds)
         count = (last + 1 - first_round) // self._every
-        # Counts only grow, so the last ones say it all.
+        # Counts only grow, so only the last counts are kept.
         kept = {
             name: leaf[count - 1 if name == "sent_counts" else 0 : count] for name, leaf in record.items()
         }
@@ -168,14 +168,17 @@ class EnsembleSimulation:
         return DeviceBytes(shared, {"state": bytes_of(self.state_shapes(1))})
 
     def release(self) -> None:
-        """Nothing stays on the devices between two calls."""
+        """Does nothing, because no array stays on the devices between two calls."""
 
 
 def _own_values(study: Study, group: Group, policy: Part) -> tuple[list[str], tuple[tuple[str, Any], ...]]:
-    """What a group's policy reads besides `Hyper`: names of traced parameters, and static ones with values.
+    """Returns the parameters that a group's policy reads besides those of `Hyper`.
+
+    Returns:
+      The names of traced parameters, and the names and values of static parameters.
 
     Raises:
-      SpecError: it reads a file.
+      SpecError: the policy reads a file.
     """
     parameters = study.words.parameters
     names = sorted((policy.reads & group.runs[0].values.keys()) - set(Hyper._fields[:-1]))
@@ -206,10 +209,12 @@ def _pool(study: Study, group: Group, sources: Sources) -> Pool:
 
 
 def rounds_of(study: Study, group: Group, sources: Sources) -> int:
-    """T; without one, as many rounds as the stream lasts, in whole steps of the record.
+    """Returns T. If the spec does not set T, the rounds last one pass of the stream.
+
+    The rounds of the pass are rounded down to a multiple of `eval_every`, at least `eval_every`.
 
     Raises:
-      SpecError: data are missing or wrong, or too few for so many clients.
+      SpecError: the data are missing or wrong, or have fewer rows than clients.
     """
     dataset, num_clients = group.static["dataset"], group.static["num_clients"]
     try:
@@ -225,7 +230,7 @@ def rounds_of(study: Study, group: Group, sources: Sources) -> int:
 
 def _settings(runs: Sequence[Run], rounds: int) -> Runs:
     def column(name: str, default: float = 0.0) -> np.ndarray:
-        """The runs' values; the default where the spec says 0 or the policy does not read the parameter."""
+        """Returns the runs' values; the default if a value is 0 or the policy does not read the parameter."""
         return np.array([run.values.get(name) or default for run in runs])
 
     return Runs(

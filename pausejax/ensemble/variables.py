@@ -1,4 +1,4 @@
-"""What an ensemble study leaves: the one table of its variables, and that of its figures per run."""
+"""Defines the tables of the variables and of the metrics of an ensemble study."""
 
 import numpy as np
 
@@ -89,11 +89,11 @@ _METRICS: dict[str, Metric] = {
 }
 
 _OF_REPORTS = ("regret", "realized_regret", "regret_bound")
-"""Sums over all reports: how many there are depends on the clients, the stream's length and the uplink."""
+"""Metrics that are sums over all reports. The clients, stream length and uplink set the number of reports."""
 _REPORTS = ("num_clients", "fit_fraction", "uplink")
 
 METRICS = {
     name: metric._replace(scaled_by=("dataset", *(_REPORTS if name in _OF_REPORTS else ())))
     for name, metric in _METRICS.items()
 }
-"""Errors, and the costs that are shares of a data set's largest model, are each data set's own."""
+"""The metrics by name. Their values are comparable only within a data set."""

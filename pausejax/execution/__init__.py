@@ -1,1 +1,1 @@
-"""Plays groups of runs on this machine's devices; what a run is, its kind of study says."""
+"""Plays groups of runs on this machine's devices. The kind of study defines what a run is."""

@@ -18,7 +18,7 @@ class Batch(NamedTuple):
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """Of its runs, in order."""
+        """The identities of the batch's runs, in order."""
         return tuple(run.identity for run in self.runs)
 
 
@@ -31,13 +31,14 @@ def groups_left(plan: Plan, settled: Collection[str]) -> list[Group]:
 def batches(plan: Plan, settled: Collection[str], most: Mapping[str, int], at_least: int = 1) -> list[Batch]:
     """Cuts every group into batches of nearly one size.
 
-    The cut depends on nothing that changes while processes work on the study, so all of them agree on it.
+    The cut does not depend on what changes while processes work on the study, so all processes cut alike.
 
     Args:
       plan: the whole plan.
-      settled: identities of runs whose results were there before anybody began; they are left out.
-      most: the most runs of a batch, by the keys of all groups that have runs left.
-      at_least: so many batches or more, as long as there are as many runs; the largest are cut first.
+      settled: identities of runs whose results existed before any process began; these runs are left out.
+      most: the most runs of a batch, by the key of each group that has runs left.
+      at_least: the least number of batches, if there are as many runs; the group with the largest batches
+        is cut first.
     """
     known = set(settled)
     left = [tuple(run for run in group.runs if run.identity not in known) for group in plan.groups]
@@ -62,7 +63,12 @@ def share(work: Sequence[Batch], index: int, count: int) -> list[Batch]:
 
 
 def unfinished(work: Sequence[Batch], finished: Collection[str]) -> list[Batch]:
-    """Returns the batches without finished runs, which identities name; empty batches are left out."""
+    """Returns the batches without their finished runs, and without batches that become empty.
+
+    Args:
+      work: the batches.
+      finished: the identities of the finished runs.
+    """
     known = set(finished)
     left = []
     for batch in work:
@@ -72,9 +78,9 @@ def unfinished(work: Sequence[Batch], finished: Collection[str]) -> list[Batch]:
 
 
 def split(batch: Batch, width: int) -> list[Batch]:
-    """Cuts a batch into consecutive ones of at most so many runs.
+    """Cuts a batch into consecutive batches of at most `width` runs.
 
-    A study that goes on after it was killed gets the very batches that it had left, and so the very numbers.
+    A study that was killed and resumes gets the batches that it had left, so its numbers are the same.
     """
     runs = batch.runs
     return [batch._replace(runs=runs[first : first + width]) for first in range(0, len(runs), width)]

@@ -1,7 +1,7 @@
-"""Compiled programs in the user's cache folder, each with a checksum: a damaged one is compiled anew.
+"""Stores compiled programs with checksums in the user's cache folder. A damaged program is compiled again.
 
-JAX leaves it to the compression to notice damage, and Zstandard's frames carry no checksum: with the package
-`zstandard`, or with Python 3.14, a flipped bit would be executed.
+JAX relies on the compression to detect damage, but its Zstandard frames carry no checksum. With the package
+`zstandard`, or with Python 3.14, a program with a flipped bit would be executed.
 """
 
 import functools
@@ -15,21 +15,21 @@ _DIGEST_BYTES = 16
 
 
 class CheckedCache(CacheInterface):
-    """JAX's cache of compiled programs, with a digest before each."""
+    """JAX's cache of compiled programs, which stores a digest before each program."""
 
     def __init__(self, cache: CacheInterface) -> None:
         self._cache = cache
         self._path = cache._path
 
     def get(self, key: str) -> bytes | None:
-        """Returns the program, or None if it is not there or not as it was put; a damaged one is removed."""
+        """Returns the program, or None if it is missing or damaged; a damaged program is removed."""
         kept = self._cache.get(key)
         if kept is None:
             return None
         program = kept[_DIGEST_BYTES:]
         if kept[:_DIGEST_BYTES] == _digest(key, program):
             return program
-        # What lies there would otherwise keep its place: a cache puts nothing over what it has.
+        # The cache does not overwrite an existing file, so the damaged file must be removed.
         Path(str(self._path), f"{key}-cache").unlink(missing_ok=True)
         return None
 
@@ -38,7 +38,7 @@ class CheckedCache(CacheInterface):
 
 
 def check_programs(folder: str) -> None:
-    """Lets JAX use a `CheckedCache` wherever its persistent compilation cache is this folder."""
+    """Makes JAX use a `CheckedCache` when its persistent compilation cache is `folder`."""
     given = compilation_cache.get_file_cache
 
     @functools.wraps(given)
@@ -52,5 +52,5 @@ def check_programs(folder: str) -> None:
 
 
 def _digest(key: str, program: bytes) -> bytes:
-    """Of the name too: a file under another's name holds another program."""
+    """Returns the digest of a program and its name. A file under a wrong name holds another program."""
     return blake2b(key.encode() + b"\0" + program, digest_size=_DIGEST_BYTES).digest()

@@ -22,12 +22,12 @@ _SECONDS_BETWEEN_FRAMES = 1.0
 
 
 class Lines:
-    """Writes line by line, with the time since the start.
+    """Display that writes one line per message, with the time since the start.
 
     Args:
-      as_json: one JSON object a line, with "event" and "seconds" since the start, in place of sentences.
-      clock: tells the time.
-      write: takes a line; by default to stderr at once.
+      as_json: whether a line is a JSON object, with "event" and "seconds" since the start, and no sentence.
+      clock: the function that returns the time in seconds.
+      write: the function that writes a line; by default it writes to stderr and flushes.
     """
 
     def __init__(
@@ -44,29 +44,29 @@ class Lines:
             line = json.dumps({"event": message.event, "seconds": round(seconds, 3), **message.fields})
         else:
             line = f"[{duration(seconds)}] {message.sentence}"
-        # A log that can't be written, on a full disk or to a reader that has gone, ends no study.
+        # A failed write (a full disk, a closed pipe) must not end the study.
         with self._lock, contextlib.suppress(OSError):
             self._write(line)
 
     def status(self, message: Message) -> None:
-        """Writes a line if the last such line is old enough."""
+        """Writes a line if `SECONDS_BETWEEN_LINES` have passed since the last status line."""
         if (now := self._clock()) - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
             self.line(message)
 
 
 class Bar:
-    """Draws a bar on a terminal, with the status beside it.
+    """Display that draws a bar on a terminal, with the status beside it.
 
     Args:
-      bar: of rich's, running.
+      bar: a progress bar of the package rich, which is running.
     """
 
     def __init__(self, bar: Progress) -> None:
         self._bar, self._task = bar, bar.add_task("", total=1.0)
 
     def line(self, message: Message) -> None:
-        """Draws the last status, and prints warnings above the bar; all other lines are left out."""
+        """Draws the message of the end, and prints a warning above the bar; ignores all other messages."""
         if message.is_warning:
             self._bar.console.print(message.sentence, markup=False, highlight=False, soft_wrap=True)
         elif message.event == "end":
@@ -79,10 +79,10 @@ class Bar:
 
 
 class Cell:
-    """Draws a bar in the output of a notebook's cell; rich's own needs widgets there.
+    """Display that draws a bar in the output of a notebook's cell, where rich's bar would need widgets.
 
     Args:
-      clock: tells the time.
+      clock: the function that returns the time in seconds.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
@@ -92,7 +92,7 @@ class Cell:
         self._handle = display(HTML("<div></div>"), display_id=True)
 
     def line(self, message: Message) -> None:
-        """Draws the last status, and prints warnings; all other lines are left out."""
+        """Draws the message of the end, and prints a warning; ignores all other messages."""
         if message.is_warning:
             _to_stderr(message.sentence)
         elif message.event == "end":
@@ -109,11 +109,11 @@ class Cell:
 
 
 Display = Lines | Bar | Cell
-"""`line` shows something that has happened; `status`, called every second, how far it is."""
+"""A display. Its `line` shows an event; its `status` is called every second and shows the progress."""
 
 
 class _Listener(logging.Handler):
-    """Passes events of the executor to a meter, which counts them, and to a display."""
+    """Logging handler that passes the executor's events to a meter and to a display."""
 
     def __init__(self, meter: Meter, display: Display) -> None:
         super().__init__(logging.INFO)
@@ -135,7 +135,7 @@ def default_form() -> Form:
 
 @contextlib.contextmanager
 def showing(meter: Meter, form: Form | None) -> Iterator[None]:
-    """Shows progress on stderr while the context lasts, and how it ends; with the form None nothing."""
+    """Shows progress on stderr while the context lasts, and a message at its end; nothing if form is None."""
     if form is None:
         yield
         return
@@ -143,7 +143,7 @@ def showing(meter: Meter, form: Form | None) -> Iterator[None]:
         display, over = _display(form, stack), threading.Event()
 
         def tick() -> None:
-            # A thread of its own: while programs are compiled, nothing advances for minutes.
+            # It runs in its own thread, because compiling can block the main thread for minutes.
             while not over.wait(_SECONDS_BETWEEN_FRAMES):
                 display.status(meter.status())
 

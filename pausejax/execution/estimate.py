@@ -1,6 +1,7 @@
-"""What a plan will cost: runs, batches, memory off shapes or off the compiled programs, rough times.
+"""Estimates the cost of a plan: runs, batches, memory and rough times.
 
-Times come from the traced programs: what they do, at the rates of such devices (`measured.json`).
+The memory comes from array shapes or from the compiled programs. The times come from the operations of the
+traced programs and from the rates of devices of that kind (`measured.json`).
 """
 
 import time
@@ -37,17 +38,17 @@ class Cost(NamedTuple):
     rounds: int
     batches: int
     lanes: int
-    """Runs side by side in a batch."""
+    """The number of runs that are computed side by side in a batch."""
     resident: DeviceBytes
-    """What lies on each device."""
+    """The bytes that stay on each device while the group is played."""
     fitting: int
-    """Runs that have room on each device beside it, at most."""
+    """The most runs that fit on each device beside the data that all runs share."""
     memory: int
-    """Bytes on all devices: from shapes, arguments and states without temporaries; compiled, all of it."""
+    """Bytes on all devices. An estimate from shapes omits temporaries; one from compiled programs has all."""
     seconds: float
-    """To play all rounds."""
+    """The time to play all rounds, in seconds."""
     compile_seconds: float
-    """Estimated from the program's size, or measured."""
+    """The time to compile, in seconds: estimated from the program's size, or measured."""
 
 
 def plan_table(
@@ -59,19 +60,19 @@ def plan_table(
     data_placement: str | None = None,
     store: "FolderView | None" = None,
 ) -> Lines:
-    """Returns the costs of all groups, and what lies on a device, as tables; runs nothing.
+    """Returns tables of the costs of all groups and of the memory on a device. No run is played.
 
     Args:
       plan: the study.
-      sources: where data come from.
-      compiles: read memory and compile time off the compiled programs, and not off shapes.
+      sources: the sources of the data.
+      compiles: whether memory and compile time come from the compiled programs instead of the shapes.
       device_memory: bytes that a program may use on each device; measured if not given.
-      data_placement: as for `LocalExecutor`.
-      store: what it holds is left out; nothing may be written to it.
+      data_placement: the placement of the training inputs, as for `LocalExecutor`.
+      store: the study's result so far. Its runs are left out of the costs. It is only read.
 
     Raises:
-      SpecError: a group can't be built, not even one run of it fits a device, or the store holds another
-        study.
+      SpecError: a group can't be built, a device has no room for even one run of a group, or the store
+        holds another study.
     """
     executor = LocalExecutor(sources, device_memory=device_memory, data_placement=data_placement)
     costs = group_costs(plan, executor, compiles=compiles, store=store)
@@ -108,7 +109,7 @@ def plan_table(
 
 
 def _left(runs: int, costs: Sequence[Cost]) -> str:
-    """Says how many of so many runs are there already."""
+    """Says how many of the plan's `runs` are finished already."""
     left = sum(cost.runs for cost in costs)
     if not left:
         return f"all {runs:,} runs are there already: nothing is compiled, nothing is played"
@@ -119,7 +120,7 @@ def _left(runs: int, costs: Sequence[Cost]) -> str:
 
 
 def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
-    """Returns what lies on a device, once for all runs and for each of them."""
+    """Returns a table of the bytes on a device: those that all runs share, and those of each run."""
     shared = dict.fromkeys(name for cost in costs for name, size in cost.resident.shared.items() if size)
     each = dict.fromkeys(name for cost in costs for name, size in cost.resident.each.items() if size)
     table = Table(box=box.SIMPLE_HEAD)
@@ -184,17 +185,17 @@ def group_costs(
 
 
 def _work(plan: Plan, executor: LocalExecutor, store: "FolderView | None") -> list[Batch]:
-    """Returns the batches that would be played."""
+    """Returns the batches that `play` would have the executor play."""
     if store is None:
         most = {key: layout.runs for key, layout in executor.layouts(plan).items()}
         return batches(plan, (), most)
-    from pausejax.execution.play import work_left  # it loads what reads results
+    from pausejax.execution.play import work_left  # imported late: it loads the package results
 
     return work_left(plan, executor, store, store.prepare(plan))
 
 
 def call_seconds(call: Work, rates: Rates) -> float:
-    """Estimates what one call of a program takes."""
+    """Estimates the seconds that one call of a program takes."""
     return (
         call.operations * rates.operation
         + call.numbers * rates.number

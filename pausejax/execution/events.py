@@ -1,23 +1,23 @@
-"""What the engine says while it plays, through Python's logging: a sentence, and the same as fields.
+"""Reports the engine's events through Python's logging, each as a sentence and as fields.
 
-Only who listens hears it: the logger "pausejax", level INFO.
+The logger is "pausejax" at level INFO. Without a handler of that level, only the warning is shown.
 """
 
 import logging
 
 LOGGER = logging.getLogger("pausejax")
 NARROWED = "narrowed"
-"""The event that is a warning: Python shows it even if nobody listens."""
+"""The one event of level WARNING. Python shows it even if no handler is set."""
 
 
 def say(event: str, sentence: str, **fields: str | float | None) -> None:
-    """Tells whoever listens; a record's `event` and `fields` are for machines."""
+    """Logs an event as a sentence. The record's attributes `event` and `fields` are for programs."""
     level = logging.WARNING if event == NARROWED else logging.INFO
     LOGGER.log(level, "%s", sentence, extra={"event": event, "fields": fields})
 
 
 def placed(policy: str, runs: int, width: int, devices: int, placement: str) -> None:
-    """Tells how a group's runs lie on the devices."""
+    """Logs how a group's runs are distributed over the devices."""
     told = f"{policy}: {runs:,} runs, up to {width:,} side by side"
     told += f" over {devices} devices" if devices > 1 else " on one device"
     say(
@@ -32,7 +32,7 @@ def placed(policy: str, runs: int, width: int, devices: int, placement: str) -> 
 
 
 def compiled(policy: str, width: int, seconds: float) -> None:
-    """Tells that a group's program is compiled."""
+    """Logs that a group's program has been compiled."""
     say(
         "compiled",
         f"compiled {policy} for {width} runs side by side in {seconds:.1f} s",
@@ -43,7 +43,7 @@ def compiled(policy: str, width: int, seconds: float) -> None:
 
 
 def narrowed(policy: str, before: int, width: int) -> None:
-    """Tells that fewer runs fit side by side than before: sums of floats may be rounded otherwise."""
+    """Logs that fewer runs fit side by side than before. Sums of floats may then be rounded differently."""
     say(
         NARROWED,
         f"{policy}: {width:,} runs fit side by side, where {before:,} did before; "
@@ -55,17 +55,17 @@ def narrowed(policy: str, before: int, width: int) -> None:
 
 
 def resumed(runs: int, last_round: int, rounds: int) -> None:
-    """Tells that some runs go on from their checkpoint, whose rounds count as no speed."""
+    """Logs that runs resume from their checkpoint. Its rounds do not count for the measured speed."""
     told = f"{runs:,} run{' goes' if runs == 1 else 's go'} on from round {last_round:,} of {rounds:,}"
     say("resumed", told, runs=runs, round=last_round, rounds=rounds)
 
 
 def found(skipped: int, left: int, programs: int) -> None:
-    """Tells how many runs this process skips, how many it plays, and in how many programs."""
+    """Logs how many runs this process skips, how many runs it plays, and how many programs these need."""
     sentence = f"{skipped:,} of {skipped + left:,} runs are there already, or other processes' work"
     say("found", sentence, runs=skipped, left=left, programs=programs)
 
 
 def finished(policy: str, runs: int) -> None:
-    """Tells that some runs are in the folder."""
+    """Logs that a batch's runs are finished and stored."""
     say("batch", f"finished {runs:,} run{'' if runs == 1 else 's'} of {policy}", policy=policy, runs=runs)

@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from pausejax.results.stores import Store
 
 COMPILED_AHEAD = 16
-"""Groups whose programs are compiled before it is their turn; so many at once when a study begins."""
+"""The number of groups whose programs are compiled in advance."""
 _MOST = 48
-"""Compiled programs that are held; of more, those whose turn is over go."""
+"""The number of compiled programs at which the programs of groups outside the next ones are dropped."""
 
 
 class LocalExecutor:
-    """Holds the program of each group, and compiles it shortly before its turn.
+    """Executor that plays batches in this process. It compiles each group's program shortly before its turn.
 
     Args:
-      sources: where data come from.
-      lanes: the most runs side by side; None: as the layouts say.
-      device_memory: bytes that a program may use on each device; None: what there is.
-      data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded where that alone fits.
+      sources: the sources of the data.
+      lanes: the most runs side by side; None: the number in each group's layout.
+      device_memory: bytes that a program may use on each device; None: the device's memory with a margin.
+      data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded only if the replicated data do not fit.
 
     Raises:
-      SpecError: the placement is none.
+      SpecError: `data_placement` is not one of `memory.DATA_PLACEMENTS`.
     """
 
     workers = 1
-    """Processes that play batches."""
+    """The number of processes that play batches."""
 
     @property
     def devices(self) -> str:
-        """Where batches are played, in words."""
+        """The devices that play batches, in words."""
         return local_devices()
 
     def __init__(
@@ -69,7 +69,7 @@ class LocalExecutor:
     def layouts(
         self, plan: Plan, store: "Store | None" = None, settled: Collection[str] = ()
     ) -> dict[str, Layout]:
-        """As `play.Executor.layouts`; without a store the table alone decides."""
+        """Fixes the layouts, as `play.Executor.layouts`; without a store, the measured table decides."""
         groups = groups_left(plan, settled)
         names = {group.key: layout_name(group) for group in groups}
         before = store.layouts.by_name() if store else {}
@@ -85,10 +85,10 @@ class LocalExecutor:
         return {key: fixed[name] for key, name in names.items()}
 
     def program(self, study: Study, group: Group, layout: Layout | None = None) -> GroupProgram:
-        """Returns a group's program, made once for a layout.
+        """Returns a group's program. The executor makes it once per layout.
 
         Raises:
-          SpecError: it can't be built, or not even one run of it fits.
+          SpecError: the program can't be built, or a device has no room for even one run.
         """
         if study is not self._study:
             make_room(study.kind.programs)
@@ -109,22 +109,22 @@ class LocalExecutor:
     def prepare(
         self, study: Study, work: Sequence[Batch], fits: Mapping[str, int] = MappingProxyType({})
     ) -> None:
-        """Traces the programs of some batches, so that what can't be built is refused now.
+        """Traces the programs of some batches, so that errors in a group appear before any run is played.
 
         Args:
-          study: the whole.
+          study: the study of the batches.
           work: the batches.
-          fits: how many runs fit side by side, as `Layouts.fits` says.
+          fits: the number of runs that fit side by side, by name, as `Layouts.fits` returns it.
 
         Raises:
-          SpecError: a group can't be built, or a part of it refuses the rest.
+          SpecError: a group can't be built, or one of its parts does not work with the others.
         """
         for batch in {batch.group.key: batch for batch in work}.values():
             self.program(study, batch.group).trace(self.width(study, batch, fits))
         self._compile_ahead(study, work)
 
     def width(self, study: Study, batch: Batch, fits: Mapping[str, int]) -> int:
-        """Returns for how many runs the program of a batch is compiled first; as `prepare`."""
+        """Returns the number of runs for which a batch's program is compiled first. Args as in `prepare`."""
         fitted = fits.get(_width_name(batch), batch.width)
         most = self.program(study, batch.group).layout.runs
         return min(batch.width, fitted, self.lanes or batch.width, most)
@@ -137,7 +137,7 @@ class LocalExecutor:
         progress: Progress,
         stopping: StopSignal = NO_STOP,
     ) -> Iterator[Batch]:
-        """Plays some batches, as `play.Executor.play`; a stop keeps runs in flight."""
+        """Plays batches, as `play.Executor.play`. A stop saves a checkpoint of unfinished runs."""
         fits = dict(store.layouts.fits())
         self.prepare(plan.study, work, fits)
         try:
@@ -165,9 +165,9 @@ class LocalExecutor:
         progress: Progress,
         stopping: StopSignal,
     ) -> Iterator[Batch]:
-        """Plays a batch, in pieces if it does not fit as a whole."""
+        """Plays a batch, in several pieces if its runs do not fit side by side."""
         program, left = self.program(study, batch.group), batch
-        # A study that leaves the rounds to its streams counts each of its runs as one round.
+        # Where the data streams set the number of rounds, each run counts as one round.
         advance = Advance(progress, 1 if study.rounds else 1 / program.simulation.rounds)
         while left.runs:
             width = program.compiled(stopping).width
@@ -198,7 +198,7 @@ class LocalExecutor:
             left = left._replace(runs=left.runs[len(piece.runs) :])
 
     def _compile_ahead(self, study: Study, work: Sequence[Batch]) -> None:
-        """Has the programs of the next groups compiled, and where there are many lets go of the others."""
+        """Starts compiling the programs of the next groups. Drops other programs if too many are compiled."""
         ahead = dict(itertools.islice({batch.group.key: batch for batch in work}.items(), COMPILED_AHEAD))
         compiled = {key: program for key, program in self._programs.items() if program.is_compiled}
         if len(compiled) >= _MOST or memory.near_mapping_limit():
@@ -211,7 +211,7 @@ class LocalExecutor:
 
 
 def layout_name(group: Group) -> str:
-    """Names a group on devices such as the local ones: others may have another layout."""
+    """Returns a name for a group on the local kind of devices. Other kinds may have other layouts."""
     return f"{local_devices()}: {group.key}"
 
 
@@ -220,7 +220,7 @@ def _width_name(batch: Batch) -> str:
 
 
 def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) -> None:
-    """Keeps how many runs fit side by side, and says so if they are fewer than before."""
+    """Stores how many runs fit side by side, and logs an event if the number is lower than before."""
     name = _width_name(batch)
     before = fits.get(name)
     if before is not None and before <= width:

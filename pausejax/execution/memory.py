@@ -1,4 +1,4 @@
-"""How many runs fit side by side: read off compiled programs, against what the devices have."""
+"""Computes how many runs fit side by side, from the memory of the devices and of the compiled programs."""
 
 import os
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ import jax
 from pausejax.study.simulation import DeviceBytes, Simulation
 from pausejax.study.spec import SpecError
 
-# The allocator's fragments, the arrays of the host loop, and what other libraries keep on the device.
+# The rest is for fragments of the allocator, arrays of the host loop, and other libraries on the device.
 _MARGIN = 0.85
 
 DATA_PLACEMENTS = ("replicated", "sharded")
-"""Whether each device holds all training inputs, or an equal share of them."""
+"""The placements of training inputs: each device holds all of them, or an equal share of them."""
 
 S = TypeVar("S", bound=Simulation)
 
 
 def device_memory() -> int:
-    """Returns bytes that programs may use on each local device."""
+    """Returns the number of bytes that programs may use on each local device."""
     device = jax.local_devices()[0]
     statistics = device.memory_stats() or {}
     if "bytes_limit" in statistics:
@@ -39,7 +39,7 @@ def _host_memory() -> int:
 
 
 def program_memory(compiled: jax.stages.Compiled) -> int:
-    """Bytes that a program needs on each device: arguments (the data among them), outputs, temporaries."""
+    """Returns the bytes that a program needs on each device: arguments with data, outputs, temporaries."""
     used: Any = compiled.memory_analysis()
     return (
         used.argument_size_in_bytes
@@ -50,9 +50,10 @@ def program_memory(compiled: jax.stages.Compiled) -> int:
 
 
 def near_mapping_limit() -> bool:
-    """Whether this process has a quarter of the memory mappings that Linux allows it: 65,530 by default.
+    """Returns whether this process has over a quarter of the memory mappings that Linux allows.
 
-    XLA takes some for every kernel of a program on a CPU, and beyond the last one the process is gone.
+    Linux allows 65,530 by default. On a CPU, XLA makes mappings for every kernel of a program. A process
+    that needs more mappings than Linux allows dies.
     """
     try:
         allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
@@ -62,25 +63,25 @@ def near_mapping_limit() -> bool:
 
 
 def fitting(resident: DeviceBytes, limit: int) -> int:
-    """How many runs have room on a device beside what all share, whatever else their program needs."""
+    """Returns how many runs fit on a device beside the data that all runs share. Temporaries do not count."""
     free = limit - sum(resident.shared.values())
     return max(free // max(sum(resident.each.values()), 1), 0)
 
 
 def check_data_placement(wanted: str | None) -> None:
-    """Sees to it that it is one, or None: what there is room for.
+    """Checks that `wanted` is a data placement or None.
 
     Raises:
-      SpecError: it is not.
+      SpecError: `wanted` is neither.
     """
     if wanted not in (None, *DATA_PLACEMENTS):
         raise SpecError([f"data_placement = {wanted!r}: must be one of {', '.join(DATA_PLACEMENTS)}"])
 
 
 def place_data(simulation: S, limit: int, wanted: str | None) -> S:
-    """Returns a group with its training inputs where they are wanted.
+    """Returns a group's simulation with its training inputs placed as wanted.
 
-    Where nothing is wanted they are on every device, unless only shares of them leave room for a run.
+    If `wanted` is None, every device holds all inputs, unless only shares of them leave room for a run.
     """
     if wanted == "replicated":
         return simulation
@@ -97,7 +98,7 @@ def why_sharded(wanted: str | None, *, before: bool) -> str:
 
     Args:
       wanted: the placement that was asked for.
-      before: whether they were when the study began.
+      before: whether the inputs were sharded when the study began.
     """
     if wanted:
         return "as asked"
@@ -105,10 +106,10 @@ def why_sharded(wanted: str | None, *, before: bool) -> str:
 
 
 def check(policy: str, simulation: Simulation, limit: int) -> None:
-    """Refuses what cannot be played on a device, not even one run at a time.
+    """Checks that a device has room for at least one run of a group.
 
     Raises:
-      SpecError: one line with the numbers.
+      SpecError: it has no room; the message states the sizes in GB.
     """
     resident = simulation.device_bytes()
     if fitting(resident, limit):
@@ -133,5 +134,5 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether the device ran out of memory, at compiling or at running."""
+    """Returns whether the error says that a device ran out of memory, while compiling or running."""
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

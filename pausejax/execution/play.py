@@ -1,4 +1,4 @@
-"""The one path of every study, from its plan to its result."""
+"""Plays a study from its plan to its result. Every kind of study takes this path."""
 
 import contextlib
 import json
@@ -26,30 +26,30 @@ _TOLD_AT_ONCE = 256
 
 
 class Executor(Protocol):
-    """Where batches are played; it decides neither what is played nor how it is cut."""
+    """Executor: plays batches on devices. The caller chooses the batches and cuts the plan into them."""
 
     @property
     def devices(self) -> str:
-        """Where batches are played, in words."""
+        """The devices that play batches, in words."""
 
     @property
     def workers(self) -> int:
-        """Processes that play batches."""
+        """The number of processes that play batches."""
 
     def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
-        """Fixes in a store how a study lies on such devices as these, or learns how it was fixed there.
+        """Reads a study's layouts for devices of this kind from a store. Adds those that the store lacks.
 
         Args:
-          plan: of the study.
-          store: of its result.
-          settled: identities of runs that were in the result before anybody began.
+          plan: the study's plan.
+          store: the store of the study's result.
+          settled: identities of runs that were in the result before any process began.
 
         Returns:
-          By the keys of the groups that are not settled.
+          The layout of each group that has runs left, by the group's key.
 
         Raises:
-          SpecError: a group can't be built, or not even one run of it fits.
-          OSError: no space left, or the like.
+          SpecError: a group can't be built, or a device has no room for even one of its runs.
+          OSError: the store can't be written, for example because the disk is full.
         """
 
     def play(
@@ -63,34 +63,34 @@ class Executor(Protocol):
         """Plays some batches.
 
         Args:
-          plan: of the study.
-          work: batches of it, without the runs that are finished.
-          store: gets the results, and keeps what is in flight.
-          progress: called with how many rounds × runs have been advanced.
-          stopping: whether the study is asked to stop.
+          plan: the study's plan.
+          work: batches of the plan, without the runs that are finished.
+          store: the store of the results and of the checkpoints of unfinished runs.
+          progress: the function that is called with the number of rounds × runs advanced.
+          stopping: the signal that asks the study to stop.
 
         Yields:
-          Batches whose runs have been written to the store: those of `work`, or pieces of them.
+          Each batch whose runs have been written to the store: a batch of `work`, or a piece of one.
 
         Raises:
           StopRequested: the study was asked to stop.
-          SpecError: a group can't be built; nothing has been played then.
-          OSError: the store is full, or the like; finished batches are kept.
+          SpecError: a group can't be built; no run has been played then.
+          OSError: the store can't be written, for example because it is full; finished batches are kept.
         """
 
     def close(self) -> None:
-        """Ends its threads or processes; it plays nothing after that."""
+        """Ends the executor's threads or processes. It can't play batches afterwards."""
 
 
 class Outcome(NamedTuple):
-    """What is finished of a study after a process has played its share."""
+    """Numbers of finished and missing runs after a process has played its share of a study."""
 
     finished_before: int
-    """Runs that were finished when it began."""
+    """The number of runs that were finished when the process began."""
     missing: int
-    """Runs that are not finished: other processes' work, or none."""
+    """The number of runs that are not finished. Other processes play these runs."""
     damaged: tuple[str, ...]
-    """Files that were found damaged; their runs were played again."""
+    """Names of damaged files. Their runs were played again."""
 
 
 def play(
@@ -103,22 +103,23 @@ def play(
     tracker: Tracker | None = None,
     stopping: StopSignal = NO_STOP,
 ) -> Outcome:
-    """Plays a study's missing runs, or this process's share of them, into a store.
+    """Plays a study's missing runs, or this process's share of them, and writes them to a store.
 
     Args:
-      plan: the whole study.
-      executor: where runs are played.
-      store: where the result goes.
-      shard: this process's number, from 1, and how many share the study.
-      progress: called with how many rounds × runs have been advanced.
-      tracker: receives every batch that has been written, and in the end the runs that were finished before.
-      stopping: whether the study is asked to stop; what is in flight is then kept.
+      plan: the plan of the whole study.
+      executor: the executor that plays the runs.
+      store: the store of the result.
+      shard: this process's number, from 1, and the number of processes that share the study.
+      progress: the function that is called with the number of rounds × runs advanced.
+      tracker: the tracker that receives every batch that is written, and at the end the runs that were
+        finished before.
+      stopping: the signal that asks the study to stop; unfinished runs are then kept as checkpoints.
 
     Raises:
-      StopRequested: it was.
-      SpecError: a group can't be built, or the store holds another study; nothing has been played then.
-      ValueError: the tracker can't be reached; nothing has been played then.
-      OSError: the store is full, or the like; finished batches are kept.
+      StopRequested: the study was asked to stop.
+      SpecError: a group can't be built, or the store holds another study; no run has been played then.
+      ValueError: the tracker can't be reached; no run has been played then.
+      OSError: the store can't be written, for example because it is full; finished batches are kept.
     """
     held = store.prepare(plan)
     work = work_left(plan, executor, store, held, shard)
@@ -139,7 +140,7 @@ def play(
                 "moved or cleared? The same command simulates them again"
             )
         if tracker and not missing:
-            # They were finished before, or their process was killed before it could tell.
+            # These runs were finished before, or their process was killed before it reported them.
             rest = [r for r in plan.runs if r.identity in own and (r.policy, r.identity) not in reported]
             report_runs(tracker, store, plan, rest)
     finally:
@@ -155,11 +156,11 @@ def work_left(
     """Returns the batches that `play` would have the executor play.
 
     Args:
-      plan: the whole study.
-      executor: where runs are played.
-      store: where the result goes; the layouts are fixed in it.
-      held: what the store holds.
-      shard: as for `play`.
+      plan: the plan of the whole study.
+      executor: the executor that plays the runs.
+      store: the store of the result; layouts that it lacks are added to it.
+      held: the contents of the store.
+      shard: this process's number and the number of processes, as for `play`.
 
     Raises:
       SpecError, OSError: as `Executor.layouts`.
@@ -168,7 +169,7 @@ def work_left(
     layouts = executor.layouts(plan, store, held.settled)
     index, count = shard
     if count > 1:
-        # Shards may run on unlike devices and must cut alike all the same: the first one's cut holds.
+        # Shards may run on different devices, but all must cut the plan alike: the first shard fixes the cut.
         names = {key: f"{key}, cut for {count} shards" for key in layouts}
         cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
         layouts = {key: cut[name] for key, name in names.items()}
@@ -188,10 +189,10 @@ def play_batches(
     tracker: Tracker | None = None,
     stopping: StopSignal = NO_STOP,
 ) -> set[tuple[str, str]]:
-    """Plays some batches into a store; as `play`.
+    """Plays some batches and writes them to a store. Args are as for `play`.
 
     Returns:
-      Labels of policies and identities of the runs that the tracker was told of.
+      The runs that were reported to the tracker, each as the policy's label and the run's identity.
     """
     reported: set[tuple[str, str]] = set()
     for batch in executor.play(plan, work, store, progress, stopping) if work else ():
@@ -209,9 +210,9 @@ def play_in_memory(
     progress: Progress = lambda _: None,
     tracker: Tracker | None = None,
 ) -> xr.Dataset:
-    """Plays a whole study and returns its labelled result, runs in the plan's order; as `play`.
+    """Plays a whole study, closes the executor, and returns the labelled result.
 
-    It closes the executor.
+    The runs are in the plan's order. Args are as for `play`.
     """
     store = MemoryStore()
     with contextlib.closing(executor):
@@ -220,11 +221,11 @@ def play_in_memory(
 
 
 def start_tracker(tracker: Tracker, plan: Plan) -> None:
-    """Has a tracker begin a study."""
+    """Starts a tracker with the study's attributes and the names of its varying parameters."""
     tracker.start({**labels.attributes_of(plan), VARYING: json.dumps(labels.varying(plan))})
 
 
 def report_runs(tracker: Tracker, store: Store, plan: Plan, runs: Sequence[Run]) -> None:
-    """Tells a tracker of some runs that are in the result."""
+    """Reports runs of the result to a tracker."""
     for first in range(0, len(runs), _TOLD_AT_ONCE):
         tracker.runs_finished(store.labelled(plan, runs[first : first + _TOLD_AT_ONCE]))

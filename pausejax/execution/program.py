@@ -20,25 +20,26 @@ from pausejax.study.study import Study
 
 
 class Executable(NamedTuple):
-    """A compiled program, and how many runs it plays side by side."""
+    """Compiled program, with the number of runs that it plays side by side."""
 
     call: jax.stages.Compiled
     width: int
 
 
 class GroupProgram:
-    """A group as it is played here: its simulation, and its program for batches of one width.
+    """Simulation of a group on this process's devices, with its program for batches of one width.
 
     Args:
-      study: the whole.
-      group: of its plan.
-      sources: where data come from.
-      layout: how runs lie on the devices; as the table says if not given.
+      study: the study.
+      group: a group of the study's plan.
+      sources: the sources of the data.
+      layout: the layout of the runs on the devices; from the measured table if not given.
       device_memory: bytes that a program may use on each device.
-      data_placement: one of `memory.DATA_PLACEMENTS`; as the layout says, or as fits, if not given.
+      data_placement: one of `memory.DATA_PLACEMENTS`; if not given, sharded if the layout says so or if only
+        shares of the data fit, else replicated.
 
     Raises:
-      SpecError: the group can't be built, or not even one run of it fits beside its data.
+      SpecError: the group can't be built, or a device has no room for even one run beside the data.
     """
 
     def __init__(
@@ -66,19 +67,19 @@ class GroupProgram:
 
     @property
     def layout(self) -> Layout:
-        """How its runs lie on the devices."""
+        """The layout of the group's runs on the devices."""
         return self.simulation.layout
 
     @property
     def is_compiled(self) -> bool:
-        """Whether its program has been compiled."""
+        """Whether the group's program has been compiled."""
         return self._compiled is not None and self._compiled.done()
 
     def trace(self, width: int) -> None:
-        """Traces the program for so many runs, so that what can't be built is refused now.
+        """Traces the program for `width` runs, so that errors appear before the program is compiled.
 
         Raises:
-          SpecError: a part refuses the rest, or a file that a run needs can't be read.
+          SpecError: a part does not work with the others, or a file that a run needs can't be read.
         """
         is_ready = self.is_compiled and self.compiled().width == width
         if width != self._width and not is_ready:
@@ -87,26 +88,26 @@ class GroupProgram:
             self._tell_layout(width)
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers a program for so many runs; as `trace`."""
+        """Traces and lowers a program for `width` runs. Raises are as for `trace`."""
         with self._refusals():
             return self.simulation.lower(self.simulation.padded(width))
 
     def compile(self, threads: ThreadPoolExecutor) -> None:
-        """Has the program that was traced compiled by a thread."""
+        """Starts to compile the traced program in a thread."""
         if self._compiled is None:
             lowered, self._lowered = self._lowered or self.lower(self._width), None
             self._compiled = threads.submit(self._compile, lowered, self._width)
 
     def halve(self, threads: ThreadPoolExecutor) -> None:
-        """Has the program compiled for half as many runs, after the device ran out of memory."""
+        """Starts to compile the program for half as many runs, after the device ran out of memory."""
         self._width = -(-self.compiled().width // 2)
         self._compiled = threads.submit(self._compile, self.lower(self._width), self._width)
 
     def compiled(self, stopping: StopSignal = NO_STOP) -> Executable:
-        """Waits for the program, which fits as many runs side by side as were asked for, or fewer.
+        """Waits for the compiled program and returns it. Its width is the traced width or a smaller one.
 
         Raises:
-          StopRequested: the study was asked to stop meanwhile.
+          StopRequested: the study was asked to stop during the wait.
         """
         assert self._compiled is not None
         while True:
@@ -118,7 +119,7 @@ class GroupProgram:
                     raise
 
     def call(self, runs: int, stopping: StopSignal = NO_STOP) -> jax.stages.Compiled:
-        """Returns the program for so many runs with padding: that of whole batches, or a narrower one."""
+        """Returns the program for `runs` rows, padding included. A narrower program is compiled if needed."""
         compiled = self.compiled(stopping)
         if runs == self.simulation.padded(compiled.width):
             return compiled.call
@@ -127,15 +128,15 @@ class GroupProgram:
         return self._narrow[runs]
 
     def drop(self) -> None:
-        """Lets go of the compiled programs; `compile` makes them anew."""
+        """Drops the compiled programs. `compile` makes them again."""
         self._compiled, self._narrow = None, {}
 
     def release(self) -> None:
-        """Lets go of what lies on the devices."""
+        """Frees the simulation's arrays on the devices."""
         self.simulation.release()
 
     def _compile(self, lowered: jax.stages.Lowered, width: int) -> Executable:
-        """Compiles for the given width, or, where that does not fit into memory, for a part of it."""
+        """Compiles the program for `width` runs, or for fewer runs if these do not fit into memory."""
         begun = time.monotonic()
         while True:
             used = 2 * self.device_memory
@@ -148,7 +149,7 @@ class GroupProgram:
             if used <= self.device_memory or width == 1:
                 events.compiled(self._policies, width, time.monotonic() - begun)
                 return Executable(call, width)
-            # As if nothing were shared by the runs: never too narrow by more than a half.
+            # This assumes that the runs share no memory. The result is at least half of the largest width.
             width = -(-width // max(-(-used // self.device_memory), 2))
             lowered = self.lower(width)
 
@@ -162,7 +163,7 @@ class GroupProgram:
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Turns what tracing the group's functions finds wrong with them into mistakes of the spec."""
+        """Turns errors in tracing the group's functions into a `SpecError`."""
         try:
             yield
         except SpecError:

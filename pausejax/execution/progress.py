@@ -1,4 +1,4 @@
-"""Measures how far a study is, and describes it; `displays` shows the description."""
+"""Measures the progress of a study and describes it. The module `displays` shows the description."""
 
 import collections
 import datetime
@@ -11,16 +11,16 @@ from pausejax.execution.local import COMPILED_AHEAD
 from pausejax.study.study import Plan
 
 Clock = Callable[[], float]
-"""Returns seconds that never go back."""
+"""A function that returns a time in seconds, which never decreases."""
 
 _SECONDS_OF_SPEED = 300.0
-"""Time over which a speed is measured: a segment may take longer than the time between two lines."""
+"""The time over which a speed is measured. It is long because a segment may take longer than two lines."""
 _LEAST_SECONDS_OF_SPEED = 10.0
-"""Time over which a first speed is measured, at least."""
+"""The least time over which the first speed is measured."""
 
 
 class Message(NamedTuple):
-    """What is shown, as a sentence for people and as fields for machines."""
+    """Message of a display, as a sentence for people and as fields for programs."""
 
     event: str
     sentence: str
@@ -29,10 +29,10 @@ class Message(NamedTuple):
 
 
 class Meter:
-    """Measures how far a study or a search is, and describes it.
+    """Meter that measures the progress of a study or a search, and describes it.
 
     Args:
-      clock: tells the time.
+      clock: the function that returns the time in seconds.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -40,27 +40,27 @@ class Meter:
         self._marks = collections.deque([(self._begun, 0.0)])
 
     def start(self) -> Message:
-        """Says what begins."""
+        """Returns a message about the start."""
         raise NotImplementedError
 
     def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
-        """Counts an event of the executor's, from any thread; returns False if it gets no line of its own."""
+        """Counts an event of the executor, from any thread. Returns whether the display shows the event."""
         raise NotImplementedError
 
     def status(self) -> Message:
-        """Says how far it is; the field "part" is a fraction of the whole, or None."""
+        """Returns a message about the progress. Its field "part" is a fraction of the whole, or None."""
         raise NotImplementedError
 
     def end(self, completed: bool) -> Message:
-        """Says what was finished, and whether that was everything."""
+        """Returns a message about the end: what is finished, and whether everything is."""
         raise NotImplementedError
 
     def _forget_speed(self, count: float) -> None:
-        """Forgets earlier counts, such as those of rounds that were played beside the compiler."""
+        """Forgets earlier counts, such as those of rounds that were played while programs were compiled."""
         self._marks = collections.deque([(self._clock(), count)])
 
     def _speed(self, count: float) -> float | None:
-        """Returns the count's growth per second over the last minutes; None while it is too early to tell."""
+        """Returns the count's growth per second over the last minutes, or None in the first seconds."""
         now = self._clock()
         self._marks.append((now, count))
         while now - self._marks[0][0] > _SECONDS_OF_SPEED and len(self._marks) > 2:
@@ -79,12 +79,12 @@ class Meter:
 
 
 class StudyMeter(Meter):
-    """Counts the rounds and runs of a study; it is called with how many rounds × runs have been advanced.
+    """Meter of the rounds and runs of a study. It is called with the number of rounds × runs advanced.
 
     Args:
-      plan: the whole study.
-      devices: what plays it, in words.
-      clock: tells the time.
+      plan: the plan of the whole study.
+      devices: the devices that play the study, in words.
+      clock: the function that returns the time in seconds.
     """
 
     def __init__(self, plan: Plan, devices: str, clock: Clock = time.monotonic) -> None:
@@ -92,12 +92,12 @@ class StudyMeter(Meter):
         self._plan, self._devices = plan, devices
         self._lock = threading.Lock()
         self._rounds, self._runs = plan.study.rounds, len(plan.runs)
-        """Rounds of a run (0 where its stream decides), and how many runs this process plays."""
+        """The rounds of a run (0 if the data stream sets them), and the runs that this process plays."""
         self._finished, self._played, self._restored = 0, 0.0, 0.0
-        """Finished runs; rounds × runs played; of these, what checkpoints held, which took no time here."""
+        """Finished runs; rounds × runs played; and the part of these that was restored from checkpoints."""
         self._compiled, self._programs = 0, len(plan.groups)
         self._skipped = 0
-        """Runs that were there already, or are other processes' work."""
+        """The number of runs that were finished already or that other processes play."""
 
     def start(self) -> Message:
         runs, groups = _count(self._runs, "run"), _count(self._programs, "group")
@@ -112,7 +112,7 @@ class StudyMeter(Meter):
         return self._began(f"{runs} in {groups}{each}, on {self._devices}", fields)
 
     def __call__(self, rounds_times_runs: float) -> None:
-        """Counts what has been advanced."""
+        """Adds to the rounds × runs that have been played."""
         with self._lock:
             self._played += rounds_times_runs
 
@@ -129,12 +129,12 @@ class StudyMeter(Meter):
             elif event == "compiled":
                 self._compiled += 1
                 if self._compiled <= min(self._programs, COMPILED_AHEAD):
-                    # Rounds that were played beside the compiler were slower than the rest will be.
+                    # Rounds played while programs are compiled are slower than later rounds.
                     self._forget_speed(self._played_here)
         return True
 
     def status(self) -> Message:
-        """Says how many runs are finished, which part of all rounds is played, how fast, and what is left."""
+        """Returns a message with finished runs, the part of rounds played, the speed and the time left."""
         with self._lock:
             here, whole = self._played_here, self._runs * max(self._rounds, 1)
             if not here:
@@ -157,7 +157,7 @@ class StudyMeter(Meter):
         return Message("progress", ", ".join(words), fields)
 
     def end(self, completed: bool) -> Message:
-        """Says whether everything was played that was this process's to play."""
+        """Returns a message about the end, with the finished runs of this process and the mean speed."""
         took = self._clock() - self._begun
         speed = self._played_here / took if took else 0.0
         finished = f"{self._finished} of {_count(self._runs, 'run')} finished, {self._in_words(speed)}"
@@ -174,7 +174,7 @@ class StudyMeter(Meter):
 
     @property
     def _played_here(self) -> float:
-        """Rounds × runs that this process has played."""
+        """The rounds × runs that this process has played itself, without those restored from checkpoints."""
         return max(self._played - self._restored, 0.0)
 
     def _preparing(self) -> str:
@@ -190,7 +190,7 @@ class StudyMeter(Meter):
 
 
 def duration(seconds: float) -> str:
-    """Returns hours, minutes and seconds."""
+    """Returns a duration in words, with hours, minutes and seconds."""
     return str(datetime.timedelta(seconds=round(seconds)))
 
 

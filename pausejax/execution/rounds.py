@@ -1,4 +1,4 @@
-"""Plays all rounds of a batch, segment by segment, with checkpoints; it narrows as runs stop."""
+"""Plays all rounds of a batch, segment by segment, with checkpoints. The batch narrows as its runs stop."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 
 Progress = Callable[[float], None]
-"""Called after each segment with how many rounds × runs it has advanced; of runs alone without rounds."""
+"""A function that is called after each segment with the number of rounds × runs advanced.
+
+If the data stream sets the rounds, `Advance` scales this number to runs."""
 
 
 class Advance:
-    """Progress of batches one after the other; it tells of no round twice that is played again.
+    """Progress of consecutive batches. A round that is played again is reported only once.
 
     Args:
-      progress: called with what has been advanced.
-      scale: of what it is called with.
+      progress: the function that is called with the progress.
+      scale: the factor from rounds × runs to the unit of `progress`.
     """
 
     def __init__(self, progress: Progress, scale: float = 1) -> None:
@@ -35,7 +37,7 @@ class Advance:
         self._of_batch = self._again = 0.0
 
     def __call__(self, rounds_times_runs: float) -> None:
-        """Counts what a batch has advanced."""
+        """Counts the rounds × runs that a batch has advanced."""
         repeated = min(rounds_times_runs, self._again)
         self._again -= repeated
         self._of_batch += rounds_times_runs
@@ -61,23 +63,23 @@ def play(
     """Plays some runs from their start, or from their last checkpoint.
 
     Args:
-      program: of their group.
-      runs: at most as many as the program's width; they are filled up to it with copies of the last one.
-      progress: called after each segment with the rounds × runs that it has advanced.
-      checkpoint: where the runs are kept while they are in flight.
-      stopping: whether the study is asked to stop; the runs are then kept as they are.
+      program: the program of the runs' group.
+      runs: at most as many runs as the program's width; copies of the last run fill up the width.
+      progress: the function that is called after each segment with the rounds × runs advanced.
+      checkpoint: the checkpoint of the runs while they are unfinished.
+      stopping: the signal that asks the study to stop; a checkpoint of the runs is then saved.
 
     Raises:
-      StopRequested: it was.
+      StopRequested: the study was asked to stop.
 
     Returns:
-      What the runs leave; leading axis the runs.
+      The recorded arrays by variable; the first axis is that of the runs.
     """
     simulation, count = program.simulation, len(runs)
     rounds, padded = simulation.rounds, simulation.padded
     whole = padded(program.compiled(stopping).width)
     segments: list[Segment] = []
-    # Positions of the runs that are played: of all, until most have stopped. A checkpoint knows no others.
+    # Positions of the runs that are played: all runs until most have stopped. A checkpoint holds only these.
     positions = np.minimum(np.arange(whole), count - 1)
 
     def played() -> list[Run]:
@@ -86,7 +88,7 @@ def play(
     if resumed := checkpoint.restore(simulation.state_shapes) if checkpoint else None:
         state, segments = resumed
         stored = segments[-1].positions
-        # There may be more devices than then, or data that are sharded now: a lone run had one device.
+        # The number of devices or the data's placement may have changed since, and with it the padding.
         positions = np.pad(stored, (0, padded(len(stored)) - len(stored)), mode="edge")
         state = take(state, places_of(positions, stored))
         events.resumed(count, segments[-1].last_round, rounds)
@@ -110,8 +112,8 @@ def play(
 
     while first <= rounds:
         if simulation.stop_at_latency:
-            # Without the segment before this one: it may still be in flight, and whether it is must not
-            # change what is played.
+            # The previous segment is left out. It may still be computing, and the timing must not change
+            # which runs are played.
             seen = [segment for segment in segments if segment.last_round < first - 1]
             left = np.flatnonzero(simulation.running(seen, np.arange(count)))
             if not len(left):
@@ -123,7 +125,7 @@ def play(
                 positions = narrowed
                 call, arguments = ready()
         state, record = call(*arguments, state, *_rounds(len(positions), first, rounds))
-        # The records of the segment before come over while the devices are busy with this one.
+        # The previous segment's records are copied to the host while the devices compute this segment.
         fetch()
         in_flight, first = (first, record), first + simulation.rounds_per_call
         if first <= rounds and (stopping() or (checkpoint and checkpoint.due())):
@@ -137,7 +139,10 @@ def play(
 
 
 def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) -> int | None:
-    """The padded width for `left` rows: the batch's over a power of two; None while over half are left."""
+    """Returns the padded width for `left` rows: the batch's width over a power of two.
+
+    Returns None while more than half of the played rows are left, or if no smaller padded width exists.
+    """
     if 2 * left > played:
         return None
     width = whole
@@ -147,7 +152,7 @@ def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) 
 
 
 def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns where some of the played rows lie; of a row that is there again as padding, its first place."""
+    """Returns the places of some of the played rows; the first place for a row that padding repeats."""
     order = np.argsort(rows, kind="stable")
     return order[np.searchsorted(rows, wanted, sorter=order)]
 

@@ -1,4 +1,4 @@
-"""How JAX is set up in a process that simulates; called before anything is put on a device."""
+"""Sets JAX up in a process that simulates, before any array is put on a device."""
 
 import contextlib
 import os
@@ -9,28 +9,28 @@ from pausejax.data.cache import cache_dir
 
 
 def set_up_jax(cores: int | None = None) -> None:
-    """Spreads runs over CPU cores, and keeps compiled programs in the user's cache folder.
+    """Sets up one CPU device per core, and a cache of compiled programs in the user's cache folder.
 
     Args:
-      cores: how many CPU devices there are; one for each core that this process may use if not given.
+      cores: the number of CPU devices; one for each core that this process may use if not given.
     """
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
             jax.config.update("jax_num_cpu_devices", cores or _cores())
     if jax.config.values["jax_compilation_cache_dir"] is None:
         folder = str(cache_dir() / "compiled")
-        # A later JAX may keep its programs in another way.
+        # A later version of JAX may store its programs in another way.
         with contextlib.suppress(ImportError, AttributeError):
             from pausejax.execution.compiled import check_programs
 
             check_programs(folder)
         jax.config.update("jax_compilation_cache_dir", folder)
-        # The small programs around the large ones too: a second start of a study compiles nothing.
+        # Small programs are cached too, so that a second start of a study compiles nothing.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def _cores() -> int:
-    """Returns how many cores this process may use; all of them where the system does not say, as macOS."""
+    """Returns how many cores this process may use: all cores if the system does not limit them (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

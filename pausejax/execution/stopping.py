@@ -1,4 +1,4 @@
-"""How a study is asked to stop: a signal is noted, and the study ends when what is in flight is kept."""
+"""Handles the signals that ask a study to stop. The study ends after its unfinished runs are checkpointed."""
 
 import contextlib
 import signal
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
-"""Ctrl-C, the end of a batch job, and the warning that some batch systems send before it."""
+"""The signals of Ctrl-C, of a batch job's end, and of the warning that some batch systems send before."""
 
 
 class StopRequested(Exception):
-    """The study was asked to stop, and what was in flight has been kept."""
+    """The study was asked to stop, and its unfinished runs have been checkpointed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -19,29 +19,29 @@ class StopRequested(Exception):
 
 
 class StopSignal:
-    """Whether a signal has asked the study to stop."""
+    """Signal that asks the study to stop. A call returns whether a signal has arrived."""
 
     def __init__(self) -> None:
         self.number: int | None = None
-        """The first one."""
+        """The number of the first signal that arrived; None before."""
         self._interrupted = False
 
     def __call__(self) -> bool:
         return self.number is not None
 
     def check(self) -> None:
-        """Ends the study if it was asked to.
+        """Raises an exception if the study was asked to stop.
 
         Raises:
-          StopRequested: it was.
+          StopRequested: the study was asked to stop.
         """
         if self.number is not None:
             raise StopRequested(self.number)
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Handles a signal: it is noted, since an exception could be lost in a callback.
+        """Handles a signal by noting its number. An exception raised here could be lost in a callback.
 
-        Batch systems send SIGTERM twice. Only a second Ctrl-C means that nothing is to be kept.
+        Batch systems send SIGTERM twice. Only a second Ctrl-C ends the study without a checkpoint.
 
         Raises:
           KeyboardInterrupt: the second SIGINT.
@@ -54,15 +54,15 @@ class StopSignal:
 
 
 NO_STOP = StopSignal()
-"""Nobody asks."""
+"""A signal that never asks the study to stop."""
 
 
 @contextlib.contextmanager
 def handlers_kept() -> Iterator[bool]:
-    """Puts the handlers of the signals that ask for a stop back at the end, in the main thread alone.
+    """Restores the handlers of `SIGNALS` when the context ends, in the main thread only.
 
     Yields:
-      Whether it does: elsewhere handlers can't be set.
+      Whether the handlers will be restored: False outside the main thread, where Python can't set them.
     """
     if threading.current_thread() is not threading.main_thread():
         yield False
@@ -72,13 +72,13 @@ def handlers_kept() -> Iterator[bool]:
         yield True
     finally:
         for number, handler in before.items():
-            if handler is not None:  # one that was not set from Python can't be put back
+            if handler is not None:  # a handler that was not set from Python can't be restored
                 signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[StopSignal]:
-    """Notes the signals that ask a process to stop, in its main thread; elsewhere nothing is noted."""
+    """Notes the signals that ask a process to stop. Outside the main thread it notes nothing."""
     stopping = StopSignal()
     with handlers_kept() as in_main_thread:
         for number in SIGNALS if in_main_thread else ():

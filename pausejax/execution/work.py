@@ -1,7 +1,7 @@
-"""What a program comes to, by its trace alone: products, convolutions, all other numbers, operations.
+"""Counts a program's work from its trace: FLOPs of products and convolutions, other numbers, operations.
 
-Nothing is compiled. The simulation says how often loops go round, and choices are made, that no trace
-knows; for others a guess stands.
+Nothing is compiled. A trace does not know how often loops turn and which branch a choice takes. The
+simulation states these numbers for some scopes; for the others a guess is used.
 """
 
 import math
@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 _TURNS = 4.0
-"""Of a loop of which the simulation says nothing: a search that ends when it is done."""
+"""The guessed turns of a `while` loop for which the simulation states none."""
 
-# What a number costs, in numbers of an addition.
+# The cost of one result of an operation, relative to an addition.
 _WEIGHTS = {
     **dict.fromkeys(("exp", "log", "log1p", "expm1", "tanh", "logistic", "pow", "erf", "sin", "cos"), 8.0),
     **dict.fromkeys(("erf_inv", "lgamma", "digamma"), 16.0),
@@ -23,13 +23,14 @@ _FREE = frozenset(
 
 
 class Work(NamedTuple):
-    """What one call of a program executes on each device, and how large the program is."""
+    """Work that one call of a program executes on each device, and the size of the program."""
 
     equations: float = 0.0
-    """Of the whole program, each once."""
+    """The number of equations in the whole program, each counted once."""
     operations: float = 0.0
+    """The number of operations executed."""
     numbers: float = 0.0
-    """What operations give but those of the next two, weighed by what each costs."""
+    """The numbers computed, weighted by their cost. Products and convolutions are counted below instead."""
     products: float = 0.0
     """FLOPs of matrix products."""
     convolutions: float = 0.0
@@ -39,18 +40,18 @@ class Work(NamedTuple):
         return Work(*(one + two for one, two in zip(self, other, strict=True)))
 
     def times(self, turns: float) -> "Work":
-        """Returns the same, executed so often."""
+        """Returns the work of `turns` executions; the number of equations stays the same."""
         equations, *executed = self
         return Work(equations, *(turns * value for value in executed))
 
 
 def work_of(jaxpr: Any, turns: Mapping[str, float]) -> Work:
-    """Adds up what a traced program does.
+    """Returns the work of a traced program.
 
     Args:
-      jaxpr: of the program.
-      turns: by named scope, how often the loops right in it go round, and with which share its choices are
-        made, where the trace does not know.
+      jaxpr: the program's jaxpr.
+      turns: by named scope, the turns of a loop in that scope, or the share of calls in which a choice
+        there takes its costly branch.
     """
     total = Work()
     for equation in jaxpr.eqns:
@@ -65,7 +66,7 @@ def _of(equation: Any, turns: Mapping[str, float]) -> Work:
     if name == "cond":
         equations = 1 + sum(work.equations for work in inner)
         cheap, *_, dear = sorted(inner, key=lambda work: sum(work[1:]))
-        # Of a choice of which nothing is said the cheap branch counts: programs try to do without the other.
+        # Without a stated share the cheap branch counts, since programs seldom take the costly branch.
         share = known or 0.0
         return (cheap.times(1 - share) + dear.times(share))._replace(equations=equations)
     if inner:
@@ -92,7 +93,7 @@ def _of(equation: Any, turns: Mapping[str, float]) -> Work:
 
 
 def _inner(equation: Any) -> Iterator[Any]:
-    """Yields the programs within one operation: bodies of loops, branches, calls."""
+    """Yields the jaxprs within one operation: bodies of loops, branches, calls."""
     for value in equation.params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
             jaxpr = getattr(item, "jaxpr", item)

@@ -1,1 +1,1 @@
-"""Results: their variables and layout, and the folder that keeps them."""
+"""Writes and reads results: their variables, their layout, and the folder that stores them."""

@@ -1,4 +1,4 @@
-"""The result's blocks of runs: each is read, checked and written by itself, however many there are."""
+"""Reads, checks and writes the result one block of runs at a time, so that memory use stays bounded."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,15 +23,15 @@ _BLOCK_RUNS = 256
 
 
 class Source(NamedTuple):
-    """Finished runs that lie together on disk, seen to be intact."""
+    """Finished runs in one file or block on disk, which has been checked."""
 
     identities: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
     load: Callable[[], Arrays]
     records: tuple[Record, ...] = ()
-    """How they were made."""
+    """The records of how the runs were made."""
     file: str = ""
-    """Of a part."""
+    """The file's name, if the source is a part."""
 
 
 def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
@@ -40,7 +40,7 @@ def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
 
 
 def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterator[Source | str]:
-    """Yields the blocks of runs of the result: intact ones, and the names of the others."""
+    """Yields each intact block of runs of the result as a source, and the name of each damaged block."""
 
     def load(rows: slice) -> Arrays:
         block = store.isel(run=rows)
@@ -49,10 +49,10 @@ def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterato
     def source(rows: slice, arrays: Arrays) -> Source:
         return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)
 
-    # What a damaged store raises is its libraries' affair; whatever it is, the runs are not finished.
+    # A damaged store can make its libraries raise any exception. In each case the runs are not finished.
     try:
         sealed = manifest.read(folder, name)
-        # Values are compared with the manifest as they are read, below.
+        # Files of values are left out here: they are compared with the manifest when they are read below.
         others = [f for f in sealed.files if manifest.is_metadata(f) or f.partition("/")[0] not in table]
         broken = manifest.damaged(folder, name, sealed, others)
         store = opened(folder, name, sealed, chunks=None)
@@ -100,12 +100,12 @@ def write(
     """Writes finished runs into a new Zarr store, in the order of their identities.
 
     Args:
-      folder: of the study.
-      name: of the store.
-      plan: of the study.
-      identities: of the runs.
-      sources: where the runs are.
-      records: how they were made.
+      folder: the folder of the study.
+      name: the name of the new store.
+      plan: the plan of the study.
+      identities: the identities of the runs.
+      sources: the sources of the runs.
+      records: the records of how the runs were made.
     """
     table = plan.study.outputs.variables
     lengths = labels.sizes(table, (source.shapes for source in sources))
@@ -119,10 +119,10 @@ def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: in
     """Writes a new Zarr store and seals it.
 
     Args:
-      folder: of the study.
-      name: of the store in it.
-      parts: labelled runs, `size` in each but the last.
-      size: runs per chunk of the store.
+      folder: the folder of the study.
+      name: the name of the new store in the folder.
+      parts: data sets of labelled runs; each holds `size` runs, and the last may hold fewer.
+      size: the runs per chunk of the store.
     """
     for number, part in enumerate(parts):
         put(folder, name, part, size if number == 0 else None)
@@ -130,7 +130,11 @@ def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: in
 
 
 def runs_per_block(largest: int) -> int:
-    """Runs per chunk of a store: some megabytes of the variable with the most bytes per run."""
+    """Returns the runs per chunk of a store, so that a chunk has at most some megabytes.
+
+    Args:
+      largest: the bytes per run of the largest variable.
+    """
     return int(np.clip(_BLOCK_BYTES // max(largest, 1), 1, _BLOCK_RUNS))
 
 
@@ -170,8 +174,15 @@ def _labelled(
 
 
 def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> None:
-    """Begins a store of so many runs a block with its first one; without a size, adds the next."""
-    # Words without a length of their own, as Zarr 3 has them.
+    """Writes a block of runs: the first block of a new store if `size` is given, else the next block.
+
+    Args:
+      folder: the folder of the study.
+      name: the name of the store in the folder.
+      labelled: the labelled runs of the block.
+      size: the runs per chunk of a new store; None: the block is appended.
+    """
+    # Zarr 3 stores words with variable length.
     words = [name for name in labelled.coords if labelled[name].dtype.kind == "U"]
     labelled = labelled.assign_coords({key: labelled[key].astype(np.dtypes.StringDType()) for key in words})
     how: dict[str, Any] = {"append_dim": "run"}
@@ -182,16 +193,16 @@ def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> No
 
 
 def seal(folder: Folder, name: str) -> None:
-    """Ends a store: its metadata in one place, and the manifest.
+    """Completes a store: consolidates its metadata and writes its manifest.
 
     Raises:
-      OSError: a chunk of an array is not there.
+      OSError: a chunk of an array is missing.
     """
     with warnings.catch_warnings():
-        # Zarr 3 has no word on it, but xarray warns whoever opens a store without it.
+        # Zarr 3 does not specify consolidated metadata, but xarray warns if a store lacks them.
         warnings.filterwarnings("ignore", "Consolidated metadata")
         group = zarr.consolidate_metadata(folder.path(name), zarr_format=3)
-    # A reader would take fill values for what a chunk held that somebody has removed.
+    # A reader would fill a removed chunk with fill values without an error.
     files = set(folder.tree(name))
     for array_name, array in group.arrays():
         grid = [-(-length // size) for length, size in zip(array.shape, array.chunks, strict=True)]

@@ -1,4 +1,4 @@
-"""Chunks in flight, in the study's folder: the state after a round, and the records of all rounds before.
+"""Checkpoints of unfinished batches: the state after a round, and the records of all rounds up to it.
 
     checkpoints/<batch>/records-<first>-<last>.npz  records of some rounds in a row
     checkpoints/<batch>/state-<last>.npz            the state after round <last>, and which records precede it
@@ -25,15 +25,15 @@ from pausejax.study.simulation import Arrays, Segment
 
 
 class Checkpoint:
-    """Keeps the checkpoint of one batch.
+    """Checkpoint of one batch.
 
-    Where several processes play the batch, the holder of the lease writes. Under a URL there are no locks, so
-    every process writes; all of them write the same records.
+    If several processes play the batch, only the process that holds the lease writes checkpoints. Under a URL
+    there are no locks, so every process writes, and all of them write the same records.
 
     Args:
-      folder: of the study.
-      identities: of the batch's runs, in order.
-      seconds: between two checkpoints.
+      folder: the folder of the study.
+      identities: the identities of the batch's runs, in order.
+      seconds: the seconds between two checkpoints.
     """
 
     def __init__(self, folder: Folder, identities: Sequence[str], seconds: float) -> None:
@@ -45,14 +45,14 @@ class Checkpoint:
         self._last_save = time.monotonic()
         lease = folder.lease(f"{self.place}.lease") if folder.is_local else None
         self._writes = lease is not None or not folder.is_local
-        """False: another process writes this batch's checkpoints."""
+        """Whether this process writes the batch's checkpoints; if False, another process does."""
         self._release = weakref.finalize(self, os.close, lease) if lease is not None else lambda: None
         self._saved_round = 0
         self.damaged = False
         """Whether a checkpoint was damaged."""
 
     def due(self) -> bool:
-        """Returns whether the interval has passed since the last one, or since the batch began."""
+        """Returns whether the interval has passed since the last checkpoint, or since the batch began."""
         return self._writes and time.monotonic() - self._last_save >= self._seconds
 
     def save(self, state: Any, segments: Sequence[Segment]) -> None:
@@ -63,7 +63,7 @@ class Checkpoint:
           segments: all rounds so far; their rows are positions in the batch.
 
         Raises:
-          OSError: no space left, or the like; the checkpoint before is still there.
+          OSError: the files can't be written; the previous checkpoint is kept.
         """
         if not self._writes:
             return
@@ -84,12 +84,12 @@ class Checkpoint:
         self._saved_round, self._last_save = last, time.monotonic()
 
     def restore(self, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
-        """Reads the latest state, on the host, and all records before it; None if there is none to use.
+        """Returns the latest state, on the host, and all records up to it; None if no state can be used.
 
-        A state of another program, whose arrays have other shapes or types, is left alone.
+        A state of another program has arrays of other shapes or types. It is neither used nor removed.
 
         Args:
-          shapes: returns the shapes and types of the state of so many rows.
+          shapes: the function from a number of rows to the shapes and types of their state.
         """
         if not self._writes:
             return None
@@ -117,7 +117,7 @@ class Checkpoint:
         self.close()
 
     def close(self) -> None:
-        """Lets another process write the batch's checkpoints."""
+        """Releases the lease, so that another process may write the batch's checkpoints."""
         self._writes = False
         self._release()
 
@@ -133,7 +133,7 @@ class Checkpoint:
         self._folder.write_arrays(f"{self.place}/{name}", identity=self._identities, **arrays)
 
     def _read(self, last: int, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
-        """Reads a state and the records before it; None: they are other runs' or another program's.
+        """Reads a state and the records up to it; returns None if they are of other runs or another program.
 
         Raises:
           OSError, KeyError, ValueError: a file is missing or damaged.
@@ -164,7 +164,7 @@ def _records_name(first: int, last: int) -> str:
 
 
 def _described(state: Any) -> str:
-    """Names, types and shapes of a state's arrays, or of their shapes, in one spelling."""
+    """Returns the names, types and shapes of a state's arrays (or of its shapes) as JSON."""
     leaves, _ = jax.tree.flatten_with_path(state)
     return json.dumps(
         [[jax.tree_util.keystr(path), str(leaf.dtype), list(leaf.shape)] for path, leaf in leaves]
@@ -172,7 +172,7 @@ def _described(state: Any) -> str:
 
 
 def _packed(state: Any) -> Arrays:
-    """Returns a state's arrays as bytes: `.npz` does not know all types that JAX has."""
+    """Returns a state's arrays as bytes, because `.npz` does not support all types of JAX."""
     packed = {"described": np.array(_described(state))}
     for number, leaf in enumerate(jax.tree.leaves(state)):
         if _is_key(leaf):
@@ -183,10 +183,10 @@ def _packed(state: Any) -> Arrays:
 
 
 def _unpacked(arrays: Arrays, target: Any) -> Any:
-    """Undoes `_packed`; typed keys are JAX's arrays, all others NumPy's.
+    """Returns the state that `_packed` packed: JAX arrays for typed keys, NumPy arrays for the others.
 
     Raises:
-      KeyError, ValueError: an array is missing, or has other bytes than the target.
+      KeyError, ValueError: an array is missing, or its number of bytes does not fit the target.
     """
 
     def unpacked(number: int, leaf: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Where a folder holds its result, how a new one takes its place, and how it is opened meanwhile.
+"""Replaces a folder's result by a new one, and opens the result, also while it is replaced.
 
-The new result takes the old one's place by two renames, with the old one beside it in between: whoever finds
-no result looks there. So it is after a kill between the two as well.
+A replacement takes two renames: the old result is moved aside, then the new one takes its place. Between the
+renames, and if the process is killed there, a reader finds the old result under its second name.
 """
 
 import time
@@ -20,9 +20,9 @@ from pausejax.study.study import FORMAT
 
 RESULT = "results.zarr"
 REPLACED = f".{RESULT}.replaced"
-"""The old result while the new one takes its place."""
+"""The name of the old result while the new one takes its place."""
 _PAUSES = (0.01, 0.05, 0.2, 0.5)
-"""Seconds between two attempts to open a result that is replaced just then."""
+"""Seconds between attempts to open a result that is being replaced."""
 
 
 def held(folder: Folder) -> str | None:
@@ -34,31 +34,31 @@ def held(folder: Folder) -> str | None:
 
 
 def replace(folder: Folder, partial: str) -> None:
-    """Puts a store that is whole in the place of the result; the old one is there until the new one is."""
+    """Replaces the result by a complete store. The old result can be read until the new one is in place."""
     if folder.exists(f"{RESULT}/{manifest.NAME}"):
         folder.remove(REPLACED, manifest.NAME)
         folder.move(RESULT, REPLACED, manifest.NAME)
     else:
-        # What a killed process has left of a move under a URL: the old result may lie beside it.
+        # A killed process may have left an incomplete move under a URL. The old result is then in REPLACED.
         folder.remove(RESULT)
     folder.move(partial, RESULT, manifest.NAME)
     folder.remove(REPLACED, manifest.NAME)
 
 
 def read(directory: str | Path) -> xr.Dataset:
-    """Opens the result in a study's folder; values are read when they are asked for.
+    """Opens the result in a study's folder. Values are read when they are used.
 
-    They are of this result: once the study has been extended, reading them is an OSError, and where a file
-    is damaged, a ValueError.
+    All values are of the result that was opened. Reading a value raises an OSError if the study has been
+    extended since, and a ValueError if its file is damaged.
 
     Raises:
-      FileNotFoundError: there is none, or its study is unfinished.
-      ValueError: it is damaged; no value has been decoded.
-      OSError: it has been replaced each time while it was opened.
+      FileNotFoundError: the folder holds no result, or an unfinished study.
+      ValueError: the result is damaged; no value has been decoded.
+      OSError: another process replaced the result during each attempt to open it.
     """
     folder = Folder(directory)
     for pause in _PAUSES:
-        # Between the two looks of one question it may have come back to its place.
+        # `held` looks in two places; the result may move between the looks, so a second call is needed.
         if (name := held(folder) or held(folder)) is None:
             raise FileNotFoundError(f"{directory}: holds {_unfinished(folder)}")
         sealed = None
@@ -82,11 +82,11 @@ def read(directory: str | Path) -> xr.Dataset:
 
 
 class _OtherFormat(ValueError):
-    """A result that another release has laid out."""
+    """The result has the format of another release."""
 
 
 def _opened(folder: Folder, name: str, sealed: manifest.Manifest) -> xr.Dataset:
-    # A unit is a word: "days since 2000-01-01" makes no dates of numbers.
+    # A unit is only a word: a unit such as "days since 2000-01-01" must not turn numbers into dates.
     result = described(folder, name, sealed, decode_times=False)
     if (written := result.attrs.get("format")) != FORMAT:
         raise _OtherFormat(
@@ -100,7 +100,7 @@ def _opened(folder: Folder, name: str, sealed: manifest.Manifest) -> xr.Dataset:
 
 
 def _of_one_length(words: xr.DataArray) -> xr.Variable:
-    """Words as a simulation in memory has them, and as all libraries know them."""
+    """Returns words as NumPy strings of fixed length, as in the result of a simulation in memory."""
     return xr.Variable(words.dims, np.array(words.values.tolist(), np.str_), words.attrs)
 
 

@@ -23,23 +23,23 @@ def export(
     curves: bool = False,
     variables: Sequence[str] | None = None,
 ) -> int:
-    """Writes one of the tables of `analysis.to_dataframe`; memory does not grow with the number of runs.
+    """Writes one of the tables of `analysis.to_dataframe`. A table of curves is written in blocks of runs.
 
-    In CSV a word that a spreadsheet would take for a formula begins with an apostrophe; numbers are as they
-    are. A reader sees the whole file or none: it is written beside its place and then renamed.
+    In CSV, words that a spreadsheet would take for a formula get a leading apostrophe; numbers do not change.
+    The file is written under another name and then renamed, so a reader sees the whole file or no file.
 
     Args:
-      result: as `pausejax.open` returns it.
-      path: the file.
+      result: the result, as `pausejax.open` returns it.
+      path: the path of the file to write.
       format: "parquet" or "csv".
-      curves: one row per run and round in place of one row per run.
-      variables: which curves, as in `analysis.to_dataframe`.
+      curves: whether the table has one row per run and round instead of one row per run.
+      variables: the names of the curves, as in `analysis.to_dataframe`.
 
     Returns:
       The number of rows.
 
     Raises:
-      ValueError: an unknown format or variable.
+      ValueError: the format or a variable is unknown.
       OSError: the file can't be written.
     """
     if format not in FORMATS:
@@ -56,13 +56,13 @@ def export(
 
 def _write(frames: Iterator[pd.DataFrame], path: Path, format: str) -> int:
     first = pa.Table.from_pandas(next(frames), preserve_index=False).replace_schema_metadata()
-    # A block in which every policy lacks an axis of words has a column without a type.
+    # If no policy of the first block reads a parameter of words, its column has no type.
     schema = pa.schema(
         [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in first.schema]
     )
     opened = pa.parquet.ParquetWriter if format == "parquet" else pa.csv.CSVWriter
     rows = first.num_rows
-    # Opened here: Arrow takes some names for URLs.
+    # The file is opened here because Arrow interprets some names as URLs.
     with path.open("wb") as file, opened(file, schema) as writer:
         writer.write_table(first.cast(schema))
         for frame in frames:

@@ -21,26 +21,26 @@ from pausejax.atomic import replacing
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _ATTEMPTS = 5
 MARK = ".mark-"
-"""How names of files begin by which a folder is known; those of killed processes go when nobody plays."""
+"""The first characters of a mark's name. Marks of killed processes are removed when no process plays."""
 _T = TypeVar("_T")
 
 
 class IrregularFile(OSError):
-    """A folder, a pipe or the like lies in the place of a file."""
+    """A path is not a regular file but, for example, a folder or a pipe."""
 
 
 class Folder:
-    """Files by name, `/` between levels. A file is there whole or not at all."""
+    """Folder of files by name, with `/` between levels. A file is stored completely or not at all."""
 
     def __init__(self, location: str | Path) -> None:
-        """Takes a path or a URL.
+        """Opens a folder at a path or a URL.
 
         Raises:
-          ValueError: a URL of a file system that is not known or not installed, or a chain of several.
+          ValueError: the URL's file system is unknown or not installed, or the location is a chain of URLs.
         """
         self.location = str(location)
         if "::" in self.location:
-            # Such a name makes fsspec go through caches, archives or servers that it lists.
+            # With such a name fsspec would read through the caches, archives or servers that it lists.
             raise ValueError(f"{self.location}: must be a folder or one URL, without ::")
         try:
             self._files, self._root = fsspec.core.url_to_fs(self.location)
@@ -52,15 +52,15 @@ class Folder:
         return self.location
 
     def path(self, name: str = "") -> str:
-        """Returns what other libraries open a file or folder by: a path, or a URL."""
+        """Returns the path or URL by which other libraries open a file or folder."""
         inside = posixpath.join(self._root, name) if name else self._root
         return inside if self.is_local else self._files.unstrip_protocol(inside)
 
     def make(self) -> None:
-        """Makes the folder, and shows that files can be written into it.
+        """Makes the folder, and checks that files can be written into it.
 
         Raises:
-          OSError: they can't.
+          OSError: the folder can't be made, or files can't be written into it.
         """
         probe = f".probe-{uuid.uuid4().hex}"
         try:
@@ -74,7 +74,7 @@ class Folder:
         return self._files.exists(self._inside(name))
 
     def names(self, folder: str) -> list[str]:
-        """Names within a folder, sorted; none if it isn't there."""
+        """Returns the sorted names within a folder; an empty list if the folder does not exist."""
         self._files.invalidate_cache()
         try:
             found = self._files.ls(self._inside(folder), detail=False)
@@ -83,10 +83,10 @@ class Folder:
         return sorted(posixpath.basename(path.rstrip("/")) for path in found)
 
     def tree(self, folder: str) -> list[str]:
-        """Returns the files at any depth within a folder, by their path in it, sorted.
+        """Returns the sorted paths, relative to a folder, of all files in it and its subfolders.
 
         Raises:
-          OSError: something is there that is neither file nor folder: whoever opened it might wait for ever.
+          OSError: a path is neither a file nor a folder; opening it, such as a pipe, might never return.
         """
         self._files.invalidate_cache()
         root = self._inside(folder)
@@ -102,10 +102,10 @@ class Folder:
         return self._files.cat_file(path)
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file so that a reader, or a restart after a crash, sees all of it or nothing new."""
+        """Writes a file. A reader, or a restart after a crash, sees the whole new file or the old state."""
         path = self._inside(name)
         if not self.is_local:
-            # An object store shows an object when all of it is there.
+            # An object store shows an object only after it has been written completely.
             self._files.makedirs(posixpath.dirname(path), exist_ok=True)
             self._files.pipe_file(path, content)
             return
@@ -131,9 +131,10 @@ class Folder:
             return dict(file)
 
     def write_arrays(self, name: str, **arrays: np.ndarray) -> None:
-        """Writes arrays by name into one file, as `write`.
+        """Writes named arrays into one file, as `write` does.
 
-        A digest of the whole comes last: the checksums of an archive's members do not cover its directory.
+        The file ends with a digest of the archive, because the checksums of an archive's members do not cover
+        the archive's directory.
         """
         archive = io.BytesIO()
         named: dict[str, Any] = dict(arrays)
@@ -142,13 +143,13 @@ class Folder:
         self.write(name, content + hashlib.sha256(content).digest())
 
     def remove(self, name: str, seal: str = "") -> None:
-        """Removes a file or a folder with all that is in it; nothing happens if it isn't there.
+        """Removes a file, or a folder with its content, if it exists.
 
-        Of a link the link alone goes: what it points to may be somebody else's.
+        If the name is a link, only the link is removed, because the target may belong to another user.
 
         Args:
-          name: of the file or folder.
-          seal: the file in it that declares it whole; it goes first.
+          name: the name of the file or folder.
+          seal: the name of the file in the folder that marks the folder as complete; it is removed first.
         """
         if self.is_local and os.path.islink(self._inside(name)):
             with contextlib.suppress(FileNotFoundError):  # another process was faster
@@ -164,13 +165,17 @@ class Folder:
                 if not self.exists(name):
                     return
             except OSError as error:
-                # Another process writes into it: what it has added last may stay.
+                # Another process writes into the folder. Files that it added last may remain.
                 if error.errno != errno.ENOTEMPTY:
                     raise
 
     @contextlib.contextmanager
     def marked(self) -> Iterator[str]:
-        """Keeps a file in the folder by which a process on another node can tell that it sees this one."""
+        """Puts a mark into the folder during the context, by which other nodes recognize this folder.
+
+        Yields:
+          The name of the mark, a file.
+        """
         name = f"{MARK}{uuid.uuid4().hex}"
         self.write(name, b"")
         try:
@@ -180,7 +185,7 @@ class Folder:
                 self.remove(name)
 
     def remove_if_empty(self, name: str) -> None:
-        """Removes a folder without content; one with content stays."""
+        """Removes a folder if it is empty."""
         if self.is_local:
             with contextlib.suppress(OSError):
                 os.rmdir(self._inside(name))
@@ -191,8 +196,8 @@ class Folder:
         """Renames a folder: in one step on a disk, file by file under a URL.
 
         Args:
-          old: the name.
-          new: the new name, which nothing may have yet.
+          old: the present name of the folder.
+          new: the new name of the folder, which must not exist.
           seal: the file that marks the folder as complete. Under a URL it is copied last and removed first.
         """
         if self.is_local:
@@ -202,23 +207,24 @@ class Folder:
             for names in ([name for name in self.tree(old) if name != seal], [seal] if seal else []):
                 pairs = [(self._inside(f"{old}/{name}"), self._inside(f"{new}/{name}")) for name in names]
                 self._files.copy([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        except NotImplementedError:  # it renames, then
+        except NotImplementedError:  # the file system can't copy, so it renames
             self._files.mv(self._inside(old), self._inside(new), recursive=True)
         self.remove(old, seal)
 
     @contextlib.contextmanager
     def lock(self, name: str, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-        """Keeps other processes that lock the same name waiting; only on a disk whose system can.
+        """Locks a file during the context, if the folder is on a disk whose system supports locks.
 
-        The system releases the lock when its process ends, however it ends.
+        The system releases the lock when its process ends for any reason.
 
         Args:
-          name: of the file that is locked.
-          shared: whether others may hold the lock as well, if they share it too.
-          wait: whether to wait for those who hold it.
+          name: the name of the file to lock.
+          shared: whether other processes may hold the lock at the same time, if they share it too.
+          wait: whether to wait until other processes release the lock.
 
         Yields:
-          Whether the lock is held; not where the system has none, nor, without waiting, if others hold it.
+          Whether the lock is held. It is not if the system has no locks, or if another process holds the lock
+          and `wait` is false.
         """
         if not self.is_local:
             yield False
@@ -230,9 +236,10 @@ class Folder:
             os.close(file)
 
     def lease(self, name: str) -> int | None:
-        """Returns a lock that is held until the descriptor is closed; None if another process holds it.
+        """Returns the descriptor of a locked file; None if another process holds the lock.
 
-        Where the system has no locks every process gets one.
+        The lock is held until the descriptor is closed. If the system has no locks, every process gets a
+        descriptor.
         """
         file, held = self._inside_its_folder(
             self._inside(name), lambda: self._locked(name, shared=False, wait=False)
@@ -243,7 +250,7 @@ class Folder:
         return file
 
     def _locked(self, name: str, *, shared: bool, wait: bool) -> tuple[int, bool | None]:
-        """Returns a file's descriptor, and whether it is locked; None: the system has no locks."""
+        """Returns a file's descriptor and whether the file is locked, or None if the system has no locks."""
         while True:
             file = self._opened(name)
             try:
@@ -255,14 +262,14 @@ class Folder:
                 return file, False
             except (OSError, ImportError):
                 return file, None
-            # Whoever held it may have removed the file: a lock on what has no name any more excludes nobody.
+            # The previous holder may have removed the file. A lock on a removed file excludes no process.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file), os.stat(self._inside(name))):
                     return file, True
             os.close(file)
 
     def _inside_its_folder(self, path: str, act: Callable[[], _T]) -> _T:
-        """Makes the folder of a path and acts in it; again if another process removes the empty folder."""
+        """Makes the folder of a path and calls `act`; repeats both if another process removes the folder."""
         for _ in range(_ATTEMPTS):
             os.makedirs(posixpath.dirname(path), exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
@@ -270,7 +277,7 @@ class Folder:
         return act()
 
     def _opened(self, name: str) -> int:
-        """Returns a file to lock; never one elsewhere that a link points to, and never emptied."""
+        """Opens a file to lock and returns its descriptor. It is not truncated and must not be a link."""
         flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
         return os.open(self._inside(name), flags, 0o644)
 

@@ -1,4 +1,4 @@
-"""How a result is laid out: its coordinates, and how finished runs become one data set."""
+"""Labels a result: computes its coordinates and combines finished runs into one data set."""
 
 import hashlib
 import importlib.metadata
@@ -38,11 +38,11 @@ _MEANINGS = {
 
 
 def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int, ...]]]) -> dict[str, int]:
-    """Returns the length of every dimension but `run`: the longest that any runs need.
+    """Returns the length of every dimension but `run`: the largest length in any batch of runs.
 
     Args:
       table: the variables of the study.
-      shapes: the shape of every array that some runs left, by variable.
+      shapes: for each batch of runs, the shape of its recorded arrays by variable.
     """
     found: dict[str, int] = {}
     for arrays in shapes:
@@ -55,7 +55,7 @@ def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int
 def blank(
     table: Mapping[str, Variable], names: Iterable[str], runs: int, lengths: Mapping[str, int]
 ) -> Arrays:
-    """Returns arrays of `runs` runs that hold fill values only."""
+    """Returns the arrays of `runs` runs, which hold only fill values."""
     wanted = set(names)
     return {
         name: np.full((runs, *(lengths[dim] for dim in variable.dims)), variable.fill, variable.dtype)
@@ -65,7 +65,7 @@ def blank(
 
 
 def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows: np.ndarray) -> None:
-    """Copies some runs into larger arrays; shorter trailing axes leave the fill values behind them."""
+    """Copies the `rows` of `part` to the `places` of `whole`. Where `part` is shorter, fill values remain."""
     for name, array in part.items():
         corner = tuple(slice(0, length) for length in array.shape[1:])
         at: tuple[Any, ...] = (places, *corner)
@@ -73,9 +73,9 @@ def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows:
 
 
 def coordinates(plan: Plan) -> dict[str, np.ndarray]:
-    """Coordinates of `run`: policy, seed, identity, every parameter by its full name, and who lacks which.
+    """Returns the coordinates of `run`: policy, seed, identity, all parameters, and unread parameters.
 
-    A run that does not read a parameter has a filling in its place, which means nothing.
+    Parameters have their full names. If a run does not read a parameter, its entry is a placeholder.
     """
     runs = plan.runs
     found: dict[str, np.ndarray] = {
@@ -97,16 +97,16 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
 
 
 def varying(plan: Plan) -> list[str]:
-    """Names the parameters whose values differ between runs, or that only some runs read."""
+    """Returns the names of the parameters whose values differ between runs or that only some runs read."""
     settings = list({id(run.values): run.values for run in plan.runs}.values())
     names = [name for name in plan.study.words.parameters if any(name in values for values in settings)]
     return [name for name in names if len({values.get(name) for values in settings}) > 1]
 
 
 def outline(plan: Plan) -> xr.Dataset:
-    """What the result of a plan will look like, without a number in it: what may be asked of it is known.
+    """Returns the result of a plan with empty variables, so that requests can be checked before any compute.
 
-    JAX is not started: how it is set up for a study comes later.
+    The function does not start JAX, which is set up later.
     """
     empty = {
         name: (("run", *variable.dims), np.full((len(plan.runs), *(0 for _ in variable.dims)), variable.fill))
@@ -123,16 +123,16 @@ def label(
 
     Args:
       plan: the whole plan.
-      columns: from `coordinates`.
-      rows: the runs' places in the plan.
-      arrays: leading axis the runs.
+      columns: the coordinates, from `coordinates`.
+      rows: the places of the runs in the plan.
+      arrays: the recorded arrays by variable; the first axis is that of the runs.
     """
     study = plan.study
     table = study.outputs.variables
     found, kept = study.kind.coordinates(study, arrays)
     coords: dict[str, Any] = {name: ("run", column[rows]) for name, column in columns.items()}
     for name, coordinate in found.items():
-        # What only the simulation knows takes the place of what the spec left open.
+        # Coordinates from the simulation replace those that the spec left open.
         if name not in study.words.parameters or name in coords:
             coords[name] = coordinate
     meanings = _MEANINGS | {name: one.help for name, one in study.words.parameters.items()}
@@ -146,13 +146,18 @@ def label(
     for name, array in kept.items():
         attributes = {"units": table[name].units, "long_name": table[name].meaning}
         labelled[name] = (("run", *table[name].dims), array, attributes)
-    # Who saves a result later can see whether it is whole.
+    # `save` compares this list with the variables to see whether the result is complete.
     told = {**attributes_of(plan), "variables": json.dumps(sorted(labelled))}
     return xr.Dataset(labelled, coords, told)
 
 
 def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Dataset:
-    """Returns the whole result from the runs of all batches, each with their places in the plan."""
+    """Returns the whole result from all batches.
+
+    Args:
+      plan: the whole plan.
+      parts: for each batch, the places of its runs in the plan and its recorded arrays.
+    """
     table = plan.study.outputs.variables
     lengths = sizes(table, ({name: array.shape for name, array in part.items()} for _, part in parts))
     whole = blank(table, {name for _, part in parts for name in part}, len(plan.runs), lengths)
@@ -162,12 +167,12 @@ def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Datas
 
 
 def spec_text(plan: Plan) -> str:
-    """Returns the exact spec, overrides applied, as TOML."""
+    """Returns the spec with its overrides applied, as TOML."""
     return tomli_w.dumps(dict(plan.study.document))
 
 
 def attributes_of(plan: Plan) -> dict[str, Any]:
-    """Returns what a reader needs to know of the study."""
+    """Returns the attributes of a result that describe its study."""
     study = plan.study
     parameters = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     return {
@@ -190,39 +195,41 @@ def attributes_of(plan: Plan) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of what numbers depend on."""
+    """Returns the versions of the software on which the numbers depend."""
     libraries = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
     return {**libraries, "pausejax": __version__, "python": platform.python_version()}
 
 
 def record(command: str = "") -> Record:
-    """Says how this process simulates; every part of the result keeps it, and `analysis.made` reads it.
+    """Returns the record of this process: its command, devices and versions.
+
+    Every part of the result stores the record, and `analysis.made` reads it.
 
     Args:
-      command: as it was typed; user names and passwords in URLs are left out. "": there was none.
+      command: the command as it was typed, or "". User names and passwords in URLs are left out.
     """
     return Record(command=_PASSWORD.sub("…@", command), devices=local_devices(), versions=versions())
 
 
 def used_files(study: Study) -> dict[str, str]:
-    """The digest of every file from outside that the runs depend on, by the name that the spec gives."""
+    """Returns the digest of every external file on which the runs depend, by its name in the spec."""
     sources = {name: hashlib.sha256(content).hexdigest() for name, content in copies(study).items()}
     return {**sources, **study.files}
 
 
 def copies(study: Study) -> dict[str, bytes]:
-    """Returns the files with parts that a study uses, by name."""
+    """Returns the content of the files with the study's own parts, by name."""
     found: dict[str, bytes] = {}
     for number, source in enumerate(study.parts.sources, 1):
         for name, content in source.files.items():
-            # Files of different folders may be namesakes.
+            # Files in different folders may have the same name.
             alone = found.get(name, content) == content
             found[name if alone else f"{number}/{name}"] = content
     return found
 
 
 class RunTable(NamedTuple):
-    """The coordinates of a plan's runs, and where each of them stands."""
+    """Table of a plan's runs, with their coordinates and their places in the plan."""
 
     plan: Plan
     columns: dict[str, np.ndarray]

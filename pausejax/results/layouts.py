@@ -1,7 +1,7 @@
-"""`layout.json`: how a study lies on devices, by group and kind of devices, for all who work on it.
+"""Stores the layouts of a study in `layout.json`, by group and kind of devices.
 
-Whoever plays a study first writes it; all other processes and every resume read it. So the same runs lie side
-by side whoever plays them, and the last bits of floats depend on no timing.
+The first process that plays a study writes the file. All other processes, and every resumed study, read the
+file. So the same runs are always computed side by side, and the last bits of floats depend on no timing.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from pausejax.study.simulation import Layout
 
 NAME = "layout.json"
 _FITS = "fits"
-"""The value that says how many runs of a batch fit side by side; of two the smaller one counts."""
+"""The key of the number of runs of a batch that fit side by side. The smallest stored number counts."""
 _MOST = 2**20
 
 
 class Layouts:
-    """Layouts by name, and how many runs fit side by side.
+    """Layouts by name, and the numbers of runs that fit side by side.
 
     Args:
-      folder: whose file holds them; None: they stay in memory.
-      writes: whether what is added goes into the file; else it stays in memory.
+      folder: the folder of the file; None: the layouts stay in memory.
+      writes: whether new layouts are written to the file; if false, they stay in memory.
     """
 
     def __init__(self, folder: Folder | None = None, *, writes: bool = True) -> None:
@@ -33,7 +33,7 @@ class Layouts:
         self._memory: dict[str, Any] = _read(folder) if folder and not writes else {}
 
     def by_name(self) -> dict[str, Layout]:
-        """Returns the layouts that were fixed; nothing if the file is missing or damaged."""
+        """Returns the stored layouts by name; an empty dict if the file is missing or damaged."""
         return {name: layout for name, entry in self._entries().items() if (layout := _layout(entry))}
 
     def fits(self) -> dict[str, int]:
@@ -41,10 +41,10 @@ class Layouts:
         return {name: entry[_FITS] for name, entry in self._entries().items() if _is_width(entry)}
 
     def fix(self, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
-        """Adds layouts whose names are new; returns what holds for all of these names.
+        """Stores each layout whose name is new, and returns the stored layout of every given name.
 
         Raises:
-          OSError: no space left, or the like.
+          OSError: the file can't be written.
         """
         with self._locked():
             entries = self._entries()
@@ -54,10 +54,10 @@ class Layouts:
         return {name: fixed.get(name, own) for name, own in layouts.items()}
 
     def keep_fit(self, name: str, width: int) -> None:
-        """Adds how many runs fit side by side, unless fewer are known to.
+        """Stores that `width` runs fit side by side, unless a smaller number is stored.
 
         Raises:
-          OSError: no space left, or the like.
+          OSError: the file can't be written.
         """
         with self._locked():
             entries = self._entries()
@@ -90,7 +90,7 @@ def _is_width(entry: Any) -> bool:
 
 
 def _layout(entry: Any) -> Layout | None:
-    """Returns a layout of the file; None if it is none."""
+    """Returns an entry of the file as a layout; None if it is not a valid layout."""
     try:
         layout = Layout(**entry)
     except TypeError:

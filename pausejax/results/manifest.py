@@ -1,10 +1,11 @@
-"""What every file of a result hashes to, and which codecs it may name.
+"""Writes and checks a result's manifest, which holds the digest of every file, and checks its codecs.
 
-Checksums in the chunks cover the values; attributes, dimensions, data types and codecs they do not. The
-manifest lies inside the store, covers each of its files, and ends with a digest of itself. It guards against
-damage. Who can write into a folder can write a manifest too, so codecs are looked at before anything is
-decoded: only those that results are written with are allowed, since some codecs run what they read. What
-does not look like Zarr 3 is not opened at all.
+The checksums in the chunks cover the values only, not attributes, dimensions, data types and codecs. The
+manifest is a file in the store. It covers all other files of the store, and ends with a digest of itself.
+
+The manifest protects against damage, not against an attacker, who could write a manifest too. Some codecs
+execute what they read. Therefore all codecs are checked before any value is decoded, and only the codecs of
+this package's results are allowed. A store that is not in the format Zarr 3 is not opened.
 """
 
 import hashlib
@@ -24,21 +25,21 @@ CODECS = frozenset({"bytes", "vlen-utf8", "blosc zstd", "crc32c"})
 
 
 class Manifest(NamedTuple):
-    """What a store held when it was sealed."""
+    """Manifest of a store: the digests of its files when it was completed."""
 
     files: Mapping[str, str]
     """SHA-256 of every file by its name in the store."""
     sha256: str
-    """Of all of it: two stores with the same one hold the same."""
+    """SHA-256 of `files`. Two stores with the same value have the same content."""
 
     @property
     def described(self) -> list[str]:
-        """The files without which no value has a meaning: metadata, and the arrays of one dimension."""
+        """The files that describe the values: metadata, and the arrays of one dimension."""
         return [name for name in self.files if is_metadata(name) or name.count("/") < 3]
 
 
 def seal(folder: Folder, store: str) -> None:
-    """Writes the manifest of a store that is complete."""
+    """Writes the manifest of a complete store."""
     files = {name: digest(folder.read(f"{store}/{name}")) for name in _files(folder, store)}
     folder.write(f"{store}/{NAME}", json.dumps({"files": files, "sha256": digest_of(files)}).encode())
 
@@ -47,8 +48,8 @@ def read(folder: Folder, store: str) -> Manifest:
     """Reads the manifest of a store.
 
     Raises:
-      ValueError: there is none that is whole.
-      OSError: it can't be read.
+      ValueError: the manifest is missing or damaged.
+      OSError: the manifest can't be read.
     """
     try:
         sealed = json.loads(folder.read(f"{store}/{NAME}"))
@@ -61,17 +62,17 @@ def read(folder: Folder, store: str) -> Manifest:
 
 
 def damaged(folder: Folder, store: str, sealed: Manifest, names: Iterable[str]) -> list[str]:
-    """The files that are not what they were when the store was sealed, or that have come or gone since.
+    """Returns the sorted names of the files that were changed, added or removed since the store was sealed.
 
     Args:
-      folder: of the study.
-      store: the store in it.
-      sealed: its manifest.
-      names: the files to read. Whether others are there is looked at all the same.
+      folder: the folder of the study.
+      store: the name of the store in the folder.
+      sealed: the manifest of the store.
+      names: the files whose content is compared. For other files only their existence is checked.
 
     Raises:
-      ValueError: one of them names a codec that results are not written with, or the store is of another
-        format; nothing has been decoded.
+      ValueError: metadata name a codec that is not allowed, or the store has another format; no value has
+        been decoded.
       OSError: a file can't be read.
     """
     files = set(_files(folder, store))
@@ -89,20 +90,20 @@ def damaged(folder: Folder, store: str, sealed: Manifest, names: Iterable[str]) 
 
 
 def is_metadata(name: str) -> bool:
-    """Returns whether a file of a store describes arrays and is none."""
+    """Returns whether a file of a store holds metadata rather than values."""
     return name.rpartition("/")[2] == METADATA
 
 
 def digest(content: bytes) -> str:
-    """Returns SHA-256 of a file's content."""
+    """Returns the SHA-256 of a file's content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def _check_codecs(name: str, content: bytes) -> None:
-    """Refuses metadata that name a codec which results are not written with.
+    """Checks that metadata name only allowed codecs.
 
     Raises:
-      ValueError: they do, or they can't be read.
+      ValueError: the metadata name another codec, or can't be read.
     """
     try:
         named = set(_codecs(json.loads(content)))
@@ -113,11 +114,11 @@ def _check_codecs(name: str, content: bytes) -> None:
 
 
 def check_chunks(folder: Folder, store: str, sealed: Manifest) -> None:
-    """Refuses a store whose arrays promise more than lies there: a hole would be filled with memory.
+    """Checks that a store has all chunks of its arrays. A reader would allocate memory for missing chunks.
 
     Raises:
-      KeyError, TypeError: its metadata have another form.
-      ValueError: chunks are missing, or one is too large.
+      KeyError, TypeError: the metadata have another form.
+      ValueError: chunks are missing, or a chunk is too large.
     """
     described = json.loads(folder.read(f"{store}/{METADATA}"))["consolidated_metadata"]["metadata"]
     held = Counter(name.partition("/")[0] for name in sealed.files if not is_metadata(name))
@@ -129,7 +130,7 @@ def check_chunks(folder: Folder, store: str, sealed: Manifest) -> None:
 
 
 def _codecs(described: object) -> Iterator[str]:
-    """Every codec that metadata name: those of an array, and in the store's own of all of its arrays."""
+    """Yields every codec that metadata name. The metadata may be those of an array or of a whole store."""
     if isinstance(described, dict):
         for key, value in described.items():
             if key in ("codecs", "storage_transformers"):

@@ -1,4 +1,4 @@
-"""A result that lies in memory into a folder, as `pausejax run` would have left it there."""
+"""Saves a result that is in memory into a folder, in the form that `pausejax run` writes."""
 
 import uuid
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from pausejax.study.study import FORMAT
 def save(result: xr.Dataset, directory: str | Path) -> None:
     """Writes a result with its spec, its checksums and the digests of the files that it depends on.
 
-    The folder is then like any other of a study: `pausejax.open`, `report` and `export` read it, and
-    `pausejax run DIR/spec.toml --out DIR` finds its runs finished and adds those that are missing.
+    The folder is then a study's folder: `pausejax.open`, `report` and `export` read it, and
+    `pausejax run DIR/spec.toml --out DIR` keeps the saved runs and plays only the missing runs.
 
     Args:
-      result: from `simulate`, `open` or a selection of either.
-      directory: a folder or a URL; it may hold a result whose runs are all among these.
+      result: a result of `simulate` or `open`, or a selection of its runs.
+      directory: the path or URL of the folder. A result in it is replaced if `result` has all of its runs.
 
     Raises:
-      ValueError: it is no whole result of this release, or the folder holds other runs.
+      ValueError: `result` is not a complete result of this release, or the folder holds other runs.
       OSError: the folder can't be written to.
     """
     _check(result)
@@ -57,7 +57,7 @@ def _check(result: xr.Dataset) -> None:
     if not result.sizes["run"]:
         raise ValueError("result: holds no runs; nothing was saved")
     whole = set(schema.read(result, "variables"))
-    # A later run of the spec takes these runs for finished, so they must have all that its own have.
+    # A later run of the spec treats these runs as finished, so they must have all variables of the study.
     if lost := sorted(whole - set(result.data_vars)):
         raise ValueError(f"result: lacks {', '.join(lost)}, which its study records; nothing was saved")
     if added := sorted(str(name) for name in set(result.data_vars) - whole):
@@ -77,7 +77,11 @@ def _check(result: xr.Dataset) -> None:
 
 
 def _check_folder(folder: Folder, identities: set[str]) -> None:
-    """Refuses a folder whose runs would be lost or mixed with these."""
+    """Checks that saving into a folder would neither remove other runs nor mix the runs of two studies.
+
+    Raises:
+      ValueError: the folder holds an unfinished study, a result that can't be read, or other runs.
+    """
     if folder.names(store.PARTS):
         raise ValueError(f"{folder}: holds an unfinished study; choose another folder")
     if exchange.held(folder) is None:
@@ -93,12 +97,12 @@ def _check_folder(folder: Folder, identities: set[str]) -> None:
 
 
 def _largest(result: xr.Dataset) -> int:
-    """Returns bytes per run of the largest variable."""
+    """Returns the bytes per run of the largest variable."""
     return max(array.nbytes // result.sizes["run"] for array in result.data_vars.values())
 
 
 def _parts(result: xr.Dataset, size: int) -> Iterator[xr.Dataset]:
-    # How another store laid out its chunks does not matter in this one.
+    # The chunks of the store that the result was read from do not matter here.
     bare = result.drop_encoding().drop_vars(EVAL_ELAPSED, errors="ignore")  # made anew at each opening
     for first in range(0, result.sizes["run"], size):
         yield bare.isel(run=slice(first, first + size)).load()

@@ -1,4 +1,4 @@
-"""JSON with a digest of its content: what was altered on the disk is not read."""
+"""Reads and writes JSON with a digest of its content, so that a damaged file is detected."""
 
 import hashlib
 import json
@@ -8,21 +8,21 @@ from pausejax.results.folder import Folder
 
 
 def write_sealed(folder: Folder, name: str, content: Any) -> None:
-    """Writes plain data into a file, whole or not at all, with a digest of them. Keys keep their order.
+    """Writes plain data with a digest into a file, completely or not at all. Keys keep their order.
 
     Raises:
-      OSError: no space left, or the like.
+      OSError: the file can't be written.
     """
     sealed = {"content": content, "sha256": digest_of(content)}
     folder.write(name, json.dumps(sealed, indent=1).encode())
 
 
 def read_sealed(folder: Folder, name: str) -> Any:
-    """Reads what `write_sealed` wrote.
+    """Returns the data that `write_sealed` wrote.
 
     Raises:
-      OSError: the file can't be read; FileNotFoundError: there is none.
-      ValueError: it is damaged.
+      OSError: the file can't be read; a FileNotFoundError if it does not exist.
+      ValueError: the file is damaged.
     """
     try:
         sealed = json.loads(folder.read(name))
@@ -35,5 +35,5 @@ def read_sealed(folder: Folder, name: str) -> Any:
 
 
 def digest_of(content: Any) -> str:
-    """Returns SHA-256 of plain data, whatever the order of their keys."""
+    """Returns the SHA-256 of plain data, which does not depend on the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

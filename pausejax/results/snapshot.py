@@ -1,8 +1,7 @@
-"""A result as it was when it was opened: what is read later is of that result, or an error.
+"""Reads a result as it was when it was opened. If the result has changed since, reading raises an error.
 
-A study that is extended puts another store in the place of the old one, with other runs at the places of a
-chunk. Values are read when they are asked for, so each file is compared with the manifest that was read at
-the opening.
+When a study is extended, a new store replaces the old one, and a chunk may hold other runs. Values are read
+when they are used. So each file is compared with the manifest that was read when the result was opened.
 """
 
 import asyncio
@@ -19,11 +18,11 @@ from pausejax.results.folder import Folder
 from pausejax.results.manifest import Manifest
 
 _PAUSES = (0.2, 1.0, 5.0)
-"""Seconds between two questions whether a store is being replaced, where that takes time."""
+"""Seconds between checks whether a store is being replaced under a URL, where that takes time."""
 
 
 class Snapshot(Store):
-    """A store that reads the files of one manifest, and no others."""
+    """Read-only Zarr store of the files of one manifest."""
 
     def __init__(self, folder: Folder, name: str, sealed: Manifest) -> None:
         super().__init__(read_only=True)
@@ -45,7 +44,7 @@ class Snapshot(Store):
         return content
 
     def _error(self, key: str) -> Exception:
-        """Returns why a file is not what it was."""
+        """Returns the error for a file that does not match the manifest."""
         where = f"{self._folder}: {self._name}"
         # Under a URL a store is replaced file by file.
         for pause in (0.0, *(() if self._folder.is_local else _PAUSES)):
@@ -73,7 +72,7 @@ class Snapshot(Store):
     ) -> Buffer | None:
         if key not in self._sealed.files:
             return None
-        if byte_range is not None:  # only of sharded arrays, which results have none of
+        if byte_range is not None:  # only sharded arrays need it, and results have none
             raise NotImplementedError("parts of files")
         content = await asyncio.to_thread(self.read, key)
         return (prototype or default_buffer_prototype()).buffer.from_bytes(content)
@@ -112,7 +111,7 @@ class Snapshot(Store):
 
 
 def is_sealed(folder: Folder, name: str, sealed: Manifest) -> bool:
-    """Returns whether a store still has the manifest that it had."""
+    """Returns whether a store still has the manifest `sealed`."""
     try:
         return manifest.read(folder, name).sha256 == sealed.sha256
     except (OSError, ValueError):
@@ -120,23 +119,23 @@ def is_sealed(folder: Folder, name: str, sealed: Manifest) -> bool:
 
 
 def opened(folder: Folder, name: str, sealed: Manifest, **options: Any) -> xr.Dataset:
-    """Opens a store of which a manifest has been read; values are read, and compared with it, when asked for.
+    """Opens a store. Its values are read and compared with the manifest when they are used.
 
     Args:
-      folder: of the study.
-      name: of the store in it.
-      sealed: its manifest.
-      **options: for `xarray.open_zarr`.
+      folder: the folder of the study.
+      name: the name of the store in the folder.
+      sealed: the manifest of the store.
+      **options: further arguments of `xarray.open_zarr`.
     """
     return xr.open_zarr(Snapshot(folder, name, sealed), consolidated=True, zarr_format=3, **options)
 
 
 def described(folder: Folder, name: str, sealed: Manifest, **options: Any) -> xr.Dataset:
-    """Opens a store as `opened` does, once what describes its values has been seen to be sound.
+    """Opens a store as `opened`, after checking the files that describe its values.
 
     Raises:
-      KeyError, TypeError, ValueError: it is not; nothing has been decoded.
-      OSError: a file of it can't be read.
+      KeyError, TypeError, ValueError: one of these files is damaged; no value has been decoded.
+      OSError: one of these files can't be read.
     """
     broken = manifest.damaged(folder, name, sealed, sealed.described)
     if broken:

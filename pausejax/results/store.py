@@ -1,9 +1,9 @@
-"""A study on disk: what is finished, batch by batch, and in the end one labelled Zarr store.
+"""Stores a study on disk: one file per finished batch, and at the end one labelled Zarr store.
 
-Every batch of runs is written as one file under `parts/`, whole or not at all, so that a killed study goes
-on where it was and any number of processes may work on it. When all runs are there, `results.zarr` is put
-together from the parts, block by block, and takes their place. Nothing is trusted unseen: parts and blocks
-carry checksums, and what does not pass counts as not finished.
+Every batch of runs is written as one file under `parts/`, completely or not at all. So a killed study can
+resume, and several processes can work on one study. When all runs are finished, `results.zarr` is built from
+the parts, block by block, and the parts are removed. Parts and blocks carry checksums. Runs in a damaged part
+or block count as not finished.
 """
 
 import contextlib
@@ -35,32 +35,32 @@ from pausejax.study.study import FORMAT, Plan
 
 SPEC = "spec.toml"
 FILES = "files.json"
-"""Digests of the files that the runs depend on."""
+"""The name of the file with the digests of the files on which the runs depend."""
 USED = "used"
-"""Copies of the files with parts."""
+"""The name of the folder with copies of the files that define the study's own parts."""
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
-"""Held by whoever puts a result together, and shared by those who look at what is finished."""
+"""The lock of the process that builds a result. Processes that read what is finished share it."""
 _ATTEMPTS = 3
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
-"""A file whose writer was killed."""
+"""The end of the name of a file that is being written, or whose writer was killed."""
 _BATCH = re.compile(r"[0-9a-f]{16}(\.lease)?")
 
 
 class Contents(NamedTuple):
-    """What a store holds of a study."""
+    """Contents of a store: the finished runs of a study, and the damaged files."""
 
     parts: tuple[Source, ...] = ()
     blocks: tuple[Source, ...] = ()
-    """Of the result."""
+    """The intact blocks of the result."""
     damaged: tuple[str, ...] = ()
-    """Files that did not pass; their runs are not finished."""
+    """Names of files that failed the check; their runs are not finished."""
     current: bool = False
-    """Whether the result is there, whole, and of the very spec, or of one that adds runs to it."""
+    """Whether the result exists, is intact, and has the plan's spec or further runs beside the plan's."""
     whole: bool = True
-    """Whether every block of the result passed, if it is there."""
+    """Whether all blocks of the result are intact; True if there is no result."""
     removable: tuple[str, ...] = ()
-    """Parts that hold no runs: what did not pass will not do so later."""
+    """Names of damaged parts, which can be removed."""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -68,12 +68,12 @@ class Contents(NamedTuple):
 
     @property
     def identities(self) -> frozenset[str]:
-        """Every finished run."""
+        """The identities of all finished runs."""
         return _identities(self.sources)
 
     @property
     def settled(self) -> frozenset[str]:
-        """The runs of the result: they were finished before anybody began."""
+        """The identities of the runs in the result, which were finished before any process began."""
         return _identities(self.blocks)
 
 
@@ -82,12 +82,12 @@ def _identities(sources: Sequence[Source]) -> frozenset[str]:
 
 
 def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
-    """Makes the study's folder, checks before any compute that it may be used, and says what it holds.
+    """Makes the study's folder, checks that the plan may use it, and returns its contents.
 
-    A spec that adds runs to those of the folder is welcome, one that lacks some of them is not.
+    The plan may add runs to those of the folder, but it must have all runs of the folder, unless `grows`.
 
     Raises:
-      SpecError: the folder holds runs of another spec; says where they differ.
+      SpecError: the folder holds runs of another spec; the message shows where the specs differ.
       OSError: the folder can't be made or written to.
     """
     folder.make()
@@ -102,8 +102,8 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
 
 
 def look(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
-    """Says what a folder holds of a study and changes nothing there; as `prepare`."""
-    if held(folder) is None and not part_names(folder):  # it may be no folder that has a lock
+    """Returns a folder's contents without changing the folder. The checks are those of `prepare`."""
+    if held(folder) is None and not part_names(folder):  # the folder may not exist, and then has no lock
         return Contents()
     _check_format(folder)
     with folder.lock(LOCK, shared=True):
@@ -114,7 +114,7 @@ def look(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
 
 
 def _check_format(folder: Folder) -> None:
-    """Refuses the result of a release that laid results out otherwise."""
+    """Raises a SpecError if the folder holds a result in the format of another release."""
     if (name := held(folder)) is None:
         return
     try:
@@ -123,7 +123,7 @@ def _check_format(folder: Folder) -> None:
         else:
             written = described(folder, name, manifest.read(folder, name)).attrs.get("format")
     except Exception:
-        return  # that is said elsewhere
+        return  # `examine` reports a damaged result
     if written != FORMAT:
         raise SpecError(
             [
@@ -134,7 +134,7 @@ def _check_format(folder: Folder) -> None:
 
 
 def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[str]:
-    """In what a folder's study is another one."""
+    """Returns the lines of an error message that show how a folder's study differs from this one."""
     allowed = "choose another folder, or a spec that adds runs and takes none away"
     old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
     try:
@@ -153,7 +153,7 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
 
 
 def examine(folder: Folder, plan: Plan) -> Contents:
-    """Reads everything that is finished once, to see that it is intact."""
+    """Reads all parts and all blocks of the result once to check them, and returns the contents."""
     parts: list[Source] = []
     settled: list[Source] = []
     damaged: list[str] = []
@@ -170,7 +170,7 @@ def examine(folder: Folder, plan: Plan) -> Contents:
     if (result := held(folder)) is not None:
         for source in blocks.examine(folder, result, plan.study.outputs.variables):
             settled.append(source) if isinstance(source, Source) else damaged.append(source)
-        if settled:  # what describes it is sound, then
+        if settled:  # the metadata are then intact
             with contextlib.suppress(Exception):
                 spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
     whole = len(damaged) == unread
@@ -179,7 +179,7 @@ def examine(folder: Folder, plan: Plan) -> Contents:
         tuple(parts),
         tuple(settled),
         tuple(damaged),
-        # A selection of a study's runs, saved, has the spec of the whole.
+        # A saved selection of a study's runs has the spec of the whole study.
         whole and (known < kept or (known == kept and spec == labels.spec_text(plan))),
         whole,
         tuple(removable),
@@ -187,22 +187,22 @@ def examine(folder: Folder, plan: Plan) -> Contents:
 
 
 def consolidate(folder: Folder, plan: Plan) -> int:
-    """Puts the result together if every run is finished, and then removes the parts.
+    """Builds the result if every run is finished, and then removes the parts.
 
-    One block of runs is in memory at a time, however many there are. A result that another process has
-    extended beyond the plan meanwhile stays as it is.
+    Only one block of runs is in memory at a time. If another process has meanwhile extended the result beyond
+    the plan, this result is kept.
 
     Returns:
-      How many runs are still missing; 0: the result is there.
+      The number of missing runs; 0 if the result is complete.
 
     Raises:
-      OSError: no space left, a result of another study that ended meanwhile, or the like; the parts are
-        still there then.
+      OSError: the result can't be written, or another study has put its result into the folder meanwhile;
+        the parts are kept then.
     """
     known = set(plan.identities)
     with folder.lock(LOCK) as alone:
-        # Without a lock another process may take away what this one reads, or put its result in the place of
-        # this one's: nothing is removed before a result has been seen to be whole.
+        # Without a lock, another process may remove what this process reads, or replace its result. So parts
+        # are removed only after a complete result has been read.
         attempts = 1 if alone else _ATTEMPTS
         while True:
             found = examine(folder, plan)
@@ -238,14 +238,14 @@ def consolidate(folder: Folder, plan: Plan) -> int:
         if alone:
             _tidy_up(folder)
         else:
-            folder.remove(PLAYING)  # it keeps nobody away
+            folder.remove(PLAYING)  # the file is useless without locks
         for name in (PARTS, CHECKPOINTS):
             folder.remove_if_empty(name)
     return 0
 
 
 def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
-    """Makes the result of the finished runs of a plan."""
+    """Builds the result from the finished runs of a plan, and replaces the old result."""
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
     known = set(plan.identities)
     sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
@@ -258,10 +258,10 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
 
 
 def _tidy_up(folder: Folder) -> None:
-    """Removes what killed processes have left: half-written files, and the checkpoints of their batches.
+    """Removes files of killed processes: partial files, and the checkpoints of their batches.
 
-    Only under the lock, since nobody else puts a result together then. What other processes have in flight
-    stays, and so does what is no file of a study.
+    The caller must hold the lock, so that no other process builds a result. Files of running processes and
+    files that do not belong to a study are kept.
     """
     for name in folder.names(""):
         if name.startswith(".") and name.endswith(".partial"):
@@ -275,14 +275,14 @@ def _tidy_up(folder: Folder) -> None:
             for name in folder.names(""):
                 if _PARTIAL.search(name) or name.startswith(MARK):
                     folder.remove(name)
-            if not part_names(folder):  # of another study, which was killed
+            if not part_names(folder):  # the checkpoints are of another study, which was killed
                 for name in filter(_BATCH.fullmatch, folder.names(CHECKPOINTS)):
                     folder.remove(f"{CHECKPOINTS}/{name}")
             folder.remove(PLAYING)
 
 
 def lost(folder: Folder, plan: Plan, identities: Collection[str]) -> frozenset[str]:
-    """Of runs that were finished, those that the folder does not hold any more."""
+    """Returns those of the given identities whose runs the folder no longer holds."""
     for pause in (0.0, 0.5, 5.0):
         time.sleep(pause)
         with folder.lock(LOCK, shared=True) as alone:

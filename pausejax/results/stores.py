@@ -1,4 +1,4 @@
-"""Where finished runs go: a study's folder, or memory."""
+"""Defines the stores of finished runs: a study's folder, or memory."""
 
 import contextlib
 from collections.abc import Collection, Sequence
@@ -20,65 +20,65 @@ from pausejax.study.study import Plan
 
 
 class Store:
-    """Keeps finished runs, and those in flight.
+    """Store of finished runs, and of the checkpoints of unfinished runs.
 
     Args:
-      layouts: how the study lies on devices.
+      layouts: the layouts of the study's groups on devices.
     """
 
     def __init__(self, layouts: Layouts | None = None) -> None:
         self.layouts = layouts or Layouts()
         self.damaged: list[str] = []
-        """Names of checkpoints that could not be trusted."""
+        """Names of damaged checkpoints."""
         self._table: labels.RunTable | None = None
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
-        """Checks before any compute that the store may be used, and says what it holds.
+        """Checks that a plan may use the store, and returns the store's contents.
 
         Args:
-          plan: of the study.
-          grows: whether the store may hold other runs of the study, and gets some: a search does not know
-            its runs before.
+          plan: the plan of the study.
+          grows: whether the store may hold runs that the plan lacks. A search needs this, because it does not
+            know its runs in advance.
 
         Raises:
-          SpecError: it holds runs of another spec.
-          OSError: it can't be written to.
+          SpecError: the store holds runs of another spec.
+          OSError: the store can't be written to.
         """
         return Contents()
 
     def playing(self) -> contextlib.AbstractContextManager[None]:
-        """Tells other processes that this one has batches in flight."""
+        """Returns a context that tells other processes that this process plays batches."""
         return contextlib.nullcontext()
 
     def checkpoint(self, runs: Sequence[Run]) -> Checkpoint | None:
-        """Returns where some runs are kept while they are in flight; None: nowhere."""
+        """Returns the checkpoint of a batch of runs; None if the store has no checkpoints."""
         return None
 
     def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
-        """Keeps finished runs, whole or not at all, and removes their checkpoint."""
+        """Stores finished runs, all or none of them, and removes their checkpoint."""
         raise NotImplementedError
 
     def note_written(self, runs: Sequence[Run]) -> None:
-        """Notes that some runs were written together, by whichever process."""
+        """Notes that some runs were written together, by this or another process."""
 
     def load(self, runs: Sequence[Run]) -> Arrays:
-        """Returns what some finished runs have left, in their order."""
+        """Returns the recorded arrays of some finished runs, in the order of `runs`."""
         raise NotImplementedError
 
     def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
-        """Returns the result of some finished runs alone, laid out as the whole."""
+        """Returns the labelled result of some finished runs."""
         return self._table_of(plan).label(runs, self.load(runs))
 
     def finish(self, plan: Plan) -> int:
-        """Puts the result together if every run is finished; returns how many are missing."""
+        """Builds the result if every run is finished, and returns the number of missing runs."""
         raise NotImplementedError
 
     def result(self, plan: Plan) -> xr.Dataset:
-        """Returns the labelled result of a plan whose runs are all there, in memory."""
+        """Returns the labelled result of a plan whose runs are all finished, loaded into memory."""
         raise NotImplementedError
 
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
-        """Returns those of some finished runs that are no longer there."""
+        """Returns those of the given identities whose runs the store no longer holds."""
         return frozenset()
 
     def _table_of(self, plan: Plan) -> labels.RunTable:
@@ -88,12 +88,12 @@ class Store:
 
 
 class FolderStore(Store):
-    """The folder of a study, on a disk or under a URL.
+    """Store in the folder of a study, on a disk or under a URL.
 
     Args:
-      folder: of the study.
-      checkpoint_seconds: between two checkpoints of a batch.
-      command: what was typed to have the study played; the result keeps it.
+      folder: the folder of the study.
+      checkpoint_seconds: the seconds between two checkpoints of a batch.
+      command: the command that plays the study, as it was typed; it is recorded in the result.
     """
 
     def __init__(self, folder: Folder, *, checkpoint_seconds: float = 300.0, command: str = "") -> None:
@@ -107,7 +107,7 @@ class FolderStore(Store):
         return str(self.folder)
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
-        """Looks once at what is there, however often it is called for a plan; as `store.prepare`."""
+        """Prepares the folder, as `store.prepare`. Repeated calls for a plan return the first answer."""
         if self._prepared is None or self._prepared[0] is not plan:
             held = store.prepare(self.folder, plan, grows=grows)
             self._note(held.sources)
@@ -121,7 +121,7 @@ class FolderStore(Store):
         try:
             return self._load(runs)
         except (FileNotFoundError, KeyError):
-            # A process that was lost has written them, or one that ended has put them into the result.
+            # Another process has written these runs, or has moved them into the result.
             assert self._prepared is not None
             self._note(store.examine(self.folder, self._prepared[0]).sources)
             return self._load(runs)
@@ -136,7 +136,7 @@ class FolderStore(Store):
             self._sources |= {name: (source, row) for row, name in enumerate(source.identities)}
 
     def _arrays(self, source: Source) -> Arrays:
-        """Returns what the runs of a source have left; that of the latest source is held."""
+        """Returns the recorded arrays of a source's runs. The arrays of the latest source are cached."""
         if self._latest is None or self._latest[0] is not source:
             self._latest = source, source.load()
         return self._latest[1]
@@ -159,7 +159,7 @@ class FolderStore(Store):
         name = parts.part_name([run.identity for run in runs])
         with contextlib.suppress(FileNotFoundError):
             return self._table_of(plan).label(runs, parts.read_part(self.folder, name))
-        # The result is put together; another process may have extended it, so places are others.
+        # The parts are now in the result. Another process may have extended it, so places may differ.
         result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)
         return result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
@@ -175,13 +175,13 @@ class FolderStore(Store):
 
 
 class MemoryStore(Store):
-    """Keeps the runs of one study in this process."""
+    """Store of the runs of one study in the memory of this process."""
 
     def __init__(self, layouts: Layouts | None = None) -> None:
         super().__init__(layouts)
         self._parts: list[tuple[Sequence[Run], Arrays]] = []
         self._place_of: dict[tuple[str, str], tuple[int, int]] = {}
-        """Of each run: its part, and its row there."""
+        """For each run, the number of its part and its row in that part."""
 
     def __str__(self) -> str:
         return "memory"
@@ -205,10 +205,10 @@ class MemoryStore(Store):
 
 
 class FolderView(MemoryStore):
-    """Shows what a folder holds, and changes nothing there: what is added stays in memory.
+    """View of a study's folder that does not change the folder: new runs stay in memory.
 
     Args:
-      folder: of the study; it need not be there.
+      folder: the folder of the study, which need not exist.
     """
 
     def __init__(self, folder: Folder) -> None:

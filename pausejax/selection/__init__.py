@@ -1,4 +1,4 @@
-"""Which m clients maximize (14), or value per second: exactly, by brute force, and by annealing."""
+"""Selects the m clients that maximize (14), or value per second: exactly, by brute force or by annealing."""
 
 from pausejax.selection.anneal import anneal, anneal_trace, vanilla_anneal
 from pausejax.selection.brute import brute_force, brute_force_rate

@@ -1,7 +1,7 @@
-"""Sums that no order of additions, no batch and no device can change: 61-bit fixed-point numbers.
+"""Adds 61-bit fixed-point numbers. The sums do not depend on the order of additions, the batch or the device.
 
-A number is a pair of int32: high * 2^30 + low in units of 2^unit, 0 <= low < 2^30. Integers add up exactly,
-so the sum of a set depends on the set alone, equal sums are equal, and one client more is one addition.
+A number is a pair of int32: high * 2^30 + low in units of 2^unit, 0 <= low < 2^30. Sums of integers are
+exact, so the sum of a set depends only on the set, and one addition updates the sum for one more client.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from jax import lax
 
 
 class Fixed(NamedTuple):
-    """Numbers in fixed point, int32 [...] each."""
+    """Fixed-point numbers, as two arrays int32 [...]."""
 
     high: jax.Array
     low: jax.Array
@@ -24,17 +24,17 @@ class Fixed(NamedTuple):
 _LOW_BITS = 30
 _LOW_MASK = (1 << _LOW_BITS) - 1
 _LEAST_UNIT = -126 - _LOW_BITS
-"""Finer than every float32, and 2^30 of it are still a normal one."""
+"""The least exponent of a unit. 2^30 units are still a normal float32, and every float32 is a multiple."""
 
 
 def unit(*terms: tuple[jax.Array, int]) -> jax.Array:
-    """The unit, as the exponent of a power of two, for sums of `count` entries of each array; int32 scalar.
+    """Returns the unit of sums of entries of some arrays, as the exponent of a power of two, int32 scalar.
 
-    A float32 is held exactly if it is more than 2^-34 of the largest sum; smaller ones are cut to
-    multiples of 2^-58 of that sum.
+    A float32 above 2^-34 of the largest sum is represented exactly. Smaller numbers are cut to multiples of
+    2^-58 of that sum.
 
     Args:
-      *terms: pairs of an array, float32 [...], and how many of its entries a sum holds at most.
+      *terms: pairs of an array, float32 [...], and the largest number of its entries in a sum.
     """
     exponents = [exponent(jnp.max(jnp.abs(x), initial=0.0)) + count.bit_length() for x, count in terms]
     largest = jnp.max(jnp.stack(exponents)) + (len(terms) - 1).bit_length()
@@ -42,27 +42,27 @@ def unit(*terms: tuple[jax.Array, int]) -> jax.Array:
 
 
 def exponent(x: jax.Array) -> jax.Array:
-    """The least int32 e with x < 2^e, of float32 x >= 0; -126 for anything smaller than 2^-126."""
+    """Returns the least int32 e with x < 2^e for float32 x >= 0; -126 for x below 2^-126."""
     return (lax.bitcast_convert_type(x, jnp.int32) >> 23) - 126
 
 
 def power_of_two(exponent: jax.Array) -> jax.Array:
-    """float32 2^e, exactly, of int32 e; e is clipped to -126 .. 127."""
+    """Returns 2^e exactly as float32, for int32 e; e is clipped to -126 .. 127."""
     bits = (jnp.clip(exponent, -126, 127) + 127).astype(jnp.int32) << 23
     return lax.bitcast_convert_type(bits, jnp.float32)
 
 
 def encode(x: jax.Array, unit: jax.Array) -> Fixed:
-    """float32 [...] in fixed point."""
+    """Returns float32 [...] as fixed-point numbers."""
     scaled = x * power_of_two(-unit - _LOW_BITS)
     high = jnp.trunc(scaled)
-    # A power of two scales without rounding, and what a float has behind its point is a float.
+    # Scaling by a power of two does not round, and the fraction of a float is exactly a float.
     low = (scaled - high) * jnp.float32(1 << _LOW_BITS)
     return _carried(high.astype(jnp.int32), low.astype(jnp.int32))
 
 
 def decode(number: Fixed, unit: jax.Array) -> jax.Array:
-    """The nearest float32 or one beside it, [...]; a small negative number within 2^6 units."""
+    """Returns the nearest float32 or its neighbour, [...]; small negative numbers err by up to 2^6 units."""
     low = number.low.astype(jnp.float32) * jnp.float32(2.0**-_LOW_BITS)
     return (number.high.astype(jnp.float32) + low) * power_of_two(unit + _LOW_BITS)
 
@@ -76,7 +76,7 @@ def subtract(a: Fixed, b: Fixed) -> Fixed:
 
 
 def total(x: Fixed) -> Fixed:
-    """The sum over the first and only axis, [n] -> scalars."""
+    """Returns the sum over the only axis, [n] to scalars."""
     high, low = x.high, x.low
     while high.shape[0] > 1:
         odd = high.shape[0] % 2
@@ -86,7 +86,7 @@ def total(x: Fixed) -> Fixed:
 
 
 def at_least(a: Fixed, b: Fixed) -> jax.Array:
-    """a >= b, bool [...]."""
+    """Returns whether a >= b, bool [...]."""
     return (a.high > b.high) | ((a.high == b.high) & (a.low >= b.low))
 
 

@@ -1,16 +1,17 @@
-"""Neighbouring client sets, drawn uniformly without ever listing them (R1, R2, N1, N2 of the paper).
+"""Draws neighbouring client sets uniformly without listing them (R1, R2, N1, N2 of the paper).
 
 A neighbour of a set V is V with one member replaced by one outsider. Let every list (ucb, privacy,
-generalization) be strictly ordered by its stable sort, let A be the members that come first in a list, at
-most three, and let U be the outsiders that come before every member in at least one list. Then
+generalization) be strictly ordered by its stable sort. Let A be the set of the members that come first among
+the members in a list; A has at most three elements. Let U be the set of the outsiders that come before every
+member in at least one list. Then
 
 - any outsider may replace a member of A: the new set is an active neighbour (N1);
-- any other member may be replaced by an outsider in U alone: V is then an active neighbour of the new set,
-  so the new set is a passive neighbour of V (N2a). N2b adds nothing to N1.
+- only an outsider in U may replace another member: V is then an active neighbour of the new set, so the new
+  set is a passive neighbour of V (N2a). N2b adds nothing to N1.
 
-Hence V has |A| (K - m) + (m - |A|) |U| neighbours. All that a list puts before its first member are
-outsiders, so U is the union of three prefixes, and a uniform draw takes O(m): draw from the prefixes laid end
-to end and reject an outsider that an earlier prefix already holds.
+Hence V has |A| (K - m) + (m - |A|) |U| neighbours. All clients that a list has before its first member are
+outsiders, so U is the union of three prefixes. A uniform draw from U takes O(m): draw from the concatenated
+prefixes, and reject an outsider that is also in an earlier prefix.
 """
 
 from collections.abc import Callable
@@ -23,17 +24,17 @@ from pausejax.rounding import rounded
 from pausejax.selection._order import inverse_permutation, open_unit, scaled_bits, stable_argsort
 
 PROPOSAL_WORDS = 3
-"""uint32 words of randomness that one proposal takes."""
+"""The number of random uint32 words that one proposal needs."""
 
 
 class Lists(NamedTuple):
-    """The clients, labelled by their place in the list of ucb, and where each stands in the other lists.
+    """Sorted lists of the clients. A client's label is its place in the list of ucb.
 
-    The first `size` places of every list are those of the clients who are available.
+    The first `size` places of every list are those of the available clients.
     """
 
     size: int | jax.Array
-    """int32 scalar, n: how many are available; K, a plain number, where all are."""
+    """int32 scalar, n: the number of available clients; the Python number K if all are available."""
     client: jax.Array
     """int32 [K], the client that a label stands for."""
     order: jax.Array
@@ -43,7 +44,7 @@ class Lists(NamedTuple):
 
 
 class Vertex(NamedTuple):
-    """A set of m clients, as its places in every list, each ascending."""
+    """Set of m clients, as the ascending places of its members in every list."""
 
     labels: jax.Array
     """int32 [m], places in the list of ucb."""
@@ -52,23 +53,23 @@ class Vertex(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A swap that was drawn: uniform over the neighbours among the valid ones."""
+    """Proposed swap. The valid proposals are uniform over the neighbours."""
 
     leaving: jax.Array
     """int32 scalar, the label of a member."""
     entering: jax.Array
     """int32 scalar, the label of an outsider."""
     valid: jax.Array
-    """bool scalar; an invalid draw is to be drawn again."""
+    """bool scalar; an invalid proposal must be drawn again."""
 
 
 Propose = Callable[[Lists, Vertex, jax.Array], Proposal]
 
 
 def make_lists(ucb: jax.Array, *others: jax.Array, available: jax.Array | None = None) -> Lists:
-    """Sorts the clients by ucb and by every other term, float32 [K] each; ties to the lowest client.
+    """Sorts the clients by ucb and by every other term, float32 [K] each; ties go to the lowest client.
 
-    Those who are not `available`, bool [K], go to the end of every list.
+    Clients that are not `available`, bool [K], are at the end of every list.
     """
     num_clients = ucb.shape[0]
     size = num_clients if available is None else jnp.sum(available, dtype=jnp.int32)
@@ -86,24 +87,24 @@ def make_lists(ucb: jax.Array, *others: jax.Array, available: jax.Array | None =
 
 
 def _first_those(order: jax.Array, chosen: jax.Array) -> jax.Array:
-    """`order`, int32 [n], with its `chosen` entries, bool [n], before the others; both keep their order."""
+    """Returns `order`, int32 [n], with its `chosen` entries, bool [n], first; both parts keep their order."""
     number = jnp.where(chosen, jnp.cumsum(chosen), jnp.sum(chosen) + jnp.cumsum(~chosen)) - 1
     return jnp.zeros_like(order).at[number].set(order, unique_indices=True, mode="promise_in_bounds")
 
 
 def make_vertex(lists: Lists, labels: jax.Array) -> Vertex:
-    """The set with the given labels, int32 [m], distinct and ascending."""
+    """Returns the set with the given labels, int32 [m], distinct and ascending."""
     return Vertex(labels, jnp.sort(lists.place[:, labels], axis=1))
 
 
 def swap(lists: Lists, vertex: Vertex, leaving: jax.Array, entering: jax.Array) -> Vertex:
-    """The set with `entering` in the place of `leaving`."""
+    """Returns the set in which the client `entering` replaces the member `leaving`."""
     places = _replace(vertex.places, lists.place[:, leaving, None], lists.place[:, entering, None])
     return Vertex(_replace(vertex.labels, leaving[None], entering[None]), places)
 
 
 def propose_any(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
-    """Any member for any outsider, the neighbours of Vanilla-SA; `bits` is uint32 [PROPOSAL_WORDS]."""
+    """Draws a swap of any member and any outsider, as Vanilla-SA does; `bits` is uint32 [PROPOSAL_WORDS]."""
     m = vertex.labels.shape[0]
     outsiders = jnp.int32(lists.size - m)
     leaving = vertex.labels[scaled_bits(bits[0], jnp.int32(m))]
@@ -111,9 +112,9 @@ def propose_any(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
 
 
 def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
-    """A swap out of N1 and N2, over the lists of ucb and two more; `bits` is uint32 [PROPOSAL_WORDS].
+    """Draws a swap of N1 or N2 for three lists, that of ucb and two others.
 
-    A draw is valid with a probability of at least 1/3.
+    `bits` is uint32 [PROPOSAL_WORDS]. A draw is valid with a probability of at least 1/3.
     """
     labels = vertex.labels
     m, num_clients = labels.shape[0], lists.client.shape[0]
@@ -121,7 +122,7 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
     firsts, num_firsts = _first_members(lists, vertex)
     prefix = jnp.stack([labels[0], vertex.places[0, 0], vertex.places[1, 0]])
     laid_out = jnp.sum(prefix)
-    # Where the three prefixes together are longer than the list of outsiders, it is better to draw from that.
+    # If the three prefixes together are longer than the list of outsiders, more draws from it are valid.
     from_outsiders = laid_out >= outsiders
     candidates = jnp.minimum(laid_out, outsiders)
 
@@ -151,9 +152,9 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
 
 
 def _first_members(lists: Lists, vertex: Vertex) -> tuple[jax.Array, jax.Array]:
-    """The positions in `labels` of the members that come first in a list, int32 [3], and their number |A|.
+    """Returns the positions in `labels` of the first member of each list, int32 [3], and their number |A|.
 
-    The first position is always 0; the others ascend, and those that repeat hold m, at the end.
+    The positions are distinct and ascending, and the first is always 0. Missing positions at the end are m.
     """
     m = vertex.labels.shape[0]
     second = jnp.sum(vertex.labels < lists.order[0, vertex.places[0, 0]], dtype=jnp.int32)
@@ -167,13 +168,13 @@ def _first_members(lists: Lists, vertex: Vertex) -> tuple[jax.Array, jax.Array]:
 
 
 def _outsider(vertex: Vertex, number: jax.Array) -> jax.Array:
-    """The label of the outsider with that number, counting from 0 in ascending order."""
+    """Returns the label of the outsider with a number; outsiders are numbered from 0 in ascending order."""
     position = jnp.arange(vertex.labels.shape[0], dtype=jnp.int32)
     return number + jnp.sum(vertex.labels - position <= number, dtype=jnp.int32)
 
 
 def _replace(ascending: jax.Array, old: jax.Array, new: jax.Array) -> jax.Array:
-    """Ascending int32 [..., m] with its element `old` replaced by `new`, [..., 1], still ascending."""
+    """Returns an ascending array, int32 [..., m], with `old` replaced by `new`, [..., 1], again ascending."""
     end = jnp.full_like(ascending[..., :1], jnp.iinfo(jnp.int32).max)
     following = jnp.concatenate([ascending[..., 1:], end], axis=-1)
     without_old = jnp.where(ascending < old, ascending, following)

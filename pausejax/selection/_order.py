@@ -1,15 +1,15 @@
-"""Sorting and sampling on 32-bit keys, fast where the general sort of XLA is slow."""
+"""Sorts and samples with 32-bit keys, which is faster than XLA's general sort on a CPU."""
 
 import jax
 import jax.numpy as jnp
 
 
 def stable_argsort(values: jax.Array) -> jax.Array:
-    """The ascending order of float32 [n], int32 [n]; equal values keep their order, NaN goes last.
+    """Returns the ascending order of float32 [n], int32 [n]; equal values keep their order, NaN is last.
 
-    Each pass packs as many bits of the key as leave room for the position into one uint32 and sorts that
-    alone, least significant bits first. On XLA:CPU sorting one integer operand is about eight times as fast
-    as sorting floats, or keys with a payload, so two or three passes still win.
+    Each pass packs some bits of the key and the position into one uint32 and sorts these numbers. The passes
+    start with the least significant bits. On XLA:CPU, sorting one integer array is about eight times as fast
+    as sorting floats, or keys with a payload, so two or three passes are still faster.
     """
     size = values.shape[0]
     position_bits = max(1, (size - 1).bit_length())
@@ -29,16 +29,16 @@ def stable_argsort(values: jax.Array) -> jax.Array:
 
 
 def inverse_permutation(order: jax.Array) -> jax.Array:
-    """The place of every element in an order, int32 [n]."""
+    """Returns the place of every element in an order, int32 [n]."""
     place = jnp.arange(order.shape[0], dtype=jnp.int32)
     return jnp.zeros_like(place).at[order].set(place, unique_indices=True, mode="promise_in_bounds")
 
 
 def random_subset(key: jax.Array, size: int, m: int, first: int | jax.Array | None = None) -> jax.Array:
-    """A uniform set of m out of `size` numbers, or of the `first` so many of them, int32 [m], ascending.
+    """Draws a uniform set of m numbers below `size`, or below `first` if given, int32 [m], ascending.
 
-    The m largest of random 30-bit keys; ties, of a probability below size² / 2^31, go to the lowest number.
-    Where there are fewer than m, all of them come first and larger numbers follow.
+    The set has the m largest random 30-bit keys. Ties have a probability below size² / 2^31 and go to the
+    lowest number. If `first` is below m, the set has all numbers below `first` and the next larger numbers.
     """
     normal_floats = (jax.random.bits(key, (size,)) >> 2) | jnp.uint32(0x20000000)
     keys = jax.lax.bitcast_convert_type(normal_floats, jnp.float32)
@@ -48,9 +48,9 @@ def random_subset(key: jax.Array, size: int, m: int, first: int | jax.Array | No
 
 
 def scaled_bits(bits: jax.Array, count: jax.Array) -> jax.Array:
-    """floor(bits * count / 2^32), int32: a number below `count`, 0 <= count < 2^31.
+    """Returns floor(bits * count / 2^32), int32: a random number below `count`, 0 <= count < 2^31.
 
-    Every number has the same probability up to a relative count / 2^32.
+    All numbers have the same probability up to a relative error of count / 2^32.
     """
     count = count.astype(jnp.uint32)
     high, low = bits >> 16, bits & 0xFFFF
@@ -61,12 +61,12 @@ def scaled_bits(bits: jax.Array, count: jax.Array) -> jax.Array:
 
 
 def open_unit(bits: jax.Array) -> jax.Array:
-    """A float32 in (0, 1] out of 32 random bits; fine-grained near 0, where rare events are decided."""
+    """Returns a float32 in (0, 1] from 32 random bits. Its resolution is finest near 0, for rare events."""
     return (bits.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32)
 
 
 def _ordered_bits(values: jax.Array) -> jax.Array:
-    """uint32 keys in the order of the floats: -0 equals 0, NaN is above +inf."""
+    """Returns uint32 keys in the order of the floats: -0 equals 0, and NaN is above +inf."""
     values = jnp.where(values == 0, 0.0, jnp.where(jnp.isnan(values), jnp.nan, values))
     bits = jax.lax.bitcast_convert_type(values.astype(jnp.float32), jnp.uint32)
     return bits ^ jnp.where(bits >> 31 == 1, jnp.uint32(0xFFFFFFFF), jnp.uint32(0x80000000))

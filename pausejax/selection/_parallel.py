@@ -1,9 +1,9 @@
-"""What each threshold on ucb is worth, all at once: for devices that launch a kernel for every step.
+"""Bounds the value of all thresholds on ucb at once, for devices that launch a kernel for every step.
 
-Clients arrive in descending order of ucb. A client is one of the m best scores from its arrival until m
-clients with better scores have arrived, its eviction. That is the m-th smallest arrival among the clients
-with better scores: a running order statistic, which is found for all clients at once, digit by digit. The sum
-of the m best at any time is that of the scores whose arrival has passed and whose eviction has not.
+Clients arrive in descending order of ucb. A client is among the m best scores from its arrival until its
+eviction, when m clients with better scores have arrived. The eviction is the m-th smallest arrival among the
+clients with better scores. It is found for all clients at once, digit by digit. At any time, the sum of the m
+best scores is over the clients that have arrived and have not been evicted.
 """
 
 import jax
@@ -17,29 +17,29 @@ from pausejax.selection._rows import take
 from pausejax.selection._thresholds import HALF_ULP, SUM, Bounds, Worth
 
 _LARGEST_SQUARE = 512
-"""Up to this K comparing all pairs of clients takes fewer kernels and no memory; work grows as K²."""
+"""The largest K for which all pairs are compared: this takes fewer kernels, but its work grows as K²."""
 _PAIR_BITS = 3
 
 
 def by_eviction(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """Finds when each client leaves the m best; O(log K) kernels whatever m.
+    """Bounds the thresholds by finding when each client leaves the m best, in O(log K) kernels for any m.
 
-    Scores are added as integers, exactly and in any order; the bounds cover what is rounded off before.
+    Scores are rounded to integers, whose sums are exact in any order. The bounds cover this rounding.
     """
     return (by_pairs if are_few(ucb.shape[1]) else by_blocks)(ucb, score, m, worth)
 
 
 def are_few(num_clients: int) -> bool:
-    """Whether comparing all pairs of so many clients takes less than sorting them."""
+    """Returns whether comparing all pairs of `num_clients` clients is faster than sorting them."""
     return num_clients <= _LARGEST_SQUARE
 
 
 def by_pairs(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """`by_eviction` without a sort, in O(K²) comparisons; entries lie in the order of the clients."""
+    """Computes `by_eviction` without a sort, in O(K²) comparisons. The bounds are in the order of clients."""
     num_clients = ucb.shape[1]
     index = jnp.arange(num_clients, dtype=jnp.int32)
     arrival, rank = (jnp.sum(_before(x), axis=2, dtype=jnp.int32) for x in (ucb, score))
-    # From here on clients lie in the order of their scores, where "better" is "before".
+    # From here on clients are in the descending order of their scores, so better clients come first.
     has_rank = rank[:, None] == index[None, :, None]
     ranked = jnp.sum(jnp.where(has_rank, arrival[:, None], 0), axis=2)
     scores = jnp.max(jnp.where(has_rank, score[:, None], -jnp.inf), axis=2)
@@ -63,15 +63,15 @@ def by_pairs(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bo
 def best_by_pairs(
     ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Selects the m clients of the best scores among those whose ucb reaches `threshold`, [N, 1].
+    """Selects the m clients with the best scores among the clients whose ucb reaches `threshold`, [N, 1].
 
-    At least m clients must reach it. Compares all pairs and does not sort.
+    At least m clients must reach the threshold. The function compares all pairs and does not sort.
 
     Returns:
       The clients, int32 [N, m], ascending; their scores, [N, m], descending; their smallest ucb, [N].
     """
     reaches = ucb >= threshold
-    # Without the barrier XLA would store the comparisons of `by_pairs`, [N, K, K], to read them here.
+    # Without the barrier XLA would store the comparisons of `by_pairs`, [N, K, K], and read them here.
     score = lax.optimization_barrier(score)
     rank = jnp.sum(_before(score) & reaches[:, None], axis=2, dtype=jnp.int32)
     chosen = reaches & (rank < m)
@@ -88,7 +88,7 @@ def best_by_pairs(
 def best_by_one_sort(
     ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`best_by_pairs` for thousands of clients; one sort brings all that is needed of them."""
+    """Selects the same clients as `best_by_pairs`, by a sort of all clients; for thousands of clients."""
     reaches, index = ucb >= threshold, lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
     ascending = (jnp.where(reaches, -score, jnp.inf), index)
     scores, clients = (x[:, :m] for x in lax.sort(ascending, dimension=1, is_stable=False, num_keys=2))
@@ -96,14 +96,14 @@ def best_by_one_sort(
 
 
 def _before(x: jax.Array) -> jax.Array:
-    """Whether entry j comes before entry i in descending order, equal ones as they stand, bool [N, i, j]."""
+    """Returns whether entry j is before entry i in a stable descending order, bool [N, i, j]."""
     index = jnp.arange(x.shape[1], dtype=jnp.int32)
     lower = (index[None] < index[:, None])[None]
     return (x[:, None] > x[..., None]) | ((x[:, None] == x[..., None]) & lower)
 
 
 def by_blocks(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """`by_eviction` with sorts and tables of blocks; entries lie in descending order of ucb."""
+    """Computes `by_eviction` with sorts and tables of blocks. The bounds are in descending order of ucb."""
     num_clients = ucb.shape[1]
     number = lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
     thresholds, scores = lax.sort((-ucb, -score), dimension=1, num_keys=1)
@@ -117,15 +117,15 @@ def by_blocks(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> B
 
 
 def _unit_of(scores: jax.Array, m: int) -> tuple[jax.Array, jax.Array]:
-    """The exponent of the unit of integer scores, int32 [N, 1], and the largest magnitude, [N, 1]."""
+    """Returns the exponent of the unit of integer scores, int32 [N, 1], and the largest |score|, [N, 1]."""
     finite = scores > -jnp.inf
     magnitude = jnp.max(jnp.where(finite, jnp.abs(scores), 0.0), axis=1, keepdims=True)
-    # The sum of m scores fits an int32; running sums may wrap round, which does not touch it.
+    # The sum of m scores fits an int32. Running sums may wrap around, which does not change this sum.
     return fixed.exponent(magnitude) + m.bit_length() - 30, magnitude
 
 
 def _in_integers(scores: jax.Array, unit: jax.Array) -> jax.Array:
-    """Scores as int32 [N, K]; 0 for -inf."""
+    """Returns scores as int32 [N, K] in units of 2^unit; 0 for -inf."""
     scaled = jnp.round(scores * fixed.power_of_two(-unit))
     return jnp.where(scores > -jnp.inf, scaled, 0.0).astype(jnp.int32)
 
@@ -140,7 +140,7 @@ def _bounds(
     worth: Worth,
 ) -> Bounds:
     sums = rounded(total.astype(jnp.float32) * fixed.power_of_two(unit))
-    # What the canonical sum may round off, what its integers do, and what is too small to hold.
+    # The margin covers the rounding of the canonical sum, the rounding to integers, and underflow.
     rounding = HALF_ULP * ((m - 1).bit_length() + 4)
     margin = m * (magnitude * rounding + fixed.power_of_two(unit)) + jnp.abs(sums) * (4 * HALF_ULP)
     margin = margin + 4 * m * float(jnp.finfo(jnp.float32).tiny)
@@ -151,5 +151,5 @@ def _bounds(
 
 
 def _shifts(size: int, digit_bits: int) -> range:
-    """How far the digits of the numbers below `size` are shifted, the highest digit first."""
+    """Returns the bit shifts of the digits of numbers below `size`, the highest digit first."""
     return range(digit_bits * ((max(size - 1, 1).bit_length() - 1) // digit_bits), -1, -digit_bits)

@@ -1,4 +1,4 @@
-"""Row-wise sorting and gathering for a batch of runs."""
+"""Sorts and gathers row by row, for a batch of runs."""
 
 from functools import partial
 
@@ -10,9 +10,9 @@ from pausejax.selection._order import inverse_permutation, stable_argsort
 
 
 def argsort(x: jax.Array) -> jax.Array:
-    """Stable ascending order of each row, int32 [N, K]; x is float32 [N, K] without NaN."""
+    """Returns the stable ascending order of each row, int32 [N, K]; x is float32 [N, K] without NaN."""
     rows, size = x.shape
-    # Up to here counting beats sorting on a CPU; below 32 rows its vectors are not full.
+    # Up to these sizes counting is faster than sorting on a CPU. Below 32 rows its vectors are not full.
     counts = size <= (384 if rows >= 32 else 32)
     return lax.platform_dependent(
         x,
@@ -22,7 +22,7 @@ def argsort(x: jax.Array) -> jax.Array:
 
 
 def places(order: jax.Array) -> jax.Array:
-    """The inverse of each row's permutation, int32 [N, K]."""
+    """Returns the inverse of each row's permutation, int32 [N, K]."""
     return jax.vmap(inverse_permutation)(order)
 
 
@@ -32,7 +32,7 @@ def take(x: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def _argsort_by_counting(x: jax.Array) -> jax.Array:
-    """Counts the entries before each one. The rows lie in the last axis, where the CPU has its vectors."""
+    """Sorts by counting the entries before each entry. The last axis is that of the rows, for CPU vectors."""
     columns = x.T
     index = lax.broadcasted_iota(jnp.int32, (x.shape[1], 1), 0)
 

@@ -1,8 +1,8 @@
-"""What each threshold on ucb can be worth: two ways to bound it, from which `best_set` finishes.
+"""Bounds the value of each threshold on ucb in two ways; `best_set` evaluates the best thresholds.
 
-For a threshold u, the best set among the clients with ucb >= u is their top m by score, and it is worth at
-least u + Σ score. Lowering u only adds clients, so one sweep over the sorted thresholds meets all of them.
-The same holds of u · Σ score, where all are positive.
+For a threshold u, the best set among the clients with ucb >= u has the m best scores, and its value is at
+least u + Σ score. Lowering u only adds clients, so one sweep over the sorted thresholds is enough. The same
+holds for u · Σ score, if all numbers are positive.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,15 @@ HALF_ULP = 2.0**-24
 
 
 class Worth(NamedTuple):
-    """The value of a set from its slowest member and its Σ score; monotone in both, also after rounding."""
+    """Value of a set as a function of its smallest ucb and its Σ score.
+
+    The function is monotone in both arguments, also after rounding.
+    """
 
     of: Callable[[jax.Array, jax.Array], jax.Array]
+    """The function (smallest ucb, Σ score) to the value."""
     neutral: float
-    """A ucb that leaves Σ score alone to count."""
+    """The ucb for which the value equals Σ score."""
 
 
 def _product(slowest: jax.Array, total: jax.Array) -> jax.Array:
@@ -35,23 +39,25 @@ PRODUCT = Worth(_product, 1.0)
 
 
 class Bounds(NamedTuple):
-    """Bounds on a threshold with `tree_sum` of the m best scores that reach it; -inf where fewer than m do.
+    """Bounds on the value of each threshold with `tree_sum` of the m best scores that reach the threshold.
 
-    A threshold that several clients share has several entries: the largest is right, the others miss clients.
+    If fewer than m clients reach a threshold, its bounds are -inf. A threshold that several clients share has
+    several entries: the largest bound is right, and the others lack some of these clients.
     """
 
     threshold: jax.Array
-    """float32 [N, E]."""
+    """float32 [N, E], the thresholds."""
     lower: jax.Array
-    """float32 [N, E]."""
+    """float32 [N, E], the lower bounds."""
     upper: jax.Array
-    """float32 [N, E]."""
+    """float32 [N, E], the upper bounds."""
 
 
 def by_insertion(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """Adds one client after another to a sorted list of the m best scores. O(m) steps a client, no error.
+    """Computes the value of each threshold exactly, by adding clients to a sorted list of the m best scores.
 
-    The runs lie in the last axis, so that one vector instruction serves eight of them.
+    It takes O(m) steps per client. The last axis is that of the runs, so that one vector instruction
+    processes eight runs.
     """
     order = argsort(-ucb)
     thresholds, scores = take(ucb, order).T, take(score, order).T
@@ -68,17 +74,18 @@ def by_insertion(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -
 
 
 def by_replacement(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """Takes the clients away in ascending order of ucb; the next in score steps in for one of the m best.
+    """Bounds the value of each threshold by removing clients in ascending order of ucb.
 
-    O(1) steps a client: what was passed over is never needed again, so a pointer into the clients sorted by
-    score only moves on. The running sum is kept in two floats; the bounds cover what they lose.
+    If one of the m best scores is removed, the next best score replaces it. It takes O(1) steps per client: a
+    client that was skipped is never needed again, so a pointer into the clients sorted by score only moves
+    forward. The running sum consists of two floats, and the bounds cover its rounding errors.
     """
     leaving, ranking = argsort(ucb), argsort(-score)
     thresholds = take(ucb, leaving)
-    # "Who leaves next" and "who may replace" lie end to end, so that either is one look-up.
+    # The clients by removal and the clients by score are concatenated, so that one look-up serves both.
     place = jnp.concatenate([take(places(ranking), leaving), take(places(leaving), ranking)], axis=1)
     scores = jnp.concatenate([take(score, leaving), take(score, ranking)], axis=1)
-    # The loop is scalar: one run after another is faster than all of them in step.
+    # The loop is scalar, so one run after another is faster than all runs in parallel.
     return Bounds(
         *lax.map(lambda run: _replace(run[0], run[1], run[2], m, worth), (thresholds, place, scores))
     )
@@ -87,11 +94,11 @@ def by_replacement(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM)
 def _replace(
     thresholds: jax.Array, place: jax.Array, scores: jax.Array, m: int, worth: Worth
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """One run of `by_replacement`: thresholds [K] ascending, place and scores [2K]."""
+    """Computes `by_replacement` of one run: thresholds [K] ascending, place and scores [2K]."""
     num_clients = thresholds.shape[0]
     last = num_clients - 1
     best_score = jnp.abs(scores[num_clients])
-    # What the canonical sum may round off, and 2K updates of the running sum; then what is too small to hold.
+    # The rounding of the canonical sum and of 2K updates of the running sum; then the underflow.
     rounding = HALF_ULP * ((m - 1).bit_length() + 4) + HALF_ULP**2 * 8 * num_clients
     underflow = 4 * num_clients * float(jnp.finfo(jnp.float32).tiny)
 
@@ -120,7 +127,7 @@ def _replace(
 
 
 def _two_sum(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """fl(a + b) and its rounding error, exactly (Knuth)."""
+    """Returns fl(a + b) and its exact rounding error (Knuth)."""
     total = a + b
     shared = total - a
     return total, (a - (total - shared)) + (b - shared)

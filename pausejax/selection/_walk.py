@@ -1,4 +1,4 @@
-"""The Markov chain of Algorithm 2: one Metropolis step over client sets, and a walk of many."""
+"""Simulates the Markov chain of Algorithm 2 over client sets: a Metropolis step, and a walk of many steps."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,17 +12,17 @@ from pausejax.selection._neighbours import PROPOSAL_WORDS, Lists, Propose, Verte
 from pausejax.selection._order import open_unit
 
 _BLOCK = 16
+"""The number of proposals between two checks whether every run has finished."""
 _UNROLL = 4
-"""Turns in one body of the loop, except on a CPU, where it would take three times as long."""
-"""Proposals between two looks at whether every run has finished."""
+"""The turns that one body of the loop has, except on a CPU, where more than one takes three times as long."""
 
 
 class Problem(NamedTuple):
-    """One instance of (14) in the form that the walk needs; numbers in fixed point, see `_fixed`."""
+    """Instance of (14) in the form that the walk needs. Its numbers are in fixed point, see `_fixed`."""
 
     lists: Lists
     terms: jax.Array
-    """int32 [K, 4] by label: score, (α g_k + γ p_k) / m, and ucb, ascending and finite."""
+    """int32 [K, 4] by label: score, (α g_k + γ p_k) / m, and ucb, finite and ascending; two words each."""
     unit: jax.Array
     """int32 scalar, the exponent of the fixed point."""
     coldness: jax.Array
@@ -30,29 +30,39 @@ class Problem(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where the chain is, and the best it has seen; sums and energies are in fixed point."""
+    """Position of the chain, and the best set that it has visited. Sums and energies are in fixed point."""
 
     step: jax.Array
-    """int32 scalar, j: the step that is about to be made, from 1."""
+    """int32 scalar, j: the number of the next step, from 1."""
     vertex: Vertex
+    """The current set."""
     worth: jax.Array
-    """int32 [4], the sum of the members' scores and E(V), (18). Apart, XLA:CPU works each out anew."""
+    """int32 [4]: the sum of the members' scores, and E(V), (18). XLA:CPU would recompute separate arrays."""
     best_labels: jax.Array
+    """int32 [m], the labels of the best visited set."""
     best_energy: jax.Array
-    """int32 [2]."""
+    """int32 [2], the energy of the best visited set."""
 
 
 def make_problem(
     lists: Lists, ucb: jax.Array, score: jax.Array, m: int, coldness: jax.Array | float
 ) -> Problem:
-    """The problem of choosing m clients by finite ucb and score, float32 [K] by client."""
+    """Returns the problem of choosing m clients.
+
+    Args:
+      lists: the sorted lists of the clients.
+      ucb: float32 [K] by client, finite.
+      score: float32 [K] by client, finite.
+      m: the number of clients to choose.
+      coldness: float32 scalar, κ / C.
+    """
     unit = fixed.unit((ucb, 1), (score, m))
     terms = (*fixed.encode(score[lists.client], unit), *fixed.encode(ucb[lists.client], unit))
     return Problem(lists, jnp.stack(terms, axis=1), unit, jnp.asarray(coldness, jnp.float32))
 
 
 def start_at(problem: Problem, vertex: Vertex, step: int | jax.Array = 1) -> Position:
-    """The position of a walk that has seen nothing but this set."""
+    """Returns the position of a walk that has visited only this set."""
     terms = problem.terms[vertex.labels]
     score = fixed.total(fixed.Fixed(terms[:, 0], terms[:, 1]))
     energy = fixed.add(score, fixed.Fixed(terms[0, 2], terms[0, 3]))
@@ -61,24 +71,29 @@ def start_at(problem: Problem, vertex: Vertex, step: int | jax.Array = 1) -> Pos
 
 
 def energy_of(problem: Problem, position: Position) -> jax.Array:
-    """E(V), float32 scalar."""
+    """Returns E(V) of the current set, float32 scalar."""
     return fixed.decode(fixed.Fixed(*position.worth[2:]), problem.unit)
 
 
 def transition(
     problem: Problem, position: Position, bits: jax.Array, propose: Propose, steps: int
 ) -> Position:
-    """One draw of a neighbour and, if it is valid and a step is left, one step of the chain.
+    """Draws a neighbour and, if the draw is valid and a step is left, makes one step of the chain.
 
     Args:
-      bits: uint32 [PROPOSAL_WORDS + 1], random.
-      propose: the neighbourhood.
-      steps: J.
+      problem: the problem.
+      position: the position before the draw.
+      bits: uint32 [PROPOSAL_WORDS + 1], random bits.
+      propose: the function that draws a neighbour.
+      steps: J, the number of steps of the walk.
+
+    Returns:
+      The position after the draw.
     """
     proposal = propose(problem.lists, position.vertex, bits[:-1])
     inspected = proposal.valid & (position.step <= steps)
     candidate = swap(problem.lists, position.vertex, proposal.leaving, proposal.entering)
-    # One gather for all three: on a CPU it costs as much as the rest of the step.
+    # The three rows are read by one gather: on a CPU a gather costs as much as the rest of the step.
     labels = jnp.stack([proposal.entering, proposal.leaving, candidate.labels[0]])
     entering, leaving, slowest = problem.terms[labels]
     change = fixed.subtract(fixed.Fixed(*entering[:2]), fixed.Fixed(*leaving[:2]))
@@ -105,11 +120,13 @@ def transition(
 def walk(
     key: jax.Array, problem: Problem, start: Vertex, propose: Propose, steps: int, traced: bool
 ) -> tuple[jax.Array, jax.Array | None]:
-    """The best labels of a walk of `steps` steps, int32 [m], and its energies, [steps + 1], if traced.
+    """Walks `steps` steps and returns the labels of the best visited set, int32 [m], and a trace of energies.
 
-    A proposal that has to be drawn again costs its own run one turn and makes no other run of a batch wait: a
-    run counts its own steps, and the loop ends when the last run has made all of its own. So the number of
-    turns is that of the slowest run, not the sum over the steps of the slowest at each.
+    The trace is float32 [steps + 1] if `traced`, else None.
+
+    Each run of a batch counts its own steps, and the loop ends when the last run has made all its steps. An
+    invalid proposal costs only its own run one turn; other runs do not wait. So the number of turns is that
+    of the slowest run, and not the sum over all steps of the slowest run at each step.
     """
     position = start_at(problem, start)
     trace = jnp.full(steps + 1, energy_of(problem, position)) if traced else None
@@ -117,7 +134,7 @@ def walk(
     if isinstance(size, int) and size == m:
         return start.labels, trace
     if not isinstance(size, int):
-        # Where nobody is left to swap in, no draw is ever valid: all steps count as made.
+        # If there is no outsider to swap in, no draw is ever valid, so all steps count as made.
         position = position._replace(step=jnp.where(size > m, 1, steps + 1).astype(jnp.int32))
 
     def turn(carry: tuple[Position, jax.Array | None], bits: jax.Array) -> tuple[tuple, None]:

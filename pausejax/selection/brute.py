@@ -1,4 +1,4 @@
-"""The argmax of (14) by enumeration: what the paper does, and the oracle of the exact selector."""
+"""Computes the argmax of (14) by enumeration, as the paper does. The exact selector is tested against it."""
 
 import functools
 import math
@@ -13,18 +13,18 @@ from pausejax.selection._thresholds import PRODUCT, SUM, Worth
 from pausejax.selection.exact import Selection, check_inputs, everyone, rate_terms, stand_ins
 
 MAX_SETS = 100_000_000
-"""`brute_force` refuses to try more sets than this."""
+"""The largest number of sets that `brute_force` tries."""
 _BLOCK = 4096
 
 
 def brute_force(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
-    """The set of m clients with the largest min ucb + Σ score, by trying all C(K, m) of them.
+    """Returns the set of m clients with the largest min ucb + Σ score, by trying all C(K, m) sets.
 
-    Arguments, result, ties, infinities and errors are those of `best_set`, and so is every bit of the answer.
-    The sets are made and tried in blocks; no more than one block of them is ever in memory.
+    Arguments, ties, infinities and errors are those of `best_set`, and the result is equal in every bit. The
+    sets are made and tried in blocks, and only one block is in memory.
 
     Raises:
-      ValueError: also if there are more than `MAX_SETS` sets.
+      ValueError: there are more than `MAX_SETS` sets, or `best_set` would raise a ValueError.
     """
     check_inputs(ucb, score, m, available)
     terms = jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32)
@@ -34,8 +34,13 @@ def brute_force(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array |
 def brute_force_rate(
     speed: jax.Array, value: jax.Array, m: int, available: jax.Array | None = None
 ) -> Selection:
-    """The set of m clients with the largest min speed · Σ value by trying all: to `best_rate` what
-    `brute_force` is to `best_set`."""
+    """Returns the set of m clients with the largest min speed · Σ value, by trying all C(K, m) sets.
+
+    Arguments, ties, infinities and errors are those of `best_rate`, and the result is equal in every bit.
+
+    Raises:
+      ValueError: there are more than `MAX_SETS` sets, or `best_rate` would raise a ValueError.
+    """
     return _tried(*rate_terms(speed, value, m, available), m, available, PRODUCT)
 
 
@@ -74,8 +79,8 @@ def _brute_force(
         scores = ranked_score[ranks]
         slowest = jnp.min(ucb[members], axis=1)
         value = worth.of(slowest, tree_sum(scores.T))
-        # If an outsider is no slower than the slowest and scores more than the worst, swapping it in makes a
-        # truly better set, even where rounding hides it.
+        # A set can be improved if an outsider is no slower than the slowest member and has a larger score
+        # than the worst member. Rounding may hide the improvement, so such a set is excluded here.
         above_worst = jnp.sum((ucb[None] >= slowest[:, None]) & (score[None] > scores[:, -1:]), axis=1)
         improvable = above_worst > jnp.sum(scores > scores[:, -1:], axis=1)
         value = jnp.where(improvable, -jnp.inf, value)
@@ -91,16 +96,17 @@ def _brute_force(
 
 
 def _binomials(num_clients: int, m: int) -> jax.Array:
-    """C(n, i) for i = m, ..., 1 and n = 0, ..., K - 1, int32 [m, K], cut where an int32 ends."""
+    """Returns C(n, i) for i = m, ..., 1 and n = 0, ..., K - 1, int32 [m, K], limited to the largest int32."""
     largest = np.iinfo(np.int32).max
     table = [[min(math.comb(n, i), largest) for n in range(num_clients)] for i in range(m, 0, -1)]
     return jnp.asarray(table, jnp.int32)
 
 
 def _sets(numbers: jax.Array, binomials: jax.Array) -> jax.Array:
-    """The sets of these numbers in lexicographic order, int32 [B, m], each ascending.
+    """Returns the sets with the given lexicographic numbers, int32 [B, m], each ascending.
 
-    Counted from the end, a set's number is Σ C(K - 1 - member_i, m - i): the combinatorial number system.
+    A set's number, counted from the last set, is Σ C(K - 1 - member_i, m - i), i = 0, ..., m - 1 (the
+    combinatorial number system).
     """
     m, num_clients = binomials.shape
     num_sets = math.comb(num_clients, m)

@@ -1,6 +1,7 @@
-"""Algorithm 2 as a Markov chain on all sets of a small network: what Theorem 4 is about.
+"""Analyses Algorithm 2 as a Markov chain on all sets of a small network, for Theorem 4.
 
-Host code in float64, which enumerates the C(K, m) sets ("vertices") and shares nothing with the annealer.
+The code runs on the host in float64. It enumerates the C(K, m) sets ("vertices"), and shares no code with the
+annealer.
 """
 
 import itertools
@@ -14,27 +15,29 @@ RULES: tuple[str, ...] = get_args(Rule)
 
 MAX_VERTICES = 5_000
 TOLERANCE = 1e-9
-"""Energies closer than this count as equal where two vertices are compared for the optimum."""
+"""The difference below which two energies count as equal, if vertices are compared for the optimum."""
 
 
 class OptimumProbability(NamedTuple):
-    """Probabilities after some numbers of steps, float64 [divisors, numbers]; the start is uniform."""
+    """Probabilities of an optimum after numbers of steps, float64 [divisors, numbers]; uniform start."""
 
     steps: np.ndarray
-    """int [numbers], j: the steps that were made."""
+    """int [numbers], j: the numbers of steps made."""
     current: np.ndarray
     """P(V_{j+1} in the optimal sets), (20)."""
     best: np.ndarray
-    """The best vertex ever visited is optimal."""
+    """The probability that the best vertex ever visited is optimal."""
     last_uphill: np.ndarray
-    """The last vertex that an uphill or level step entered is optimal: Algorithm 2 as printed returns it."""
+    """The probability that the last vertex entered by an uphill or level step is optimal.
+
+    Algorithm 2 as printed returns this vertex."""
 
 
 def vertices(num_clients: int, m: int) -> np.ndarray:
-    """All sets of m clients, int [C(K, m), m], each ascending, in lexicographic order.
+    """Returns all sets of m clients, int [C(K, m), m], each ascending, in lexicographic order.
 
     Raises:
-      ValueError: if there are more than `MAX_VERTICES`.
+      ValueError: there are more than `MAX_VERTICES` sets.
     """
     sets = np.array(list(itertools.islice(itertools.combinations(range(num_clients), m), MAX_VERTICES + 1)))
     if len(sets) > MAX_VERTICES:
@@ -53,7 +56,7 @@ def energies(
     generalization_weight: float,
     privacy_weight: float,
 ) -> np.ndarray:
-    """E(V), (18), of every vertex, float64 [C(K, m)]."""
+    """Returns E(V), (18), of every vertex, float64 [C(K, m)]."""
     ucb, generalization, privacy = (np.asarray(t, np.float64) for t in (ucb, generalization, privacy))
     members = vertices(len(ucb), m)
     sums = generalization_weight * generalization[members] + privacy_weight * privacy[members]
@@ -61,14 +64,15 @@ def energies(
 
 
 def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np.ndarray:
-    """Which vertices are neighbours, bool [n, n]: entry (V, U) is true if U may be drawn at V.
+    """Returns which vertices are neighbours, bool [n, n]: entry (V, U) is true if U may be drawn at V.
 
     Args:
-      lists: the values, [K] each, whose minima matter in R2: ucb, privacy, generalization.
-      m: size of the sets.
-      rule: "ranked" is R1 and R2 with every list strictly ordered by its stable sort; "raw" is R1 and R2 with
-        all minimizers of the values; "printed" is N1 and N2 word for word on the values, where N1 takes the
-        first minimizer and N2 the users whose value is lower than a's or b's; "any" is R1 alone.
+      lists: the lists of values, [K] each, whose minima R2 uses: ucb, privacy, generalization.
+      m: the number of clients in a set.
+      rule: the rule for neighbours. "ranked" is R1 and R2, where a stable sort orders every list strictly.
+        "raw" is R1 and R2 with all minimizers of the values. "printed" is N1 and N2 word for word on the
+        values, where N1 takes the first minimizer and N2 the users whose value is lower than a's or b's.
+        "any" is only R1.
     """
     if rule not in RULES:
         raise ValueError(f"rule: unknown rule {rule!r}; allowed: {', '.join(RULES)}")
@@ -91,7 +95,7 @@ def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np
 def _tailored(
     lists: Sequence[np.ndarray], rule: Rule, v: np.ndarray, u: np.ndarray, leaving: int, entering: int
 ) -> bool:
-    """R2, or N1 and N2 as printed, for V = v and U = u = v - leaving + entering."""
+    """Returns whether V = v and U = u = v - leaving + entering satisfy R2, or N1 or N2 as printed."""
     if rule != "printed":
         return any(x[leaving] <= x[v].min() or x[entering] <= x[u].min() for x in lists)
     for values in lists:
@@ -104,17 +108,21 @@ def _tailored(
 
 
 def is_symmetric(adjacency: np.ndarray) -> bool:
-    """Whether U is a neighbour of V exactly if V is one of U."""
+    """Returns whether U is a neighbour of V if and only if V is a neighbour of U."""
     return bool((adjacency == adjacency.T).all())
 
 
 def is_irreducible(adjacency: np.ndarray) -> bool:
-    """Whether every vertex can be reached from every other (R3 of the proof)."""
+    """Returns whether every vertex can be reached from every other vertex (R3 of the proof)."""
     return _components(adjacency, "strong") == 1
 
 
 def is_weakly_reversible(adjacency: np.ndarray, energy: np.ndarray) -> bool:
-    """Whether at every height, through vertices at least that high, U is reached from V iff V from U (R1)."""
+    """Returns whether the graph is weakly reversible (R1 of the proof).
+
+    At every height, through vertices of at least that energy, U must be reachable from V if and only if V is
+    reachable from U.
+    """
     for height in np.unique(energy):
         level = energy >= height
         inside = adjacency[np.ix_(level, level)]
@@ -124,16 +132,17 @@ def is_weakly_reversible(adjacency: np.ndarray, energy: np.ndarray) -> bool:
 
 
 def _components(adjacency: np.ndarray, connection: Literal["strong", "weak"]) -> int:
-    from scipy.sparse.csgraph import connected_components  # loads slowly, and no study asks for it
+    from scipy.sparse.csgraph import connected_components  # it loads slowly, and no study needs it
 
     return int(connected_components(adjacency, connection=connection)[0])
 
 
 def critical_depth(adjacency: np.ndarray, energy: np.ndarray, tolerance: float = TOLERANCE) -> float:
-    """Hajek's d*: the most that must be given up to leave a local, not global, maximum for a higher vertex.
+    """Returns Hajek's d*: the largest depth of a local maximum that is not global, in a symmetric graph.
 
-    Needs a symmetric graph. With temperatures c / log(j + 1), P(V_j optimal) -> 1 if and only if c >= d*
-    (Hajek 1988, Theorem 1); here c = C / κ, so C / d* is the largest κ that Theorem 4 allows.
+    The depth is the energy that a path must give up to reach a higher vertex. With temperatures
+    c / log(j + 1), P(V_j optimal) -> 1 if and only if c >= d* (Hajek 1988, Theorem 1). Here c = C / κ, so
+    C / d* is the largest κ that Theorem 4 allows.
     """
     parent = np.arange(len(energy))
     peak = energy.copy()
@@ -167,7 +176,7 @@ def energy_constant(
     privacy_weight: float,
     temperature_margin: float,
 ) -> float:
-    """C by (19)."""
+    """Returns C by (19)."""
     ucb, g, p = (np.sort(np.asarray(values, np.float64)) for values in (ucb, generalization, privacy))
     g_range = generalization_weight / m * (g[-m:].sum() - g[:m].sum())
     p_range = privacy_weight / m * (p[-m:].sum() - p[:m].sum())
@@ -175,7 +184,7 @@ def energy_constant(
 
 
 def transition_matrix(adjacency: np.ndarray, energy: np.ndarray, temperature: float) -> np.ndarray:
-    """One step of Algorithm 2 at a fixed temperature, float64 [n, n], rows summing to 1."""
+    """Returns the transition matrix of a step at a fixed temperature, float64 [n, n]; its rows sum to 1."""
     degree = adjacency.sum(axis=1, keepdims=True)
     fall = np.maximum(energy[:, None] - energy[None, :], 0.0)
     matrix = np.where(adjacency, np.exp(-fall / temperature) / np.maximum(degree, 1), 0.0)
@@ -184,10 +193,10 @@ def transition_matrix(adjacency: np.ndarray, energy: np.ndarray, temperature: fl
 
 
 def stationary_law(adjacency: np.ndarray, energy: np.ndarray, temperature: float) -> np.ndarray:
-    """The law that `transition_matrix` keeps on a symmetric graph, [n]: degree * exp(E / τ), normalized.
+    """Returns the stationary law of `transition_matrix` on a symmetric graph, float64 [n].
 
-    A vertex draws from its own neighbours, so the degrees do not cancel: detailed balance holds with the
-    degree-weighted law and not with exp(E / τ) alone.
+    The law is degree * exp(E / τ), normalized. A vertex draws from its own neighbours, so the degrees do not
+    cancel: detailed balance holds with the degree-weighted law, and not with exp(E / τ) alone.
     """
     weight = adjacency.sum(axis=1) * np.exp((energy - energy.max()) / temperature)
     return weight / weight.sum()
@@ -202,17 +211,17 @@ def optimum_probability(
     steps: Sequence[int],
     tolerance: float = TOLERANCE,
 ) -> OptimumProbability:
-    """How likely the annealed chain is at, has seen, or would return an optimal vertex, exactly.
+    """Computes the probabilities that the annealed chain is at, has visited, or returns an optimal vertex.
 
-    One vector-matrix product with its own temperature for every step: no blocks, so no error but rounding.
+    Every step is one vector-matrix product with its own temperature, so the only error is that of rounding.
 
     Args:
-      adjacency: bool [n, n].
-      energy: float64 [n].
+      adjacency: bool [n, n], the neighbours of each vertex.
+      energy: float64 [n], E(V) of each vertex.
       constant: C.
-      divisors: values of κ. 0 accepts every neighbour: that is Algorithm 2 with the sign as it is printed.
-      steps: the numbers of steps to report, ascending.
-      tolerance: vertices this close to the maximal energy are optimal.
+      divisors: values of κ. κ = 0 accepts every neighbour, as Algorithm 2 does with the sign as printed.
+      steps: the numbers of steps for which the probabilities are returned, ascending.
+      tolerance: the largest difference from the maximal energy at which a vertex is optimal.
     """
     optimal = energy >= energy.max() - tolerance
     degree = np.maximum(adjacency.sum(axis=1), 1)[:, None]
@@ -224,7 +233,8 @@ def optimum_probability(
     rate = np.asarray(divisors, np.float64)[:, None] * fall / constant
     n = len(energy)
     down = np.zeros((len(divisors), n * n))
-    # Three laws per divisor: last uphill vertex not optimal, last uphill vertex optimal, never at an optimum.
+    # The three laws per divisor: of chains whose last uphill vertex is not optimal, of chains whose last
+    # uphill vertex is optimal, and of chains that have never been at an optimum.
     law = np.zeros((len(divisors), 3, n))
     law[:, 0] = law[:, 2] = ~optimal / n
     law[:, 1] = optimal / n
@@ -250,9 +260,9 @@ def optimum_probability(
 def path(
     ucb: np.ndarray, start: Sequence[int], goal: Sequence[int], rng: np.random.Generator
 ) -> list[frozenset[int]] | None:
-    """Algorithm 3 of the paper: a path of neighbours from one vertex to another; None if it goes in circles.
+    """Returns the path between two vertices by the paper's Algorithm 3, or None if the path cycles.
 
-    Equal values are taken at the lowest client. Ranks in the place of `ucb` give strictly ordered lists.
+    Among equal values the lowest client is taken. With ranks as `ucb`, the list is strictly ordered.
     """
     vertex, target = frozenset(start), frozenset(goal)
     walked = [vertex]
@@ -263,8 +273,8 @@ def path(
         first_phase = ucb[lowest] <= ucb[entering]
         leaving = lowest if first_phase else int(rng.choice(sorted(vertex - target)))
         vertex = vertex - {leaving} | {entering}
-        # No step adds to the missing, and one of the second phase takes one away. So a vertex returns only by
-        # steps of the first phase, which draws nothing: it will return for ever.
+        # No step adds a missing client, and a step of the second phase removes one. So only steps of the
+        # first phase can return to a vertex. They are deterministic, so the path would then cycle forever.
         if vertex in walked:
             return None
         walked.append(vertex)

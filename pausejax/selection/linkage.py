@@ -1,4 +1,4 @@
-"""Ward's linkage by chains of nearest neighbours, and rows of clients cut from its tree; all of it traced."""
+"""Computes Ward's linkage by chains of nearest neighbours, and a sampling scheme from its tree, in JAX."""
 
 from typing import NamedTuple
 
@@ -7,20 +7,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-# Data shares arrive in float32: sums of them that mean the same number differ by about this much.
+# Data shares are float32, so sums that should be equal differ by about this number.
 _ROUNDING = 1e-5
 _UNITS = 2.0**20
 
 
 class Tree(NamedTuple):
-    """K - 1 merges, the nearest first. Leaves are nodes 0 .. K - 1, merge i makes node K + i."""
+    """Tree of K - 1 merges in ascending distance. Leaves are nodes 0 .. K - 1; merge i makes node K + i."""
 
     left: jax.Array
     """int32 [K - 1], the smaller node of each merge."""
     right: jax.Array
-    """int32 [K - 1]."""
+    """int32 [K - 1], the larger node of each merge."""
     height: jax.Array
-    """float32 [K - 1], the distance of the two, ascending."""
+    """float32 [K - 1], the distance between the two nodes of each merge, ascending."""
 
 
 class _Chain(NamedTuple):
@@ -35,12 +35,15 @@ class _Chain(NamedTuple):
 
 
 def ward(distance: jax.Array) -> Tree:
-    """Ward's tree over a matrix of distances, float32 [K, K], symmetric and finite; its diagonal is not read.
+    """Computes Ward's tree.
 
-    Follows nearest neighbours until two are each other's, and merges them: at most 3 (K - 1) steps of O(K).
-    Among equal distances the lowest index is taken, and equal heights keep the order of their merges, which
-    is what `scipy.cluster.hierarchy.linkage(..., "ward")` does. Distances of clusters are float64
-    inside, as SciPy's are: rounded otherwise, other ties would break.
+    The algorithm follows nearest neighbours until two clusters are each other's nearest, and merges these. It
+    takes at most 3 (K - 1) steps of O(K). Among equal distances it takes the lowest index, and equal heights
+    keep the order of their merges, as in `scipy.cluster.hierarchy.linkage(..., "ward")`. The distances of
+    clusters are float64, as in SciPy; another rounding would break ties in another way.
+
+    Args:
+      distance: float32 [K, K], symmetric and finite; its diagonal is ignored.
     """
     chex.assert_shape(distance, (distance.shape[0], distance.shape[0]))
     with jax.enable_x64(True):
@@ -50,7 +53,7 @@ def ward(distance: jax.Array) -> Tree:
 
 @jax.jit
 def _ward(distance: jax.Array) -> Tree:
-    # Whatever picks its own types when it is lowered, argmin for one, would pick those of the caller.
+    # Functions such as argmin choose their types when lowered, and would use the caller's (32 bits) here.
     num_leaves = distance.shape[0]
     index = jnp.arange(num_leaves, dtype=jnp.int32)
     no_merge = jnp.zeros(num_leaves - 1, jnp.int32)
@@ -76,7 +79,7 @@ def _ward(distance: jax.Array) -> Tree:
         x = chain[length - 1]
         to = jnp.where(alive, state.distance[x], jnp.inf)
         previous = chain[jnp.maximum(length - 2, 0)]
-        # The one before in the chain is preferred, so that no chain goes in circles.
+        # Among equally near clusters the previous one of the chain is preferred, so that no chain cycles.
         nearest = first_of(to == jnp.min(to))
         back = (length > 1) & (to[previous] <= to[nearest])
         y = jnp.where(back, previous, nearest)
@@ -90,7 +93,7 @@ def _ward(distance: jax.Array) -> Tree:
 
 
 def _merge(state: _Chain, x: jax.Array, y: jax.Array) -> _Chain:
-    """Puts clusters x and y together, in the place of the larger index."""
+    """Merges clusters x and y; the merged cluster has the larger of the two indices."""
     x, y = jnp.minimum(x, y), jnp.maximum(x, y)
     kind = state.distance.dtype
     size, height = state.size, state.distance[x, y]
@@ -116,13 +119,13 @@ def _merge(state: _Chain, x: jax.Array, y: jax.Array) -> _Chain:
 
 
 def _times(weight: jax.Array, share: jax.Array, distance: jax.Array) -> jax.Array:
-    """weight * share * distance², rounded before it is added to anything, see `rounding.rounded`."""
+    """Returns weight * share * distance², rounded before it is added to anything; see `rounding.rounded`."""
     product = weight * share * distance * distance
     return jnp.maximum(product, jnp.finfo(product.dtype).min)
 
 
 def _labelled(first: jax.Array, second: jax.Array, height: jax.Array) -> Tree:
-    """Names every cluster by the node that its last merge made."""
+    """Returns the tree in which each cluster has the number of the node that its last merge made."""
     num_leaves = first.shape[0] + 1
 
     def label(node: jax.Array, merge: tuple) -> tuple[jax.Array, tuple]:
@@ -138,20 +141,21 @@ def _labelled(first: jax.Array, second: jax.Array, height: jax.Array) -> Tree:
 
 
 def similarity_scheme(angles: jax.Array, data_share: jax.Array, m: int) -> jax.Array:
-    """Keeps clusters of similar clients together in the rows of a scheme of clustered sampling.
+    """Computes a scheme of clustered sampling whose rows keep clusters of similar clients together.
 
-    Algorithm 2 of Fraboni, Vidal, Kameni and Lorenzi (2021). A client with m·p_k >= 1 has ⌊m·p_k⌋ rows for
-    itself; the authors' code is biased there. The rest goes into Ward's tree over the angles, cut where a
-    cluster would exceed the capacity of a row. The heaviest clusters are the rows that are left; the clients
-    of the others are poured into the space that remains, in another order than in the authors' code.
+    The algorithm is Algorithm 2 of Fraboni, Vidal, Kameni and Lorenzi (2021). A client with m·p_k >= 1 has
+    ⌊m·p_k⌋ rows of its own; the authors' code is biased for such clients. The remaining amounts of all
+    clients are clustered by Ward's tree over the angles. The tree is cut where a cluster would exceed the
+    capacity of a row. Each of the heaviest clusters gets one of the remaining rows. The clients of the other
+    clusters fill the space left in these rows, in an order that differs from the authors' code.
 
     Args:
-      angles: float32 [K, K], symmetric, radians.
+      angles: float32 [K, K], the angles between the clients' updates in radians, symmetric.
       data_share: float32 [K], p.
-      m: rows.
+      m: the number of rows.
 
     Returns:
-      float32 [m, K]: rows sum to 1, columns to m·p_k.
+      The scheme, float32 [m, K]: each row sums to 1, and column k sums to m·p_k.
     """
     num_clients = data_share.shape[0]
     amount = m * data_share / jnp.sum(data_share)
@@ -159,7 +163,7 @@ def similarity_scheme(angles: jax.Array, data_share: jax.Array, m: int) -> jax.A
     amount = jnp.maximum(amount - own_rows, 0.0)
     cluster, place = _cut(ward(angles), amount) if num_clients > 1 else (jnp.zeros(1, jnp.int32),) * 2
 
-    # Heaviest clusters first. Integers, so that clusters of equal clients tie whatever the order of the sum.
+    # Clusters are ranked by weight, heaviest first. Integer weights tie for equal clusters in any sum order.
     units = jnp.round(amount * _UNITS).astype(jnp.int32)
     together = cluster[:, None] == cluster[None]
     weight = jnp.sum(jnp.where(together, units[None], 0), axis=1)
@@ -185,11 +189,11 @@ def similarity_scheme(angles: jax.Array, data_share: jax.Array, m: int) -> jax.A
 
 
 def _cut(tree: Tree, amount: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The largest subtrees whose clients' amounts sum to at most 1: each client's, and its place in the tree.
+    """Cuts a tree into the largest subtrees whose clients' amounts sum to at most 1.
 
     Returns:
-      int32 [K], the root node of the client's subtree.
-      int32 [K], the client's place among the leaves from left to right.
+      int32 [K], the root node of each client's subtree.
+      int32 [K], each client's place among the leaves from left to right.
     """
     num_leaves = amount.shape[0]
     nodes = num_leaves + jnp.arange(num_leaves - 1, dtype=jnp.int32)

@@ -30,18 +30,18 @@ TRACKERS: dict[str, Callable[..., Tracker]] = {
     "tensorboard": TensorBoardTracker,
     "wandb": WandbTracker,
 }
-"""Name -> constructor, which takes `unnamed`; `make` knows what is in here."""
+"""The constructor of each tracker by name. It takes the argument `unnamed`; `make` calls it."""
 
 
 def make(name: str, unnamed: str = "pausejax") -> Tracker:
-    """Returns the tracker of a name.
+    """Returns a new tracker.
 
     Args:
-      name: of `TRACKERS`.
-      unnamed: what a study without a name is called.
+      name: the tracker's name, a key of `TRACKERS`.
+      unnamed: the name that the tracker uses for a study without a name.
 
     Raises:
-      ValueError: no such tracker, or its extra is not installed.
+      ValueError: there is no such tracker, or its extra is not installed.
     """
     if name not in TRACKERS:
         raise ValueError(f"tracker = {name!r}: must be one of {', '.join(TRACKERS)}")
@@ -49,9 +49,9 @@ def make(name: str, unnamed: str = "pausejax") -> Tracker:
 
 
 def attach_files(tracker: Tracker, directory: str) -> None:
-    """Gives a tracker the spec, the page and the pictures of a study; what lies under a URL stays there.
+    """Passes the spec, the page and the pictures of a study to a tracker, unless the folder is under a URL.
 
-    A tracker that takes no files is warned of: the study has come to its end all the same.
+    If the tracker fails, the function only warns, because the study is finished already.
     """
     folder = Folder(directory)
     if not folder.is_local:

@@ -1,4 +1,4 @@
-"""Runs in MLflow."""
+"""Logs runs to MLflow."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,32 +8,32 @@ import xarray as xr
 
 from pausejax.execution.tracking.runs import TrackedRun, Tracker, key_of, library, tracked_runs
 
-# Entries that MLflow takes in one request, with room for the parameters, and runs that it tells at once.
+# The metrics sent in one request, which leaves room for the parameters, and the runs read in one request.
 _BATCH, _PAGE = 800, 1000
 _KIND = "pausejax.kind"
 """The tag of the run that holds the files of a study."""
 
 
 class MlflowTracker(Tracker):
-    """One MLflow run for each run, in an experiment named after the study.
+    """Tracker that logs each run as an MLflow run, in an experiment named after the study.
 
-    Steps are rounds. A run is known by its label and its identity: one that the experiment holds is not
-    repeated, so a resumed study adds only its new runs. Numbers that are not finite are left out: MLflow
-    can't hold them all. Files of the study, its page among them, are artifacts of one more run, "study".
+    Steps are rounds. A run is identified by its label and its identity. A run that the experiment holds is
+    not logged again, so a resumed study adds only its new runs. Numbers that are not finite are left out,
+    because MLflow can't store all of them. Files of the study are artifacts of a further run, "study".
     """
 
     def __init__(self, uri: str | None = None, *, unnamed: str = "pausejax") -> None:
         """Loads MLflow.
 
         Args:
-          uri: of the store; by default what MLflow itself takes, `MLFLOW_TRACKING_URI` first.
-          unnamed: what a study without a name is called.
+          uri: the URI of MLflow's store; MLflow's default if not given, first `MLFLOW_TRACKING_URI`.
+          unnamed: the name of the experiment of a study without a name.
 
         Raises:
           ValueError: the extra `pausejax[mlflow]` is not installed.
         """
         self._mlflow = library("mlflow", "mlflow")
-        # MLflow keeps runs in SQLite where nothing else is said, and says little if it can't.
+        # By default MLflow stores runs in SQLite, and its message is unclear if SQLAlchemy is missing.
         library("mlflow", "sqlalchemy")
         self._uri, self._unnamed = uri, unnamed
         self._experiment = ""

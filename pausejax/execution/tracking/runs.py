@@ -1,4 +1,4 @@
-"""What a tracker is, and what every one logs of a run: parameters, curves, and metrics at the end."""
+"""Defines trackers and the data of a run that they log: parameters, curves, and metrics at the end."""
 
 import hashlib
 import importlib
@@ -24,14 +24,14 @@ _POINTS = 100
 
 
 class Tracker:
-    """Base class of trackers, which does nothing: override the methods that you need."""
+    """Base class of trackers. Its methods do nothing; a subclass overrides those that it needs."""
 
     def start(self, study: Mapping[str, str]) -> None:
         """Begins a study, before its first run.
 
         Args:
-          study: the attributes that the result will carry: name, mode, spec, versions, axes; and under
-            `runs.VARYING` the parameters whose values differ between runs, as JSON.
+          study: the attributes of the result (name, mode, spec, versions, axes), and under `runs.VARYING` the
+            names of the parameters whose values differ between runs, as JSON.
 
         Raises:
           ValueError: the tracker can't be reached.
@@ -41,14 +41,14 @@ class Tracker:
         """Logs the runs of a batch.
 
         Args:
-          result: of these runs alone, laid out as the whole.
+          result: the labelled result of these runs.
         """
 
     def finish(self) -> None:
-        """Ends the study, after its last run or where it is stopped."""
+        """Ends the study, after its last run or when it is stopped."""
 
     def attach(self, files: Sequence[Path]) -> None:
-        """Keeps files of the study: its spec, its page, its pictures."""
+        """Stores files of the study: its spec, its page and its pictures."""
 
 
 class Point(NamedTuple):
@@ -60,24 +60,24 @@ class Point(NamedTuple):
 
 
 class TrackedRun(NamedTuple):
-    """A run as trackers log it."""
+    """Data of a run that trackers log."""
 
     identity: str
     policy: str
     algorithm: str
     seed: int
     title: str
-    """Policy, swept parameters, seed: unique within a study."""
+    """The policy, the swept parameters and the seed in words; unique within a study."""
     parameters: Mapping[str, Any]
-    """Policy, seed, swept parameters, and then all others that the policy reads."""
+    """The policy, the seed, the swept parameters, and then the other parameters that the run reads."""
     points: tuple[Point, ...]
-    """Finite numbers: curves of all metrics that have one, the others at the last round; objectives first.
+    """Points with finite values: the curve of each metric, or its value at the last round; objectives first.
 
-    What a model learned that diverged is left out."""
+    If the run's model diverged, metrics of its learning are left out."""
 
     @property
     def key(self) -> str:
-        """What a tracker knows the run by: two labels with the same settings share their identities."""
+        """The run's key in a tracker. It contains the label, because labels may share identities."""
         return key_of(self.policy, self.identity)
 
     def leading(self, study: Mapping[str, str]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class TrackedRun(NamedTuple):
 
 
 def key_of(policy: str, identity: str) -> str:
-    """Names a run by its label and its identity, in 16 letters."""
+    """Returns a run's key: 16 hexadecimal digits from its label and its identity."""
     return hashlib.sha256(f"{policy} {identity}".encode()).hexdigest()[:16]
 
 
@@ -95,8 +95,8 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
     """Yields the runs of a result that a tracker does not know.
 
     Args:
-      result: of some runs, as a study hands it to its tracker.
-      known: their keys.
+      result: the labelled result of some runs.
+      known: the keys of the runs that the tracker knows.
     """
     figures = finals(result).load()
     curves, places = _curves(result), _places(result)
@@ -119,10 +119,10 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
         points = []
         for name in dict.fromkeys([*objectives, *map(str, run.data_vars)]):
             if learned[name] and diverged:
-                continue  # its last value would pass for what the run came to
+                continue  # its last value would look like a final result
             if name in curves:
                 curve = curves[name][place, :played]
-                # The last value need not be of the last round: nobody may have arrived in that one.
+                # The last value may be of an earlier round, since no client may have arrived in the last.
                 own = {*places[places < len(curve)].tolist(), *np.flatnonzero(~np.isnan(curve))[-1:].tolist()}
                 points += [Point(name, float(curve[at]), int(rounds[at])) for at in sorted(own)]
             else:
@@ -144,7 +144,7 @@ def _of_study(result: xr.Dataset) -> dict[str, Any]:
 
 
 def _curves(result: xr.Dataset) -> dict[str, np.ndarray]:
-    """Returns each metric that has a value in many rounds, [runs, rounds]; NaN where none was evaluated."""
+    """Returns the values of each metric with a curve, [runs, rounds]; NaN in rounds without an evaluation."""
     curves = {}
     for name, metric in metrics_of(result).items():
         if not has_curve(result, metric):
@@ -160,12 +160,12 @@ def _curves(result: xr.Dataset) -> dict[str, np.ndarray]:
 
 
 def _evaluated(result: xr.Dataset) -> np.ndarray:
-    """Returns where the evaluated rounds are among the recorded ones."""
+    """Returns the positions of the evaluated rounds among the recorded rounds."""
     return np.searchsorted(result["round"].values, result["eval_round"].values)
 
 
 def _places(result: xr.Dataset) -> np.ndarray:
-    """Returns where among the rounds curves have points: at those that are evaluated, or spaced evenly."""
+    """Returns the positions of the curves' points: the evaluated rounds, or evenly spaced rounds."""
     if "eval_round" in result:
         return _evaluated(result)
     rounds = result.sizes.get("round", 0)
@@ -176,7 +176,7 @@ def library(tracker: str, name: str) -> ModuleType:
     """Imports the library of a tracker.
 
     Raises:
-      ValueError: it is not installed; the message says how to install it.
+      ValueError: the library is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(name)

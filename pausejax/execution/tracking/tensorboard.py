@@ -1,4 +1,4 @@
-"""Runs as TensorBoard's event files."""
+"""Logs runs as event files of TensorBoard."""
 
 import itertools
 import os
@@ -14,15 +14,15 @@ from pausejax.execution.tracking.runs import TrackedRun, Tracker, library, track
 
 _KEY = "pausejax-run"
 _LONGEST_NAME = 200
-"""Bytes of a folder's name: file systems take 255, and a number may follow."""
+"""The most bytes of a folder's name. File systems allow 255 bytes, and a number may be appended."""
 
 
 class TensorBoardTracker(Tracker):
-    """One folder of event files for each run: `runs/STUDY/SETTING, seed N`.
+    """Tracker that writes a folder of event files for each run: `runs/STUDY/SETTING, seed N`.
 
-    `TENSORBOARD_DIR` names another folder than `runs`. A run whose folder is there is not repeated, which a
-    file in it named after the run's key tells; a folder is there whole or not at all. TensorBoard's table of
-    hyper-parameters has those that differ between runs.
+    `TENSORBOARD_DIR` replaces the folder `runs`. A folder is written completely or not at all, and contains a
+    file that is named after the run's key. A run with such a folder is not logged again. TensorBoard's table
+    of hyper-parameters has the parameters that differ between runs.
     """
 
     def __init__(self, directory: str | Path | None = None, *, unnamed: str = "pausejax") -> None:
@@ -30,7 +30,7 @@ class TensorBoardTracker(Tracker):
 
         Args:
           directory: the folder of all studies.
-          unnamed: what a study without a name is called.
+          unnamed: the name of the folder of a study without a name.
 
         Raises:
           ValueError: the extra `pausejax[tensorboard]` is not installed.
@@ -49,7 +49,7 @@ class TensorBoardTracker(Tracker):
             raise ValueError(f"tracker tensorboard: {self._folder}: {error.strerror}") from error
 
     def runs_finished(self, result: xr.Dataset) -> None:
-        # A folder with a dot before its name was begun by a process that was killed.
+        # A folder whose name begins with a dot is incomplete: its process was killed.
         kept = (path for path in self._folder.glob(f"*/{_KEY}.*") if not path.parent.name.startswith("."))
         known = {path.suffix[1:] for path in kept}
         for run in tracked_runs(result, known):
@@ -70,7 +70,7 @@ class TensorBoardTracker(Tracker):
             shutil.rmtree(partial, ignore_errors=True)
 
     def _free(self, name: str) -> Path:
-        """Returns a folder that is not there yet: two studies of one name may have runs of one title."""
+        """Returns a new folder's path. A number is appended if another study's run has the same title."""
         numbers = itertools.count(2)
         folder = self._folder / name
         while folder.exists():

@@ -1,4 +1,4 @@
-"""Runs in Weights & Biases."""
+"""Logs runs to Weights & Biases (W&B)."""
 
 import itertools
 import os
@@ -13,24 +13,23 @@ from pausejax.execution.tracking.runs import TrackedRun, Tracker, key_of, librar
 
 _LONGEST_NAME = 128
 _WHOLE = "pausejax-project"
-"""A file in the folder of an offline run that ended: the project that it was written for."""
+"""The file in the folder of a complete offline run that holds the name of the run's project."""
 
 
 class WandbTracker(Tracker):
-    """One W&B run for each run, in a project named after the study unless `WANDB_PROJECT` is set.
+    """Tracker that logs each run as a W&B run, in a project named after the study or by `WANDB_PROJECT`.
 
-    A run's id is a digest of its label and its identity, so that telling of it again, as a study does that
-    goes on after a kill, adds nothing: W&B takes no step twice, and offline a run that ended is left out; one
-    that was killed is written again, beside what is left of it. Where runs go is W&B's own affair:
-    `WANDB_MODE=offline` keeps them in `WANDB_DIR` until `wandb sync`; `WANDB_ENTITY` and the rest hold as
-    ever.
+    A run's id is a digest of its label and its identity. A study that resumes may log a run again, which adds
+    nothing: W&B accepts no step twice. Offline, a complete run is not logged again, and an incomplete run is
+    logged again in a new folder. W&B's environment variables apply: `WANDB_MODE=offline` stores runs in
+    `WANDB_DIR` until `wandb sync`, and `WANDB_ENTITY` sets the account.
     """
 
     def __init__(self, *, unnamed: str = "pausejax") -> None:
         """Loads W&B.
 
         Args:
-          unnamed: what a study without a name is called.
+          unnamed: the name of the project of a study without a name.
 
         Raises:
           ValueError: the extra `pausejax[wandb]` is not installed.
@@ -56,7 +55,7 @@ class WandbTracker(Tracker):
             raise ValueError(f"tracker wandb: no account; {_CURE}")
 
     def _is_whole(self, folder: Path) -> bool:
-        """Whether a run was written to its end, for this project; one that was killed is written again."""
+        """Returns whether an offline run in a folder is complete and of this project."""
         marker = folder / _WHOLE
         return marker.is_file() and marker.read_text(encoding="utf-8") == self._project
 
@@ -69,7 +68,7 @@ class WandbTracker(Tracker):
             self._known.add(run.key)
 
     def finish(self) -> None:
-        """Ends W&B's own process, which sends what is still to be sent."""
+        """Ends W&B's process, which first sends the remaining data."""
         self._wandb.teardown()
 
     def attach(self, files: Sequence[Path]) -> None:
