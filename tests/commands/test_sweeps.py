@@ -33,8 +33,10 @@ OF_SPEC = {
     **dict.fromkeys(("pause_digits", "pause_skewed"), ("sampling.n=20", *_SMALL)),
     "pause_mnist": ("sampling.n=20", "data.dataset=digits", "data.train_samples=0", *_SMALL),
     "norm_and_rate": (*_SMALL, "norm=group", "data.dataset=digits", "data.train_samples=0"),
-    "central_privacy": ("network.num_clients=20", "network.clients_per_round=4", "data.dataset=digits")
-    + ("data.train_samples=0", "training.max_steps=2"),
+    "central_privacy": (
+        *("network.num_clients=20", "network.clients_per_round=4", "training.max_steps=2"),
+        *("data.dataset=digits", "data.train_samples=0"),
+    ),
     **dict.fromkeys(("mnist", "privacy_cost"), (*_SMALL, "data.dataset=digits", "data.train_samples=0")),
     "efl_fg_table1": ("network.num_clients=30",),
     "sampled": ("sampling.n=20",),
