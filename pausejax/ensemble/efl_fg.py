@@ -113,7 +113,7 @@ def efl_fg(
         return jnp.sum(probability[:, None] * jnp.square(ensemble - targets[None]), axis=0)
 
     def regret_bound(choice: Choice, round_number: jax.Array, num_clients: jax.Array) -> jax.Array:
-        """Returns the round's summand of EFL-FG (11); the first term of (11) is added at round 1."""
+        """Returns the round's summand of EFL-FG (11); the first term of EFL-FG (11) is added at round 1."""
         plan: EflFgPlan = choice.plan
         inverse = jnp.sum(plan.ensembles / plan.sent_probability[None], axis=1)
         clients = jnp.square(num_clients.astype(jnp.float32))[None]

@@ -1,4 +1,4 @@
-"""Maximizes (14) by simulated annealing: the paper's Algorithm 2 (SA-PAUSE) and its Vanilla-SA."""
+"""Simulated annealing for (14): the paper's Algorithm 2 (SA-PAUSE) and its Vanilla-SA."""
 
 from functools import partial
 from typing import Literal, get_args
@@ -32,36 +32,33 @@ def anneal(
     temperature_margin: jax.Array | float = 1e-3,
     available: jax.Array | None = None,
 ) -> Selection:
-    """Searches for the argmax of (14) by Algorithm 2: simulated annealing on the graph of R1 and R2.
+    """Looks for the argmax of (14) by Algorithm 2: annealing on the graph of R1 and R2.
 
-    The walk starts from a uniformly random set. Step j = 1, 2, ... draws a neighbour U of the set V uniformly
-    (N1, N2). The walk moves to U if E(U) >= E(V), else with probability exp((E(U) - E(V)) / τ_j), where
-    τ_j = C / (κ log(j + 1)) with C by (19). In the walk, the ucb +inf of an unexplored client is replaced by
-    a finite number, see `finite_ucb`.
+    The walk starts from a uniform set. Step j = 1, 2, ... draws a neighbour U of the set V uniformly (N1, N2)
+    and moves there if E(U) >= E(V), else with probability exp((E(U) - E(V)) / τ_j), τ_j = C / (κ log(j + 1))
+    with C by (19). In the walk +inf, an unexplored client, stands for a finite ucb: see `finite_ucb`.
 
     Args:
-      key: a JAX random key; the function consumes it.
-      ucb: float32 [K]; +inf marks an unexplored client.
+      key: consumed.
+      ucb: float32 [K]; +inf marks a client never seen.
       generalization: float32 [K], g_k, finite.
       privacy: float32 [K], p_k, finite.
-      m: the number of clients to choose, 1 <= m <= K.
+      m: clients to choose, 1 <= m <= K.
       generalization_weight: α >= 0.
       privacy_weight: γ >= 0.
-      steps: J >= 0, the number of neighbours that are inspected.
+      steps: J >= 0, the neighbours inspected.
       temperature_divisor: κ > 0.
       temperature_margin: ω >= 0.
-      available: bool [K], the clients that may be chosen; None: all clients. The walk visits only sets of
-        available clients.
+      available: bool [K], who may be chosen; None for everyone. The walk is then that over these alone.
 
     Returns:
-      The best visited set, which may be the first. If fewer than m clients are available, all of them are
-      chosen, ascending, followed by pads of -1; the empty set has the value -inf. If a number is missing
-      (NaN, an infinite g or p, a ucb of -inf) inside jit, the members are still m distinct clients, and the
-      value is NaN.
+      The best set ever visited, the first one included; of fewer than m available clients all, ascending,
+      followed by pads of -1, and nobody is worth -inf. Where a number is missing (NaN, an infinite g or p, a
+      ucb of -inf) inside jit, the members are still m distinct clients, and the value is NaN.
 
     Raises:
-      ValueError: m, steps or a shape is out of range, or `available` is not of type bool. Outside jit a
-        weight, κ, ω or term that is out of range raises it too.
+      ValueError: for m, steps or shapes out of range; `available` that is no bool; outside jit also for a
+        weight, κ, ω or term that is.
     """
     return anneal_trace(
         key,
@@ -92,7 +89,7 @@ def vanilla_anneal(
     temperature_divisor: jax.Array | float = 1.0,
     available: jax.Array | None = None,
 ) -> Selection:
-    """Searches for the argmax of (14) by the paper's Vanilla-SA: any swap is a neighbour, and C = 2α + γ + 1.
+    """Looks for the argmax of (14) by the paper's Vanilla-SA: any swap is a neighbour, and C = 2α + γ + 1.
 
     Everything else is as in `anneal`.
     """
@@ -128,12 +125,11 @@ def anneal_trace(
     available: jax.Array | None = None,
     traced: bool = True,
 ) -> tuple[Selection, jax.Array | None]:
-    """Computes `anneal` ("tailored") or `vanilla_anneal` ("any"), and the energies along the walk.
+    """`anneal` ("tailored") or `vanilla_anneal` ("any") with the energies that the walk went through.
 
     Returns:
-      The selection, which is that of `anneal` or `vanilla_anneal` for the same key.
-      The energies E(V_1), ..., E(V_{J+1}), float32 [steps + 1], computed with `finite_ucb`; None unless
-        `traced`.
+      The selection, and E(V_1), ..., E(V_{J+1}), float32 [steps + 1], with stand-ins for infinities; None
+      unless `traced`. For the same key the selection is that of the function without a trace.
     """
     values = (generalization_weight, privacy_weight, temperature_divisor, temperature_margin)
     _check(ucb, generalization, privacy, available, m, steps, neighbours, *values)
@@ -157,18 +153,18 @@ def finite_ucb(
     margin: jax.Array | float = 1e-3,
     available: jax.Array | None = None,
 ) -> jax.Array:
-    """Returns `ucb` with every +inf replaced by a finite number that keeps the order of (14) over all sets.
+    """`ucb` with every +inf replaced by one finite number that keeps the order of (14) over all sets.
 
-    The number is the largest finite ucb (0 if there is none), plus the largest difference between the summed
-    scores of two sets, plus the margin. Then a set of unexplored clients only beats every other set, and such
-    sets are ranked by their scores. In a mixed set the minimum is over its explored members.
+    The stand-in is the largest finite ucb (0 if there is none), plus the largest difference between the
+    summed scores of two sets, plus the margin: a set of unexplored clients alone then beats every other set,
+    such sets rank by their scores, and in a mixed set the minimum is over its explored members.
 
     Args:
       ucb: float32 [K].
       score: float32 [K], (α g_k + γ p_k) / m.
-      m: the number of clients in a set.
+      m: size of the sets.
       margin: ω.
-      available: bool [K], the clients that may be in a set; None: all clients.
+      available: bool [K], the clients whom a set may hold; None for everyone.
     """
     unexplored = ucb == jnp.inf
     explored = ~unexplored if available is None else ~unexplored & available
@@ -251,7 +247,7 @@ def _anneal(
     best = Selection(members, jnp.where(complete, value, jnp.nan))
     if available is None:
         return best, trace
-    # If fewer than m clients are available, the first set contains all of them.
+    # The first set holds everyone who is available before it holds anyone else.
     few = lists.size < m
     alone = everyone(ucb[members], score[members], available[members], members)
     return jax.tree.map(partial(jnp.where, few), alone, best), trace

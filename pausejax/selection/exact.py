@@ -1,4 +1,4 @@
-"""Computes the exact argmax of (14): bounds the value of every threshold on ucb, then evaluates the best.
+"""The exact argmax of (14) at any size: bound what every threshold is worth, then settle the best.
 
 `docs/selection.md` has the proof and the tie rule, `docs/benchmarks.md` the measurements.
 """
@@ -23,36 +23,33 @@ _LARGEST = float(np.finfo(np.float32).max) / 4
 
 
 class Selection(NamedTuple):
-    """Chosen set of clients, and its value."""
+    """A chosen set and what it is worth."""
 
     members: jax.Array
     """int32 [m], distinct clients, ascending."""
     value: jax.Array
-    """float32 scalar: min of ucb over the members + sum of their scores, or min of speed · sum of values."""
+    """float32 scalar: min of ucb over the members + sum of their scores; min of speed · sum of values."""
 
 
 def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
-    """Returns the set of m clients with the largest min ucb + Σ score, exactly: the argmax of (14).
-
-    The time is O(K log K).
+    """The set of m clients with the largest min ucb + Σ score, exactly, in O(K log K): the argmax of (14).
 
     Args:
-      ucb: float32 [K]; +inf marks an unexplored client. With μ as `ucb` the set is the genie's choice, (10).
+      ucb: float32 [K]; +inf marks a client never seen. With μ in its place this is the genie's choice, (10).
       score: float32 [K], (α g_k + γ p_k) / m.
-      m: the number of clients to choose, 1 <= m <= K.
-      available: bool [K], the clients that may be chosen; None: all clients. The numbers of the other clients
-        are ignored.
+      m: clients to choose, 1 <= m <= K.
+      available: bool [K], who may be chosen; None for everyone. Nothing is read of the others.
 
     Returns:
-      The best set. Ties go to the lexicographically smallest ascending tuple of members. A set of unexplored
-      clients only has the value +inf; such sets are ranked by Σ score. If fewer than m clients are available,
-      all of them are chosen, ascending, followed by pads of -1; the empty set has the value -inf. A missing
-      number (NaN, an infinite score, a ucb of -inf) inside jit counts as the worst number; the members are
-      still m distinct clients, and the value is NaN.
+      The best set. Fewer than m available clients are chosen all, ascending, and pads of -1 follow; nobody is
+      worth -inf. Sets of unexplored clients alone are worth +inf and ranked by Σ score. Ties go to the
+      lexicographically smallest ascending tuple of members. Where a number is missing (NaN, an infinite
+      score, a ucb of -inf) inside jit, it counts as the worst there is: the members are still m distinct
+      clients, and the value is NaN.
 
     Raises:
-      ValueError: the shapes differ, `available` is not of type bool, or m is not a whole number from 1 to K.
-        Outside jit a missing number raises it too.
+      ValueError: if the shapes differ, `available` holds no bool or m is no whole number in 1..K; outside jit
+        also for such a missing number.
     """
     check_inputs(ucb, score, m, available)
     terms = (jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32))
@@ -60,23 +57,23 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
 
 
 def best_rate(speed: jax.Array, value: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
-    """Returns the set of m clients with the largest min speed · Σ value, exactly, in O(K log K).
+    """The set of m clients with the largest min speed · Σ value, exactly, in O(K log K).
 
-    A round lasts as long as its slowest member. With the speed 1/τ of each client, the set therefore has the
-    most value per second of a round.
+    With the speed 1/τ of each client that is the most value per second of a round that lasts as long as its
+    slowest member.
 
     Args:
-      speed: float32 [K], positive; +inf marks an unexplored client.
+      speed: float32 [K], positive; +inf marks a client never seen.
       value: float32 [K], 0 or more.
-      m: the number of clients to choose, 1 <= m <= K.
-      available: bool [K], the clients that may be chosen, as for `best_set`.
+      m: clients to choose, 1 <= m <= K.
+      available: as for `best_set`.
 
     Returns:
-      The best set, with the rules of `best_set` for few available clients, unexplored clients, ties and
-      missing numbers. A speed or value outside its range counts as a missing number.
+      As `best_set` does: the same rules for few available clients, unexplored ones, ties and missing numbers.
+      A speed or value out of its range is such a number.
 
     Raises:
-      ValueError: in the cases of `best_set`.
+      ValueError: as `best_set` does.
     """
     terms = rate_terms(speed, value, m, available)
     return _best_set(terms if available is None else (*terms, jnp.asarray(available)), m, PRODUCT)
@@ -84,7 +81,7 @@ def best_rate(speed: jax.Array, value: jax.Array, m: int, available: jax.Array |
 
 @partial(jax.jit, static_argnames=("m", "worth"))
 def _best_set(terms: tuple[jax.Array, ...], m: int, worth: Worth) -> Selection:
-    """Computes `best_set` or `best_rate` from (ucb, score) or (ucb, score, available), [K] each."""
+    """`best_set` of ucb, score and perhaps available, [K] each."""
 
     @custom_vmap
     def choose(*terms: jax.Array) -> Selection:
@@ -92,7 +89,7 @@ def _best_set(terms: tuple[jax.Array, ...], m: int, worth: Worth) -> Selection:
 
     @choose.def_vmap
     def choose_for_all(size: int, batched: list[bool], *terms: jax.Array) -> tuple[Selection, Any]:
-        """Combines any number of nested vmaps into one batch of runs."""
+        """Any number of nested vmaps becomes one batch of runs."""
         together = (
             x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
             for x, is_batched in zip(terms, batched, strict=True)
@@ -109,9 +106,9 @@ def _best_set(terms: tuple[jax.Array, ...], m: int, worth: Worth) -> Selection:
 def _best_sets(
     ucb: jax.Array, score: jax.Array, available: jax.Array | None = None, *, m: int, worth: Worth
 ) -> Selection:
-    """Computes the best set of each run of a batch: ucb, score and available are [N, K]."""
+    """`best_set` of a batch of runs: ucb, score and available are [N, K]."""
     offset, finite_ucb, finite_score = stand_ins(ucb, score, m, available, worth)
-    # The scores of unavailable clients are -inf, so few available clients are all among the m best scores.
+    # The others' scores are -inf: the m best scores are then all who are available.
     few = None if available is None else jnp.sum(available, axis=1, keepdims=True) < m
     members, value = _best_finite_sets(finite_ucb, finite_score, few, m, worth)
     if available is None or few is None:
@@ -125,18 +122,11 @@ def _best_sets(
 def _best_finite_sets(
     ucb: jax.Array, score: jax.Array, few: jax.Array | None, m: int, worth: Worth
 ) -> Selection:
-    """Computes the best sets for finite inputs from `stand_ins`.
+    """The best sets of `stand_ins`, [N, K]; where `few`, bool [N, 1], the m best scores.
 
-    The method that bounds the thresholds depends on the device, but the result does not. A CPU processes one
-    client after another; insertion costs m operations per client, which is cheap for several runs side by
-    side. Other devices launch a kernel for every step, so they process all clients at once.
-
-    Args:
-      ucb: float32 [N, K].
-      score: float32 [N, K].
-      few: bool [N, 1], whether fewer than m clients are available; the result is then the m best scores.
-      m: the number of clients to choose.
-      worth: the value of a set.
+    The thresholds are bounded in the way that is faster on this device; the result is the same. A CPU takes
+    one client after another; insertion costs m operations a client, which a few runs side by side make cheap.
+    Everything else launches a kernel for every step, and takes all clients at once.
     """
 
     def by(
@@ -162,9 +152,9 @@ def _best_finite_sets(
 def _best_by_sorting(
     ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Selects the same clients as `best_by_pairs`, by sorting; for any number of clients."""
-    # Without a barrier XLA replaces top_k and the slices of `tree_sum` by a sort of all K, 20 times slower.
-    # Each array needs its own barrier: XLA can't partition a program with the pair of top_k in one barrier.
+    """`best_by_pairs` for any number of clients."""
+    # Without the barrier XLA makes top_k and the slices of `tree_sum` a sort of all K, 20 times slower.
+    # One barrier each: XLA can't partition a program whose top_k goes into a barrier as a pair.
     pair = lax.top_k(jnp.where(ucb >= threshold, score, -jnp.inf), m)
     scores, clients = map(lax.optimization_barrier, pair)
     members = lax.sort(clients.astype(jnp.int32), dimension=1)
@@ -179,17 +169,11 @@ def _settle(
     worth: Worth = SUM,
     best: Best = _best_by_sorting,
 ) -> Selection:
-    """Evaluates the thresholds that may be the best, one after another, and returns the best set.
-
-    Mostly each run has only one such threshold.
-    """
+    """Evaluates the thresholds that may be the best one at a time; mostly there is just one in each run."""
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
 
     def pending(last: jax.Array) -> jax.Array:
-        """Returns which thresholds may be the best and are below `last` [N]: bool [N, E].
-
-        The mask is computed again at each call, since storing it would take a kernel.
-        """
+        """Below the last one, [N]. Found anew whenever it is asked for: to keep it would take a kernel."""
         return may_be_best & (bounds.threshold < last[:, None])
 
     def evaluate(chosen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -207,7 +191,7 @@ def _settle(
         members = jnp.where(wins[:, None], new_members, members)
         return members, jnp.where(wins, new_value, value), threshold
 
-    # Every run has a threshold that may be the best. Mostly it is the only one, and the loop has no turns.
+    # Every run has a threshold that may be the best. Mostly it is all there is, and nobody enters the loop.
     first = evaluate(may_be_best)
     members, value, _ = lax.while_loop(lambda carry: jnp.any(pending(carry[2])), settle_next, first)
     return Selection(members, value)
@@ -216,15 +200,7 @@ def _settle(
 def everyone(
     ucb: jax.Array, score: jax.Array, available: jax.Array, clients: jax.Array, worth: Worth = SUM
 ) -> Selection:
-    """Returns the set of all available clients among the given clients, and its value.
-
-    Args:
-      ucb: float32 [..., m], the ucb of the clients.
-      score: float32 [..., m], their scores.
-      available: bool [..., m], whether they are available.
-      clients: int32 [..., m], the clients.
-      worth: the value of a set.
-    """
+    """Those of the given clients that are available, and what they are worth together; [..., m] each."""
     end = jnp.iinfo(jnp.int32).max
     members = jnp.sort(jnp.where(available, clients, end), axis=-1)
     descending = -jnp.sort(jnp.where(available, -score, jnp.inf), axis=-1)
@@ -239,23 +215,22 @@ def everyone(
 def stand_ins(
     ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None, worth: Worth = SUM
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns finite inputs that rank all sets in the same order as the given inputs.
+    """Finite inputs that rank all sets as the given ones do.
 
     Returns:
-      An offset to be added to the value of the best set, [...]: +inf if the best set has only unexplored
-        clients, NaN if a number is missing, else 0.
-      ucb without +inf and NaN, [..., K]; -inf marks clients that are in no best set.
-      score with finite entries, [..., K], none of them -0; -inf marks clients that are not available.
+      What infinite and missing numbers make of every value, to be added to it: 0, +inf or NaN, [...].
+      ucb without +inf and NaN, [..., K]; -inf marks clients outside every best set.
+      score with finite entries, [..., K], none of them -0; -inf marks clients who are not available.
     """
     if available is not None:
         ucb, score = jnp.where(available, ucb, 0.0), jnp.where(available, score, 0.0)
     complete = jnp.all(ucb > -jnp.inf, axis=-1) & jnp.all(jnp.isfinite(score), axis=-1)
     unexplored = ucb == jnp.inf
-    # A set with an explored member has a lower value than one without: m unexplored clients exclude it.
+    # A set with an explored member is worth less than one without: m unexplored ones leave it no place.
     only_unexplored = jnp.sum(unexplored, axis=-1) >= m
     bounded = jnp.clip(jnp.where(jnp.isnan(ucb), -jnp.inf, ucb), -_LARGEST, _LARGEST)
     ucb = jnp.where(only_unexplored[..., None], jnp.where(unexplored, worth.neutral, -jnp.inf), bounded)
-    # Scores are clipped so that no sum of m overflows. -0 becomes 0, since some sorts rank -0 below 0.
+    # Clipped so that no sum of m overflows; -0 would rank below 0 in some sorts.
     score = jnp.clip(jnp.where(jnp.isnan(score), -jnp.inf, score), -_LARGEST / m, _LARGEST / m)
     offset = jnp.where(complete, jnp.where(only_unexplored, jnp.inf, 0.0), jnp.nan)
     score = jnp.where(score == 0, 0.0, score)
@@ -267,11 +242,7 @@ def stand_ins(
 def rate_terms(
     speed: jax.Array, value: jax.Array, m: int, available: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns speed and value, float32 [K], with numbers outside their range marked as missing.
-
-    Raises:
-      ValueError: in the cases of `best_rate`.
-    """
+    """Speed and value, float32 [K]; what is out of range is missing. Raises ValueError as `best_rate`."""
     check_inputs(speed, value, m, available, names=("speed", "value"), least=0.0)
     speed, value = jnp.asarray(speed, jnp.float32), jnp.asarray(value, jnp.float32)
     return jnp.where(speed > 0, speed, -jnp.inf), jnp.where(value >= 0, value, jnp.nan)
@@ -286,13 +257,9 @@ def check_inputs(
     names: tuple[str, str] = ("ucb", "score"),
     least: float = -np.inf,
 ) -> None:
-    """Checks shapes and m and, if the arrays are concrete, that no number is missing.
+    """Raises ValueError for a bad shape or m, and, where the arrays are concrete, for a missing number.
 
-    Entries of `ucb` must be above `least`, and may be +inf. Entries of `score` must be finite and at least
-    `least`.
-
-    Raises:
-      ValueError: a check fails.
+    The one may be more than `least` or +inf, the other `least` and more.
     """
     one, other = names
     shape = jnp.shape(ucb)
@@ -318,11 +285,7 @@ def check_inputs(
 
 
 def check_available(available: jax.Array | None, shape: tuple[int, ...]) -> None:
-    """Checks that `available` is None or an array of type bool and the given shape.
-
-    Raises:
-      ValueError: it is neither.
-    """
+    """Raises ValueError unless `available` is None or bool of that shape."""
     if available is None:
         return
     kind = jnp.result_type(available)
