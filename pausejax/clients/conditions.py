@@ -214,7 +214,7 @@ def _with_work(cohort: Cohort, work: HeldWork, finishes: jax.Array, close: Round
     """Splits the slots of a round, [s], into finished slots and slots still at work."""
     slots, stays, arrives = cohort.members.shape[0], (work.client >= 0) & ~finishes, close.cohort.members >= 0
     finished = jnp.argsort(jnp.where(finishes, work.client, jnp.iinfo(jnp.int32).max))[:slots]
-    # The ones of a mask come first, in their order.
+    # Slots that are still at work come first, in their order.
     staying = jnp.argsort(~stays, stable=True)[: work.client.shape[0] - slots]
     count = jnp.sum(arrives)
     age = jnp.sum(jnp.where(arrives, work.age, 0)).astype(jnp.float32)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from pausejax import parts
 from pausejax.parts import Parameter, Part, PartError
+from pausejax.parts.check import expect_array
 
 Number = jax.Array | float
 
@@ -118,11 +119,8 @@ def checked_aggregator(aggregator: Any, part: Part) -> Aggregator:
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
         with part.blamed("combine"):
-            made = jnp.asarray(of_rows(updates, weights))
-        if made.shape != updates.shape[1:] or made.dtype != jnp.float32:
-            kind, size = f"{made.dtype.name} {list(made.shape)}", updates.shape[1]
-            raise PartError(f"{part.where}: combine returns {kind}; must be float32 [{size}]")
-        return made
+            made = of_rows(updates, weights)
+        return expect_array(part, "combine returns", made, jnp.float32, updates.shape[1:])
 
     return Aggregator(combine)
 

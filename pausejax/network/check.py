@@ -9,6 +9,7 @@ from pausejax.network.availability import Availability
 from pausejax.network.endings import Close, Ending, Work
 from pausejax.network.law import Function, Law
 from pausejax.parts import Part, PartError
+from pausejax.parts.check import expect_array, types_of
 
 
 def checked_law(law: Any, part: Part, num_clients: int) -> Law:
@@ -27,7 +28,7 @@ def checked_law(law: Any, part: Part, num_clients: int) -> Law:
     expected = law.expectation
 
     def checked(what: str, made: Any) -> jax.Array:
-        return _like(part, what, made, jnp.float32, num_clients)
+        return expect_array(part, f"{what} returns", made, jnp.float32, (num_clients,))
 
     def sample(key: jax.Array) -> jax.Array:
         with part.blamed("sample"):
@@ -57,9 +58,9 @@ def checked_availability(process: Any, part: Part, num_clients: int) -> Availabi
     def step(key: jax.Array, state: Any, round: jax.Array) -> tuple[Any, jax.Array]:
         with part.blamed("step"):
             after, available = process.step(key, state, round)
-        if _types(after) != _types(state):
+        if types_of(after) != types_of(state):
             raise PartError(f"{part.where}: step returns a state of another shape or type than it got")
-        return after, _like(part, "step", available, jnp.bool, num_clients)
+        return after, expect_array(part, "step returns", available, jnp.bool, (num_clients,))
 
     return process._replace(init=init, step=step)
 
@@ -83,37 +84,15 @@ def checked_ending(ending: Any, part: Part) -> Ending:
             made = ending.close(work)
         if not isinstance(made, Close):
             raise PartError(f"{part.where}: close must return a pausejax.network.Close")
-        duration, counts = jnp.asarray(made.duration), jnp.asarray(made.counts)
-        if duration.shape != () or duration.dtype != jnp.float32:
-            kind = f"{duration.dtype.name} {list(duration.shape)}"
-            raise PartError(f"{part.where}: duration is {kind}; must be float32 []")
-        if counts.shape != work.client.shape or counts.dtype != jnp.bool:
-            kind = f"{counts.dtype.name} {list(counts.shape)}"
-            raise PartError(f"{part.where}: counts is {kind}; must be bool {list(work.client.shape)}")
         there = work.client >= 0
-        done = there if made.done is None else jnp.asarray(made.done)
-        factor = None if made.factor is None else jnp.asarray(made.factor)
-        for name, array, dtype in (("done", done, jnp.bool), ("factor", factor, jnp.float32)):
-            if array is not None and (array.shape != there.shape or array.dtype != dtype):
-                kind = f"{array.dtype.name} {list(array.shape)}"
-                allowed = f"{jnp.dtype(dtype).name} {list(there.shape)}"
-                raise PartError(f"{part.where}: {name} is {kind}; must be {allowed}")
+        duration = expect_array(part, "duration is", made.duration, jnp.float32, ())
+        counts = expect_array(part, "counts is", made.counts, jnp.bool, there.shape)
+        done, factor = there, made.factor
+        if made.done is not None:
+            done = expect_array(part, "done is", made.done, jnp.bool, there.shape)
+        if factor is not None:
+            factor = expect_array(part, "factor is", factor, jnp.float32, there.shape)
         # Who is still at work, or delivers nothing, can't count, whatever an ending says.
         return Close(duration, counts & there & done & ~work.fails, done, factor)
 
     return ending._replace(close=close)
-
-
-def _like(part: Part, what: str, made: Any, dtype: Any, num_clients: int) -> jax.Array:
-    array = jnp.asarray(made)
-    if array.dtype != dtype or array.shape != (num_clients,):
-        raise PartError(
-            f"{part.where}: {what} returns {array.dtype.name} {list(array.shape)}; must be "
-            f"{jnp.dtype(dtype).name} [{num_clients}]"
-        )
-    return array
-
-
-def _types(state: Any) -> Any:
-    leaves, structure = jax.tree.flatten(state)
-    return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]

@@ -139,7 +139,7 @@ def buffered(
         there = work.client >= 0
         # Ties go to the lower slot, which is the older update.
         rank = jnp.argsort(jnp.argsort(jnp.where(there, work.latency, jnp.inf), stable=True))
-        # Without a new client it waits for m, so that time goes on. The cohort has the last slots.
+        # A round without a new client waits for m clients, or time would stand still. The cohort is last.
         anyone = jnp.any(there[waiting:])
         number = jnp.where(anyone, jnp.sum(there) - waiting, clients_per_round)
         done = there & (rank < number)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax.parts import Part, PartError
+from pausejax.parts.check import expect_array
 from pausejax.privacy.noise import NoiseGenerator, laplace
 
 
@@ -55,11 +56,7 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
     on_server = mechanism.server
 
     def like(what: str, made: Any, example: jax.Array) -> jax.Array:
-        array = jnp.asarray(made)
-        if array.shape != example.shape or array.dtype != jnp.float32:
-            kind = f"{array.dtype.name} {list(array.shape)}"
-            raise PartError(f"{part.where}: {what} returns {kind}; must be float32 {list(example.shape)}")
-        return array
+        return expect_array(part, f"{what} returns", made, jnp.float32, example.shape)
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
         with part.blamed("release"):

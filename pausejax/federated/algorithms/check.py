@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from pausejax.federated.algorithms.base import Algorithm, Arrivals, Local, State
 from pausejax.federated.modules import Params
 from pausejax.parts import Part, PartError
+from pausejax.parts.check import types_of
 
 
 def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
@@ -21,7 +22,7 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
         raise PartError(f"{part.where}: must return a pausejax.federated.algorithms.Algorithm, not {kind}")
 
     def like(what: str, made: Any, example: Any) -> Any:
-        if _types(made) != _types(example):
+        if types_of(made) != types_of(example):
             raise PartError(
                 f"{part.where}: {what} has other arrays than before, by name, shape or type: "
                 f"{_words(made)} instead of {_words(example)}"
@@ -59,11 +60,6 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
         return like("the update", update, params), like("the server's next state", after, server)
 
     return Algorithm(init, start, gradient, upload, combine)
-
-
-def _types(tree: Any) -> Any:
-    leaves, structure = jax.tree.flatten(tree)
-    return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
 
 
 def _words(tree: Any) -> str:
