@@ -171,18 +171,25 @@ def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -
 
     Returns:
       float32 [n], whole numbers.
-
-    Raises:
-      SpecError: the leakage of one release exceeds `stop_at_epsilon`.
     """
     limit = hyper["stop_at_epsilon"]
     releases = np.broadcast_to(np.arange(rounds + 1), (len(limit), rounds + 1))
     spent = ledger(program, files, hyper, releases)["max_leakage"]
-    if (spent[:, 1] > limit).any():
-        place = int(np.argmax(spent[:, 1] > limit))
-        least = f"must be >= {spent[place, 1]:.4g}, the leakage of one release"
-        raise SpecError([f"privacy.stop_at_epsilon = {limit[place]:g}: {least}"])
     return ((spent <= limit[:, None]).sum(axis=1) - 1).clip(0).astype(np.float32)
+
+
+def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
+    """Refuses limits that the leakage of one release exceeds; arguments as for `release_limit`.
+
+    Raises:
+      SpecError: there is such a limit.
+    """
+    limit = hyper["stop_at_epsilon"]
+    spent = ledger(program, files, hyper, np.ones((len(limit), 1), int))["max_leakage"][:, 0]
+    if (spent > limit).any():
+        place = int(np.argmax(spent > limit))
+        least = f"must be >= {spent[place]:.4g}, the leakage of one release"
+        raise SpecError([f"privacy.stop_at_epsilon = {limit[place]:g}: {least}"])
 
 
 def _count(selected: np.ndarray, counts: np.ndarray, num_clients: int) -> np.ndarray:

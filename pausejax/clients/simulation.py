@@ -71,7 +71,7 @@ class ClientSimulation:
         self._first = group.runs[:1]
         own: Any = self._of_runs(self._first)[0]
         if self.program.limits_releases:
-            self._of_runs(group.runs)  # refuses limits that a single release exceeds
+            records.refuse_limits(self.program, self._files, self._traced_of(group.runs))
         shared: Any = (files, data, test)
         self.world = World(*own, *shared)
         if study.expected_regret:
@@ -84,10 +84,14 @@ class ClientSimulation:
         """Returns the runs' seeds, data shares, partitions and hyper-parameters, [runs, ...], on the host."""
         partitions = np.array([self._partition_of[run.seed] for run in runs], np.int32)
         seeds = np.array([run.seed for run in runs], np.uint32)
-        hyper = {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}
+        hyper = self._traced_of(runs)
         if self.program.limits_releases:
             hyper[RELEASE_LIMIT] = records.release_limit(self.program, self._files, hyper, self.rounds)
         return (seeds, self._share[partitions], partitions), hyper
+
+    def _traced_of(self, runs: Sequence[Run]) -> dict[str, np.ndarray]:
+        """Returns the runs' traced values by name, float32 [runs], on the host."""
+        return {name: np.array([run.values[name] for run in runs], np.float32) for name in self._traced}
 
     def _hyper_of(self, run: Run) -> Hyper:
         return {name: jnp.float32(values[0]) for name, values in self._of_runs([run])[1].items()}
