@@ -1,6 +1,5 @@
 """Simulates many runs of one ensemble policy on one pool in one function call."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -45,10 +44,8 @@ def simulate(
     rounds: int | None = None,
     num_clients: int = NUM_CLIENTS,
     record_every: int = 1,
-    lanes: int = 128,
-    progress: Callable[[int], None] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Simulates R runs of one policy on one pool.
+    """Simulates R runs of one policy on one pool, all in one call of the program.
 
     The rows of the stream are distributed to the clients in an order that depends only on the seed. In each
     round every client gets its next row; after the last row the stream starts again. A uniform subset of
@@ -62,8 +59,6 @@ def simulate(
       rounds: T, the number of rounds; one pass over the stream if not given.
       num_clients: N, the number of clients, at most n.
       record_every: the rounds between two recorded rounds, a divisor of T.
-      lanes: the number of runs that each device simulates together; it changes speed and memory, not draws.
-      progress: the function that is called after each chunk of runs with the number of runs in the chunk.
 
     Returns:
       Arrays [R, T / record_every] for the rounds record_every, 2 record_every, ...: `mse` (running mean, as
@@ -86,35 +81,21 @@ def simulate(
         raise ValueError(f"record_every: {record_every} does not divide {rounds} rounds")
     if rounds * num_clients >= 2**31:
         raise ValueError(f"rounds: {rounds} rounds of {num_clients} clients exceed 2^31 samples")
-    if lanes < 1:
-        raise ValueError(f"lanes: {lanes} is not positive")
     runs = check_runs(runs, num_models)
     hyper = hyper_of(runs, pool)
     program = Program(
         known[policy], rounds, num_clients, record_every, rounds // record_every, int(runs.uplink.max())
     )
 
-    # Runs with the same budget need about the same number of steps to build a graph, and runs with the same
-    # seed share draws of clients, so they are put into one chunk. Copies of the last run fill the last chunk,
-    # so that all chunks have the same shape and use one compiled program.
-    order = np.lexsort((runs.seed, runs.budget))
-    mesh = Mesh(np.array(jax.local_devices()[: len(order)]), ("runs",))
-    width = mesh.size * min(lanes, -(-len(order) // mesh.size))
-    chunks = np.split(np.pad(order, (0, -len(order) % width), "edge"), -(-len(order) // width))
-    num_seeds = max(len(np.unique(runs.seed[chunk])) for chunk in chunks)
-    results = []
-    for chunk in chunks:
-        world, seed_index = world_of(pool, runs.seed[chunk], num_seeds)
-        own = jax.tree.map(lambda field, chunk=chunk: jnp.asarray(field[chunk]), hyper)
-        _, series = play(
-            program, mesh, world, own, seed_index, start(program, world, own), jnp.int32(1), jnp.int32(rounds)
-        )
-        found = {name: np.moveaxis(np.asarray(array), 1, 0) for name, array in series.items()}
-        results.append({**found, "sent_counts": found["sent_counts"][:, -1]})
-        if progress:
-            progress(min(width, len(order) - width * (len(results) - 1)))
-    place = np.argsort(order)
-    return {name: np.concatenate([r[name] for r in results])[place] for name in results[0]}
+    # Copies of the last run give all devices equally many runs.
+    mesh = Mesh(np.array(jax.local_devices()[: len(runs.seed)]), ("runs",))
+    hyper = jax.tree.map(lambda field: jnp.pad(field, (0, -len(field) % mesh.size), "edge"), hyper)
+    seed = np.pad(runs.seed, (0, -len(runs.seed) % mesh.size), "edge")
+    world, seed_index = world_of(pool, seed, len(np.unique(seed)))
+    state = start(program, world, hyper)
+    _, series = play(program, mesh, world, hyper, seed_index, state, jnp.int32(1), jnp.int32(rounds))
+    found = {name: np.moveaxis(np.asarray(array), 1, 0)[: len(runs.seed)] for name, array in series.items()}
+    return {**found, "sent_counts": found["sent_counts"][:, -1]}
 
 
 def hyper_of(runs: Runs, pool: Pool) -> Hyper:

@@ -83,11 +83,7 @@ def replay_efl_fg(pool, run, rounds, num_clients):
 
 def test_efl_fg_equals_a_plain_simulation():
     rounds, num_clients = 60, 20
-    done = []
-    out = simulate(
-        POOL, "efl_fg", RUNS, rounds=rounds, num_clients=num_clients, lanes=2, progress=done.append
-    )
-    assert done == [4, 1], "two lanes on each of two devices"
+    out = simulate(POOL, "efl_fg", RUNS, rounds=rounds, num_clients=num_clients)
     names = ("mse", "regret", "realized_regret", "regret_bound", "cost", "reports", "best_expert_mse")
     for run in range(5):
         for name, expected in zip(names, replay_efl_fg(POOL, run, rounds, num_clients), strict=True):
@@ -109,7 +105,7 @@ def test_the_bound_holds_where_another_policy_breaks_it():
 
 @pytest.mark.parametrize("policy", ["efl_fg", "fedboost_weighted"])
 def test_a_run_depends_on_its_own_settings_alone(policy):
-    """Alone, in another order, in other chunks, beside other runs: the same models are sent."""
+    """Alone, in another order, beside other runs: the same models are sent."""
     together = simulate(POOL, policy, RUNS, rounds=40, num_clients=20, record_every=8)
     turned = np.array([4, 2, 0, 1, 3])
     shuffled = simulate(
@@ -119,7 +115,6 @@ def test_a_run_depends_on_its_own_settings_alone(policy):
         rounds=40,
         num_clients=20,
         record_every=8,
-        lanes=2,
     )
     alone = simulate(POOL, policy, Runs(*(f[2] for f in RUNS)), rounds=40, num_clients=20, record_every=8)
     for name, values in together.items():
@@ -278,15 +273,14 @@ def test_a_stream_has_an_order_for_each_seed_and_a_loss_for_each_model():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"num_clients": 230, "lanes": 0}, "lanes: 0"),
+        ({"num_clients": 230}, "seed: -1"),
         ({"num_clients": 231}, "num_clients: 231"),
         ({"num_clients": 0}, "num_clients: 0"),
-        ({"rounds": 1, "lanes": 0}, "lanes: 0"),
+        ({"rounds": 1}, "seed: -1"),
         ({"rounds": 0}, "record_every: 1 does not divide 0 rounds"),
         ({"rounds": 5, "record_every": 0}, "record_every: 0 does not divide 5 rounds"),
-        ({"rounds": 2**27 - 1, "num_clients": 16, "lanes": 0}, "lanes: 0"),
-        ({"rounds": 2**27, "num_clients": 16, "lanes": 0}, "rounds: 134217728 rounds of 16 clients exceed"),
-        ({"lanes": 1}, "seed: -1"),
+        ({"rounds": 2**27 - 1, "num_clients": 16}, "seed: -1"),
+        ({"rounds": 2**27, "num_clients": 16}, "rounds: 134217728 rounds of 16 clients exceed"),
     ],
 )
 def test_a_study_reaches_its_limits_and_no_further(options, said):
