@@ -14,6 +14,7 @@ from pausejax.clients.program import (
     HeldWork,
     Hyper,
     Program,
+    Slots,
 )
 from pausejax.network import Work
 from pausejax.parts import PartError
@@ -44,8 +45,8 @@ class Overlap(NamedTuple):
     """int32 [R, n], slots of `RoundClose.members`."""
     staying: jax.Array
     """int32 [R, waiting], slots of clients that are still at work, padded by other slots."""
-    work: HeldWork
-    """[R, s], work in all slots after the round, without losses and updates; client -1 in finished slots."""
+    slots: Slots
+    """[R, s], all slots after the round; client -1 in finished slots."""
     staleness: jax.Array
     """float32 [R], mean age of the updates that are aggregated, NaN if there are none."""
     lost: jax.Array
@@ -147,14 +148,14 @@ def close_round(
       network: the network in this round.
       held: the work of clients from earlier rounds, [waiting]; None if no client can stay at work.
     """
-    work = _work_of(cohort, network)
+    work = _slots_of(cohort, network)
     if held:
         if cohort.members.shape[0] != program.slots:
             raise PartError(
                 f"{program.policy.part.where}: selects {cohort.members.shape[0]} clients a round; must be "
                 f"{program.slots} with {program.ending.part.where}"
             )
-        work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), _without_learning(held), work)
+        work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), held.slots, work)
     there = work.client >= 0
     made = program.build_ending(hyper, files).close(Work(work.client, work.remaining, work.fails, work.age))
     # A round without a cohort lasts as long as the fastest could be.
@@ -193,24 +194,17 @@ def close_round(
     return _with_work(cohort, work, there & done, found) if held else found
 
 
-def _work_of(cohort: Cohort, network: NetworkDraw) -> HeldWork:
-    """Returns the work of a cohort at its start, [n], without losses and updates."""
+def _slots_of(cohort: Cohort, network: NetworkDraw) -> Slots:
+    """Returns a cohort at the start of its work, [n]."""
     there = cohort.members >= 0
     latency = network.latency[jnp.maximum(cohort.members, 0)]
     fails = jnp.zeros_like(there)
     if network.fails is not None:
         fails = network.fails[jnp.maximum(cohort.members, 0)]
-    age, nothing = jnp.zeros_like(cohort.members), ()
-    learned: Any = (nothing, nothing, nothing)
-    return HeldWork(cohort.members, latency, latency, fails, age, cohort.weights, *learned)
+    return Slots(cohort.members, latency, latency, fails, jnp.zeros_like(cohort.members), cohort.weights)
 
 
-def _without_learning(held: HeldWork) -> HeldWork:
-    nothing: Any = ()
-    return held._replace(loss=nothing, loss_rms=nothing, update=nothing)
-
-
-def _with_work(cohort: Cohort, work: HeldWork, finishes: jax.Array, close: RoundClose) -> RoundClose:
+def _with_work(cohort: Cohort, work: Slots, finishes: jax.Array, close: RoundClose) -> RoundClose:
     """Splits the slots of a round, [s], into finished slots and slots still at work."""
     slots, stays, arrives = cohort.members.shape[0], (work.client >= 0) & ~finishes, close.cohort.members >= 0
     finished = jnp.argsort(jnp.where(finishes, work.client, jnp.iinfo(jnp.int32).max))[:slots]

@@ -138,7 +138,7 @@ def _join(
         jnp.concatenate([old, new], axis=1)
         for old, new in ((held.loss, loss), (held.loss_rms, loss_rms), (held.update, updates))
     ]
-    work = overlap.work._replace(loss=every[0], loss_rms=every[1], update=every[2])
+    work = HeldWork(overlap.slots, loss=every[0], loss_rms=every[1], update=every[2])
 
     def stay(leaf: jax.Array) -> jax.Array:
         return jax.vmap(lambda values, slots: values[slots])(leaf, overlap.staying)

@@ -1,4 +1,4 @@
-"""The scan over rounds, for all runs of a group at once.
+"""The loop over rounds, for all runs of a group at once.
 
 A group is all runs that share one `Program`, which holds the static values. `start` makes the state before
 the first round. `play` advances all runs by a fixed number of rounds. Both functions are pure and are jitted
@@ -19,6 +19,7 @@ from pausejax.clients.program import (
     HeldWork,
     Hyper,
     Program,
+    Slots,
     State,
     World,
     initial_key,
@@ -78,17 +79,15 @@ def _no_work(program: Program, runs: int) -> HeldWork:
     """Returns empty slots for clients that are still at work, [R, waiting]."""
     shape = runs, program.waiting
     zeros, size = jnp.zeros(shape), program.learning.num_parameters if program.learning else 0
-    return HeldWork(
+    slots = Slots(
         client=jnp.full(shape, -1, jnp.int32),
         remaining=zeros,
         latency=zeros,
         fails=jnp.zeros(shape, bool),
         age=jnp.zeros(shape, jnp.int32),
         weight=zeros,
-        loss=zeros,
-        loss_rms=zeros,
-        update=jnp.zeros((*shape, size)),
     )
+    return HeldWork(slots, loss=zeros, loss_rms=zeros, update=jnp.zeros((*shape, size)))
 
 
 def of_world(split: Any, shared: Any, *, sharded: bool = False) -> World:
@@ -153,7 +152,8 @@ def _play(
     # such as the updates of models without parameters; tests/clients/test_split_empty.py has it in six lines.
     state = jax.tree.map(lambda leaf: leaf if leaf.size else jnp.zeros(leaf.shape, leaf.dtype), state)
 
-    played = functools.partial(play_round, program, world, hyper, last_round)
+    # The jit traces the round once for both of its uses.
+    played = jax.jit(functools.partial(play_round, program, world, hyper, last_round), inline=True)
     record = jax.eval_shape(played, state, first)[1]
     leaves, structure = jax.tree.flatten(record)
     kinds = sorted({(leaf.shape, str(leaf.dtype)) for leaf in leaves})
@@ -171,7 +171,8 @@ def _play(
         jnp.zeros((program.rounds_per_call, len(places), *leaves[places[0]].shape), leaves[places[0]].dtype)
         for places in alike
     ]
-    # Not a scan over all rounds of a call with a choice in it: the choice would copy the state every round.
+    # Not a scan: it is as fast, but its length is fixed. A last call with fewer rounds would need a program
+    # of its own, or a choice in every round, which would copy the state.
     left = jnp.clip(last_round + 1 - first[0], 0, program.rounds_per_call)
     with jax.named_scope("rounds"):
         state, records = jax.lax.fori_loop(0, left, step, (state, empty))

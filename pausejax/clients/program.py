@@ -108,8 +108,8 @@ class World(NamedTuple):
     test: HeldOut | None
 
 
-class HeldWork(NamedTuple):
-    """Work of the clients that are still at work after a round has closed, one slot each, [R, waiting]."""
+class Slots(NamedTuple):
+    """Clients at work, one in each slot, [s]."""
 
     client: jax.Array
     """int32, client in the slot; -1 for an empty slot."""
@@ -123,6 +123,12 @@ class HeldWork(NamedTuple):
     """int32, number of server steps since the client was selected."""
     weight: jax.Array
     """float32, weight of the client in its cohort."""
+
+
+class HeldWork(NamedTuple):
+    """Clients that are still at work after a round has closed, with what they have learned, [R, waiting]."""
+
+    slots: Slots
     loss: jax.Array
     """float32, as `Feedback.loss`."""
     loss_rms: jax.Array
@@ -141,7 +147,7 @@ class State(NamedTuple):
     """int32 [R, K], participations in the genie's own trajectory."""
     mean_reward: jax.Array
     """float32 [R, K], μ, the expected rewards, which the genie (the oracle) knows. They never change."""
-    work: "HeldWork | None"
+    work: HeldWork | None
     """Work of clients that are still at work; None if the ending lets no client work past a round."""
     availability: Any
     """State of the availability process; () if all clients are always available."""

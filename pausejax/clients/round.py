@@ -47,7 +47,7 @@ def play_round(
     network = jax.vmap(draw)(round, keys, hyper, state.availability, state.bandit.counts)
     inputs = PolicyInputs(round, network, state.params, state.memory, world.partition)
     if state.work:
-        inputs = inputs._replace(network=jax.vmap(without_workers)(network, state.work.client))
+        inputs = inputs._replace(network=jax.vmap(without_workers)(network, state.work.slots.client))
 
     # Select the cohort, and find which updates arrive.
     select = functools.partial(select_cohort, program, world)

@@ -10,7 +10,8 @@ import numpy as np
 from pausejax import parts
 from pausejax.data import cache, tfds
 from pausejax.data.dataset import Dataset, checked
-from pausejax.parts import File, Parameter, Part, PartError
+from pausejax.parts import File, Parameter, Part
+from pausejax.parts.check import expect_type
 
 _DIGITS_TEST_SIZE = 360
 _DIGITS_SPLIT_SEED = 0
@@ -39,8 +40,7 @@ def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: 
     """
     part = parts.find("dataset", part)
     made = part.build(**values, data_dir=data_dir)
-    if not isinstance(made, Dataset):
-        raise PartError(f"{part.where}: must return a pausejax.data.Dataset, not {type(made).__name__}")
+    expect_type(part, made, Dataset, "pausejax.data.Dataset")
     return checked(made, part.where, part.name)
 
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from pausejax import parts
-from pausejax.parts import Parameter, Part, PartError
-from pausejax.parts.check import expect_array
+from pausejax.parts import Parameter, Part
+from pausejax.parts.check import expect_array, expect_type
 
 Number = jax.Array | float
 
@@ -110,9 +110,7 @@ def checked_aggregator(aggregator: Any, part: Part) -> Aggregator:
     Raises:
       PartError: `aggregator` is no `Aggregator`. The function raises it for a wrong result.
     """
-    if not isinstance(aggregator, Aggregator):
-        kind = type(aggregator).__name__
-        raise PartError(f"{part.where}: must return a pausejax.federated.aggregators.Aggregator, not {kind}")
+    expect_type(part, aggregator, Aggregator, "pausejax.federated.aggregators.Aggregator")
     of_rows = aggregator.combine
     if of_rows is None:
         return aggregator

@@ -1,6 +1,7 @@
 """Static description of learning. A change of any of its values compiles the training program anew."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
@@ -124,7 +125,7 @@ class Learning:
         """Whether the federated algorithm keeps a state for every client."""
         return bool(jax.tree.leaves(self.states[1]))
 
-    @property
+    @functools.cached_property
     def states(self) -> tuple[Any, Any]:
         """Shapes and types of the algorithm's server state and of its state of one client."""
 
@@ -138,7 +139,7 @@ class Learning:
     def _unknown_values(self) -> dict[str, jax.ShapeDtypeStruct]:
         return dict.fromkeys(self.algorithm.traced, jax.ShapeDtypeStruct((), jnp.float32))
 
-    @property
+    @functools.cached_property
     def sent(self) -> Weights:
         """Shapes and types of the arrays that a client sends: the upload and the changes of statistics."""
         weights = jax.eval_shape(self.model.init, jax.random.key(0))
@@ -152,7 +153,7 @@ class Learning:
         statistics = {} if self.keeps_statistics else weights.statistics
         return Weights(jax.eval_shape(upload, weights.params, self._unknown_values), statistics)
 
-    @property
+    @functools.cached_property
     def num_parameters(self) -> int:
         """Count of the numbers that a client sends in a round."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.sent))

@@ -10,6 +10,7 @@ import optax
 from pausejax import parts
 from pausejax.data.dataset import Dataset
 from pausejax.parts import Part, PartError
+from pausejax.parts.check import expect_type
 
 
 def _mean(mean: jax.Array) -> jax.Array:
@@ -117,10 +118,7 @@ def build(part: Part, values: dict[str, object]) -> Task:
         raise
     except Exception as error:
         raise PartError(f"{part.where}: can't be built: {error}") from error
-    if not isinstance(made, Task):
-        raise PartError(
-            f"{part.where}: must return a pausejax.federated.tasks.Task, not {type(made).__name__}"
-        )
+    expect_type(part, made, Task, "pausejax.federated.tasks.Task")
     return made
 
 

@@ -9,7 +9,7 @@ from pausejax.network.availability import Availability
 from pausejax.network.endings import Close, Ending, Work
 from pausejax.network.law import Function, Law
 from pausejax.parts import Part, PartError
-from pausejax.parts.check import expect_array, types_of
+from pausejax.parts.check import expect_array, expect_type, types_of
 
 
 def checked_law(law: Any, part: Part, num_clients: int) -> Law:
@@ -23,8 +23,7 @@ def checked_law(law: Any, part: Part, num_clients: int) -> Law:
     Raises:
       PartError: `law` is no `Law`. The functions raise it for a wrong result.
     """
-    if not isinstance(law, Law):
-        raise PartError(f"{part.where}: must return a pausejax.network.Law, not {type(law).__name__}")
+    expect_type(part, law, Law, "pausejax.network.Law")
     expected = law.expectation
 
     def checked(what: str, made: Any) -> jax.Array:
@@ -47,9 +46,7 @@ def checked_availability(process: Any, part: Part, num_clients: int) -> Availabi
 
     Arguments and errors are those of `checked_law`.
     """
-    if not isinstance(process, Availability):
-        kind = type(process).__name__
-        raise PartError(f"{part.where}: must return a pausejax.network.Availability, not {kind}")
+    expect_type(part, process, Availability, "pausejax.network.Availability")
 
     def init(key: jax.Array) -> Any:
         with part.blamed("init"):
@@ -71,8 +68,7 @@ def checked_ending(ending: Any, part: Part) -> Ending:
     Raises:
       PartError: `ending` is no `Ending`. The function raises it for a wrong result.
     """
-    if not isinstance(ending, Ending):
-        raise PartError(f"{part.where}: must return a pausejax.network.Ending, not {type(ending).__name__}")
+    expect_type(part, ending, Ending, "pausejax.network.Ending")
     chooses, waiting = ending.chooses, ending.waiting
     if not isinstance(waiting, int) or waiting < 0:
         raise PartError(f"{part.where}: waiting is {waiting!r}; must be an integer >= 0")

@@ -29,6 +29,22 @@ def expect_array(part: Part, what: str, made: Any, dtype: Any, shape: tuple[int,
     return array
 
 
+def expect_type(part: Part, made: Any, kind: type, name: str) -> None:
+    """Checks the type of what a part returns.
+
+    Args:
+      part: the part, which an error names.
+      made: the returned object.
+      kind: the type that the object must have.
+      name: the name under which users import the type.
+
+    Raises:
+      PartError: the object has another type.
+    """
+    if not isinstance(made, kind):
+        raise PartError(f"{part.where}: must return a {name}, not {type(made).__name__}")
+
+
 def types_of(tree: Any) -> Any:
     """Returns the structure of a tree, and the shapes and types of its arrays."""
     leaves, structure = jax.tree.flatten(tree)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax.parts import Part, PartError
+from pausejax.parts.check import expect_type
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, PolicyState, View
 
 FINE, UNFIT_MEMBERS, UNFIT_WEIGHT, UNFIT_SUM, ABSENT = range(5)
@@ -45,8 +46,7 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
     def say(problem: str) -> PartError:
         return PartError(f"{part.where}: {problem}")
 
-    if not isinstance(policy, Policy):
-        raise say(f"must return a pausejax.policies.Policy, not {type(policy).__name__}")
+    expect_type(part, policy, Policy, "pausejax.policies.Policy")
 
     def select(key: jax.Array, state: PolicyState, view: View) -> Cohort:
         with part.blamed("select"):

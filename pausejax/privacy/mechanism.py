@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pausejax.parts import Part, PartError
-from pausejax.parts.check import expect_array
+from pausejax.parts.check import expect_array, expect_type
 from pausejax.privacy.noise import NoiseGenerator, laplace
 
 
@@ -50,9 +50,7 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
     Raises:
       PartError: `mechanism` is no `Mechanism`. The functions raise it for a wrong result.
     """
-    if not isinstance(mechanism, Mechanism):
-        kind = type(mechanism).__name__
-        raise PartError(f"{part.where}: must return a pausejax.privacy.Mechanism, not {kind}")
+    expect_type(part, mechanism, Mechanism, "pausejax.privacy.Mechanism")
     on_server = mechanism.server
 
     def like(what: str, made: Any, example: jax.Array) -> jax.Array:

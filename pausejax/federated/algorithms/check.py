@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from pausejax.federated.algorithms.base import Algorithm, Arrivals, Local, State
 from pausejax.federated.modules import Params
 from pausejax.parts import Part, PartError
-from pausejax.parts.check import types_of
+from pausejax.parts.check import expect_type, types_of
 
 
 def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
@@ -17,9 +17,7 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
     Raises:
       PartError: `algorithm` is no `Algorithm`. The functions raise it for a wrong result.
     """
-    if not isinstance(algorithm, Algorithm):
-        kind = type(algorithm).__name__
-        raise PartError(f"{part.where}: must return a pausejax.federated.algorithms.Algorithm, not {kind}")
+    expect_type(part, algorithm, Algorithm, "pausejax.federated.algorithms.Algorithm")
 
     def like(what: str, made: Any, example: Any) -> Any:
         if types_of(made) != types_of(example):
