@@ -40,7 +40,7 @@ def build_program(
       SpecError: the data can't be shared out among so many clients, or a part refuses its arguments.
     """
     static, runs = static_values(group), group.runs
-    learning = _learning(study, group, sources, backend, layout) if learns(study.mode) else None
+    learning = learning_of_group(study, group, sources, backend, layout) if learns(study.mode) else None
     known = {**static, **_sizes(study, static, learning)}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
 
@@ -251,7 +251,10 @@ def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarr
     return found
 
 
-def _learning(study: Study, group: Group, sources: Sources, backend: str, layout: Layout | None) -> Learning:
+def learning_of_group(
+    study: Study, group: Group, sources: Sources, backend: str, layout: Layout | None
+) -> Learning:
+    """Builds the static description of a group's learning; arguments and errors as for `build_program`."""
     static, runs = static_values(group), group.runs
     dataset = dataset_of(study, static, sources)
     seeds = {run.seed for run in runs}

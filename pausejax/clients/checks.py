@@ -22,6 +22,9 @@ def check(say: Say, study: Study) -> None:
     """Reports what does not fit together in a study, each problem once."""
     if not learns(study.mode):
         _check_bandit(say, study)
+    elif study.keep_models and study.stop_at_latency:
+        why = "keeps models of the last round; not with stop_at_latency, which ends runs in other rounds"
+        say("keep_models", True, why)
     for clients, cohort in together(study, ("num_clients", "clients_per_round")):
         if cohort > clients:
             say("network.clients_per_round", cohort, f"must be <= network.num_clients = {clients}")
@@ -116,6 +119,8 @@ def _check_bandit(say: Say, study: Study) -> None:
     for policy in study.policies:
         if needs_learning(study, policy.algorithm):
             say("policy.name", policy.algorithm, NEEDS_LEARNING)
+    if study.keep_models:
+        say("keep_models", True, 'mode = "bandit" has no models; needs mode = "training"')
     if any(value != "iid" for value in values_of(study, "partition")):
         say("data.partition", "unequal", 'mode = "bandit" knows equal shares only: "iid"')
     if "none" in values_of(study, "mechanism"):

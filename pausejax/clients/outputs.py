@@ -10,7 +10,7 @@ from pausejax import network, privacy
 from pausejax.analysis.quantities import Metric, Variable
 from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import metrics_of, variables_of
-from pausejax.clients.variables import LEARNED, LEARNING_VARIABLES, METRICS, REGRETS, VARIABLES
+from pausejax.clients.variables import KEPT, LEARNED, LEARNING_VARIABLES, METRICS, REGRETS, VARIABLES
 from pausejax.federated.tasks import Task, build
 from pausejax.parts import PartError
 from pausejax.study.checks import values_of
@@ -22,6 +22,8 @@ _COORDINATES = (
     "eval",
     "slot",
     "client",
+    "model_weight",
+    "client_weight",
     "eval_round",
     "eval_elapsed",
     "policy",
@@ -112,6 +114,7 @@ def _absent(study: Study) -> set[str]:
     absent = {"test_accuracy"} - measured
     absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)
     absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
+    absent |= set() if study.keep_models else set(KEPT)
     endings = values_of(study, "ending")
     absent |= set() if "all" in endings else set(REGRETS)
     built = [one for name in endings for one in _built(study, "ending", name)]

@@ -20,6 +20,7 @@ STUDY: dict[str, Parameter] = table(
             "expected_regret": Parameter(
                 False, "record the regret against the largest expected reward; small networks only"
             ),
+            "keep_models": Parameter(False, "keep the final model of every run in the result"),
             "stop_at_latency": Parameter(
                 0.0, "end a run at this simulated time, seconds; 0: never", low=0, units="s"
             ),

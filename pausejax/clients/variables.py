@@ -30,12 +30,24 @@ VARIABLES: dict[str, Variable] = {
     "available_count": count("clients that could be selected; absent where it is always everyone"),
     "failed_count": count("selected clients that failed in mid-round; absent where none can"),
     "late_count": count("selected clients that came too late to count; absent where none can"),
+    "final_model": Variable(
+        ("model_weight",), "float32", np.nan, "1", "weights of the model after the last round"
+    ),
+    "client_models": Variable(
+        ("client", "client_weight"),
+        "float32",
+        np.nan,
+        "1",
+        "weights that differ between clients, after the last round",
+    ),
     "diverged_round": Variable((), "int32", 0, "1", "round in which the model ceased to be finite; 0: never"),
 }
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
 """Variables that exist only if rounds wait for all clients. They assume that the slowest client ends a
 round."""
-LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round")
+KEPT = ("final_model", "client_models")
+"""Variables of studies that keep their models."""
+LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round", *KEPT)
 """Variables that only mode "training" has."""
 
 LEARNED = ("dataset", "task")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from pausejax.federated.batches import HeldOut, TrainingData, gather, prepare
 from pausejax.federated.learning import Learning
-from pausejax.federated.modules import Params, Weights
+from pausejax.federated.modules import Weights
 
 
 def evaluate(learning: Learning, test: HeldOut, weights: Weights) -> tuple[jax.Array, jax.Array]:
@@ -45,8 +45,7 @@ def client_loss(
     learning: Learning,
     data: TrainingData,
     partition: jax.Array,
-    params_of: Callable[[jax.Array], Params],
-    statistics: Params,
+    weights_of: Callable[[jax.Array], Weights],
     clients: jax.Array,
 ) -> jax.Array:
     """Computes the mean loss of one run's model on all the data of each client.
@@ -55,8 +54,7 @@ def client_loss(
       learning: the static description of learning.
       data: the training set.
       partition: int32 scalar, the index of the run's partition.
-      params_of: function from a client, int32 scalar, to the parameters from which it would start.
-      statistics: running statistics; [K, ...] if clients keep them.
+      weights_of: function from a client, int32 scalar, to the weights from which it would start.
       clients: int32 [c], the clients.
 
     Returns:
@@ -68,8 +66,7 @@ def client_loss(
         position = jnp.arange(learning.longest)
         index = data.order.at[partition, data.offset[partition, client] + position].get(mode="clip")
         inputs, targets = gather(learning, data, index)
-        own = jax.tree.map(lambda leaf: leaf[client], statistics) if learning.keeps_statistics else statistics
-        outputs, _ = learning.model.apply(params_of(client), own, inputs, key=None, training=False)
+        outputs, _ = learning.model.apply(*weights_of(client), inputs, key=None, training=False)
         losses = learning.task.loss(outputs, targets)
         return jnp.sum(jnp.where(position < size, losses, 0.0)) / size.astype(jnp.float32)
 

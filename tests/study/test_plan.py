@@ -140,6 +140,7 @@ def test_what_is_recorded_or_cut_short_is_part_of_the_identity_only_if_asked_for
     plain = plan().identities
     assert plan(stop_at_latency=0).identities == plain
     assert plan(selection_gap=False).identities == plain
+    assert plan(keep_models=False).identities == plain
     changed = [
         plan(stop_at_latency=30).identities,
         plan(stop_at_latency=31.5).identities,
