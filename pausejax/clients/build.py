@@ -13,6 +13,7 @@ from pausejax.clients.parameters import learns
 from pausejax.clients.program import Files, Program
 from pausejax.clients.quantities import parts_of
 from pausejax.data.dataset import Dataset
+from pausejax.data.held_out import hold_out
 from pausejax.data.host import Sources
 from pausejax.data.partition import Partition, split
 from pausejax.data.sources import load
@@ -204,8 +205,9 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
     values, clients = _on_host(study, static), static["num_clients"]
     options = {name: values[name] for name in sorted(part.reads & static.keys())}
     key = ("partition", part, id(dataset), clients, seed, *options.items())
+    share = static.get("held_out_share", 0.0)
     try:
-        return sources.make(
+        found = sources.make(
             key,
             lambda: split(part, dataset.train_targets, clients, seed, owner=dataset.owner, **options),
         )
@@ -213,6 +215,7 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
         raise SpecError([str(error)]) from error
     except ValueError as error:
         raise SpecError([f'data.partition = "{part.name}": {error}']) from error
+    return sources.make((*key, "held out", share), lambda: hold_out(found, share, seed)) if share else found
 
 
 def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from pausejax.analysis.quantities import Metric, Variable, count, series
+from pausejax.federated.tasks import Task
 
 VARIABLES: dict[str, Variable] = {
     "round_latency": series("s", "simulated latency of the round, (3)"),
@@ -195,3 +196,48 @@ METRICS: dict[str, Metric] = {
         "diverged_round", "itself", None, "1", "round in which the model ceased to be finite; 0: never"
     ),
 }
+
+
+def client_metric_name(task: Task) -> str:
+    """Returns the name of the variable with the task's metric of each client: "client_accuracy"."""
+    return f"client_{task.metric_name.removeprefix('test_')}"
+
+
+def client_metric(task: Task) -> tuple[Variable, dict[str, Metric]]:
+    """Returns the variable with the task's metric of each client, and the metrics of a run that sum it up."""
+    name = client_metric_name(task)
+    words, unit = name.removeprefix("client_").replace("_", " "), task.unit
+    told = f"{words} of each client's model on its held-out samples; NaN for a client without any"
+    known = METRICS.get(task.metric_name)
+    scale, shown, share = (known.scale, known.shown, known.share) if known else (1.0, ".3g", False)
+    shown_unit = " (%)" if scale == 100 else "" if unit == "1" else f" ({unit})"
+    worst = "lowest_tenth" if task.higher_is_better else "highest_tenth"
+    tenth = Metric(
+        name,
+        worst,
+        task.higher_is_better,
+        unit,
+        f"mean {words} of the worst tenth of the clients",
+        learned=True,
+        label=f"{words} of the worst tenth{shown_unit}",
+        heading="worst\ntenth",
+        scale=scale,
+        shown=shown,
+        share=share,
+        scaled_by=LEARNED,
+    )
+    spread = Metric(
+        name,
+        "spread",
+        False,
+        unit,
+        f"standard deviation of {words} over the clients",
+        learned=True,
+        label=f"spread of {words} over clients{shown_unit}",
+        heading="spread over\nclients",
+        scale=scale,
+        shown=shown,
+        scaled_by=LEARNED,
+    )
+    metrics = {f"worst_{name}": tenth, f"{name}_spread": spread}
+    return Variable(("client",), "float32", np.nan, unit, told), metrics

@@ -302,7 +302,7 @@ def test_memory_and_a_saved_folder_hold_what_a_folder_holds(whole, tmp_path):
     ("changed", "line"),
     [
         ({"mode": "bandit"}, 'keep_models = true: mode = "bandit" has no models'),
-        ({"stop_at_latency": 5.0}, "keep_models = true: keeps models of the last round"),
+        ({"stop_at_latency": 5.0}, "keep_models = true: needs models of the last round"),
         ({"keep_models": 1}, "keep_models = 1: must be true or false"),
     ],
 )
@@ -333,7 +333,7 @@ def test_only_what_start_takes_from_a_client_is_its_own(algorithm):
 def test_the_programs_of_kept_models_are_forgotten_with_the_others(whole):
     (kind,) = {make_plan(parse(SMALL)).study.kind}
     devices.forget(kind.programs)
-    assert all(program._cache_size() == 0 for program in kind.programs) and len(kind.programs) == 4
+    assert all(program._cache_size() == 0 for program in kind.programs) and len(kind.programs) == 5
 
 
 def test_a_plan_says_how_many_bytes_the_models_take():
