@@ -117,7 +117,7 @@ def models(
     """Returns the final model of every run of a result that was simulated with `keep_models = true`.
 
     The network is built from the spec in the result, and the data set is loaded for its shapes and its scale.
-    All weights are read into memory; select runs first if that is too much.
+    All weights are read into memory; select runs first if that is too much. The files of `use` are executed.
 
     Args:
       result: as `pausejax.open` or `simulate` returns it, or a selection of its runs.

@@ -123,6 +123,9 @@ class ClientSimulation:
         static, sources = self._static, self._sources
         partitions = [partition_of(self._study, static, seed, sources) for seed in seeds]
         self._partitions = partitions
+        if self._study.client_metrics and not any(np.any(part.held_out) for part in partitions):
+            held = static["held_out_share"]
+            raise SpecError([f"data.held_out_share = {held}: too small: no client would hold out a sample"])
         source = dataset_of(self._study, static, sources)
         batch = program.learning.training.eval_batch
         data = batches.training_data(

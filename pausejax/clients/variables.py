@@ -210,7 +210,8 @@ def client_metric(task: Task) -> tuple[Variable, dict[str, Metric]]:
     told = f"{words} of each client's model on its held-out samples; NaN for a client without any"
     known = METRICS.get(task.metric_name)
     scale, shown, share = (known.scale, known.shown, known.share) if known else (1.0, ".3g", False)
-    shown_unit = " (%)" if scale == 100 else "" if unit == "1" else f" ({unit})"
+    percent = ", %" if scale == 100 else ""
+    shown_unit = " (%)" if percent else "" if unit == "1" else f" ({unit})"
     worst = "lowest_tenth" if task.higher_is_better else "highest_tenth"
     tenth = Metric(
         name,
@@ -220,7 +221,7 @@ def client_metric(task: Task) -> tuple[Variable, dict[str, Metric]]:
         f"mean {words} of the worst tenth of the clients",
         learned=True,
         label=f"{words} of the worst tenth{shown_unit}",
-        heading="worst\ntenth",
+        heading=f"worst\ntenth{percent}",
         scale=scale,
         shown=shown,
         share=share,
@@ -234,7 +235,7 @@ def client_metric(task: Task) -> tuple[Variable, dict[str, Metric]]:
         f"standard deviation of {words} over the clients",
         learned=True,
         label=f"spread of {words} over clients{shown_unit}",
-        heading="spread over\nclients",
+        heading=f"spread over\nclients{percent}",
         scale=scale,
         shown=shown,
         scaled_by=LEARNED,

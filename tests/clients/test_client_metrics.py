@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pausejax
-from pausejax import analysis, data
+from pausejax import analysis, data, parts
 from pausejax.analysis.metrics import REDUCTIONS
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.held_out import hold_out, rows
@@ -206,6 +206,53 @@ def test_a_client_without_held_out_samples_has_no_value():
     assert figure == pytest.approx(worst.mean(dtype=float))
 
 
+def test_a_share_too_small_for_any_client_is_refused():
+    tiny = {**SPEC["data"], "held_out_share": 0.001}
+    with pytest.raises(SpecError, match=r"data.held_out_share = 0.001: too small"):
+        pausejax.simulate("random", rounds=1, client_metrics=True, **flat({**SPEC, "data": tiny}))
+
+
+def line(*, data_dir):
+    """Three numbers and their sum."""
+    inputs = np.random.default_rng(0).normal(size=(90, 3)).astype(np.float32)
+    targets = inputs.sum(axis=1, keepdims=True)
+    return data.Dataset(inputs[:70], targets[:70], inputs[70:], targets[70:])
+
+
+@pytest.mark.usefixtures("own_parts")
+def test_the_worst_clients_are_those_with_the_largest_error_where_less_is_better():
+    parts.dataset(line)
+    found = pausejax.simulate(
+        "random",
+        seeds=2,
+        rounds=2,
+        dataset="line",
+        task="regression",
+        model="linear",
+        optimizer="sgd",
+        batch_size=5,
+        private=False,
+        client_metrics=True,
+        held_out_share=0.4,
+        keep_models=True,
+        num_clients=3,
+        clients_per_round=1,
+    )
+    errors, figures = found["client_rmse"].values, analysis.finals(found)
+    np.testing.assert_array_equal(figures["worst_client_rmse"], errors.max(axis=1))
+    np.testing.assert_allclose(figures["client_rmse_spread"], errors.std(axis=1), rtol=1e-5)
+    samples = line(data_dir=None)
+    for run, model in enumerate(pausejax.models(found)):
+        whole = data.partition.split("iid", samples.train_targets, 3, run, batch_size=5)
+        cut = hold_out(whole, 0.4, run)
+        for client, own in enumerate(np.split(rows(cut), np.cumsum(cut.held_out)[:-1])):
+            missed = np.asarray(model.apply(model.weights, samples.train_inputs[own]))
+            missed = missed - samples.train_targets[own]
+            assert errors[run, client] == pytest.approx(np.sqrt((missed**2).mean()), rel=1e-4)
+    (panel,) = pausejax.charts(found)["client_rmse_by_rank"].panels
+    assert panel.series[0].y[0] == pytest.approx(errors.max(axis=1).mean(), rel=1e-5)
+
+
 def simulate(out, progress=lambda _: None, *, shard=(1, 1), seconds=300.0, **limits):
     plan = make_plan(parse({**SPEC, "rounds": 60}))
     store = FolderStore(Folder(out), checkpoint_seconds=seconds)
@@ -235,6 +282,9 @@ def test_a_killed_study_lanes_and_shards_test_the_same_clients(tmp_path):
     whole = pausejax.open(tmp_path / "whole").load()
     for name in ("killed", "lanes", "shards"):
         assert_alike(whole, pausejax.open(tmp_path / name).load())
+    simulate(tmp_path / "data", data_placement="sharded")
+    found = pausejax.open(tmp_path / "data").load()
+    np.testing.assert_allclose(found["client_accuracy"], whole["client_accuracy"], atol=0.1)
 
 
 def test_off_means_that_nothing_changes():
