@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pausejax.analysis import schema, soundness
 from pausejax.clients.kind import KIND as CLIENTS
+from pausejax.clients.variables import KEPT
 from pausejax.ensemble.kind import KIND as ENSEMBLE
 from pausejax.parts import Parameter, registered_parts
 from pausejax.study import spec
@@ -95,7 +96,8 @@ def charts(
 
     if not isinstance(smoothing, int) or smoothing < 1:
         raise ValueError(f"smoothing = {smoothing!r}: must be an integer >= 1")
-    runs, wanted = request.resolve(result, measures, where)
+    # No chart shows the weights of models, which may be most of a result.
+    runs, wanted = request.resolve(result.drop_vars(KEPT, errors="ignore"), measures, where)
     if runs.nbytes <= _LOADED:
         runs = runs.load()
     cells = grid.arrange(runs, by)

@@ -20,6 +20,7 @@ from pausejax.execution.play import play
 from pausejax.federated.kept import is_own
 from pausejax.kinds import parse
 from pausejax.results.folder import Folder
+from pausejax.results.snapshot import Snapshot
 from pausejax.results.stores import FolderStore
 from pausejax.searches.options import SearchOptions, with_horizon
 from pausejax.study.plan import make_plan
@@ -343,3 +344,16 @@ def test_a_plan_says_how_many_bytes_the_models_take():
     assert f"of 3 runs, {each / 1e6:.4g} MB each: {3 * each / 1e6:.4g} MB" in line
     told = plan_table(make_plan(parse({**SMALL, "keep_models": False})), Sources()).renderables
     assert not [line for line in told if str(line).startswith("keep_models")]
+
+
+def test_charts_do_not_read_the_weights(folder, monkeypatch):
+    read, files = Snapshot.read, []
+
+    def watch(self, key):
+        files.append(key)
+        return read(self, key)
+
+    monkeypatch.setattr(Snapshot, "read", watch)
+    assert "test_accuracy_vs_round" in pausejax.charts(pausejax.open(folder / "out"))
+    kept = [key for key in files if key.startswith(("final_model/c", "client_models/c"))]
+    assert not kept and [key for key in files if key.startswith("test_accuracy/c")]
