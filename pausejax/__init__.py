@@ -1,6 +1,6 @@
 """Client selection for federated learning under latency, privacy and generalization pressure.
 
-The face of the library: `simulate`, `search`, `open`, `select`, `summary`, `charts` and `save`, the
+The face of the library: `simulate`, `search`, `open`, `select`, `summary`, `charts`, `models` and `save`, the
 decorators that register parts of one's own, and the modules that stand alone. Everything is loaded on first
 use.
 """
@@ -14,7 +14,7 @@ from pausejax.version import __version__
 if TYPE_CHECKING:
     from pausejax.analysis import select, summary
     from pausejax.api import open, save, search, simulate
-    from pausejax.kinds import charts
+    from pausejax.kinds import charts, models
     from pausejax.parts import (
         File,
         Parameter,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _HOME = {
     "pausejax.analysis": ("select", "summary"),
     "pausejax.api": ("open", "save", "search", "simulate"),
-    "pausejax.kinds": ("charts",),
+    "pausejax.kinds": ("charts", "models"),
     "pausejax.study.spec": ("SpecError",),
     "pausejax.parts": (
         "File",
@@ -89,6 +89,7 @@ __all__ = [
     "latency",
     "mechanism",
     "model",
+    "models",
     "open",
     "partition",
     "policy",

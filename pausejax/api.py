@@ -76,7 +76,8 @@ def simulate(
       checkpoint_every: seconds between two checkpoints of unfinished runs; only used with `out`.
       **parameters: any parameter of a spec, by its name or symbol. A list or a range makes an axis:
         `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. These keys of a spec are allowed
-        too: `zip`, `selection_gap`, `expected_regret`, `stop_at_latency`, `use`.
+        too: `zip`, `selection_gap`, `expected_regret`, `client_metrics`, `keep_models`,
+        `stop_at_latency`, `use`.
 
     Returns:
       The data set that `pausejax run` writes, with the dimensions run, round, eval, slot and client.

@@ -1,6 +1,7 @@
 """The list of the kinds of study, and the functions that depend on it."""
 
 import importlib
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pausejax.analysis import schema, soundness
 from pausejax.clients.kind import KIND as CLIENTS
+from pausejax.clients.variables import KEPT
 from pausejax.ensemble.kind import KIND as ENSEMBLE
 from pausejax.parts import Parameter, registered_parts
 from pausejax.study import spec
@@ -16,6 +18,7 @@ from pausejax.study.study import Kind, Study
 if TYPE_CHECKING:
     import xarray as xr
 
+    from pausejax.clients.models import KeptModel
     from pausejax.plotting.chart import Chart, Charts
     from pausejax.plotting.data import Sweep
 
@@ -93,7 +96,8 @@ def charts(
 
     if not isinstance(smoothing, int) or smoothing < 1:
         raise ValueError(f"smoothing = {smoothing!r}: must be an integer >= 1")
-    runs, wanted = request.resolve(result, measures, where)
+    # No chart shows the weights of models, which may be most of a result.
+    runs, wanted = request.resolve(result.drop_vars(KEPT, errors="ignore"), measures, where)
     if runs.nbytes <= _LOADED:
         runs = runs.load()
     cells = grid.arrange(runs, by)
@@ -107,6 +111,37 @@ def charts(
             clocks = curves.clocks_of(runs)
             found += [curves.curves(cells, metric, against, smoothing=smoothing) for against in clocks]
     return Charts({chart.name: chart for chart in found} | sweeps.charts_of(runs, wanted))
+
+
+def models(
+    result: "xr.Dataset", *, folder: str | Path = ".", data_dir: str | Path | None = None
+) -> "list[KeptModel]":
+    """Returns the final model of every run of a result that was simulated with `keep_models = true`.
+
+    The network is built from the spec in the result, and the data set is loaded for its shapes and its scale.
+    All weights are read into memory; select runs first if that is too much. The files of `use` are executed.
+
+    Args:
+      result: as `pausejax.open` or `simulate` returns it, or a selection of its runs.
+      folder: the folder of the spec, from which relative paths of data files and of `use` start.
+      data_dir: folder of prepared data sets, as for `simulate`.
+
+    Returns:
+      A `KeptModel` for each run, in the order of the runs: `apply`, a pure function `(weights, inputs)`; the
+      run's `weights`, a pytree; the weights of its `clients`, [K, ...], where these keep layers of their own.
+
+    Raises:
+      SpecError: (a ValueError) a file of the spec is absent, or the model can't be built.
+      ValueError: the result keeps no models, or a file on which its runs depend has changed.
+    """
+    from pausejax.clients.models import models as of_study
+    from pausejax.data.host import Sources
+
+    if "final_model" not in result:
+        raise ValueError("result: keeps no models; only a study with keep_models = true does")
+    document = tomllib.loads(schema.read(result, "spec"))
+    study = parse(document, source="spec of the result", folder=Path(folder))
+    return of_study(study, result, Sources(data_dir))
 
 
 def omitted(

@@ -84,6 +84,42 @@ def exact_share(gap: np.ndarray) -> np.ndarray:
     return np.where(explored > 0, exact, np.nan)
 
 
+def lowest_tenth(values: np.ndarray) -> np.ndarray:
+    """Returns the mean of the lowest tenth of the values of each row that are not NaN, float64 [runs].
+
+    The tenth of n values is n / 10 rounded up. The mean is NaN if all values of a row are NaN.
+
+    Args:
+      values: values of each client, [runs, clients].
+    """
+    present = ~np.isnan(values)
+    tenth = -(-present.sum(axis=1) // 10)
+    ascending = np.sort(values, axis=1).astype(np.float64)  # NaN comes last
+    lowest = np.arange(values.shape[1]) < tenth[:, None]
+    total = np.where(lowest, ascending, 0).sum(axis=1)
+    return np.where(tenth > 0, total / np.maximum(tenth, 1), np.nan)
+
+
+def highest_tenth(values: np.ndarray) -> np.ndarray:
+    """Returns the mean of the highest tenth of the values of each row, as `lowest_tenth`."""
+    return -lowest_tenth(-values)
+
+
+def spread(values: np.ndarray) -> np.ndarray:
+    """Returns the standard deviation of the values of each row that are not NaN, float64 [runs].
+
+    It is that of these values themselves, not an estimate for more values. It is NaN if all values are NaN.
+
+    Args:
+      values: values of each client, [runs, clients].
+    """
+    present = ~np.isnan(values)
+    count = np.maximum(present.sum(axis=1), 1)
+    mean = np.where(present, values, 0).sum(axis=1, dtype=np.float64) / count
+    squares = np.where(present, np.square(values.astype(np.float64) - mean[:, None]), 0).sum(axis=1)
+    return np.where(present.any(axis=1), np.sqrt(squares / count), np.nan)
+
+
 REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "last": last,
     "rounds_played": rounds_played,
@@ -95,6 +131,9 @@ REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean_gap": mean_gap,
     "exact_share": exact_share,
     "itself": lambda values: values,
+    "lowest_tenth": lowest_tenth,
+    "highest_tenth": highest_tenth,
+    "spread": spread,
 }
 """Functions that reduce the values of runs, [runs, n] with NaN after the last round, to figures, [runs]."""
 

@@ -24,6 +24,7 @@ _WORDS, _TEXT, _MANY = 10_000, 2**24, 1_000
 REDUCTIONS = (
     *("last", "rounds_played", "total", "mean", "mean_latency"),
     *("each", "imbalance", "mean_gap", "exact_share", "itself"),
+    *("lowest_tenth", "highest_tenth", "spread"),
 )
 """The names of `metrics.REDUCTIONS`: the functions that reduce the values of a run to one figure."""
 COLUMNS = frozenset(

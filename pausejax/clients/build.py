@@ -13,6 +13,7 @@ from pausejax.clients.parameters import learns
 from pausejax.clients.program import Files, Program
 from pausejax.clients.quantities import parts_of
 from pausejax.data.dataset import Dataset
+from pausejax.data.held_out import hold_out
 from pausejax.data.host import Sources
 from pausejax.data.partition import Partition, split
 from pausejax.data.sources import load
@@ -40,7 +41,7 @@ def build_program(
       SpecError: the data can't be shared out among so many clients, or a part refuses its arguments.
     """
     static, runs = static_values(group), group.runs
-    learning = _learning(study, group, sources, backend, layout) if learns(study.mode) else None
+    learning = learning_of_group(study, group, sources, backend, layout) if learns(study.mode) else None
     known = {**static, **_sizes(study, static, learning)}
     traced = [name for name, parameter in study.words.parameters.items() if parameter.traced]
 
@@ -204,8 +205,9 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
     values, clients = _on_host(study, static), static["num_clients"]
     options = {name: values[name] for name in sorted(part.reads & static.keys())}
     key = ("partition", part, id(dataset), clients, seed, *options.items())
+    share = static.get("held_out_share", 0.0)
     try:
-        return sources.make(
+        found = sources.make(
             key,
             lambda: split(part, dataset.train_targets, clients, seed, owner=dataset.owner, **options),
         )
@@ -213,6 +215,7 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
         raise SpecError([str(error)]) from error
     except ValueError as error:
         raise SpecError([f'data.partition = "{part.name}": {error}']) from error
+    return sources.make((*key, "held out", share), lambda: hold_out(found, share, seed)) if share else found
 
 
 def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,7 +254,10 @@ def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarr
     return found
 
 
-def _learning(study: Study, group: Group, sources: Sources, backend: str, layout: Layout | None) -> Learning:
+def learning_of_group(
+    study: Study, group: Group, sources: Sources, backend: str, layout: Layout | None
+) -> Learning:
+    """Builds the static description of a group's learning; arguments and errors as for `build_program`."""
     static, runs = static_values(group), group.runs
     dataset = dataset_of(study, static, sources)
     seeds = {run.seed for run in runs}

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pausejax.analysis import metrics_of
-from pausejax.analysis.mean_curves import Samples, samples, smooth
+from pausejax.analysis.mean_curves import Samples, samples, smooth, without_diverged
 from pausejax.analysis.quantities import Metric, objectives_in
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import has, values_of
@@ -18,6 +18,8 @@ from pausejax.plotting.data import Axis
 from pausejax.plotting.grid import Grid, Line
 from pausejax.privacy import PROTECTED
 
+_SHARES = np.linspace(0.0, 100.0, 41)
+"""Shares of the clients, in percent, at which the chart of clients has a point."""
 _GAP_ROUNDS = 20
 """Number of rounds in the trailing mean of the gap to the exact maximum."""
 
@@ -55,6 +57,8 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
             found.append(_regret(selecting, known["cumulative_expected_regret"], None, linear=0.1))
     if "selection_gap" in result:
         found.append(_selection_gap(grid))
+    tenths = [metric for metric in known.values() if metric.reduce in ("lowest_tenth", "highest_tenth")]
+    found += [_of_clients(grid, metric) for metric in tenths if "client" in result[metric.variable].dims]
     for name, metric in known.items():
         # Quantities of the user's own; the built-in metrics have their own charts.
         if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
@@ -133,6 +137,27 @@ def _selection_gap(grid: Grid) -> Chart:
     )
     y = Axis(metric.meaning, zero=True)
     return mean_chart("selection_gap_vs_round", what, cells, grid, AXES["round"], y)
+
+
+def _of_clients(grid: Grid, tenth: Metric) -> Chart:
+    """Draws a variable of clients from the worst client to the best, as quantiles over clients."""
+    rising = tenth.reduce == "lowest_tenth"
+
+    def quantiles(line: Line) -> Samples:
+        runs = without_diverged(line.runs)
+        values = runs[tenth.variable].values.astype(np.float64) * tenth.scale
+        there = ~np.isnan(values).all(axis=1)
+        shares = _SHARES if rising else 100 - _SHARES
+        found = np.nanpercentile(values[there], shares, axis=1) if there.any() else np.zeros((len(shares), 0))
+        return Samples(_SHARES, found.T, runs["seed"].values[there])
+
+    words = tenth.variable.removeprefix("client_").replace("_", " ")
+    unit = "%" if tenth.scale == 100 else "" if tenth.units == "1" else tenth.units
+    what = f"{words} of each client's model on its held-out samples, from the worst client to the best"
+    cells = [(cell.title, [(line, quantiles(line)) for line in cell.lines]) for cell in grid.panels]
+    y = Axis(f"{words} of a client{f' ({unit})' if unit else ''}")
+    x = Axis("clients, the worst first (%)", zero=True)
+    return mean_chart(f"{tenth.variable}_by_rank", what, cells, grid, x, y, learned=True)
 
 
 def _participation(grid: Grid) -> Chart | None:

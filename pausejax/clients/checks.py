@@ -22,6 +22,8 @@ def check(say: Say, study: Study) -> None:
     """Reports what does not fit together in a study, each problem once."""
     if not learns(study.mode):
         _check_bandit(say, study)
+    else:
+        _check_last_models(say, study)
     for clients, cohort in together(study, ("num_clients", "clients_per_round")):
         if cohort > clients:
             say("network.clients_per_round", cohort, f"must be <= network.num_clients = {clients}")
@@ -96,6 +98,16 @@ def _check_names(study: Study) -> None:
                     raise PartError(f"{part.where}: {name}: is a variable of every result")
 
 
+def _check_last_models(say: Say, study: Study) -> None:
+    """Reports keys that need the models after the last round, if there are none or no samples for them."""
+    for key in ("keep_models", "client_metrics"):
+        if getattr(study, key) and study.stop_at_latency:
+            why = "needs models of the last round; not with stop_at_latency, which ends runs in other rounds"
+            say(key, True, why)
+    if study.client_metrics and not all(values_of(study, "held_out_share")):
+        say("client_metrics", True, "needs samples to test clients on: held_out_share > 0 in [data]")
+
+
 def _check_expected_regret(say: Say, study: Study) -> None:
     for clients, cohort in together(study, ("num_clients", "clients_per_round")):
         if count_sets(clients, cohort) > MOST_SETS:
@@ -116,6 +128,9 @@ def _check_bandit(say: Say, study: Study) -> None:
     for policy in study.policies:
         if needs_learning(study, policy.algorithm):
             say("policy.name", policy.algorithm, NEEDS_LEARNING)
+    for key in ("keep_models", "client_metrics"):
+        if getattr(study, key):
+            say(key, True, 'mode = "bandit" has no models; needs mode = "training"')
     if any(value != "iid" for value in values_of(study, "partition")):
         say("data.partition", "unequal", 'mode = "bandit" knows equal shares only: "iid"')
     if "none" in values_of(study, "mechanism"):

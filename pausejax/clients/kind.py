@@ -15,6 +15,8 @@ from pausejax.clients.records import evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
 from pausejax.federated import aggregators, algorithms, models, optimizers, servers, tasks
+from pausejax.federated.evaluation import client_metric
+from pausejax.federated.kept import vectors_of_run
 from pausejax.study.runs import Group
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Kind, Study
@@ -74,5 +76,5 @@ KIND = Kind(
     outputs=outputs,
     coordinates=coordinates,
     simulation=simulation,
-    programs=(play, start, initial_params),
+    programs=(play, start, initial_params, vectors_of_run, client_metric),
 )

@@ -14,7 +14,7 @@ from pausejax.federated.algorithms import Arrivals
 from pausejax.federated.batches import num_steps
 from pausejax.federated.learning import Learning, Memory
 from pausejax.federated.modules import Weights
-from pausejax.federated.server import aggregate, evaluated_weights, step_server
+from pausejax.federated.server import aggregate, evaluated_weights, step_server, weights_of_client
 from pausejax.federated.training import Jobs, train
 from pausejax.policies.base import Cohort
 
@@ -212,11 +212,7 @@ def local_loss(
     if learning is None or world.data is None:
         return lambda clients: jnp.zeros(clients.shape)
 
-    def start(client: jax.Array) -> Any:
-        own = jax.tree.map(lambda leaf: leaf[client], memory.clients.algorithm)
-        algorithm = learning.build_algorithm(hyper | world.files)
-        return algorithm.start(weights.params, memory.server.algorithm, own)
+    def weights_of(client: jax.Array) -> Weights:
+        return weights_of_client(learning, weights, memory, hyper | world.files, client)
 
-    return functools.partial(
-        evaluation.client_loss, learning, world.data, partition, start, weights.statistics
-    )
+    return functools.partial(evaluation.client_loss, learning, world.data, partition, weights_of)

@@ -10,7 +10,16 @@ from pausejax import network, privacy
 from pausejax.analysis.quantities import Metric, Variable
 from pausejax.clients.parameters import learns
 from pausejax.clients.quantities import metrics_of, variables_of
-from pausejax.clients.variables import LEARNED, LEARNING_VARIABLES, METRICS, REGRETS, VARIABLES
+from pausejax.clients.variables import (
+    KEPT,
+    LEARNED,
+    LEARNING_VARIABLES,
+    METRICS,
+    REGRETS,
+    VARIABLES,
+    client_metric,
+    client_metric_name,
+)
 from pausejax.federated.tasks import Task, build
 from pausejax.parts import PartError
 from pausejax.study.checks import values_of
@@ -22,6 +31,8 @@ _COORDINATES = (
     "eval",
     "slot",
     "client",
+    "model_weight",
+    "client_weight",
     "eval_round",
     "eval_elapsed",
     "policy",
@@ -78,6 +89,8 @@ def variables(study: Study) -> dict[str, Variable]:
     found = {name: variable for name, variable in VARIABLES.items() if name not in absent}
     for task in tasks_of(study):
         found[task.metric_name] = Variable(("eval",), "float32", np.nan, task.unit, task.meaning)
+        if study.client_metrics:
+            found[client_metric_name(task)] = client_metric(task)[0]
         for name in ("train_loss", "test_loss"):
             found[name] = found[name]._replace(units=task.loss_unit)
     return found | variables_of(study, _taken(study) | found.keys())
@@ -112,6 +125,7 @@ def _absent(study: Study) -> set[str]:
     absent = {"test_accuracy"} - measured
     absent |= set() if learns(study.mode) else set(LEARNING_VARIABLES)
     absent |= {name for name in ("selection_gap", "expected_regret") if not getattr(study, name)}
+    absent |= set() if study.keep_models else set(KEPT)
     endings = values_of(study, "ending")
     absent |= set() if "all" in endings else set(REGRETS)
     built = [one for name in endings for one in _built(study, "ending", name)]
@@ -150,6 +164,7 @@ def metrics(study: Study) -> dict[str, Metric]:
             )
         )
         own[name] = own[name]._replace(units=task.unit, meaning=f"final {task.meaning}")
+        own |= client_metric(task)[1] if study.client_metrics else {}
         for loss in ("train_loss", "test_loss"):
             found[loss] = found[loss]._replace(units=task.loss_unit)
     return own | found | metrics_of(study)

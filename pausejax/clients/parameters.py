@@ -20,6 +20,8 @@ STUDY: dict[str, Parameter] = table(
             "expected_regret": Parameter(
                 False, "record the regret against the largest expected reward; small networks only"
             ),
+            "client_metrics": Parameter(False, "test every client on its held-out samples at the end"),
+            "keep_models": Parameter(False, "keep the final model of every run in the result"),
             "stop_at_latency": Parameter(
                 0.0, "end a run at this simulated time, seconds; 0: never", low=0, units="s"
             ),
@@ -75,6 +77,14 @@ PARAMETERS: dict[str, Parameter] = table(
         "dataset": Parameter("digits", "data set"),
         "train_samples": Parameter(0, "use the first N training samples; 0: all of them", low=0),
         "partition": Parameter("iid", "who owns which sample"),
+        "held_out_share": Parameter(
+            0.0,
+            "share of every client's samples that is kept out of its training, to test the client",
+            low=0,
+            high=1,
+            high_open=True,
+            added=True,
+        ),
     },
     training={
         "model": Parameter("mlp", "network to train"),

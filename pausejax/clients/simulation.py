@@ -13,11 +13,13 @@ from jax.sharding import Mesh
 from pausejax import measured
 from pausejax.clients import costs, exchange, expected_regret, records
 from pausejax.clients.build import build_program, dataset_of, files_of, partition_of
+from pausejax.clients.held_out import client_metrics
 from pausejax.clients.play import initial_params, play, start
 from pausejax.clients.program import RELEASE_LIMIT, Hyper, State, World
+from pausejax.clients.variables import client_metric_name
 from pausejax.data.host import Sources
 from pausejax.devices import SHARED, SPLIT, padded, put, put_shares, runs_mesh, shapes
-from pausejax.federated import batches
+from pausejax.federated import batches, kept
 from pausejax.federated.batches import HeldOut, TrainingData
 from pausejax.parts import PartError
 from pausejax.study.runs import Group, Run
@@ -120,6 +122,10 @@ class ClientSimulation:
             return share, None, None
         static, sources = self._static, self._sources
         partitions = [partition_of(self._study, static, seed, sources) for seed in seeds]
+        self._partitions = partitions
+        if self._study.client_metrics and not any(np.any(part.held_out) for part in partitions):
+            held = static["held_out_share"]
+            raise SpecError([f"data.held_out_share = {held}: too small: no client would hold out a sample"])
         source = dataset_of(self._study, static, sources)
         batch = program.learning.training.eval_batch
         data = batches.training_data(
@@ -205,15 +211,25 @@ class ClientSimulation:
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         return records.running(segments, positions, self.stop_at_latency)
 
-    def finish(self, segments: Sequence[Segment], runs: Sequence[Run]) -> Arrays:
+    def finish(self, segments: Sequence[Segment], state: State, runs: Sequence[Run]) -> Arrays:
         learning = self.program.learning
         metric = learning.task.metric_name if learning else "test_accuracy"
         arrays = records.finish(self._study, segments, np.arange(len(runs)), self.program.num_clients, metric)
-        releases, hyper = arrays.pop("max_releases"), self._of_runs(runs)[1]
+        releases, ((_, share, partitions), hyper) = arrays.pop("max_releases"), self._of_runs(runs)
         ledger = records.ledger(self.program, self._files, hyper, releases)
         arrays |= {name: values for name, values in ledger.items() if name in self._study.outputs.variables}
         if self._study.expected_regret:
             arrays["expected_regret"] = self._expected_regret(runs, arrays)
+        if not learning:
+            return arrays
+        last = (state.params, state.memory, hyper, self._files, share)
+        if self._study.keep_models:
+            found = kept.vectors(learning, *last)
+            arrays |= {name: values for name, values in found._asdict().items() if values is not None}
+        if self._study.client_metrics:
+            source = dataset_of(self._study, self._static, self._sources)
+            name = client_metric_name(learning.task)
+            arrays[name] = client_metrics(learning, source, self._partitions, partitions, *last)
         return arrays
 
     def _expected_regret(self, runs: Sequence[Run], arrays: Arrays) -> np.ndarray:
@@ -257,6 +273,12 @@ class ClientSimulation:
             sets = expected_regret.cohorts(self.program.num_clients, self.program.clients_per_round)
             self._of_law[law] = speed_of, speed_of(sets)
         return self._of_law[law]
+
+    def model_bytes(self) -> int:
+        if not (self.program.learning and self._study.keep_models):
+            return 0
+        model, own = kept.lengths(self.program.learning)
+        return 4 * (model + self.program.num_clients * own)
 
     def device_bytes(self) -> DeviceBytes:
         return costs.device_bytes(self)

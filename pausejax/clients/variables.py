@@ -3,6 +3,7 @@
 import numpy as np
 
 from pausejax.analysis.quantities import Metric, Variable, count, series
+from pausejax.federated.tasks import Task
 
 VARIABLES: dict[str, Variable] = {
     "round_latency": series("s", "simulated latency of the round, (3)"),
@@ -30,12 +31,24 @@ VARIABLES: dict[str, Variable] = {
     "available_count": count("clients that could be selected; absent where it is always everyone"),
     "failed_count": count("selected clients that failed in mid-round; absent where none can"),
     "late_count": count("selected clients that came too late to count; absent where none can"),
+    "final_model": Variable(
+        ("model_weight",), "float32", np.nan, "1", "weights of the model after the last round"
+    ),
+    "client_models": Variable(
+        ("client", "client_weight"),
+        "float32",
+        np.nan,
+        "1",
+        "weights that differ between clients, after the last round",
+    ),
     "diverged_round": Variable((), "int32", 0, "1", "round in which the model ceased to be finite; 0: never"),
 }
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
 """Variables that exist only if rounds wait for all clients. They assume that the slowest client ends a
 round."""
-LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round")
+KEPT = ("final_model", "client_models")
+"""Variables of studies that keep their models."""
+LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round", *KEPT)
 """Variables that only mode "training" has."""
 
 LEARNED = ("dataset", "task")
@@ -183,3 +196,49 @@ METRICS: dict[str, Metric] = {
         "diverged_round", "itself", None, "1", "round in which the model ceased to be finite; 0: never"
     ),
 }
+
+
+def client_metric_name(task: Task) -> str:
+    """Returns the name of the variable with the task's metric of each client: "client_accuracy"."""
+    return f"client_{task.metric_name.removeprefix('test_')}"
+
+
+def client_metric(task: Task) -> tuple[Variable, dict[str, Metric]]:
+    """Returns the variable with the task's metric of each client, and the metrics of a run that sum it up."""
+    name = client_metric_name(task)
+    words, unit = name.removeprefix("client_").replace("_", " "), task.unit
+    told = f"{words} of each client's model on its held-out samples; NaN for a client without any"
+    known = METRICS.get(task.metric_name)
+    scale, shown, share = (known.scale, known.shown, known.share) if known else (1.0, ".3g", False)
+    percent = ", %" if scale == 100 else ""
+    shown_unit = " (%)" if percent else "" if unit == "1" else f" ({unit})"
+    worst = "lowest_tenth" if task.higher_is_better else "highest_tenth"
+    tenth = Metric(
+        name,
+        worst,
+        task.higher_is_better,
+        unit,
+        f"mean {words} of the worst tenth of the clients",
+        learned=True,
+        label=f"{words} of the worst tenth{shown_unit}",
+        heading=f"worst\ntenth{percent}",
+        scale=scale,
+        shown=shown,
+        share=share,
+        scaled_by=LEARNED,
+    )
+    spread = Metric(
+        name,
+        "spread",
+        False,
+        unit,
+        f"standard deviation of {words} over the clients",
+        learned=True,
+        label=f"spread of {words} over clients{shown_unit}",
+        heading=f"spread over\nclients{percent}",
+        scale=scale,
+        shown=shown,
+        scaled_by=LEARNED,
+    )
+    metrics = {f"worst_{name}": tenth, f"{name}_spread": spread}
+    return Variable(("client",), "float32", np.nan, unit, told), metrics

@@ -1,6 +1,6 @@
 """Partitioners: which client owns which training sample.
 
-Each partitioner is a function `(labels, num_clients, seed, *, ...)` on the host. It returns a `Partition`, or
+A partitioner is a function `(labels, num_clients, seed, *, ...)` on the host. It returns a `Partition`, or
 every sample's owner. Its random numbers depend on the seed alone, so every policy with the same seed gets the
 same partition. Every sample has one owner. If a partitioner draws at random, every client owns at least one
 minibatch of samples.
@@ -38,21 +38,28 @@ class Partition(NamedTuple):
     order: np.ndarray
     """int32 [N], sample indices, grouped by client and in random order within each client."""
     sizes: np.ndarray
-    """int32 [K], |D_k|: the number of samples of each client."""
+    """int32 [K], |D_k|: the number of training samples of each client."""
+    held_out: np.ndarray | int = 0
+    """int32 [K], number of samples of each client that are not trained on; in `order` they come last."""
+
+    @property
+    def owned(self) -> np.ndarray:
+        """int [K], the number of all samples of each client."""
+        return self.sizes + self.held_out
 
     @property
     def offsets(self) -> np.ndarray:
         """int32 [K], the position in `order` of each client's first sample."""
-        return (np.cumsum(self.sizes) - self.sizes).astype(np.int32)
+        return (np.cumsum(self.owned) - self.owned).astype(np.int32)
 
     @property
     def data_share(self) -> np.ndarray:
-        """float32 [K], |D_k| / |D|: the share of the samples that each client owns."""
+        """float32 [K], |D_k| / |D|: the share of the training samples that each client has."""
         return (self.sizes / self.sizes.sum()).astype(np.float32)
 
     def label_counts(self, labels: np.ndarray) -> np.ndarray:
         """Returns the number of samples of each label that every client owns, int64 [K, classes]."""
-        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        owner = np.repeat(np.arange(len(self.sizes)), self.owned)
         counts = np.zeros((len(self.sizes), int(labels.max()) + 1), np.int64)
         np.add.at(counts, (owner, labels[self.order]), 1)
         return counts

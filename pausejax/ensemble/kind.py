@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def check(say: Say, study: Study) -> None:
     """Reports values of a study that contradict each other."""
-    for key in ("selection_gap", "expected_regret", "stop_at_latency"):
+    for key in ("selection_gap", "expected_regret", "client_metrics", "keep_models", "stop_at_latency"):
         if value := getattr(study, key):
             say(key, value, 'goes with client selection, not with mode = "ensemble"')
     if study.rounds % study.eval_every:

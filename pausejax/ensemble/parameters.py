@@ -14,6 +14,8 @@ STUDY: dict[str, Parameter] = table(
             "name": Parameter("", "title of the study"),
             "selection_gap": Parameter(False, "goes with client selection"),
             "expected_regret": Parameter(False, "goes with client selection"),
+            "client_metrics": Parameter(False, "goes with client selection"),
+            "keep_models": Parameter(False, "goes with client selection"),
             "stop_at_latency": Parameter(0.0, "goes with client selection", low=0),
         }
     }

@@ -141,7 +141,7 @@ class EnsembleSimulation:
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         return np.ones(len(positions), bool)
 
-    def finish(self, segments: Sequence[Segment], runs: Sequence[Run]) -> Arrays:
+    def finish(self, segments: Sequence[Segment], state: State, runs: Sequence[Run]) -> Arrays:
         series = {
             name: np.concatenate([segment.records[name][: len(runs)] for segment in segments], axis=1)
             for name in segments[0].records
@@ -162,6 +162,9 @@ class EnsembleSimulation:
             "model_cost": np.array(costs),
             "rounds_played": played,
         }
+
+    def model_bytes(self) -> int:
+        return 0
 
     def device_bytes(self) -> DeviceBytes:
         shared = {"predictions": self._pool.predictions.nbytes, "targets": self._pool.targets.nbytes}

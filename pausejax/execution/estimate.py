@@ -49,6 +49,8 @@ class Cost(NamedTuple):
     """The time to play all rounds, in seconds."""
     compile_seconds: float
     """The time to compile, in seconds: estimated from the program's size, or measured."""
+    model_bytes: int
+    """The bytes that the result keeps of the models of one run."""
 
 
 def plan_table(
@@ -104,6 +106,7 @@ def plan_table(
         f"{'' if compiles else 'at least '}{most:.0f} MB at a time "
         f"on {jax.device_count()} {jax.default_backend()} device(s)"
         + ("" if compiles else "; --compile asks the compiler for the memory"),
+        *_models(costs),
         *_resident_table(costs, executor.device_memory),
     )
 
@@ -117,6 +120,14 @@ def _left(runs: int, costs: Sequence[Cost]) -> str:
         return f"none of the {runs:,} runs is there yet"
     programs = "one program" if len(costs) == 1 else f"{len(costs):,} programs"
     return f"{runs - left:,} of {runs:,} runs are there already; the rest takes {programs}"
+
+
+def _models(costs: Sequence[Cost]) -> list[str]:
+    """Says how many bytes the kept models of all runs have; nothing if no models are kept."""
+    # Shorter models are padded to the length of the longest.
+    most, runs = max(cost.model_bytes for cost in costs), sum(cost.runs for cost in costs)
+    told = f"keep_models: the result keeps the models of {runs:,} runs, {most / 1e6:,.4g} MB each"
+    return [f"{told}: {runs * most / 1e6:,.4g} MB before compression"] if most else []
 
 
 def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
@@ -178,6 +189,7 @@ def group_costs(
                 memory,
                 count * simulation.rounds / simulation.rounds_per_call * call_seconds(call, rates),
                 took or call.equations * rates.equation,
+                simulation.model_bytes(),
             )
         )
         program.release()

@@ -135,7 +135,7 @@ def play(
             stopping.check()
     fetch()
     progress((rounds - segments[-1].last_round) * count)
-    return simulation.finish(segments, runs)
+    return simulation.finish(segments, state, runs)
 
 
 def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) -> int | None:

@@ -1,5 +1,6 @@
 """Evaluation of many global models on one held-out test set, and of one model on its clients' data."""
 
+import functools
 from collections.abc import Callable
 
 import chex
@@ -7,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from pausejax.federated.batches import HeldOut, TrainingData, gather, prepare
-from pausejax.federated.learning import Learning
-from pausejax.federated.modules import Params, Weights
+from pausejax.federated.learning import Learning, Memory, Values
+from pausejax.federated.modules import Weights
+from pausejax.federated.server import weights_of_client
 
 
 def evaluate(learning: Learning, test: HeldOut, weights: Weights) -> tuple[jax.Array, jax.Array]:
@@ -45,8 +47,7 @@ def client_loss(
     learning: Learning,
     data: TrainingData,
     partition: jax.Array,
-    params_of: Callable[[jax.Array], Params],
-    statistics: Params,
+    weights_of: Callable[[jax.Array], Weights],
     clients: jax.Array,
 ) -> jax.Array:
     """Computes the mean loss of one run's model on all the data of each client.
@@ -55,8 +56,7 @@ def client_loss(
       learning: the static description of learning.
       data: the training set.
       partition: int32 scalar, the index of the run's partition.
-      params_of: function from a client, int32 scalar, to the parameters from which it would start.
-      statistics: running statistics; [K, ...] if clients keep them.
+      weights_of: function from a client, int32 scalar, to the weights from which it would start.
       clients: int32 [c], the clients.
 
     Returns:
@@ -64,13 +64,65 @@ def client_loss(
     """
 
     def one_client(client: jax.Array) -> jax.Array:
-        size = data.size[partition, client]
-        position = jnp.arange(learning.longest)
-        index = data.order.at[partition, data.offset[partition, client] + position].get(mode="clip")
-        inputs, targets = gather(learning, data, index)
-        own = jax.tree.map(lambda leaf: leaf[client], statistics) if learning.keeps_statistics else statistics
-        outputs, _ = learning.model.apply(params_of(client), own, inputs, key=None, training=False)
+        outputs, targets, exists = _of_client(
+            learning, data, partition, weights_of(client), client, learning.longest
+        )
         losses = learning.task.loss(outputs, targets)
-        return jnp.sum(jnp.where(position < size, losses, 0.0)) / size.astype(jnp.float32)
+        size = data.size[partition, client].astype(jnp.float32)
+        return jnp.sum(jnp.where(exists, losses, 0.0)) / size
 
     return jax.lax.map(one_client, clients)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def client_metric(
+    learning: Learning,
+    longest: int,
+    data: TrainingData,
+    weights: Weights,
+    memory: Memory,
+    values: Values,
+    files: Values,
+) -> jax.Array:
+    """Computes the task's metric of the model that each client of one run would use, on its own samples.
+
+    Args:
+      learning: the static description of learning, static.
+      longest: the largest number of samples of a client, static.
+      data: the samples, with one partition.
+      weights: the run's global model; statistics [K, ...] if clients keep them.
+      memory: the states of the run's server and clients.
+      values: traced hyper-parameters of the run, by name.
+      files: tables that all runs share.
+
+    Returns:
+      float32 [K]; NaN for a client without samples, and where the loss is NaN.
+    """
+
+    def one_client(client: jax.Array) -> jax.Array:
+        own = weights_of_client(learning, weights, memory, values | files, client)
+        outputs, targets, exists = _of_client(learning, data, jnp.int32(0), own, client, longest)
+        size = data.size[0, client].astype(jnp.float32)
+        metric = learning.task.metric(outputs, targets).astype(jnp.float32)
+        losses = learning.task.loss(outputs, targets)
+        mean, loss = (jnp.sum(jnp.where(exists, one, 0.0)) / size for one in (metric, losses))
+        return jnp.where(jnp.isnan(loss), jnp.nan, learning.task.summary(mean))
+
+    return jax.lax.map(one_client, jnp.arange(data.size.shape[1]))
+
+
+def _of_client(
+    learning: Learning,
+    data: TrainingData,
+    partition: jax.Array,
+    weights: Weights,
+    client: jax.Array,
+    longest: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns a model's outputs for a client's samples, [longest, ...], the targets, and which rows exist."""
+    size = data.size[partition, client]
+    position = jnp.arange(longest)
+    index = data.order.at[partition, data.offset[partition, client] + position].get(mode="clip")
+    inputs, targets = gather(learning, data, index)
+    outputs, _ = learning.model.apply(*weights, inputs, key=None, training=False)
+    return outputs, targets, position < size

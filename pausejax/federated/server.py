@@ -154,6 +154,27 @@ def evaluated_weights(
     return Weights(params, jax.tree.map(partial(_weighted_sum, weight), weights.statistics))
 
 
+def weights_of_client(
+    learning: Learning, weights: Weights, memory: Memory, values: Values, client: jax.Array
+) -> Weights:
+    """Returns the model that one client of one run would use: its start, and the statistics that it keeps.
+
+    Args:
+      learning: the static description of learning.
+      weights: the run's global model; statistics [K, ...] if clients keep them.
+      memory: the states of the run's server and clients.
+      values: traced hyper-parameters and tables of the run.
+      client: int32 scalar, the client.
+    """
+
+    def own(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf[client], tree)
+
+    algorithm = learning.build_algorithm(values)
+    params = algorithm.start(weights.params, memory.server.algorithm, own(memory.clients.algorithm))
+    return Weights(params, own(weights.statistics) if learning.keeps_statistics else weights.statistics)
+
+
 def _of_clients(tree: Any, num_clients: int) -> Any:
     """Repeats arrays [R, ...] for every client, [R, K, ...]."""
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], num_clients, axis=1), tree)

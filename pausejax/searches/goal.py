@@ -256,13 +256,13 @@ def _last_round(arrays: Arrays, goal: Goal) -> np.ndarray:
 
 def _reduced(study: Study, metric: Metric, arrays: Arrays, last: np.ndarray) -> np.ndarray:
     dims, values = study.outputs.variables[metric.variable].dims, arrays[metric.variable]
-    if dims == ("client",):
+    if metric.variable == "counts":
         selected = arrays["selected"]
         played = np.arange(selected.shape[1])[:, None] < last[:, None, None]
         runs = np.where(played, selected, -1).reshape(len(last), -1)
         counts = [np.bincount(run[run >= 0], minlength=values.shape[1]) for run in runs]
         values = np.where(values < 0, values, np.stack(counts))
-    elif dims:
+    elif dims and dims != ("client",):  # what a client has at the end of a run is of the horizon already
         labels = study.kind.coordinates(study, arrays)[0]
         rounds = labels["eval_round"][1] if dims[0] == "eval" else labels["round"]
         values = np.where(rounds <= last[:, None], values, np.nan)

@@ -55,6 +55,10 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
         raise SpecError([f'mode = "{study.mode}": has no search; only studies of client selection do'])
     if study.stop_at_latency:
         raise SpecError(["stop_at_latency: not in a search; --at-latency says where settings are compared"])
+    if study.keep_models:
+        raise SpecError(["keep_models: not in a search; simulate the settings that it finds with this key"])
+    if study.client_metrics and options.at_latency is not None:
+        raise SpecError(["client_metrics: known after the last round alone; not with --at-latency"])
     if (options.at_round or 0) > study.rounds:
         raise SpecError([f"--at-round {options.at_round}: must be at most rounds = {study.rounds}"])
     rounds = options.at_round or study.rounds

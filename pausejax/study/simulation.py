@@ -105,13 +105,17 @@ class Simulation(Protocol):
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         """Returns which of the runs at some distinct positions have not stopped, bool [n]."""
 
-    def finish(self, segments: Sequence[Segment], runs: Sequence[Run]) -> Arrays:
+    def finish(self, segments: Sequence[Segment], state: Any, runs: Sequence[Run]) -> Arrays:
         """Returns the arrays of some runs for the result, after all of their rounds are recorded.
 
         Args:
           segments: the records of the runs.
+          state: the state after the last segment, with a row for each of its positions, on the devices.
           runs: distinct runs, in the order of their positions.
         """
+
+    def model_bytes(self) -> int:
+        """Returns the bytes that the result keeps of the models of one run; 0 if it keeps no models."""
 
     def device_bytes(self) -> DeviceBytes:
         """Computes the bytes on each device while runs are played, from the shapes of the arrays."""

@@ -64,6 +64,8 @@ class Study:
     eval_every: int
     selection_gap: bool
     expected_regret: bool
+    client_metrics: bool
+    keep_models: bool
     stop_at_latency: float
     seeds: tuple[int, ...]
     quantities: tuple[str, ...]
@@ -156,7 +158,10 @@ class Study:
             "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
         }
         # Left out where it is off: what a study does not use changes no identity.
-        for key in ("selection_gap", "expected_regret", "stop_at_latency", "quantities"):
+        for key in (
+            *("selection_gap", "expected_regret", "client_metrics", "keep_models", "stop_at_latency"),
+            "quantities",
+        ):
             if setting := getattr(self, key):
                 document[key] = setting
         return json.dumps(document, sort_keys=True)

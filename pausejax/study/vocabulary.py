@@ -14,7 +14,19 @@ Say: TypeAlias = Callable[[str, Any, str], None]
 RESERVED = frozenset(
     (
         *("use", "quantities", "seeds", "zip", "sampling", "policy", "name", "label"),
-        *("run", "round", "eval", "slot", "client", "eval_round", "algorithm", "seed", "identity"),
+        *(
+            "run",
+            "round",
+            "eval",
+            "slot",
+            "client",
+            "model_weight",
+            "client_weight",
+            "eval_round",
+            "algorithm",
+            "seed",
+            "identity",
+        ),
         *("eval_elapsed", "unread_parameters"),
         *COLUMNS,
     )

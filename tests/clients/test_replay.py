@@ -4,6 +4,7 @@ The replays start from the spec, never from the program that was made of it: the
 """
 
 import itertools
+import tomllib
 import zlib
 
 import jax
@@ -182,6 +183,35 @@ def test_what_a_spec_says_of_training_is_how_clients_train(training, privacy):
         np.testing.assert_allclose(flat(state.params.params)[run], replay[-1][0], rtol=1e-3, atol=2e-4)
         np.testing.assert_allclose(record.train_loss[:, run], [loss for _, loss, _ in replay], rtol=2e-4)
         np.testing.assert_allclose(record.test_loss[:, run], [loss for _, _, loss in replay], rtol=2e-4)
+
+
+def test_a_kept_model_is_the_replayed_one():
+    training = {**MOMENTUM, "local_epochs": 1, "max_steps": 4}
+    found = pausejax.simulate(
+        "random",
+        seeds=SPEC["seeds"],
+        rounds=4,
+        eval_every=1,
+        keep_models=True,
+        private=False,
+        model="linear",
+        **SPEC["network"],
+        **SPEC["data"],
+        **training,
+    )
+    seeds = np.array(SPEC["seeds"], np.uint32)
+    plan = make_plan(parse({**tomllib.loads(found.attrs["spec"])}))
+    model = ClientSimulation(plan.study, plan.groups[0], Sources()).program.learning.model
+    first = flat(simulation.initial_params(model, seeds).params)
+    for run, kept in enumerate(pausejax.models(found)):
+        plain = Plain(SPEC["seeds"][run], private=False, **training)
+        cohorts = found["selected"].values[run]
+        *_, (weights, _, loss) = plain.rounds(first[run], cohorts)
+        own = flat(jax.tree.map(lambda leaf: leaf[None], kept.weights.params))[0]
+        np.testing.assert_allclose(own, weights, rtol=1e-3, atol=2e-4)
+        logits = kept.apply(kept.weights, data.load("digits").test_inputs)
+        chance = np.asarray(jax.nn.log_softmax(logits), np.float64)
+        assert -chance[np.arange(len(chance)), plain.test[1]].mean() == pytest.approx(loss, rel=1e-3)
 
 
 def noting(*, num_clients, clients_per_round, num_parameters):

@@ -14,6 +14,7 @@ from pausejax import data, parts
 from pausejax.federated.batches import held_out
 from pausejax.federated.evaluation import client_loss, evaluate
 from pausejax.federated.learning import ClientStates, Memory, ServerState
+from pausejax.federated.modules import Weights
 from pausejax.federated.server import evaluated_weights
 
 from .compiled import epoch_orders, privatize
@@ -215,9 +216,11 @@ def test_own_statistics_are_averaged_over_those_who_have_trained(study, blobs, r
         of_run = jax.tree.map(lambda leaf, r=run: leaf[r], averaged)
         np.testing.assert_allclose(loss, loss_of(*of_run, blobs.test_inputs, blobs.test_targets), rtol=1e-5)
     one = jax.tree.map(lambda leaf: leaf[0], weights)
-    losses = client_loss(
-        learning, given.data, jnp.int32(0), lambda _: one.params, one.statistics, jnp.asarray([1, 2])
-    )
+
+    def weights_of(client):
+        return Weights(one.params, jax.tree.map(lambda leaf: leaf[client], one.statistics))
+
+    losses = client_loss(learning, given.data, jnp.int32(0), weights_of, jnp.asarray([1, 2]))
     for value, client in zip(losses, (1, 2), strict=True):
         start = given.partition.offsets[client]
         rows = given.partition.order[start : start + given.partition.sizes[client]]

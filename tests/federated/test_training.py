@@ -361,9 +361,7 @@ def test_evaluation_equals_numpy_and_ignores_padding(data):
 
 def test_client_loss_averages_a_clients_own_samples(data):
     params = jax.tree.map(lambda leaf: leaf[0], initial_params())
-    losses = client_loss(
-        learning(LocalTraining()), data, jnp.int32(0), lambda _: params.params, {}, jnp.asarray([2, 0])
-    )
+    losses = client_loss(learning(LocalTraining()), data, jnp.int32(0), lambda _: params, jnp.asarray([2, 0]))
     for value, client in zip(losses, (2, 0), strict=True):
         owned = np.asarray(data.order[0])[int(data.offset[0, client]) :][: int(data.size[0, client])]
         images = ((np.asarray(data.inputs)[owned] - 127.5) / 127.5).reshape(-1, *SHAPE).astype(np.float32)

@@ -132,6 +132,7 @@ def test_what_is_recorded_or_cut_short_is_part_of_the_identity_only_if_asked_for
     keys = ("mode", "rounds", "eval_every")
     # Parameters that were added later are left out at their defaults, so that older results hold.
     added = {"ending", "late", "mechanism", "stop_at_epsilon", "federated_algorithm", "aggregator"}
+    added |= {"held_out_share"}
     assert added <= run.values.keys()
     values = {name: value for name, value in run.values.items() if name not in added}
     settings = {"algorithm": "pause", "values": values, **{key: getattr(study, key) for key in keys}}
@@ -140,6 +141,7 @@ def test_what_is_recorded_or_cut_short_is_part_of_the_identity_only_if_asked_for
     plain = plan().identities
     assert plan(stop_at_latency=0).identities == plain
     assert plan(selection_gap=False).identities == plain
+    assert plan(keep_models=False, client_metrics=False).identities == plain
     changed = [
         plan(stop_at_latency=30).identities,
         plan(stop_at_latency=31.5).identities,

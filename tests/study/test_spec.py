@@ -335,9 +335,10 @@ def test_an_override_that_no_policy_sees_is_refused():
         )
 
 
-@pytest.mark.parametrize("key", ["stop_at_latency", "selection_gap"])
+@pytest.mark.parametrize("key", ["stop_at_latency", "selection_gap", "keep_models", "client_metrics"])
 def test_ensembles_know_no_client_selection(key):
-    document = {"mode": "ensemble", "policy": [{"name": "efl_fg"}], key: key == "selection_gap" or 5}
+    value = 5 if key == "stop_at_latency" else True
+    document = {"mode": "ensemble", "policy": [{"name": "efl_fg"}], key: value}
     (line,) = problems(document)
     assert f"study.toml: {key} = " in line and 'not with mode = "ensemble"' in line
 

@@ -1,0 +1,84 @@
+"""The models that a result keeps, ready to be applied."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import xarray as xr
+
+from pausejax.clients.build import dataset_of, learning_of_group, static_values
+from pausejax.data.dataset import Dataset
+from pausejax.data.host import Sources
+from pausejax.federated.batches import prepare, scale
+from pausejax.federated.kept import weights_of
+from pausejax.federated.learning import Learning
+from pausejax.federated.modules import Weights
+from pausejax.study.plan import make_plan
+from pausejax.study.runs import Group
+from pausejax.study.study import Study
+
+
+class KeptModel(NamedTuple):
+    """Final model of one run."""
+
+    apply: Callable[[Weights, Any], jax.Array]
+    """Pure function from weights and inputs [B, ...] to the network's outputs [B, ...], without dropout.
+    Inputs are raw samples, as the data set has them. Runs of one program have the same function."""
+    weights: Weights
+    """Parameters and batch norm's statistics of the evaluated model, float32 NumPy arrays."""
+    clients: Weights | None
+    """Weights that each client would use, leaves [K, ...]; None if all clients use `weights`."""
+
+
+def models(study: Study, result: xr.Dataset, sources: Sources) -> list[KeptModel]:
+    """Returns the final model of every run of a result, in the order of its runs.
+
+    Args:
+      study: the study of the result.
+      result: a result with the variable `final_model`, or a selection of its runs.
+      sources: the sources of the data.
+
+    Raises:
+      ValueError: the result has runs that the study lacks.
+      SpecError: the data set of a run can't be loaded, or its model can't be built.
+    """
+    group_of = {run.identity: group for group in make_plan(study).groups for run in group.runs}
+    identities = result["identity"].values.tolist()
+    if unknown := [identity for identity in identities if identity not in group_of]:
+        raise ValueError(
+            f"result: {len(unknown)} of {len(identities)} runs are not those of its spec: a file of the spec "
+            "or of one's own parts has changed since, or is another one in this folder"
+        )
+    built: dict[str, tuple[Learning, Callable[[Weights, Any], jax.Array]]] = {}
+    found, personal = result["final_model"].values, "client_models" in result
+    of_clients = result["client_models"].values if personal else None
+    models = []
+    for row, identity in enumerate(identities):
+        group = group_of[identity]
+        if group.key not in built:
+            built[group.key] = _built(study, group, sources)
+        learning, apply = built[group.key]
+        own = None if of_clients is None else of_clients[row, : group.static["num_clients"]]
+        models.append(KeptModel(apply, *weights_of(learning, found[row], own)))
+    return models
+
+
+def _built(
+    study: Study, group: Group, sources: Sources
+) -> tuple[Learning, Callable[[Weights, Any], jax.Array]]:
+    """Returns a group's learning and the function that applies its model to raw inputs."""
+    learning = learning_of_group(study, group, sources, jax.default_backend(), None)
+    return learning, _apply(learning, dataset_of(study, static_values(group), sources))
+
+
+def _apply(learning: Learning, dataset: Dataset) -> Callable[[Weights, Any], jax.Array]:
+    mean, std = (float(number) for number in scale(dataset))
+
+    def apply(weights: Weights, inputs: Any) -> jax.Array:
+        weights, inputs = jax.tree.map(jnp.asarray, (weights, inputs))
+        rows = inputs.reshape(inputs.shape[0], -1)
+        prepared = prepare(learning, rows, jnp.float32(mean), jnp.float32(std))
+        return learning.model.apply(*weights, prepared, key=None, training=False)[0]
+
+    return apply
