@@ -204,8 +204,9 @@ class Kind:
     """Function that reports what does not fit together in a checked spec."""
     outputs: Callable[[Study], "Outputs"]
     """Function that returns the outputs of a study; `Study.outputs` calls it once."""
-    coordinates: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
-    """Function that splits the arrays of runs into coordinates and variables, and adds index coordinates."""
+    coordinates: Callable[[str, int, int, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
+    """Function (mode, rounds, eval_every, arrays) that splits the arrays of runs into coordinates and
+    variables, and adds index coordinates."""
     simulation: Callable[..., Simulation]
     """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
     programs: tuple[Any, ...]
