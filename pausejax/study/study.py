@@ -34,7 +34,7 @@ def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str 
       more: further text that may mention parts, such as overrides.
 
     Raises:
-      PartError: two parts, or a part and the kind, use one name for different parameters.
+      PartError: a part and the kind use one name for different parameters.
     """
     # The name of a file or of the study does not count as a mention of a part.
     said = {key: value for key, value in document.items() if key not in ("use", "name")}
@@ -163,7 +163,8 @@ class Study:
 
 
 def _study(fields: dict[str, Any]) -> Study:
-    return Study(words=words_of(fields["kind"], fields["parts"], fields["document"]), **fields)
+    words = words_of(fields["kind"], fields["parts"], fields["document"])
+    return Study(words=words, **{**fields, "parts": words.parts})
 
 
 class Outputs(NamedTuple):
