@@ -22,7 +22,7 @@ from pausejax.execution.stopping import StopRequested, stop_on_signals
 from pausejax.execution.tracking import Tracker
 from pausejax.parts import Parameter, PartError, registered_parts
 from pausejax.parts.extensions import Layer
-from pausejax.results import saving, store
+from pausejax.results import saving, store, unfinished
 from pausejax.results.folder import Folder
 from pausejax.results.stores import FolderStore, MemoryStore
 from pausejax.searches import confirm
@@ -101,15 +101,13 @@ def simulate(
                 return play_in_memory(plan, executor, progress=advance, tracker=tracker)
             except KeyboardInterrupt as stop:
                 raise Interruption("nothing is kept; out=DIR would keep what was played") from stop
-        store = FolderStore(
-            Folder(str(out)), checkpoint_seconds=checkpoint_every, command="pausejax.simulate"
-        )
+        held = FolderStore(Folder(str(out)), checkpoint_seconds=checkpoint_every, command="pausejax.simulate")
         with contextlib.closing(executor), stop_on_signals() as stopping:
             try:
-                play(plan, executor, store, progress=advance, tracker=tracker, stopping=stopping)
+                play(plan, executor, held, progress=advance, tracker=tracker, stopping=stopping)
             except StopRequested as stop:
                 raise Interruption(f"{out} keeps what was played; the same call goes on from there") from stop
-    return open(store.folder.path()).load()
+    return open(held.folder.path()).load()
 
 
 class Interruption(KeyboardInterrupt):
@@ -251,13 +249,23 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple | range) else value
 
 
-def open(directory: str | Path) -> xr.Dataset:
+def open(directory: str | Path, *, partial: bool = False) -> xr.Dataset:
     """Opens the result that `pausejax run` wrote into a folder.
 
+    Args:
+      directory: the path or URL of the folder.
+      partial: whether to read a study that is still running, or was killed. Its finished runs are then loaded
+        into memory, with the variables, coordinates and labels of the final result. The attribute `partial`
+        says how many runs are finished: "37 of 120 runs are finished". A finished study is opened as without
+        `partial`, and has no such attribute. The folder does not change.
+
     Raises:
-      FileNotFoundError: the folder holds no result.
+      FileNotFoundError: the folder holds no result; with `partial`, no finished run.
+      ValueError: the result is damaged.
+      OSError: other processes changed the folder during each attempt to read it.
     """
-    return kinds.with_units(store.read(directory))
+    found = unfinished.read(directory, kinds.KINDS) if partial else store.read(directory)
+    return kinds.with_units(found)
 
 
 def save(result: xr.Dataset, directory: str | Path) -> None:

@@ -189,10 +189,11 @@ _PLAIN: dict[str, Check] = {
     "mode": line_problem,
     "backend": line_problem,
     "ranking": name_problem,
+    "partial": line_problem,
     "format": _is(int),
     "spec": lambda value: text_problem(value, _TEXT),
 }
-_ABSENT = {"name": "", "spec": "not recorded"}
+_ABSENT = {"name": "", "spec": "not recorded", "partial": ""}
 _JSON: dict[str, tuple[Check, Any]] = {
     "axes": (_list(name_problem), []),
     "metrics": (_table(name_problem, _METRIC), {}),

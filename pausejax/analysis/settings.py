@@ -48,6 +48,27 @@ def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame, list[s
     return codes, table, labels(records(table), symbols(result))
 
 
+def seed_counts(result: xr.Dataset) -> np.ndarray:
+    """Returns the number of seeds of each setting, in the order of `split_settings`, int [settings].
+
+    The numbers differ if the study is not finished, or if the result is a selection of runs.
+    """
+    codes, table, _ = split_settings(result)
+    pairs = np.unique(np.stack([codes, result["seed"].values.astype(np.int64)]), axis=1)
+    return np.bincount(pairs[0], minlength=len(table))
+
+
+def counted(numbers: Sequence[int] | np.ndarray) -> str:
+    """Returns the number that all `numbers` equal, or the smallest and the largest of them, in words."""
+    low, high = min(numbers), max(numbers)
+    return str(high) if low == high else f"{low} to {high}"
+
+
+def seeds_in_words(numbers: Sequence[int] | np.ndarray) -> str:
+    """Returns numbers of seeds in words, such as "3 seeds" or "2 to 3 seeds"."""
+    return f"{counted(numbers)} {'seed' if max(numbers) == 1 else 'seeds'}"
+
+
 def has(result: xr.Dataset, name: str) -> np.ndarray:
     """Returns whether each run, or each setting, has a value of a coordinate.
 

@@ -12,7 +12,7 @@ from pausejax.analysis.means import mean_ci
 from pausejax.analysis.metrics import metrics_of
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.quantities import Metric, format_number
-from pausejax.analysis.settings import group_by, split_settings
+from pausejax.analysis.settings import group_by, seed_counts, seeds_in_words, split_settings
 
 MAX_ROWS = 40
 """Largest number of settings of which the table shows all; of more settings it shows the best."""
@@ -95,10 +95,13 @@ def summary_text(result: xr.Dataset) -> SummaryText:
         if metric.if_negative and (finite & (shown["mean"] < 0)).any():
             notes.append(f"{metric.heading.replace(chr(10), ' ')} may be negative: {metric.if_negative}")
         columns.append([cell(row, metric) for row in shown.to_dict("records")])
-    seeds = len(np.unique(result["seed"].values))
+    seeds, headings = seed_counts(result), [metric.heading for _, metric in headed]
+    if seeds.min() < seeds.max():  # runs are missing
+        columns.insert(1, [str(seeds[place]) for place in places])
+        headings.insert(0, "seeds")
     return SummaryText(
-        f"mean ± 95 % interval over {seeds} {'seed' if seeds == 1 else 'seeds'}",
-        ("policy", *(metric.heading for _, metric in headed)),
+        f"mean ± 95 % interval over {seeds_in_words(seeds)}",
+        ("policy", *headings),
         list(zip(*columns, strict=True)),
         notes,
     )

@@ -28,14 +28,16 @@ PARTS = (data, network, policies, privacy, algorithms, aggregators, models, opti
 """Modules whose parts every study may use; importing a module registers its parts."""
 
 
-def coordinates(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def coordinates(
+    mode: str, rounds: int, eval_every: int, arrays: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the coordinates of rounds, clients and evaluations, and the variables unchanged."""
     found: dict[str, Any] = {
-        "round": np.arange(1, study.rounds + 1, dtype=np.int32),
+        "round": np.arange(1, rounds + 1, dtype=np.int32),
         "client": np.arange(arrays["counts"].shape[1], dtype=np.int32),
     }
-    if learns(study.mode):
-        found["eval_round"] = ("eval", evaluated_rounds(study.rounds, study.eval_every))
+    if learns(mode):
+        found["eval_round"] = ("eval", evaluated_rounds(rounds, eval_every))
     return found, arrays
 
 

@@ -53,10 +53,9 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.analysis.comparing import Incomparable
     from pausejax.analysis.per_run import with_divergence
     from pausejax.analysis.selecting import written
-    from pausejax.results import store
     from pausejax.study.document import SpecError
 
-    result = store.read(options.directory)
+    result = common.opened(options.directory, partial=options.partial)
     metric = options.metric or schema.read(result, "ranking")
     try:
         figures = select(with_divergence(result, [metric]).load(), options.where)
@@ -88,6 +87,8 @@ def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None
     unit = "%" if metric.scale == 100 else metric.units if metric.scale == 1 else f"{1 / metric.scale:g}"
     named = metric.meaning if unit == "1" else f"{metric.meaning}, {unit}"
     lines = [f"{named}: {better} is better; mean (95 % interval) over the seeds"]
+    if partial := common.partial_line(runs):
+        lines.insert(0, partial)
     for one in found:
         lines += [f"  {line}" for line in _told(one, metric)]
     if max(one.settings for one in found) > 2:
@@ -107,6 +108,7 @@ def _lost(setting: "xr.Dataset") -> str:
 
 def _told(found: "Verdict", metric: "Metric") -> list[str]:
     from pausejax.analysis.quantities import format_number
+    from pausejax.analysis.settings import seeds_in_words
 
     def written(setting: "xr.Dataset") -> str:
         mean, low, high = (metric.scale * float(setting[name]) for name in ("mean", "low", "high"))
@@ -114,11 +116,18 @@ def _told(found: "Verdict", metric: "Metric") -> list[str]:
         interval = "" if math.isnan(low) else f" ({figures[1]} to {figures[2]})"
         return f"{figures[0]}{interval}{_lost(setting)}"
 
+    def over(setting: "xr.Dataset") -> str:
+        """Returns the number of seeds of a setting, if the two settings differ in it."""
+        unequal = found.runner_up is not None and int(found.best["runs"]) != int(found.runner_up["runs"])
+        return f"; {seeds_in_words([int(setting['runs'])])}" if unequal else ""
+
     of = f"best of {found.settings}" if found.settings > 1 else "the only setting"
-    lines = [f"{of}: {found.best['label'].item()}: {written(found.best)}"]
+    lines = [f"{of}: {found.best['label'].item()}: {written(found.best)}{over(found.best)}"]
     if found.runner_up is None:
         return lines
-    lines.append(f"runner-up: {found.runner_up['label'].item()}: {written(found.runner_up)}")
+    lines.append(
+        f"runner-up: {found.runner_up['label'].item()}: {written(found.runner_up)}{over(found.runner_up)}"
+    )
     if found.difference is None:
         return [*lines, "these two settings have no seed in common, so there is no paired difference"]
     low, high = float(found.difference["low"]), float(found.difference["high"])

@@ -15,17 +15,25 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--curves", action="store_true", help="one row per run and round (default: one row per run)"
     )
-    parser.add_argument("--out", metavar="FILE", help="default: DIR/runs.FORMAT or DIR/curves.FORMAT")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="default: DIR/runs.FORMAT or DIR/curves.FORMAT; partial_… for a partial result",
+    )
     parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Writes the table of runs, or the table of curves, of a result."""
-    from pausejax.results import store
     from pausejax.results.export import export
 
-    name = f"{'curves' if options.curves else 'runs'}.{options.format}"
+    result = common.opened(options.directory, partial=options.partial)
+    line = common.partial_line(result)
+    # Nobody should take the file for the table of the whole study, also later.
+    name = f"{'partial_' if line else ''}{'curves' if options.curves else 'runs'}.{options.format}"
     path = Path(options.out) if options.out else Path(options.directory) / name
-    rows = export(store.read(options.directory), path, options.format, curves=options.curves)
+    rows = export(result, path, options.format, curves=options.curves)
     if not options.quiet:
+        if line:
+            common.console().print(line, markup=False, soft_wrap=True)
         common.console().print(f"{rows} rows: {path}", markup=False, soft_wrap=True)

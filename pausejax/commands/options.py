@@ -219,8 +219,35 @@ def _number(text: str, problem: str, least: float, most: float = 1e9) -> float:
 
 
 def result(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument DIR, the folder of a result."""
+    """Adds the argument DIR, the folder of a result, and the option --partial."""
     parser.add_argument("directory", metavar="DIR", type=folder, help="a folder that `pausejax run` wrote")
+    parser.add_argument(
+        "--partial", action="store_true", help="read the finished runs of a study that is still running"
+    )
+
+
+def opened(directory: str, *, partial: bool) -> "xr.Dataset":
+    """Opens the result in a folder; with `partial`, the finished runs if the study is not finished.
+
+    Raises:
+      OSError, ValueError: as `pausejax.open`.
+    """
+    if not partial:  # starts without JAX
+        from pausejax.results import store
+
+        return store.read(directory)
+    from pausejax import kinds
+    from pausejax.results import unfinished
+
+    return unfinished.read(directory, kinds.KINDS)
+
+
+def partial_line(result: "xr.Dataset") -> str:
+    """Returns the line on how many runs of a partial result are finished; "" for a whole result."""
+    from pausejax.analysis import schema
+
+    line: str = schema.read(result, "partial")
+    return line
 
 
 def option_mistake(mistake: ValueError) -> Exception:

@@ -28,33 +28,42 @@ def add_to(commands: Any) -> None:
         help="write the page and the charts of a result",
     )
     common.result(parser)
+    parser.add_argument("--out", metavar="FOLDER", type=common.folder, help="default: DIR, or a folder in it")
     parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Writes the page of a result into its folder, and charts as files with --format or --chart."""
-    write_report(options.directory, options)
+    write_report(options.directory, options, partial=options.partial, out=options.out or options.directory)
 
 
-def write_report(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> None:
+def write_report(
+    directory: str,
+    options: argparse.Namespace,
+    formats: "Sequence[str]" = (),
+    *,
+    partial: bool = False,
+    out: str = "",
+) -> None:
     """Writes the page and the charts of the result in a folder, and prints their names.
 
     Args:
       directory: the folder of the result.
       options: the values of the options that `options.charts` adds.
       formats: formats of the chart files if neither --format nor --chart is given.
+      partial: whether to show the finished runs of an unfinished study.
+      out: the folder to write into; default: `directory`.
 
     Raises:
       SpecError: an option names something that the result does not have.
     """
     from pausejax import kinds, page
     from pausejax.analysis import select
-    from pausejax.results import store
 
-    result = store.read(directory)
+    result, out = common.opened(directory, partial=partial), out or directory
     common.check_asked(result, options)
     shown, asked = in_words(options), common.asked_for(options)
-    if not shown and report_search(directory, options, formats):
+    if not shown and report_search(directory, options, formats, out=out):
         return
     charts = kinds.charts(result, smoothing=options.smooth, **asked)
     omitted = kinds.omitted(result, **asked)
@@ -62,17 +71,19 @@ def write_report(directory: str, options: argparse.Namespace, formats: "Sequence
         whole = f"`pausejax report {directory}` shows the whole study"
         omitted.insert(0, f"this page shows what was asked for: {shown}; {whole}")
         # The page and the charts of the whole study stay as they are.
-        directory = within(directory, shown)
+        out = within(out, shown)
         result = select(result, options.where)
     sweep = kinds.sweep_table(result)
     try:
         text = page.build(result, charts, notes=omitted, sweep=sweep, baseline=options.baseline)
     except ValueError as mistake:
         raise common.option_mistake(mistake) from mistake
-    _leave(directory, charts, text, options, formats, omitted)
+    _leave(out, charts, text, options, formats, omitted, common.partial_line(result))
 
 
-def report_search(directory: str, options: argparse.Namespace, formats: "Sequence[str]" = ()) -> bool:
+def report_search(
+    directory: str, options: argparse.Namespace, formats: "Sequence[str]" = (), *, out: str = ""
+) -> bool:
     """Writes the page and the charts of the search in a folder; returns whether there is a search.
 
     Raises:
@@ -93,7 +104,7 @@ def report_search(directory: str, options: argparse.Namespace, formats: "Sequenc
         text = report.build(record, store.read(directory), best, charts, options.baseline)
     except ValueError as mistake:
         raise common.option_mistake(mistake) from mistake
-    _leave(directory, charts, text, options, formats)
+    _leave(out or directory, charts, text, options, formats)
     return True
 
 
@@ -109,8 +120,13 @@ def _leave(
     options: argparse.Namespace,
     formats: "Sequence[str]",
     omitted: "Sequence[str]" = (),
+    partial: str = "",
 ) -> None:
-    """Writes a page and charts into a folder or under a URL, and prints their names."""
+    """Writes a page and charts into a folder or under a URL, and prints their names.
+
+    The final report replaces the page of a partial result. Charts of a partial result have names of their
+    own, because a picture does not say which runs it lacks.
+    """
     from pausejax import page
     from pausejax.plotting.data import check_name
     from pausejax.results.folder import Folder
@@ -125,11 +141,13 @@ def _leave(
     files = []
     for name in named or charts if formats else ():
         for format in formats:
-            files.append(f"{check_name(name)}.{format}")
+            files.append(f"{'partial_' if partial else ''}{check_name(name)}.{format}")
             folder.write(files[-1], charts[name].encode(format, *size))
     if options.quiet:
         return
     out = common.console()
+    if partial:
+        out.print(partial, markup=False, soft_wrap=True)
     if files:
         out.print(f"in {directory}: {', '.join(files)}", markup=False)
     for line in omitted:

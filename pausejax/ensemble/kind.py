@@ -40,11 +40,13 @@ def check(say: Say, study: Study) -> None:
                 say(f"{section}.{name}", value, "must be between 0 and 1")
 
 
-def coordinates(study: Study, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def coordinates(
+    mode: str, rounds: int, eval_every: int, arrays: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Splits the recorded arrays of runs into coordinates and variables. Adds those of rounds and models."""
     coordinates: dict[str, Any] = {name: ("run", arrays[name]) for name in COORDINATES}
     count = arrays["mse"].shape[1]
-    coordinates["round"] = np.arange(1, count + 1, dtype=np.int32) * study.eval_every
+    coordinates["round"] = np.arange(1, count + 1, dtype=np.int32) * eval_every
     coordinates["model"] = np.array(EXPERT_NAMES)
     return coordinates, {name: array for name, array in arrays.items() if name not in COORDINATES}
 

@@ -72,6 +72,7 @@ def build(
     )
     return environment.get_template("page.html").render(
         title=schema.read(result, "name") or "a study",
+        partial=schema.read(result, "partial"),
         facts=tables.facts(result),
         spec=schema.read(result, "spec"),
         summary=summary,

@@ -12,7 +12,15 @@ from pausejax.analysis.comparing import unlike
 from pausejax.analysis.made import Record, records_in
 from pausejax.analysis.means import Side
 from pausejax.analysis.quantities import Metric, apart_in
-from pausejax.analysis.settings import axes_of, records, split_settings, symbols, values_of
+from pausejax.analysis.settings import (
+    axes_of,
+    records,
+    seed_counts,
+    seeds_in_words,
+    split_settings,
+    symbols,
+    values_of,
+)
 from pausejax.analysis.summaries import on_one_line, summary_text
 
 MOST_RUNS = 1000
@@ -77,10 +85,17 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
     over = ["seed", *averaged]
     (_, minus), *rivals = sides.items()
-    pairs = (_pairs(whole, side, minus, next(iter(metrics), ""), over) for _, side in rivals)
-    count = sum(found.sizes["setting"] for found in pairs if found is not None)
+    pairs = {name: _pairs(whole, side, minus, next(iter(metrics), ""), over) for name, side in rivals}
+    left_out += [
+        f"paired differences: {name} and {first} have no pair of runs with one seed"
+        for name, found in pairs.items()
+        if found is None
+    ]
+    numbers = [found["count" if averaged else "runs"].values for found in pairs.values() if found is not None]
+    count = sum(map(len, numbers))
     level = 1 - 0.05 / max(count, 1)
-    caption = f"mean of the row's value minus {first}'s, with its interval over {seeds} seeds"
+    over_seeds = seeds_in_words(np.concatenate(numbers)) if numbers else "no seed"
+    caption = f"mean of the row's value minus {first}'s, with its interval over {over_seeds}"
     if count > 1:
         caption += f", {100 * level:.4g} % each, so that all {count} of a column hold jointly at 95 %"
     else:
@@ -198,13 +213,15 @@ def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
         f"{symbols(result).get(name, name)}: {_values(values_of(result, name))}" for name in axes_of(result)
     ]
     count = result.sizes["run"]
+    each = seed_counts(result)
+    uneven = [f"not the same of every setting: {seeds_in_words(each)}"] * bool(np.ptp(each))
     identities = hashlib.sha256("".join(sorted(map(str, result["identity"].values))).encode()).hexdigest()
     return [
         (
             "runs",
             [f"{count}, of {_counted(len(set(result['policy'].values.tolist())), 'policy', 'policies')}"],
         ),
-        ("seeds", [f"{len(seeds)}: {_briefly(seeds)}"]),
+        ("seeds", [f"{len(seeds)}: {_briefly(seeds)}", *uneven]),
         *([("axes", axes)] if axes else []),
         ("identity", [f"{identities[:16]}, a digest of the identities of all runs"]),
         ("devices", _each(made, lambda found: found["devices"]) or ["not recorded"]),

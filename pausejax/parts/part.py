@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from pausejax.parts.parameter import Parameter
@@ -111,11 +111,31 @@ class Part:
     """File that defines the part."""
     notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Arguments of the decorator that registered the part."""
+    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Keyword arguments of the function by the names of parameters that are called otherwise in a study."""
 
     @property
     def reads(self) -> frozenset[str]:
         """Names of all values that the part takes."""
         return frozenset((*self.parameters, *self.given))
+
+    def with_own(self, names: Collection[str]) -> "Part":
+        """Returns the part with names of its own for some of its parameters.
+
+        The parameter `width` of a part `first` is then `first_width`, with the symbol `first.width`. A study
+        needs this if it uses another part with an unlike parameter `width`.
+        """
+        own = {name: f"{self.name}_{name}" for name in self.parameters if name in names}
+        parameters = {
+            own.get(name, name): dataclasses.replace(
+                parameter, name=own[name], symbol=f"{self.name}.{name}", aliases=()
+            )
+            if name in own
+            else parameter
+            for name, parameter in self.parameters.items()
+        }
+        arguments = {full: name for name, full in own.items()}
+        return dataclasses.replace(self, parameters=parameters, arguments=arguments)
 
     @property
     def outside(self) -> bool:
@@ -167,13 +187,14 @@ class Part:
         Raises:
           PartError: a function from outside the package fails.
         """
+        given = {self.arguments.get(name, name): values[name] for name in self.reads & values.keys()}
         arguments: dict[str, Any] = {}
         grouped: dict[str, dict[str, Any]] = {name: {} for name in self.groups}
         owner = {
             field.name: name for name, group in self.groups.items() for field in dataclasses.fields(group)
         }
-        for name in self.reads & values.keys():
-            (grouped[owner[name]] if name in owner else arguments)[name] = values[name]
+        for name, value in given.items():
+            (grouped[owner[name]] if name in owner else arguments)[name] = value
         made = {name: self.groups[name](**fields) for name, fields in grouped.items()}
         with self.blamed("fails" if CATEGORIES[self.category].inputs else "can't be built"):
             return self.function(*inputs, **arguments, **made)

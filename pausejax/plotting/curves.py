@@ -10,6 +10,7 @@ from pausejax.analysis.intervals import interval
 from pausejax.analysis.mean_curves import Against, Samples, samples, without_diverged
 from pausejax.analysis.quantities import Metric
 from pausejax.analysis.selecting import some
+from pausejax.analysis.settings import counted
 from pausejax.plotting.chart import Chart
 from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line, words_for
@@ -133,12 +134,6 @@ def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> st
     if learned and (diverged := _runs(drawn, diverged=True)):
         text += f". {len(diverged)} of {len(_runs(drawn))} runs diverged and are left out"
     return f"{text}."
-
-
-def counted(numbers: Sequence[int]) -> str:
-    """Returns the number that all `numbers` equal, or the smallest and the largest of them, in words."""
-    low, high = min(numbers), max(numbers)
-    return str(high) if low == high else f"{low} to {high}"
 
 
 def _runs(drawn: Drawn, diverged: bool = False) -> set[tuple[Any, ...]]:

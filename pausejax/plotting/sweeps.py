@@ -11,9 +11,8 @@ from pausejax.analysis import finals, mean_ci, metrics_of, non_dominated
 from pausejax.analysis.choice import weighed_means
 from pausejax.analysis.quantities import Metric, apart_in, objectives_in
 from pausejax.analysis.selecting import some
-from pausejax.analysis.settings import axes_of, has
+from pausejax.analysis.settings import axes_of, counted, has
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.curves import counted
 from pausejax.plotting.data import Axis, Panel, Series, Sweep, file_names
 from pausejax.plotting.grid import factors, split, styles, words_for
 from pausejax.plotting.levels import (

@@ -14,9 +14,9 @@ from pausejax.analysis.made import Record, records_in, said
 from pausejax.analysis.quantities import Variable
 from pausejax.results import labels, manifest
 from pausejax.results.folder import Folder
+from pausejax.results.labels import Labels
 from pausejax.results.snapshot import opened
 from pausejax.study.simulation import Arrays
-from pausejax.study.study import Plan
 
 _BLOCK_BYTES = 2**24
 _BLOCK_RUNS = 256
@@ -90,29 +90,22 @@ def block_of(store: xr.Dataset, file: str) -> int:
 
 
 def write(
-    folder: Folder,
-    name: str,
-    plan: Plan,
-    identities: Sequence[str],
-    sources: Sequence[Source],
-    records: Sequence[Record] = (),
+    folder: Folder, name: str, planned: Labels, sources: Sequence[Source], records: Sequence[Record] = ()
 ) -> None:
-    """Writes finished runs into a new Zarr store, in the order of their identities.
+    """Writes finished runs into a new Zarr store, in the order of their labels.
 
     Args:
       folder: the folder of the study.
       name: the name of the new store.
-      plan: the plan of the study.
-      identities: the identities of the runs.
+      planned: the labels of the runs.
       sources: the sources of the runs.
       records: the records of how the runs were made.
     """
-    table = plan.study.outputs.variables
-    lengths = labels.sizes(table, (source.shapes for source in sources))
+    lengths = labels.sizes(planned.variables, (source.shapes for source in sources))
     names = {variable for source in sources for variable in source.shapes}
-    largest = max(4 * int(np.prod([lengths[dim] for dim in table[name].dims])) for name in names)
+    largest = max(4 * int(np.prod([lengths[dim] for dim in planned.variables[name].dims])) for name in names)
     size = runs_per_block(largest)
-    write_store(folder, name, _labelled(plan, identities, sources, records, lengths, names, size), size)
+    write_store(folder, name, labelled(planned, sources, records, size), size)
 
 
 def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: int) -> None:
@@ -138,17 +131,20 @@ def runs_per_block(largest: int) -> int:
     return int(np.clip(_BLOCK_BYTES // max(largest, 1), 1, _BLOCK_RUNS))
 
 
-def _labelled(
-    plan: Plan,
-    identities: Sequence[str],
-    sources: Sequence[Source],
-    records: Sequence[Record],
-    lengths: dict[str, int],
-    names: set[str],
-    size: int,
+def labelled(
+    planned: Labels, sources: Sequence[Source], records: Sequence[Record], size: int
 ) -> Iterator[xr.Dataset]:
-    """Yields the runs of a plan, labelled, `size` at a time."""
-    table, columns = plan.study.outputs.variables, labels.coordinates(plan)
+    """Yields labelled runs, `size` at a time, in the order of their labels.
+
+    Args:
+      planned: the labels of the runs.
+      sources: the sources of the runs; all of them together have the lengths of the dimensions.
+      records: the records of how the runs were made.
+      size: the number of runs of each data set; the last one may hold fewer.
+    """
+    lengths = labels.sizes(planned.variables, (source.shapes for source in sources))
+    names = {variable for source in sources for variable in source.shapes}
+    identities = planned.identities
     place = {
         identity: (number, row)
         for number, source in enumerate(sources)
@@ -161,7 +157,7 @@ def _labelled(
 
     for first in range(0, len(identities), size):
         rows = range(first, min(first + size, len(identities)))
-        block = labels.blank(table, names, len(rows), lengths)
+        block = labels.blank(planned.variables, names, len(rows), lengths)
         from_source: dict[int, list[tuple[int, int]]] = {}
         for here, row in enumerate(rows):
             number, there = place[identities[row]]
@@ -170,7 +166,7 @@ def _labelled(
             here, there = np.array(pairs).T
             part = {key: array for key, array in load(number).items() if key in names}
             labels.put(block, here, part, there)
-        yield said(labels.label(plan, columns, slice(rows.start, rows.stop), block), records)
+        yield said(planned.take(slice(rows.start, rows.stop)).label(block), records)
 
 
 def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> None:

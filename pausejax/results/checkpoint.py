@@ -130,7 +130,7 @@ class Checkpoint:
         return sorted(int(number) for number in rounds if number.isdecimal())
 
     def _write(self, name: str, arrays: Arrays) -> None:
-        self._folder.write_arrays(f"{self.place}/{name}", identity=self._identities, **arrays)
+        self._folder.write_arrays(f"{self.place}/{name}", {"identity": self._identities, **arrays})
 
     def _read(self, last: int, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
         """Reads a state and the records up to it; returns None if they are of other runs or another program.

@@ -19,6 +19,8 @@ from pausejax.results.snapshot import described, is_sealed
 from pausejax.study.study import FORMAT
 
 RESULT = "results.zarr"
+LABELS = "labels.npz"
+"""The labels of all planned runs, with which the finished ones can be read; see `planned`."""
 REPLACED = f".{RESULT}.replaced"
 """The name of the old result while the new one takes its place."""
 _PAUSES = (0.01, 0.05, 0.2, 0.5)
@@ -107,4 +109,7 @@ def _of_one_length(words: xr.DataArray) -> xr.Variable:
 def _unfinished(folder: Folder) -> str:
     parts = len(part_names(folder))
     what = f"an unfinished study ({parts} batches of runs are done)" if parts else f"no result ({RESULT})"
-    return f"{what}; `pausejax run SPEC --out` finishes it"
+    finish = "`pausejax run SPEC --out` finishes it"
+    if not folder.exists(LABELS):
+        return f"{what}; {finish}"
+    return f"{what}; {finish}; --partial, in Python partial=True, reads the runs that are finished"

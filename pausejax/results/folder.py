@@ -8,7 +8,7 @@ import os
 import posixpath
 import stat
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,7 +130,7 @@ class Folder:
         with np.load(io.BytesIO(archive), allow_pickle=False) as file:
             return dict(file)
 
-    def write_arrays(self, name: str, **arrays: np.ndarray) -> None:
+    def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> None:
         """Writes named arrays into one file, as `write` does.
 
         The file ends with a digest of the archive, because the checksums of an archive's members do not cover
@@ -138,7 +138,7 @@ class Folder:
         """
         archive = io.BytesIO()
         named: dict[str, Any] = dict(arrays)
-        np.savez(archive, **named)
+        (np.savez_compressed if compressed else np.savez)(archive, **named)
         content = archive.getvalue()
         self.write(name, content + hashlib.sha256(content).digest())
 

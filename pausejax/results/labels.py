@@ -20,7 +20,7 @@ from pausejax.devices import local_devices
 from pausejax.parts import File
 from pausejax.study.runs import Run
 from pausejax.study.simulation import Arrays
-from pausejax.study.study import FORMAT, Plan, Study
+from pausejax.study.study import FORMAT, Kind, Plan, Study
 from pausejax.version import __version__
 
 _PASSWORD = re.compile(r"(?<=://)[^/\s@]*@")
@@ -116,39 +116,71 @@ def outline(plan: Plan) -> xr.Dataset:
     return xr.Dataset({n: v for n, v in empty.items() if n not in columns}, columns, attributes_of(plan))
 
 
-def label(
-    plan: Plan, columns: Mapping[str, np.ndarray], rows: slice | list[int], arrays: Arrays
-) -> xr.Dataset:
-    """Returns the labelled data set of some runs.
+class Labels(NamedTuple):
+    """Labels of the runs of a plan: everything in its result that the runs do not record."""
 
-    Args:
-      plan: the whole plan.
-      columns: the coordinates, from `coordinates`.
-      rows: the places of the runs in the plan.
-      arrays: the recorded arrays by variable; the first axis is that of the runs.
-    """
-    study = plan.study
-    table = study.outputs.variables
-    found, kept = study.kind.coordinates(study, arrays)
-    coords: dict[str, Any] = {name: ("run", column[rows]) for name, column in columns.items()}
-    for name, coordinate in found.items():
-        # Coordinates from the simulation replace those that the spec left open.
-        if name not in study.words.parameters or name in coords:
-            coords[name] = coordinate
-    meanings = _MEANINGS | {name: one.help for name, one in study.words.parameters.items()}
-    for name in coords.keys() & meanings.keys():
-        dims, values, *_ = coords[name] if isinstance(coords[name], tuple) else (name, coords[name])
-        parameter = study.words.parameters.get(name)
-        more = {"symbol": parameter.symbol, "units": parameter.units} if parameter else {}
-        said = {key: text for key, text in more.items() if text}
-        coords[name] = (dims, values, {"long_name": meanings[name], **said})
-    labelled = {}
-    for name, array in kept.items():
-        attributes = {"units": table[name].units, "long_name": table[name].meaning}
-        labelled[name] = (("run", *table[name].dims), array, attributes)
-    # `save` compares this list with the variables to see whether the result is complete.
-    told = {**attributes_of(plan), "variables": json.dumps(sorted(labelled))}
-    return xr.Dataset(labelled, coords, told)
+    kind: Kind
+    mode: str
+    rounds: int
+    eval_every: int
+    variables: Mapping[str, Variable]
+    columns: Mapping[str, np.ndarray]
+    """The coordinates of `run`, by name; see `coordinates`."""
+    meanings: Mapping[str, Mapping[str, str]]
+    """The attributes of coordinates by name: `long_name`, and `symbol` and `units` of a parameter."""
+    attributes: Mapping[str, Any]
+    """The attributes of the result."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Labels":
+        study = plan.study
+        meanings = {name: {"long_name": text} for name, text in _MEANINGS.items()}
+        for name, parameter in study.words.parameters.items():
+            texts = {"long_name": parameter.help, "symbol": parameter.symbol, "units": parameter.units}
+            meanings[name] = {key: text for key, text in texts.items() if text or key == "long_name"}
+        return cls(
+            study.kind,
+            study.mode,
+            study.rounds,
+            study.eval_every,
+            study.outputs.variables,
+            coordinates(plan),
+            meanings,
+            attributes_of(plan),
+        )
+
+    @property
+    def identities(self) -> list[str]:
+        return self.columns["identity"].tolist()
+
+    def take(self, rows: slice | Sequence[int]) -> "Labels":
+        """Returns the labels of the runs at some places."""
+        places = rows if isinstance(rows, slice) else np.asarray(rows, np.int64)
+        return self._replace(columns={name: column[places] for name, column in self.columns.items()})
+
+    def label(self, arrays: Arrays) -> xr.Dataset:
+        """Returns the labelled data set of the runs.
+
+        Args:
+          arrays: the recorded arrays by variable; the first axis is that of the runs.
+        """
+        found, kept = self.kind.coordinates(self.mode, self.rounds, self.eval_every, arrays)
+        coords: dict[str, Any] = {name: ("run", column) for name, column in self.columns.items()}
+        for name, coordinate in found.items():
+            # Coordinates from the simulation replace those that the spec left open.
+            if name in coords or name in _MEANINGS or name not in self.meanings:
+                coords[name] = coordinate
+        for name in coords.keys() & self.meanings.keys():
+            dims, values, *_ = coords[name] if isinstance(coords[name], tuple) else (name, coords[name])
+            coords[name] = (dims, values, dict(self.meanings[name]))
+        labelled = {}
+        for name, array in kept.items():
+            variable = self.variables[name]
+            attributes = {"units": variable.units, "long_name": variable.meaning}
+            labelled[name] = (("run", *variable.dims), array, attributes)
+        # `save` compares this list with the variables to see whether the result is complete.
+        told = {**self.attributes, "variables": json.dumps(sorted(labelled))}
+        return xr.Dataset(labelled, coords, told)
 
 
 def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Dataset:
@@ -163,7 +195,7 @@ def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Datas
     whole = blank(table, {name for _, part in parts for name in part}, len(plan.runs), lengths)
     for places, part in parts:
         put(whole, np.asarray(places), part, np.arange(len(places)))
-    return label(plan, coordinates(plan), slice(None), whole)
+    return Labels.of(plan).label(whole)
 
 
 def spec_text(plan: Plan) -> str:
@@ -229,19 +261,19 @@ def copies(study: Study) -> dict[str, bytes]:
 
 
 class RunTable(NamedTuple):
-    """Table of a plan's runs, with their coordinates and their places in the plan."""
+    """Table of a plan's runs, with their labels and their places in the plan."""
 
     plan: Plan
-    columns: dict[str, np.ndarray]
+    labels: Labels
     place_of: dict[tuple[str, str], int]
 
     @classmethod
     def of(cls, plan: Plan) -> "RunTable":
         places = {(run.policy, run.identity): place for place, run in enumerate(plan.runs)}
-        return cls(plan, coordinates(plan), places)
+        return cls(plan, Labels.of(plan), places)
 
     def places(self, runs: Sequence[Run]) -> list[int]:
         return [self.place_of[run.policy, run.identity] for run in runs]
 
     def label(self, runs: Sequence[Run], arrays: Arrays) -> xr.Dataset:
-        return with_eval_elapsed(label(self.plan, self.columns, self.places(runs), arrays))
+        return with_eval_elapsed(self.labels.take(self.places(runs)).label(arrays))

@@ -45,12 +45,13 @@ def write_part(
     """
     name = part_name(identities)
     made = {} if record is None else {_MADE: np.array(json.dumps(record, sort_keys=True))}
+    content = {"identity": np.array(identities), **made, **arrays}
     with playing(folder):
         try:
-            folder.write_arrays(name, identity=np.array(identities), **made, **arrays)
+            folder.write_arrays(name, content)
         except IsADirectoryError:  # a folder has the part's name
             folder.remove(name)
-            folder.write_arrays(name, identity=np.array(identities), **made, **arrays)
+            folder.write_arrays(name, content)
     return name
 
 

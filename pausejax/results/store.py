@@ -13,19 +13,17 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 
 from pausejax.analysis import schema
-from pausejax.results import blocks, labels, manifest
-from pausejax.results.blocks import Source
+from pausejax.results import blocks, contents, labels, manifest, planned
+from pausejax.results.contents import Contents as Contents
 from pausejax.results.exchange import REPLACED, held, replace
 from pausejax.results.exchange import RESULT as RESULT
 from pausejax.results.exchange import read as read
-from pausejax.results.folder import MARK, Folder, IrregularFile
+from pausejax.results.folder import MARK, Folder
 from pausejax.results.parts import PARTS as PARTS
 from pausejax.results.parts import PLAYING, part_names
-from pausejax.results.parts import examine as examine_part
 from pausejax.results.parts import playing as playing
 from pausejax.results.parts import write_part as write_part
 from pausejax.results.sealed import read_sealed, write_sealed
@@ -47,40 +45,6 @@ _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 _BATCH = re.compile(r"[0-9a-f]{16}(\.lease)?")
 
 
-class Contents(NamedTuple):
-    """Contents of a store: the finished runs of a study, and the damaged files."""
-
-    parts: tuple[Source, ...] = ()
-    blocks: tuple[Source, ...] = ()
-    """The intact blocks of the result."""
-    damaged: tuple[str, ...] = ()
-    """Names of files that failed the check; their runs are not finished."""
-    current: bool = False
-    """Whether the result exists, is intact, and has the plan's spec or further runs beside the plan's."""
-    whole: bool = True
-    """Whether all blocks of the result are intact; True if there is no result."""
-    removable: tuple[str, ...] = ()
-    """Names of damaged parts, which can be removed."""
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        return self.parts + self.blocks
-
-    @property
-    def identities(self) -> frozenset[str]:
-        """The identities of all finished runs."""
-        return _identities(self.sources)
-
-    @property
-    def settled(self) -> frozenset[str]:
-        """The identities of the runs in the result, which were finished before any process began."""
-        return _identities(self.blocks)
-
-
-def _identities(sources: Sequence[Source]) -> frozenset[str]:
-    return frozenset(identity for source in sources for identity in source.identities)
-
-
 def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Makes the study's folder, checks that the plan may use it, and returns its contents.
 
@@ -94,6 +58,8 @@ def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     found = look(folder, plan, grows=grows)
     files = labels.used_files(plan.study)
     folder.write(SPEC, labels.spec_text(plan).encode())
+    if not grows:
+        planned.write(folder, labels.Labels.of(plan))
     if files or folder.exists(FILES):
         write_sealed(folder, FILES, files)
     for name, content in labels.copies(plan.study).items():
@@ -154,36 +120,16 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
 
 def examine(folder: Folder, plan: Plan) -> Contents:
     """Reads all parts and all blocks of the result once to check them, and returns the contents."""
-    parts: list[Source] = []
-    settled: list[Source] = []
-    damaged: list[str] = []
-    removable: list[str] = []
-    for name in part_names(folder):
-        try:
-            parts.append(examine_part(folder, name))
-        except (ValueError, FileNotFoundError, IrregularFile):
-            damaged.append(name)
-            removable.append(name)
-        except OSError:  # a disk that fails for a moment has damaged nothing
-            damaged.append(name)
-    unread, spec = len(damaged), ""
-    if (result := held(folder)) is not None:
-        for source in blocks.examine(folder, result, plan.study.outputs.variables):
-            settled.append(source) if isinstance(source, Source) else damaged.append(source)
-        if settled:  # the metadata are then intact
-            with contextlib.suppress(Exception):
-                spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
-    whole = len(damaged) == unread
-    known, kept = set(plan.identities), _identities(settled)
-    return Contents(
-        tuple(parts),
-        tuple(settled),
-        tuple(damaged),
-        # A saved selection of a study's runs has the spec of the whole study.
-        whole and (known < kept or (known == kept and spec == labels.spec_text(plan))),
-        whole,
-        tuple(removable),
-    )
+    found = contents.read(folder, plan.study.outputs.variables)
+    spec = ""
+    if found.blocks:  # the metadata are then intact
+        with contextlib.suppress(Exception):
+            result = held(folder) or RESULT
+            spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
+    known, kept = set(plan.identities), found.settled
+    # A saved selection of a study's runs has the spec of the whole study.
+    current = found.whole and (known < kept or (known == kept and spec == labels.spec_text(plan)))
+    return found._replace(current=current)
 
 
 def consolidate(folder: Folder, plan: Plan) -> int:
@@ -251,7 +197,7 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
     records = [record for source in sources for record in source.records]
     try:
-        blocks.write(folder, partial, plan, plan.identities, sources, records)
+        blocks.write(folder, partial, labels.Labels.of(plan), sources, records)
         replace(folder, partial)
     finally:
         folder.remove(partial, manifest.NAME)

@@ -263,7 +263,7 @@ def _reduced(study: Study, metric: Metric, arrays: Arrays, last: np.ndarray) -> 
         counts = [np.bincount(run[run >= 0], minlength=values.shape[1]) for run in runs]
         values = np.where(values < 0, values, np.stack(counts))
     elif dims and dims != ("client",):  # what a client has at the end of a run is of the horizon already
-        labels = study.kind.coordinates(study, arrays)[0]
+        labels = study.kind.coordinates(study.mode, study.rounds, study.eval_every, arrays)[0]
         rounds = labels["eval_round"][1] if dims[0] == "eval" else labels["round"]
         values = np.where(rounds <= last[:, None], values, np.nan)
     return REDUCTIONS[metric.reduce](values)

@@ -32,8 +32,8 @@ class Reader:
     def unknown(self, key: str, known: Iterable[str], where: str) -> None:
         name = self.words.aliases.get(key, key)
         home = self.words.parameters[name].section if name in self.words.parameters else None
-        hint = f"; it belongs in [{home}]" if home else nearest(key, known)
-        if not (home or where):
+        hint = f"; it belongs in [{home}]" if home else self.words.hint(key, known)
+        if not (home or where or key in self.words.ambiguous):
             # A parameter that lacks its section, and is misspelt; symbols that are spelt out, as gamma, too.
             aliases = [alias for alias in self.words.aliases if len(alias) > 3]
             hint = nearest(key, [*known, *self.words.parameters, *aliases])

@@ -76,6 +76,7 @@ def parse(
         )
     except PartError as error:
         raise SpecError([*problems, str(error)]) from error
+    document = _with_symbols(document, words)
     if flat:
         document = _sorted_in(document, words)
     overridden = [(override, _override(document, override, words, problems)) for override in overrides]
@@ -87,7 +88,7 @@ def parse(
 
     study = {key: reader.scalar(document, key, parameter) for key, parameter in words.study.items()}
     seeds = reader.seeds(document.get("seeds", 1))
-    quantities = reader.names("quantities", document.get("quantities", []), parts.of("quantity"))
+    quantities = reader.names("quantities", document.get("quantities", []), words.parts.of("quantity"))
     zipped = read_groups(reader.say, words, "zip", document.get("zip", []))
     in_zip = {name for group in zipped for name in group}
     axes: dict[str, Axis] = {name: (parameter.default,) for name, parameter in words.parameters.items()}
@@ -103,7 +104,7 @@ def parse(
     found = Study(
         kind=kind,
         words=words,
-        parts=parts,
+        parts=words.parts,
         **study,
         seeds=seeds,
         quantities=quantities,
@@ -134,6 +135,28 @@ def _unreadable(source: str, study: Study) -> list[str]:
     labels = [study.name, *(policy.label for policy in study.policies)]
     found += [("name or label", schema.line_problem(label)) for label in labels]
     return [f"{source}: {name}: {wrong}" for name, wrong in found if wrong]
+
+
+def _with_symbols(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
+    """Returns the document with `"first.width" = 3` for `first.width = 3`, which TOML reads as a table."""
+
+    def flat(table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        found: dict[str, Any] = {}
+        for key, value in table.items():
+            inner = value if isinstance(value, dict) else {}
+            named = {name: item for name, item in inner.items() if f"{key}.{name}" in words.aliases}
+            found |= {f"{key}.{name}": item for name, item in named.items()}
+            if not named or len(named) < len(inner):
+                found[key] = {name: value[name] for name in inner if name not in named} if named else value
+        return found
+
+    tables = {
+        key: [flat(item) for item in value] if isinstance(value, list) else flat(value)
+        for key, value in document.items()
+    }
+    return flat(tables)
 
 
 def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
@@ -195,6 +218,8 @@ def _override(
     """Writes an override into the document; returns the name of the key, or None for an invalid override."""
     path, equals, text = override.partition("=")
     *sections, key = path.strip().split(".")
+    if words and sections and f"{sections[-1]}.{key}" in words.aliases:
+        key = f"{sections.pop()}.{key}"
     if not equals or not key or len(sections) > 1:
         problems.append(f"--set {override}: must be section.key=value")
         return None

@@ -34,7 +34,7 @@ def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str 
       more: further text that may mention parts, such as overrides.
 
     Raises:
-      PartError: two parts, or a part and the kind, use one name for different parameters.
+      PartError: a part and the kind use one name for different parameters.
     """
     # The name of a file or of the study does not count as a mention of a part.
     said = {key: value for key, value in document.items() if key not in ("use", "name")}
@@ -168,7 +168,8 @@ class Study:
 
 
 def _study(fields: dict[str, Any]) -> Study:
-    return Study(words=words_of(fields["kind"], fields["parts"], fields["document"]), **fields)
+    words = words_of(fields["kind"], fields["parts"], fields["document"])
+    return Study(words=words, **{**fields, "parts": words.parts})
 
 
 class Outputs(NamedTuple):
@@ -209,8 +210,9 @@ class Kind:
     """Function that reports what does not fit together in a checked spec."""
     outputs: Callable[[Study], "Outputs"]
     """Function that returns the outputs of a study; `Study.outputs` calls it once."""
-    coordinates: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
-    """Function that splits the arrays of runs into coordinates and variables, and adds index coordinates."""
+    coordinates: Callable[[str, int, int, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
+    """Function (mode, rounds, eval_every, arrays) that splits the arrays of runs into coordinates and
+    variables, and adds index coordinates."""
     simulation: Callable[..., Simulation]
     """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
     programs: tuple[Any, ...]

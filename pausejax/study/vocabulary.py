@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, TypeAlias
 
 from pausejax.analysis.schema import COLUMNS
-from pausejax.parts import CATEGORIES, Parameter, Part, PartError, Parts
+from pausejax.parts import CATEGORIES, Parameter, Part, PartError
+from pausejax.parts.extensions import Layer
+from pausejax.spelling import nearest
 
 Say: TypeAlias = Callable[[str, Any, str], None]
 """Function that reports a mistake; its arguments are a key, its value, and what is allowed."""
@@ -50,6 +52,17 @@ class Vocabulary:
     it."""
     ignored: Mapping[str, frozenset[str]]
     """By mode: parameters that no run of the mode reads, unless its policy reads them."""
+    parts: Layer = dataclasses.field(compare=False)
+    """The parts, with the names that their parameters have in the study."""
+    ambiguous: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """By a name that unlike parameters of several parts have: what a spec writes instead, as first.width."""
+
+    def hint(self, name: str, known: Iterable[str]) -> str:
+        """Returns what a spec may write in place of an unknown name, to be appended to a message."""
+        if name not in self.ambiguous:
+            return nearest(name, known)
+        ways = " or ".join(f'"{way}"' for way in self.ambiguous[name])
+        return f"; several parts of this study have such a parameter, so write {ways}"
 
     @property
     def sections(self) -> tuple[str, ...]:
@@ -86,7 +99,7 @@ def make(
     policies: str,
     categories: Iterable[str],
     ignored: Mapping[str, frozenset[str]],
-    parts: Parts,
+    parts: Layer,
     mentioned: Set[str] = frozenset(),
 ) -> Vocabulary:
     """Returns the vocabulary of a kind of study: its own keys and those of some parts.
@@ -99,11 +112,11 @@ def make(
       categories: the other categories of parts that the kind's specs name.
       ignored: by mode, parameters of the kind that no run in this mode reads.
       parts: all registered parts.
-      mentioned: words of the spec. Two parts of users' own may define one parameter differently if the spec
-        mentions at most one of them; the definition of the mentioned part counts.
+      mentioned: words of the spec. A study uses the parts that it mentions, and the default of each category.
+        If two used parts define one parameter differently, each has it under a name of its own.
 
     Raises:
-      PartError: two parts, or a part and the kind, use one name for different parameters.
+      PartError: a part and the kind use one name for different parameters.
     """
     named = {category: parts.of(category) for category in categories}
     own = dict(parameters)
@@ -114,6 +127,9 @@ def make(
     readers: dict[str, dict[str, frozenset[str]]] = {name: {"": frozenset()} for name in for_policies}
     origin: dict[str, Part] = {}
     added: dict[str, Parameter] = {}
+    defaults = {own[c].default for category in named if (c := CATEGORIES[category].key) in own}
+    used = mentioned | defaults
+    clashes: dict[str, list[Part]] = {}
     for unused in (False, True):
         for category, part in _parts_of({**named, policies: parts.of(policies)}):
             if unused != (part.outside and part.name not in mentioned):
@@ -122,9 +138,14 @@ def make(
                 other = own.get(name) or added.get(name)
                 if other and not other.agrees_with(parameter):
                     first = origin.get(name)
-                    if unused and first and first.outside:
+                    if part.name not in used:
                         continue
-                    raise PartError(_disagreement(part, parameter, other, first))
+                    if name in own or (first and first.name == part.name):
+                        raise PartError(_disagreement(part, parameter, other, first))
+                    if first and first.name in used:
+                        clashes.setdefault(name, [first]).append(part)
+                    else:  # nobody reads the other one
+                        added[name], origin[name] = parameter, part
                 sections = {parameter.section for parameter in own.values()}
                 if name in study or name in RESERVED | sections:
                     raise PartError(f"{part.where}: {name}: means something else in every study")
@@ -137,6 +158,19 @@ def make(
                 of_key = readers.setdefault(name, {})
                 key = CATEGORIES[category].key
                 of_key[key] = of_key.get(key, frozenset()) | {part.name}
+    if clashes:
+        whole = make(
+            study,
+            parameters,
+            for_policies,
+            policies,
+            categories,
+            ignored,
+            _with_own(parts, clashes.keys()),
+            mentioned,
+        )
+        ways = {name: tuple(f"{part.name}.{name}" for part in found) for name, found in clashes.items()}
+        return dataclasses.replace(whole, ambiguous={**whole.ambiguous, **ways})
     by_section = sorted_by_section(own, added)
     aliases: dict[str, str] = {}
     for name, parameter in by_section.items():
@@ -146,7 +180,17 @@ def make(
     learning = {name for name, of_key in readers.items() if _learns(of_key, categories)}
     idle = {mode: names | frozenset(learning) for mode, names in ignored.items()}
     known = {name: of_key for name, of_key in readers.items() if name in by_section}
-    return Vocabulary(study, by_section, aliases, parts.of(policies), known, idle)
+    return Vocabulary(study, by_section, aliases, parts.of(policies), known, idle, parts)
+
+
+def _with_own(parts: Layer, names: Set[str]) -> Layer:
+    """Returns a layer whose parts have names of their own for some parameters; see `Part.with_own`."""
+    found = Layer(parts, parts.sources)
+    for category in CATEGORIES:
+        for part in parts.of(category).values():
+            if not names.isdisjoint(part.parameters):
+                found.add(part.with_own(names))
+    return found
 
 
 def sorted_by_section(own: Mapping[str, Parameter], added: Mapping[str, Parameter]) -> dict[str, Parameter]:

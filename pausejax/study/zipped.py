@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from pausejax.spelling import nearest
 from pausejax.study.axes import Axis, Range
 from pausejax.study.vocabulary import Say, Vocabulary
 
@@ -36,7 +35,7 @@ def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Grou
     seen: set[str] = set()
     for name in (name for group in groups for name in group):
         if name not in words.parameters:
-            say(key, value, f"{name} is no parameter{nearest(name, [*words.parameters, *words.aliases])}")
+            say(key, value, f"{name} is no parameter{words.hint(name, [*words.parameters, *words.aliases])}")
             return ()
         if name in seen:
             say(key, value, f"{name} is named twice")

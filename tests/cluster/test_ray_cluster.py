@@ -381,7 +381,7 @@ def test_a_folder_under_a_url(cluster, spec, expected, tmp_path):
     code, errors = end(drive(cluster, spec, f"everywhere://{tmp_path}/out"))
     assert (code, errors) == (0, "")
     check(expected, xr.open_zarr(tmp_path / "out" / "results.zarr").load())
-    assert sorted(os.listdir(tmp_path / "out")) == ["layout.json", "results.zarr", "spec.toml"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["labels.npz", "layout.json", "results.zarr", "spec.toml"]
 
 
 def test_a_folder_that_the_workers_do_not_see_is_an_error_of_one_line(cluster, spec):

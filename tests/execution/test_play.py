@@ -462,7 +462,13 @@ def test_shards_at_once_leave_one_result(tmp_path):
         for number in range(1, 5)
     ]
     assert [process.wait() for process in processes] == [0] * 4
-    assert sorted(os.listdir(tmp_path / "shards")) == [".lock", "layout.json", "results.zarr", "spec.toml"]
+    assert sorted(os.listdir(tmp_path / "shards")) == [
+        ".lock",
+        "labels.npz",
+        "layout.json",
+        "results.zarr",
+        "spec.toml",
+    ]
     a, b = (pausejax.open(tmp_path / name).load() for name in ("whole", "shards"))
     np.testing.assert_array_equal(a["selected"], b["selected"])
     np.testing.assert_allclose(a["pseudo_regret"], b["pseudo_regret"], rtol=1e-4, atol=1e-5)

@@ -59,8 +59,8 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
         ),
         ("@pausejax.policy\ndef mine(*, x: 'Nowhere' = 1): ...", "its signature can't be read"),
         (
-            "@pausejax.policy\ndef mine(*, exploration: float = 0.5): ...",
-            "exploration: is a parameter of policy oort too, and they must agree: default 0.5 against 0.9",
+            "@pausejax.policy\ndef mine(*, clients_per_round: int = 3): ...",
+            "clients_per_round: is a parameter of every study too, and they must agree: default 3 against",
         ),
         ("@pausejax.policy\ndef mine(*, rounds: int = 7): ...", "rounds: means something else"),
         ("@pausejax.policy\ndef mine(*, unheard_of): ...", "unheard_of: is no parameter of a spec"),
@@ -235,10 +235,8 @@ def test_parts_that_no_spec_uses_together_need_not_agree(tmp_path):
         assert study.words.parameters["width"].default == width
         assert pickle.loads(pickle.dumps(study)).words.parameters["width"].default == width
     assert parsed("random").words.parameters["width"].default == 3
-    with pytest.raises(
-        ValueError, match=r"width: is a parameter of .*first too, and they must agree: default 5"
-    ):
-        parsed("first", "second")
+    both = parsed("first", "second").words.parameters
+    assert (both["first_width"].default, both["second_width"].default) == (3, 5) and "width" not in both
 
 
 def test_what_a_part_may_be_given_is_listed(tmp_path, capsys):

@@ -55,7 +55,7 @@ def test_files_are_written_listed_moved_and_removed(folder):
 
 
 def test_arrays_are_read_as_they_were_written(folder):
-    folder.write_arrays("part", rows=np.arange(3), values=np.array([[np.nan, 1.5]]))
+    folder.write_arrays("part", {"rows": np.arange(3), "values": np.array([[np.nan, 1.5]])})
     found = folder.read_arrays("part")
     assert set(found) == {"rows", "values"} and found["rows"].dtype == np.arange(3).dtype
     np.testing.assert_array_equal(found["values"], [[np.nan, 1.5]])

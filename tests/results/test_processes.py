@@ -58,7 +58,7 @@ def test_checkpoints_and_half_written_parts_of_whoever_plays_stay(tmp_path):
     check(tmp_path, NARROW)
     # Now they are a dead process's.
     assert store.consolidate(folder, NARROW) == 0
-    assert sorted(os.listdir(tmp_path)) == [".lock", "results.zarr", "spec.toml"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", "labels.npz", "results.zarr", "spec.toml"]
 
 
 def test_a_part_that_is_written_while_another_study_ends_is_there(tmp_path, monkeypatch):

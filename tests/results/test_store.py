@@ -21,7 +21,7 @@ def test_parts_become_one_result_in_the_plans_order(tmp_path):
     plan = make()
     assert finish(Folder(tmp_path), plan) == (0, 8)
     check(tmp_path, plan)
-    assert sorted(os.listdir(tmp_path)) == [".lock", "results.zarr", "spec.toml"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", "labels.npz", "results.zarr", "spec.toml"]
 
 
 def test_blocks_do_not_change_a_result(tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_a_full_disk_leaves_what_was_finished_and_no_rubbish(tmp_path, monkeypat
         patch.setattr(xr.Dataset, "to_zarr", full)
         with pytest.raises(OSError, match="No space left"):
             store.consolidate(folder, plan)
-    assert sorted(os.listdir(tmp_path)) == [".lock", ".playing", "parts", "spec.toml"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", ".playing", "labels.npz", "parts", "spec.toml"]
     assert store.consolidate(folder, plan) == 0
     check(tmp_path, plan)
 

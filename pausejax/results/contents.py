@@ -1,0 +1,73 @@
+"""Reads which runs a study's folder holds: parts, and blocks of the result, each checked by its digests."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pausejax.analysis.quantities import Variable
+from pausejax.results import blocks
+from pausejax.results.blocks import Source
+from pausejax.results.exchange import held
+from pausejax.results.folder import Folder, IrregularFile
+from pausejax.results.parts import examine as examine_part
+from pausejax.results.parts import part_names
+
+
+class Contents(NamedTuple):
+    """Contents of a store: the finished runs of a study, and the damaged files."""
+
+    parts: tuple[Source, ...] = ()
+    blocks: tuple[Source, ...] = ()
+    """The intact blocks of the result."""
+    damaged: tuple[str, ...] = ()
+    """Names of files that failed the check; their runs are not finished."""
+    current: bool = False
+    """Whether the result exists, is intact, and has the plan's spec or further runs beside the plan's."""
+    whole: bool = True
+    """Whether all blocks of the result are intact; True if there is no result."""
+    removable: tuple[str, ...] = ()
+    """Names of damaged parts, which can be removed."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return self.parts + self.blocks
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """The identities of all finished runs."""
+        return identities_of(self.sources)
+
+    @property
+    def settled(self) -> frozenset[str]:
+        """The identities of the runs in the result, which were finished before any process began."""
+        return identities_of(self.blocks)
+
+
+def identities_of(sources: Sequence[Source]) -> frozenset[str]:
+    return frozenset(identity for source in sources for identity in source.identities)
+
+
+def read(folder: Folder, table: Mapping[str, Variable]) -> Contents:
+    """Reads all parts and all blocks of the result once to check them; `current` of the contents is False.
+
+    Args:
+      folder: the folder of the study.
+      table: the variables of the study.
+    """
+    parts: list[Source] = []
+    settled: list[Source] = []
+    damaged: list[str] = []
+    removable: list[str] = []
+    for name in part_names(folder):
+        try:
+            parts.append(examine_part(folder, name))
+        except (ValueError, FileNotFoundError, IrregularFile):
+            damaged.append(name)
+            removable.append(name)
+        except OSError:  # a disk that fails for a moment has damaged nothing
+            damaged.append(name)
+    unread = len(damaged)
+    if (result := held(folder)) is not None:
+        for source in blocks.examine(folder, result, table):
+            settled.append(source) if isinstance(source, Source) else damaged.append(source)
+    whole = len(damaged) == unread
+    return Contents(tuple(parts), tuple(settled), tuple(damaged), whole=whole, removable=tuple(removable))

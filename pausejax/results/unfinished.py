@@ -1,0 +1,102 @@
+"""Reads the finished runs of a study that is still running, as its result would hold them.
+
+Nothing in the study's folder changes, no lock is taken, and none of the user's own files is executed. Another
+process may play at the same time. Between two steps of the reader it may put the result together, which
+removes parts. The reader then begins again, a few times at most.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import xarray as xr
+
+from pausejax.analysis import soundness
+from pausejax.analysis.eval_times import with_eval_elapsed
+from pausejax.results import blocks, contents, exchange, planned
+from pausejax.results.contents import Contents
+from pausejax.results.folder import Folder
+from pausejax.results.labels import Labels
+from pausejax.study.study import Kind
+
+_PAUSES = (0.0, 0.1, 0.5, 2.0, 5.0)
+"""Seconds before each attempt to read the folder."""
+_NAMED = 3
+
+
+def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
+    """Reads the finished runs of a study into memory.
+
+    Variables, coordinates, attributes and labels are those of the final result. The attribute `partial` says
+    how many runs are finished. Dimensions such as `client` are as long as the finished runs need.
+
+    Args:
+      directory: the path or URL of the study's folder.
+      kinds: every kind of study.
+
+    Returns:
+      The finished runs in the order of the plan. If the result holds all runs, it is opened by
+      `exchange.read`, and has no attribute `partial`.
+
+    Raises:
+      FileNotFoundError: no run is finished, or the folder holds no study that can be read before its end.
+      OSError: other processes changed the folder during each attempt, or a file can't be read.
+      ValueError: the labels of the runs are damaged, or the result is.
+    """
+    folder, problem = Folder(directory), ""
+    damaged: tuple[str, ...] = ()
+    for pause in _PAUSES:
+        time.sleep(pause)
+        try:
+            labels = planned.read(folder, kinds)
+        except FileNotFoundError as error:
+            # The result may move between the two looks of `held`, so a second call is needed.
+            if exchange.held(folder) or exchange.held(folder):
+                return exchange.read(directory)
+            what = f"no study with {exchange.LABELS}; a search can't be read before its end"
+            raise FileNotFoundError(f"{directory}: holds {what}") from error
+        except ValueError as error:
+            raise ValueError(f"{directory}: {error}; `pausejax run` with its spec repairs it") from error
+        found = contents.read(folder, labels.variables)
+        if found.settled.issuperset(labels.identities):
+            return exchange.read(directory)
+        # A file that another process has removed since is damaged in one attempt only.
+        if not found.damaged or found.damaged == damaged:
+            finished = found.identities
+            rows = [row for row, name in enumerate(labels.identities) if name in finished]
+            line = _said(len(rows), len(labels.identities), found.damaged)
+            if not rows:
+                raise FileNotFoundError(f"{directory}: {line}; nothing can be shown yet")
+            try:
+                return _put_together(labels.take(rows), found).assign_attrs(partial=line)
+            except MemoryError:
+                raise
+            except Exception as error:  # labels that somebody has forged can make any library raise any
+                problem = f"{type(error).__name__}: {error}".partition("\n")[0]
+        damaged = found.damaged
+    problem = problem or f"{damaged[0]} changes"
+    raise OSError(f"{directory}: other processes change it; open it again ({problem})")
+
+
+def _put_together(labels: Labels, found: Contents) -> xr.Dataset:
+    """Returns finished runs with their labels.
+
+    Raises:
+      OSError: a file can't be read any more.
+      ValueError: a file is damaged, or the labels do not fit the runs.
+    """
+    known = set(labels.identities)
+    sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
+    records = [record for source in sources for record in source.records]
+    (result,) = blocks.labelled(labels, sources, records, size=len(labels.identities))
+    soundness.check(result)
+    return with_eval_elapsed(result)
+
+
+def _said(finished: int, planned: int, damaged: Sequence[str]) -> str:
+    """Returns the line on how many runs of a study are finished."""
+    line = f"{finished} of {planned} runs are finished"
+    if finished == planned or not damaged:  # under a URL an unfinished move looks like damage
+        return line
+    more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
+    return f"{line}; damaged, so not finished: {', '.join(damaged[:_NAMED])}{more}"
