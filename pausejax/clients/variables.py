@@ -35,6 +35,8 @@ VARIABLES: dict[str, Variable] = {
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
 """Variables that exist only if rounds wait for all clients. They assume that the slowest client ends a
 round."""
+OVERLAPPING = ("arrived", "staleness")
+"""Variables that exist only if rounds overlap."""
 LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round")
 """Variables that only mode "training" has."""
 

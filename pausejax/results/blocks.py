@@ -1,7 +1,7 @@
 """Reads, checks and writes the result one block of runs at a time, so that memory use stays bounded."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,12 +11,11 @@ import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
 from pausejax.analysis.made import Record, records_in, said
-from pausejax.analysis.quantities import Variable
 from pausejax.results import labels, manifest
 from pausejax.results.folder import Folder
 from pausejax.results.snapshot import opened
 from pausejax.study.simulation import Arrays
-from pausejax.study.study import Plan
+from pausejax.study.study import Plan, Study
 
 _BLOCK_BYTES = 2**24
 _BLOCK_RUNS = 256
@@ -39,12 +38,13 @@ def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in arrays.items()}
 
 
-def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterator[Source | str]:
+def examine(folder: Folder, name: str, study: Study) -> Iterator[Source | str]:
     """Yields each intact block of runs of the result as a source, and the name of each damaged block."""
+    table = study.outputs.variables
 
     def load(rows: slice) -> Arrays:
         block = store.isel(run=rows)
-        return {variable: block[variable].values for variable in table if variable in block}
+        return study.complete({key: block[key].values for key in table if key in block.variables})
 
     def source(rows: slice, arrays: Arrays) -> Source:
         return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)

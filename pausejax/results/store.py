@@ -108,7 +108,7 @@ def look(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     _check_format(folder)
     with folder.lock(LOCK, shared=True):
         found = examine(folder, plan)
-    if not grows and not found.identities <= set(plan.identities):
+    if not grows and not found.identities <= plan.known:
         raise SpecError(_differences(folder, labels.spec_text(plan), labels.used_files(plan.study)))
     return found
 
@@ -160,7 +160,7 @@ def examine(folder: Folder, plan: Plan) -> Contents:
     removable: list[str] = []
     for name in part_names(folder):
         try:
-            parts.append(examine_part(folder, name))
+            parts.append(examine_part(folder, name, plan))
         except (ValueError, FileNotFoundError, IrregularFile):
             damaged.append(name)
             removable.append(name)
@@ -168,13 +168,13 @@ def examine(folder: Folder, plan: Plan) -> Contents:
             damaged.append(name)
     unread, spec = len(damaged), ""
     if (result := held(folder)) is not None:
-        for source in blocks.examine(folder, result, plan.study.outputs.variables):
+        for source in blocks.examine(folder, result, plan.study):
             settled.append(source) if isinstance(source, Source) else damaged.append(source)
         if settled:  # the metadata are then intact
             with contextlib.suppress(Exception):
                 spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
     whole = len(damaged) == unread
-    known, kept = set(plan.identities), _identities(settled)
+    known, kept = plan.known, _identities(settled)
     return Contents(
         tuple(parts),
         tuple(settled),
@@ -199,7 +199,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
       OSError: the result can't be written, or another study has put its result into the folder meanwhile;
         the parts are kept then.
     """
-    known = set(plan.identities)
+    known = plan.known
     with folder.lock(LOCK) as alone:
         # Without a lock, another process may remove what this process reads, or replace its result. So parts
         # are removed only after a complete result has been read.
@@ -247,7 +247,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
 def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     """Builds the result from the finished runs of a plan, and replaces the old result."""
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
-    known = set(plan.identities)
+    known = plan.known
     sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
     records = [record for source in sources for record in source.records]
     try:

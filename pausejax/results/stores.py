@@ -115,7 +115,8 @@ class FolderStore(Store):
         return self._prepared[1]
 
     def note_written(self, runs: Sequence[Run]) -> None:
-        self._note([parts.source([run.identity for run in runs], self.folder)])
+        assert self._prepared is not None
+        self._note([parts.source([run.identity for run in runs], self.folder, self._prepared[0].study)])
 
     def load(self, runs: Sequence[Run]) -> Arrays:
         try:
@@ -158,7 +159,7 @@ class FolderStore(Store):
     def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
         name = parts.part_name([run.identity for run in runs])
         with contextlib.suppress(FileNotFoundError):
-            return self._table_of(plan).label(runs, parts.read_part(self.folder, name))
+            return self._table_of(plan).label(runs, parts.read_part(self.folder, name, plan.study))
         # The parts are now in the result. Another process may have extended it, so places may differ.
         result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)

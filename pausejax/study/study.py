@@ -14,7 +14,7 @@ from pausejax.parts.extensions import Layer, digest_of
 from pausejax.study import vocabulary
 from pausejax.study.axes import Axis, Factor, Sampling, columns, factors
 from pausejax.study.runs import Group, Run
-from pausejax.study.simulation import Simulation
+from pausejax.study.simulation import Arrays, Simulation
 from pausejax.study.vocabulary import Say, Vocabulary
 from pausejax.study.zipped import PolicySpec as PolicySpec
 from pausejax.study.zipped import kept
@@ -128,6 +128,10 @@ class Study:
         }
         return {place: digest for place, digest in found.items() if digest}
 
+    def complete(self, arrays: Arrays) -> Arrays:
+        """Returns the arrays of finished runs by the study's variables, in the order of its table."""
+        return self.kind.complete(self.outputs.variables, arrays)
+
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
         """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
 
@@ -206,6 +210,8 @@ class Kind:
     """Function that returns the outputs of a study; `Study.outputs` calls it once."""
     coordinates: Callable[[Study, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Function that splits the arrays of runs into coordinates and variables, and adds index coordinates."""
+    complete: Callable[[Mapping[str, Variable], Arrays], Arrays]
+    """Function that adds to the arrays of runs the variables of a study that the runs do not record."""
     simulation: Callable[..., Simulation]
     """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
     programs: tuple[Any, ...]
@@ -245,6 +251,11 @@ class Plan:
     def identities(self) -> tuple[str, ...]:
         """Identity of every run, in the order of `runs`."""
         return tuple(run.identity for run in self.runs)
+
+    @functools.cached_property
+    def known(self) -> frozenset[str]:
+        """Identities of all runs."""
+        return frozenset(self.identities)
 
     @property
     def _points(self) -> Iterator[Run]:
