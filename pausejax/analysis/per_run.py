@@ -87,7 +87,8 @@ def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
 def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for runs in run_blocks(array):
-        values = recorded(array.isel(run=runs).values, array.dims)
+        values = array.isel(run=runs).values
+        values = values if array.dims == ("run",) else recorded(values)
         for name, metric in metrics.items():
             parts[name].append(REDUCTIONS[metric.reduce](values))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}
