@@ -115,6 +115,8 @@ def _told(found: "Verdict", metric: "Metric") -> list[str]:
         return f"{figures[0]}{interval}{_lost(setting)}"
 
     of = f"best of {found.settings}" if found.settings > 1 else "the only setting"
+    if lacking := found.without_value:
+        of = f"best of {found.settings} ({lacking} more without a value)"
     lines = [f"{of}: {found.best['label'].item()}: {written(found.best)}"]
     if found.runner_up is None:
         return lines
