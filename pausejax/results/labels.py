@@ -212,9 +212,10 @@ def record(command: str = "") -> Record:
 
 
 def used_files(study: Study) -> dict[str, str]:
-    """Returns the digest of every external file on which the runs depend, by its name in the spec."""
+    """Returns the digests of the files, and of parts of the session, on which the runs depend, by name."""
     sources = {name: hashlib.sha256(content).hexdigest() for name, content in copies(study).items()}
-    return {**sources, **study.files}
+    parts = {f"{category} {name}": digest for (category, name), digest in study.outsiders.items()}
+    return {**sources, **parts, **study.files}
 
 
 def copies(study: Study) -> dict[str, bytes]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from pausejax.analysis.quantities import Metric, Variable
 from pausejax.parts import CATEGORIES, File, Parameter, registered_parts
-from pausejax.parts.extensions import Layer, digest_of
+from pausejax.parts.digest import digest_of
+from pausejax.parts.extensions import Layer
 from pausejax.study import vocabulary
 from pausejax.study.axes import Axis, Factor, Sampling, columns, factors
 from pausejax.study.runs import Group, Run
@@ -119,12 +120,26 @@ class Study:
         return found
 
     @functools.cached_property
-    def _outsiders(self) -> dict[tuple[str, str], str]:
-        """Digests of the parts from outside the package that no entry of `use` covers."""
+    def outsiders(self) -> dict[tuple[str, str], str]:
+        """Digests of the parts from outside the package that no entry of `use` covers, of those in use.
+
+        Raises:
+          PartError: a part has no digest.
+        """
+        axes = [self.axes, *(policy.axes for policy in self.policies)]
+        used = {
+            value
+            for axis in axes
+            for values in axis.values()
+            if isinstance(values, tuple)
+            for value in values
+        }
+        used |= {policy.algorithm for policy in self.policies} | set(self.quantities)
         found = {
             (category, name): digest_of(part)
             for category in (self.kind.policy_category, *self.kind.categories, "quantity")
             for name, part in registered_parts().of(category).items()
+            if name in used
         }
         return {place: digest for place, digest in found.items() if digest}
 
@@ -144,7 +159,7 @@ class Study:
             (self.kind.policy_category, algorithm),
             *(("quantity", n) for n in self.quantities),
         }
-        outside = [digest for place, digest in self._outsiders.items() if place in used]
+        outside = [digest for place, digest in self.outsiders.items() if place in used]
         known = self.words.parameters
         document = {
             "format": FORMAT,
