@@ -74,6 +74,7 @@ KIND = Kind(
     outputs=outputs,
     coordinates=coordinates,
     complete=complete,
+    optional=frozenset(),
     simulation=simulation,
     programs=(play, start, initial_params),
 )
