@@ -78,6 +78,7 @@ KIND = Kind(
     outputs=outputs,
     coordinates=coordinates,
     complete=complete,
+    optional=frozenset(),
     simulation=simulation,
     programs=(play, start, initial_params, vectors_of_run, client_metric),
 )

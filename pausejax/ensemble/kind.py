@@ -53,7 +53,7 @@ def coordinates(
 
 
 def complete(table: Mapping[str, Variable], arrays: Arrays) -> Arrays:
-    """Returns the arrays of runs that a table names; every run of ensembles records every variable."""
+    """Returns the arrays of runs that a table names; they record the same in every study."""
     return {name: arrays[name] for name in table if name in arrays}
 
 
@@ -86,6 +86,7 @@ KIND = Kind(
     outputs=outputs,
     coordinates=coordinates,
     complete=complete,
+    optional=frozenset(("regret_bound",)),
     simulation=simulation,
     programs=(play, start),
 )

@@ -120,6 +120,8 @@ def _fitting(name: str, recorded: Recorded, arrays: Arrays, runs: int) -> Arrays
     except (KeyError, ValueError, IndexError) as error:
         raise ValueError(f"{name}: does not hold what the study records") from error
     for key, variable in recorded.variables.items():
+        if key in recorded.kind.optional and key not in arrays:
+            continue
         array = arrays.get(key, np.zeros(0))
         fits = array.ndim == 1 + len(variable.dims) and len(array) == runs
         if not fits or array.dtype.kind != np.dtype(variable.dtype).kind:

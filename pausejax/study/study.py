@@ -230,6 +230,8 @@ class Kind:
     variables, and adds index coordinates."""
     complete: Callable[[Mapping[str, Variable], Arrays], Arrays]
     """Function that adds to the arrays of runs the variables of a study that the runs do not record."""
+    optional: frozenset[str]
+    """Names of variables that runs of some policies lack, also in what `complete` returns."""
     simulation: Callable[..., Simulation]
     """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
     programs: tuple[Any, ...]
