@@ -1,3 +1,3 @@
 """The version of the package, kept apart so that any room may read it."""
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0"

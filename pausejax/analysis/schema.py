@@ -295,7 +295,5 @@ def brief(value: Any) -> str:
     """Returns a short text for any value, for a message."""
     if isinstance(value, dict | list):
         return f"a {'table' if isinstance(value, dict) else 'list'} of {len(value)}"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 1e15:
-        return "an integer of many digits"
-    text = repr(value)
+    text = "an integer of many digits" if isinstance(value, int) and abs(value) > 1e15 else repr(value)
     return text if len(text) <= 60 else f"{text[:60]} …"

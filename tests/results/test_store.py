@@ -298,7 +298,7 @@ def test_an_intact_file_that_is_not_the_part_is_damage(forge, tmp_path):
     store.prepare(folder, plan)
     name = store.write_part(folder, plan.identities[:2], arrays_of(plan, (0, 1)))
     assert store.examine(folder, plan).identities == set(plan.identities[:2])
-    folder.write_arrays(name, **forge(folder, plan, name))
+    folder.write_arrays(name, forge(folder, plan, name))
     found = store.prepare(folder, plan)
     assert found.damaged == (name,) and not found.identities
     assert finish(folder, plan) == (0, 4)
