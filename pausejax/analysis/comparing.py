@@ -12,12 +12,13 @@ from pausejax.analysis.settings import group_by, has, symbols
 
 
 class Incomparable(ValueError):
-    """The error that a metric can't be compared: its meaning depends on a parameter whose values differ."""
+    """Error that a metric can't be compared, because its meaning depends on a parameter whose values
+    differ."""
 
     def __init__(self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str) -> None:
         self.parameter, self.value = short, values[0]
         shown = some(written(value) for value in values)
-        self.problem = f"{metric}: means something else for each {short}, which is {shown} here"
+        self.problem = f"{metric}: has another meaning for each value of {short}, which is {shown} here"
         inside = f", or compare within each, {ask}={parameter!r}" if ask else ""
         super().__init__(f"{self.problem}: choose one, where={{{parameter!r}: {values[0]!r}}}{inside}")
 
@@ -46,8 +47,8 @@ def unlike(
 ) -> dict[str, list[Any]]:
     """Returns the parameters that a metric's meaning depends on and that differ within a group of runs.
 
-    Each parameter has its list of values. The arguments are those of `refuse_unlike`; without `values`, no
-    run is ignored.
+    The result has the list of values of each such parameter. The arguments are those of `refuse_unlike`;
+    without `values`, no run is ignored.
     """
     found: dict[str, list[Any]] = {}
     known = metrics_in(result).get(metric)

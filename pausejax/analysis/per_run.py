@@ -1,4 +1,4 @@
-"""Computes figures for each run, from one block of runs at a time, so that memory does not grow with runs."""
+"""Computes metrics of each run, one block of runs at a time, so that memory does not grow with runs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -79,7 +79,7 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
 
 
 def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """Returns the `finals` of some metrics, and of `diverged_round` if the result has it."""
+    """Returns the `finals` of some metrics, and `diverged_round` if the result has it."""
     also = {"diverged_round"} & metrics_of(result).keys()
     return finals(result, list(dict.fromkeys([*metrics, *also])))
 

@@ -106,7 +106,7 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
         if not np.isfinite(finals(runs, [metric.name])[metric.name].values).any():
             lines.append(f"{metric.name}: no run has a finite value")
         elif not has_curve(runs, metric):
-            lines.append(f"{metric.name}: is one figure for a run and has no curve")
+            lines.append(f"{metric.name}: has one value for each run and no curve")
     policies, beyond = runs["policy"].values, dict[str, None]()
     for policy in dict.fromkeys(policies.tolist()):
         own = levels_of(runs.isel(run=policies == policy)).axes
