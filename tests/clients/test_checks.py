@@ -223,7 +223,7 @@ def test_a_task_and_a_quantity_of_ones_own_name_and_describe_what_they_measure(t
     accuracy = outputs(parsed()).metrics["test_accuracy"]
     assert (accuracy.label, accuracy.meaning) == (
         "test accuracy (%)",
-        "final fraction of the test set classified rightly",
+        "final fraction of the test set that is classified correctly",
     )
 
 
