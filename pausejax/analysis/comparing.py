@@ -18,7 +18,7 @@ class Incomparable(ValueError):
     def __init__(self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str) -> None:
         self.parameter, self.value = short, values[0]
         shown = some(written(value) for value in values)
-        self.problem = f"{metric}: has another meaning for each value of {short}, which is {shown} here"
+        self.problem = f"{metric}: means something else for each {short}, which is {shown} here"
         inside = f", or compare within each, {ask}={parameter!r}" if ask else ""
         super().__init__(f"{self.problem}: choose one, where={{{parameter!r}: {values[0]!r}}}{inside}")
 

@@ -49,7 +49,7 @@ def read(category: str, function: Callable[..., Any]) -> Part:
         else:
             _take(parameters, given, kind, f"{where}: {argument.name}", argument.name, hint, argument.default)
     if parameters and not kind.own:
-        raise PartError(f"{where}: {next(iter(parameters))}: a {category} can't declare parameters")
+        raise PartError(f"{where}: {next(iter(parameters))}: a {category} has no parameters of its own")
     return Part(category, name, function, parameters, tuple(given), groups, str(file))
 
 

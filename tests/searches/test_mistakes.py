@@ -197,7 +197,7 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
         (tmp_path / "broken" / "search.json").write_text(content)
         assert ended("broken") == (
             2,
-            f"--out {tmp_path}/broken: search.json is damaged; give the very command that began the search, "
+            f"--out {tmp_path}/broken: search.json is damaged; repeat the command that began the search, "
             "or choose another folder\n",
         )
     code, said = ended("spec.toml")
