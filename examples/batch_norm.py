@@ -1,4 +1,7 @@
-"""A network in flax's linen with batch norm, whose running statistics `batch_statistics` treats."""
+"""A network in flax's linen with batch norm.
+
+The key `batch_statistics` says how its running statistics are sent.
+"""
 
 import jax
 from flax import linen as nn

@@ -11,7 +11,7 @@ from pausejax.data import Dataset
 
 @pausejax.dataset
 def characters(*, sequence_length: int = 32, num_sequences: int = 2000) -> Dataset:
-    """Pieces of the text, and the same one character on; the last tenth of them is the test set."""
+    """Pieces of the text; the targets are shifted by one character. The last tenth is the test set."""
     from pydoc_data.topics import topics
 
     text = "\n".join(topics[name] for name in sorted(topics))
@@ -33,7 +33,7 @@ class Network(nn.Module):
     @nn.compact
     def __call__(self, codes: jax.Array) -> jax.Array:
         embedded = nn.Embed(self.tokens, self.width)(codes)
-        # A position sees itself and the two before it.
+        # The output at a position depends on this character and the two before it.
         before = [jnp.pad(embedded, ((0, 0), (lag, 0), (0, 0)))[:, : codes.shape[1]] for lag in range(3)]
         hidden = nn.relu(nn.Dense(self.width)(jnp.concatenate(before, axis=-1)))
         return nn.Dense(self.tokens)(hidden)

@@ -1,4 +1,5 @@
-"""Regression: how far diabetes has come a year later (Efron et al. 2004), from ten measurements."""
+"""Regression: predicts the progression of diabetes after one year (Efron et al. 2004) from ten
+measurements."""
 
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -9,7 +10,8 @@ from pausejax.data import Dataset
 
 @pausejax.dataset
 def diabetes(*, test_samples: int = 100) -> Dataset:
-    """The 442 patients of scikit-learn; inputs and targets have mean 0 and deviation 1."""
+    """The 442 patients of scikit-learn's data set; inputs and targets have mean 0 and standard deviation
+    1."""
     inputs, targets = load_diabetes(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(targets))
     train, test = order[test_samples:], order[:test_samples]

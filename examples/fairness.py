@@ -1,4 +1,4 @@
-"""Quantities of one's own: they are recorded in every round, and are variables of the result."""
+"""Your own quantities, which are recorded in every round and are variables of the result."""
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,15 @@ from pausejax.clients.quantities import Snapshot
 
 @pausejax.quantity(maximize=True, label="Jain's index")
 def jain_index(seen: Snapshot) -> jax.Array:
-    """Fairness of participation so far: 1 where all took part alike, 1/K where one did (Jain et al. 1984)."""
+    """Fairness of participation so far: 1 if all clients took part equally, 1/K if one did (Jain et al.
+    1984)."""
     counts = seen.counts.astype(jnp.float32)
     return jnp.square(jnp.sum(counts)) / (counts.size * jnp.sum(jnp.square(counts)))
 
 
 @pausejax.quantity(units="s", reduce="mean", maximize=False)
 def waiting_time(seen: Snapshot) -> jax.Array:
-    """Mean time that the members of the round wait for the slowest of them."""
+    """Mean time in seconds that the members of a round wait for the slowest member."""
     latency = jnp.where(seen.members >= 0, seen.latency[seen.members], -jnp.inf)
     there = jnp.isfinite(latency)
     waits = jnp.where(there, jnp.max(latency) - latency, 0.0)

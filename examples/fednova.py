@@ -1,4 +1,4 @@
-"""An algorithm of one's own: FedNova (Wang et al. 2020), which averages updates by step."""
+"""Your own algorithm: FedNova (Wang et al. 2020), which averages updates per local step."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from pausejax.federated.algorithms import Algorithm, Arrivals, Local
 
 @pausejax.algorithm
 def fednova() -> Algorithm:
-    """Clients that take many steps weigh no more than their data."""
+    """The weight of a client depends on its data only, not on its number of local steps."""
 
     def upload(local: Local) -> tuple[Any, Any]:
         steps = local.steps.astype(jnp.float32)
@@ -19,7 +19,7 @@ def fednova() -> Algorithm:
         return per_step, local.client
 
     def combine(mean: Any, params: Any, server: Any, arrived: Arrivals) -> tuple[Any, Any]:
-        steps = jnp.sum(arrived.weight * arrived.steps)  # the mean over the cohort
+        steps = jnp.sum(arrived.weight * arrived.steps)  # the mean number of steps over the cohort
         return jax.tree.map(lambda per_step: steps * per_step, mean), server
 
     return Algorithm(upload=upload, combine=combine)

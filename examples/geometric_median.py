@@ -1,4 +1,4 @@
-"""An aggregator of one's own: the geometric median (Pillutla et al. 2022)."""
+"""Your own aggregator: the geometric median (Pillutla et al. 2022)."""
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +10,15 @@ from pausejax.federated.aggregators import Aggregator
 @pausejax.aggregator
 def geometric_median(
     *,
-    median_steps: int = pausejax.Parameter(8, "steps of Weiszfeld's algorithm", low=1, high=100),
-    nearest: float = pausejax.Parameter(1e-6, "smaller distances count as this one", low=0, low_open=True),
+    median_steps: int = pausejax.Parameter(8, "number of steps of Weiszfeld's algorithm", low=1, high=100),
+    nearest: float = pausejax.Parameter(
+        1e-6, "smaller distances are replaced by this distance", low=0, low_open=True
+    ),
 ) -> Aggregator:
-    """The point of the smallest weighted distance to all updates."""
+    """The point with the smallest weighted sum of distances to all updates."""
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
-        # A row of weight 0 may hold anything, and 0 · NaN is NaN.
+        # A row of weight 0 may contain NaN, and 0 · NaN is NaN.
         updates = jnp.where((weights > 0)[:, None], updates, 0.0)
 
         def step(_: int, centre: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""A latency law of one's own: a round is now and then very long, as measured networks have it."""
+"""Your own latency law: some latencies are very long, as in measured networks."""
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,10 @@ def heavy_tail(
     num_clients: int,
     min_latency: float,
     tail_index: float = pausejax.Parameter(
-        2.0, "the smaller, the longer the stragglers", low=1, low_open=True
+        2.0, "shape of Pareto's law; the smaller, the longer the longest latencies", low=1, low_open=True
     ),
 ) -> Law:
-    """Pareto's law; the k-th client is never faster than (k + 1) minimum latencies."""
+    """Pareto's law; client k, counted from 0, is never faster than (k + 1) times the minimum latency."""
     fastest = min_latency * jnp.arange(1, num_clients + 1, dtype=jnp.float32)
 
     def sample(key: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Makes an .npz data set whose samples have owners by nature: ten people, each with a hand of their own.
+"""Makes an .npz data set whose samples have natural owners: ten people with different handwriting.
 
     python examples/natural_owners.py people.npz
 
@@ -16,7 +16,7 @@ PEOPLE = 10
 
 
 def make(path: str) -> None:
-    """Scikit-learn's digits: each person writes with a pressure of their own, and some write more."""
+    """Returns scikit-learn's digits; each person writes with another pressure, and some write more digits."""
     digits = load_digits()
     random = np.random.default_rng(0)
     x_train, x_test, y_train, y_test = train_test_split(

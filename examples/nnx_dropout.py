@@ -1,4 +1,4 @@
-"""A network in flax's nnx with dropout: its seeds start differently because it takes `rngs`."""
+"""A network in flax's nnx with dropout. It takes `rngs`, so each seed has its own initial weights."""
 
 import jax
 from flax import nnx
@@ -26,6 +26,6 @@ def dropout_mlp(
     hidden_units: int = 32,
     dropout_rate: float = 0.2,
 ) -> nnx.Module:
-    """One hidden layer, some of whose units are left out in every training step."""
+    """One hidden layer with dropout."""
     inputs = input_shape[0] * input_shape[1] * input_shape[2]
     return Network(inputs, hidden_units, num_outputs, dropout_rate, rngs)

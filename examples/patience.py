@@ -1,4 +1,4 @@
-"""An ending of one's own: the server waits for a share of the cohort, and then a little longer."""
+"""Your own ending: the server waits for a share of the cohort, and then for a fixed time."""
 
 import jax.numpy as jnp
 
@@ -9,8 +9,12 @@ from pausejax.network import Close, Ending, Work
 @pausejax.ending
 def patience(
     *,
-    waited_share: float = pausejax.Parameter(0.5, "share of the cohort that is waited for", low=0, high=1),
-    grace: float = pausejax.Parameter(0.5, "seconds that the others have after that", low=0, units="s"),
+    waited_share: float = pausejax.Parameter(
+        0.5, "share of the cohort for which the server waits", low=0, high=1
+    ),
+    grace: float = pausejax.Parameter(
+        0.5, "time that the other clients have after this share has delivered, seconds", low=0, units="s"
+    ),
 ) -> Ending:
     """The round ends `grace` seconds after a share of the cohort has delivered, or when all have."""
 

@@ -1,4 +1,4 @@
-"""A partitioner of one's own: few clients own most of the data."""
+"""Your own partitioner: few clients own most of the data."""
 
 import numpy as np
 
@@ -12,9 +12,11 @@ def power_law(
     seed: int,
     *,
     batch_size: int,
-    skew: float = pausejax.Parameter(1.0, "the k-th client's share falls with k to this power", low=0),
+    skew: float = pausejax.Parameter(
+        1.0, "exponent: the share of the k-th client is proportional to k^-skew", low=0
+    ),
 ) -> np.ndarray:
-    """Shares proportional to k^-skew, of random samples; everyone has a minibatch. Returns owners."""
+    """Random samples in shares proportional to k^-skew; every client owns at least a minibatch."""
     share = np.arange(1.0, num_clients + 1) ** -skew
     free = len(labels) - batch_size * num_clients
     if free < 0:

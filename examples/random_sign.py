@@ -1,4 +1,4 @@
-"""A mechanism of one's own: every coordinate is sent as its sign, which is flipped at random."""
+"""Your own mechanism: every coordinate is sent as its sign, which is flipped at random."""
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,11 @@ from pausejax.privacy import Leakage, Mechanism
 def random_sign(
     *,
     sign_epsilon: float = pausejax.Parameter(1.0, "ε of one coordinate of one release", low=0, low_open=True),
-    sign_step: float = pausejax.Parameter(1e-3, "how far a sign moves the model", low=0, low_open=True),
+    sign_step: float = pausejax.Parameter(
+        1e-3, "size of the step that a sign stands for", low=0, low_open=True
+    ),
 ) -> Mechanism:
-    """Randomized response on signs: each is true with probability e^ε / (1 + e^ε)."""
+    """Randomized response on signs: each sign is sent correctly with probability e^ε / (1 + e^ε)."""
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
         true = jax.random.bernoulli(key, jax.nn.sigmoid(sign_epsilon), upload.shape)

@@ -1,4 +1,4 @@
-"""A policy with a hyper-parameter of its own: some of the last cohort stay for another round."""
+"""Your own policy with a hyper-parameter: some members of the last cohort stay for another round."""
 
 from typing import NamedTuple
 
@@ -20,9 +20,11 @@ def sticky(
     *,
     num_clients: int,
     clients_per_round: int,
-    stickiness: float = pausejax.Parameter(0.5, "chance to stay on", low=0, high=1, symbol="s"),
+    stickiness: float = pausejax.Parameter(
+        0.5, "probability that a member stays for the next round", low=0, high=1, symbol="s"
+    ),
 ) -> Policy:
-    """Random clients, of whom each stays on for the next round with some probability."""
+    """Selects random clients; each member stays for the next round with a given probability."""
 
     def init(key: jax.Array, clients: Clients) -> StickyState:
         return StickyState(clients, jnp.zeros(num_clients, bool))
@@ -30,7 +32,8 @@ def sticky(
     def select(key: jax.Array, state: StickyState, view: View) -> Cohort:
         coin, draw = jax.random.split(key)
         stays = state.last & (jax.random.uniform(coin, (num_clients,)) < stickiness)
-        # The lowest numbers are taken: those who stay, then random ones, and never who is not available.
+        # The clients with the lowest numbers are selected: members that stay, then random clients.
+        # Unavailable ones have inf.
         place = jax.random.uniform(draw, (num_clients,)) - stays.astype(jnp.float32)
         if view.available is not None:
             place = jnp.where(view.available, place, jnp.inf)

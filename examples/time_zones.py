@@ -1,4 +1,4 @@
-"""An availability process of one's own: clients around the globe, each there for a part of its day."""
+"""Your own availability process: clients around the globe, each available during a part of its day."""
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,10 @@ from pausejax.network import Availability
 def time_zones(
     *,
     num_clients: int,
-    rounds_per_day: int = pausejax.Parameter(24, "rounds in which the earth turns once", low=1),
-    awake: float = pausejax.Parameter(0.4, "part of its day that a client is there", low=0, high=1),
+    rounds_per_day: int = pausejax.Parameter(24, "number of rounds in a day", low=1),
+    awake: float = pausejax.Parameter(0.4, "share of its day in which a client is available", low=0, high=1),
 ) -> Availability:
-    """Client k's day begins k/K of a day after that of client 0."""
+    """The day of client k begins k/K of a day after that of client 0."""
     zone = jnp.arange(num_clients, dtype=jnp.float32) / num_clients
 
     def step(key: jax.Array, state: tuple[()], round: jax.Array) -> tuple[tuple[()], jax.Array]:

@@ -100,13 +100,15 @@ def simulate(
             try:
                 return play_in_memory(plan, executor, progress=advance, tracker=tracker)
             except KeyboardInterrupt as stop:
-                raise Interruption("nothing is kept; out=DIR would keep what was played") from stop
+                raise Interruption("nothing is kept; with out=DIR the finished runs are kept") from stop
         held = FolderStore(Folder(str(out)), checkpoint_seconds=checkpoint_every, command="pausejax.simulate")
         with contextlib.closing(executor), stop_on_signals() as stopping:
             try:
                 play(plan, executor, held, progress=advance, tracker=tracker, stopping=stopping)
             except StopRequested as stop:
-                raise Interruption(f"{out} keeps what was played; the same call goes on from there") from stop
+                raise Interruption(
+                    f"{out} keeps the finished and unfinished runs; the same call continues them"
+                ) from stop
     return open(held.folder.path()).load()
 
 
@@ -114,7 +116,7 @@ class Interruption(KeyboardInterrupt):
     """The interruption of a study; the message says which of its results are kept."""
 
     def _render_traceback_(self) -> list[str]:
-        """Returns the lines that IPython shows: one line, or the traceback if that is asked for."""
+        """Returns the lines that IPython shows: one line, or the traceback if the user has switched it on."""
         return traceback.format_exception(self) if asks_for_traceback() else [f"Interrupted: {self}"]
 
 
@@ -206,7 +208,7 @@ def _with_parameters(function: Callable[..., Any]) -> inspect.Signature:
         # Parts of other packages are loaded only with a study, which also reports their errors.
         try:
             words = words_of(kind, Layer(registered_parts(), ()), {})
-        except PartError:  # two of the user's parts disagree; the study reports it
+        except PartError:  # two user parts contradict each other; the study reports this
             continue
         for name, parameter in {**words.study, **words.parameters}.items():
             own.setdefault(name, _keyword(name, parameter))

@@ -1,7 +1,7 @@
-"""The bandit of PAUSE: what the server learns about its clients, and their scores, (7)-(9), (11)-(13).
+"""The bandit of PAUSE: statistics of clients, and the scores computed from them, (7)-(9), (11)-(13).
 
-The argument `round` is the time of a term in the paper: (14) chooses the clients of round t by the terms of
-time t - 1. Counts always leave out the round for which clients are chosen.
+The argument `round` is the time of a term in the paper: (14) selects the clients of round t by the terms of
+time t - 1. Counts never include the round for which clients are selected.
 """
 
 import dataclasses
@@ -52,12 +52,12 @@ class Objective:
     generalization_exponent: GeneralizationExponent = 2.0
     privacy_weight: Annotated[Number, _reward("γ", "gamma", "γ of (9)")] = 5.0
     exploitation_gain: Annotated[
-        Number, _reward("ζ", "zeta", "ζ, multiplies the mean in (13)", low_open=True)
+        Number, _reward("ζ", "zeta", "ζ, factor of the mean in (13)", low_open=True)
     ] = 1.0
     budget_decay: Annotated[
         Number,
         Parameter(
-            help="η, how fast the budget is spent",
+            help="η, rate at which releases spend the privacy budget",
             section="privacy",
             low=0,
             low_open=True,
@@ -127,7 +127,7 @@ def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditS
     """
     chex.assert_equal_shape([members, reward])
     chex.assert_type([members, reward], [int, float])
-    # A negative index would wrap round to the last client; one past the end is dropped.
+    # A negative index would mean the last client. JAX drops an index past the end.
     slot = jnp.where(members >= 0, members, state.counts.shape[0])
     counts = state.counts.at[slot].add(1, mode="drop")
     old_mean = state.mean_reward[members]
@@ -136,7 +136,7 @@ def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditS
 
 
 def time_of_terms(round: jax.Array, clock: Clock = "paper") -> jax.Array:
-    """Returns the time of the terms that choose the clients of round t.
+    """Returns the time of the terms by which the clients of round t are selected.
 
     This is t - 1 with the clock "paper", as in (14), and t with "reference", as in the authors' code.
 

@@ -1,4 +1,4 @@
-"""Distributes rows over the local devices along one axis. Each device holds its own share of the rows."""
+"""Distributes rows, such as runs, over the local devices. Each device holds its own share of the rows."""
 
 import collections
 import os
@@ -20,7 +20,7 @@ _IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHIL
 
 
 _SHAPES_HELD = 16
-"""The shapes for which JAX may hold a compiled function before its caches are cleared.
+"""Largest number of shapes for which JAX holds a compiled function; then its caches are cleared.
 
 See docs/reliability.md."""
 
@@ -32,7 +32,7 @@ def local_devices() -> str:
 
 
 def runs_mesh(rows: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """Returns a mesh with one axis, "runs", over the devices, or over as many of them as there are rows.
+    """Returns a mesh with the one axis "runs" over the devices, or over `rows` of them if these are fewer.
 
     Args:
       rows: the number of rows.
@@ -44,9 +44,9 @@ def runs_mesh(rows: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
 def compiler_options(platform: str) -> dict[str, str | bool]:
     """Returns XLA's options for the programs of a study on one platform; empty unless it is a GPU.
 
-    On a GPU, loops and choices become parts of CUDA graphs, so that the host need not read a number between
-    two kernels. XLA leaves them out if the driver does not support this. A flag that is set in `XLA_FLAGS`
-    is not changed.
+    On a GPU, loops and choices become parts of CUDA graphs, so that the host reads no number between two
+    kernels. XLA leaves them out if the driver does not support them. A flag that is set in `XLA_FLAGS` is not
+    changed.
     """
     wanted: dict[str, str | bool] = {}
     if platform == "gpu":
@@ -114,7 +114,7 @@ def shapes(tree: Any, mesh: Mesh, spec: PartitionSpec, rows: int | None = None) 
       tree: the arrays, or their shapes.
       mesh: the mesh of devices.
       spec: the placement, SPLIT or SHARED.
-      rows: the length of the first axis; that of the arrays if not given.
+      rows: the length of the first axis; by default the length that the arrays have.
     """
     sharding = NamedSharding(mesh, spec)
 

@@ -26,9 +26,10 @@ KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """The kinds of study. A spec without a `mode` belongs to the first kind."""
 
 _TYPES = {float: "fiu", int: "iuf", bool: "b"}
-"""For each Python type of a parameter, the allowed kinds of NumPy types in a result. Others are text."""
+"""For each Python type of a parameter, the allowed kinds of NumPy types in a result. Other types are text."""
 
-# Largest size in bytes of a result that is read once for all charts. Of a larger one, charts read parts.
+# Largest size in bytes of a result that is read once for all charts. Of a larger result, each chart reads its
+# own parts.
 _LOADED = 1 << 29
 
 
@@ -96,7 +97,7 @@ def charts(
 
     if not isinstance(smoothing, int) or smoothing < 1:
         raise ValueError(f"smoothing = {smoothing!r}: must be an integer >= 1")
-    # No chart shows the weights of models, which may be most of a result.
+    # No chart shows the weights of models, which may be the largest part of a result.
     runs, wanted = request.resolve(result.drop_vars(KEPT, errors="ignore"), measures, where)
     if runs.nbytes <= _LOADED:
         runs = runs.load()
@@ -157,7 +158,7 @@ def omitted(
     runs, wanted = request.resolve(result, measures, where)
     cells = grid.arrange(runs, by)
     lines = request.omitted(runs, wanted, cells)
-    if wanted or cells is None:  # none of the kind's own charts are there
+    if wanted or cells is None:  # `charts` then omits the charts of the kind of study
         return lines
     return [*_charts_of(runs).omitted(runs, cells), *lines]
 

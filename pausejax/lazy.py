@@ -1,4 +1,4 @@
-"""The names of a package that are imported when they are asked for first: PEP 562."""
+"""Imports a name of a package when the name is used first (PEP 562)."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def face(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """A package's `__getattr__`.
+    """Returns a package's `__getattr__`, which imports names from modules of the package.
 
     Args:
-      package: its name.
-      homes: for each module, which of its names the package has too; none may be a module of the package.
+      package: the name of the package.
+      homes: for each module, the names that the package takes from it; none may be the name of a module.
 
     Raises:
-      AttributeError: (by what is returned) the package has no such name.
+      AttributeError: raised by the returned function: the package has no such name.
     """
     home = {name: module for module, names in homes.items() for name in names}
 

@@ -2,7 +2,7 @@
 
 The numbers are in `measured.json`, beside this file. The rows of CPUs were measured (docs/benchmarks.md). The
 rows of GPUs come from the compiler's counts (docs/gpu.md), not from a device; `scripts/bench/gpu.py` prints
-measured rows. The rates of CPUs were fitted to the programs of docs/benchmarks.md, "Estimates of `plan`".
+measured rows. The rates of CPUs were fitted to measured programs (docs/benchmarks.md, "Estimates of `plan`").
 """
 
 import functools
@@ -44,7 +44,7 @@ def rates(backend: str) -> Rates:
 
 
 def most_runs(backend: str) -> int:
-    """Returns the largest number of runs that are put side by side if they fit into memory."""
+    """Returns the number of runs that are computed side by side if they fit into memory."""
     return _of(backend)["runs"]
 
 

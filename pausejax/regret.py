@@ -76,7 +76,7 @@ def step(
     def reward(speed: jax.Array, counts: jax.Array, members: jax.Array) -> jax.Array:
         return bandit.set_reward(speed, *terms(counts), members, **objective.weights)
 
-    # Side by side, the two searches are one batch.
+    # Both searches for the best set are one batch.
     best, own_best = jax.vmap(genie_set)(jnp.stack([counts, genie_counts]))
     played = reward(latency_reward, counts, members)
     regrets = Regrets(
@@ -119,8 +119,8 @@ def selection_gap(
 def smallest_gap(expected: jax.Array) -> jax.Array:
     """Computes δ, the smallest difference between two clients' expectations, float32; +inf for one client.
 
-    The paper defines δ on E[τ_k] (§II-A). The proof of (17) needs the gap in μ_k instead: (A.16) compares
-    μ_b - μ_B with 2 sqrt((m + 1) log(n) / l). Pass `network.expected_reward` for a bound that the
+    The paper defines δ on E[τ_k] (§II-A). The proof of (17) needs the gap in μ_k instead, because (A.16)
+    compares μ_b - μ_B with 2 sqrt((m + 1) log(n) / l). Pass `network.expected_reward` for a bound that the
     proof supports, or `network.expected_latency` for the definition as printed.
 
     Args:

@@ -1,4 +1,4 @@
-"""Computes in float32 with a rounding that depends on the numbers only, not on the code or other runs."""
+"""Rounds float32 results in a way that depends only on the operands, not on the code or on other runs."""
 
 import jax
 import jax.numpy as jnp

@@ -1,15 +1,15 @@
-"""What somebody meant who wrote something unknown."""
+"""Suggests known names for an unknown name."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def closest(wrong: str, known: Iterable[str]) -> str | None:
-    """The known name that is written most alike, if one is alike."""
+    """Returns the known name with the most similar spelling; None if no name is similar."""
     return next(iter(difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.5)), None)
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a message, or nothing."""
+    """Returns the end of a message, such as `; did you mean 'x'?`; "" if no name is similar."""
     match = closest(wrong, known)
     return "" if match is None else f"; did you mean {match!r}?"

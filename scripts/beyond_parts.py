@@ -13,11 +13,12 @@ from pausejax.parts import Parameter
 from pausejax.policies.base import Cohort, Policy, View, cohort, mask_of
 from pausejax.policies.value_per_second import ValueState, value_per_second
 
-Price = Annotated[Number, Parameter(help="value per second: c, how much each participation costs", low=0)]
+Price = Annotated[Number, Parameter(help="value per second: c, price of a participation", low=0)]
 
 
 def _ahead(state: ValueState) -> jax.Array:
-    """Each client's participations beyond the fewest, float32 [K]: only their differences matter."""
+    """Returns each client's participations minus the smallest number, float32 [K]; only differences
+    matter."""
     counts = state.bandit.counts
     return (counts - jnp.min(counts)).astype(jnp.float32)
 
@@ -31,7 +32,7 @@ def told_speeds(
     min_latency: Number,
     price: Price = 50.0,
 ) -> Policy:
-    """Value per second that is told every client's expected latency, by the two-speed law, from the start."""
+    """Value per second that knows every client's expected latency, by the two-speed law, from the start."""
     learned = value_per_second(
         num_clients=num_clients,
         clients_per_round=clients_per_round,
@@ -58,7 +59,8 @@ def weighted_by_precision(
     min_latency: Number,
     price: Price = 50.0,
 ) -> Policy:
-    """Value per second whose updates are weighted by e^(-2 η T_k) |D_k|, which is how precise they are."""
+    """Value per second whose updates are weighted by e^(-2 η T_k) |D_k|, which is proportional to their
+    precision."""
     plain = value_per_second(
         num_clients=num_clients,
         clients_per_round=clients_per_round,

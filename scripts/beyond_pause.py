@@ -4,7 +4,7 @@
     python scripts/beyond_pause.py regret
     python scripts/beyond_pause.py tried
 
-Differences are taken seed by seed (the runs of a seed meet the same network), with 95 % t intervals.
+Differences are paired by seed, because runs with one seed have the same network. They have 95 % t intervals.
 """
 
 import argparse
@@ -33,10 +33,8 @@ INDICES = ("variance", "range", "thompson")
 
 
 def figures(line: Line, times: Sequence[float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Accuracy in percent, maximum leakage and rounds at simulated times, [seeds, times] each.
-
-    NaN at times that a run has not come to.
-    """
+    """Returns accuracy (%), maximum leakage and rounds at simulated times, [seeds, times]; NaN after a run
+    ends."""
     runs = line.runs.sortby("seed").load()
     elapsed, leakage = runs["elapsed"].values, runs["max_leakage"].values
     rounds = np.stack([(elapsed <= time).sum(axis=1) for time in times], axis=1)
@@ -47,7 +45,8 @@ def figures(line: Line, times: Sequence[float]) -> tuple[np.ndarray, np.ndarray,
 
 
 def rows(result: xr.Dataset, times: Sequence[float], of: str) -> list[tuple[str, list[str]]]:
-    """A row for each policy: accuracy, leakage and rounds at each time, and the leads over one of them."""
+    """Returns a row for each policy: accuracy, leakage and rounds at each time, and the differences from one
+    policy."""
     found = {line.label: figures(line, times) for line in lines(result)}
     own_accuracy, own_leakage, _ = found[of]
     table = []
@@ -87,7 +86,7 @@ def draw(directories: Sequence[str], times: Sequence[float], path: str) -> None:
 
 @partial(jax.jit, static_argnames=("price", "decay"))
 def value_regret(selected: jax.Array, mean_reward: jax.Array, price: float, decay: float) -> jax.Array:
-    """What each round's cohort loses against the best rate on the policy's own history, [runs, rounds].
+    """Returns the regret of each round against the best rate on the policy's own history, [runs, rounds].
 
     The rate is Σ value · min μ with μ = E[τ_min / τ], and values as the policy has them (equal data).
 
@@ -112,13 +111,13 @@ def value_regret(selected: jax.Array, mean_reward: jax.Array, price: float, deca
 
 
 def bound(num_clients: int, m: int, rounds: np.ndarray) -> np.ndarray:
-    """The bound of docs/beyond-pause.md on the regret of the index "range" with optimism 1."""
+    """Returns the bound of docs/beyond-pause.md on the regret of the index "range" with optimism 1."""
     leading = 4 * np.sqrt((m + 1) * m * num_clients * rounds * np.log(np.maximum(rounds, 1)))
     return m * (num_clients + leading + 2.41 * num_clients)
 
 
 def regret(rounds: int, seeds: int, price: float) -> list[tuple[str, list[str]]]:
-    """A row for each index: cumulative regret after a tenth, a third and all of the rounds."""
+    """Returns a row for each index: cumulative regret after a tenth, a third and all of the rounds."""
     ends = [rounds // 10, rounds // 3, rounds]
     table = []
     for index in INDICES:
@@ -141,7 +140,8 @@ def regret(rounds: int, seeds: int, price: float) -> list[tuple[str, list[str]]]
 
 
 def tried(times: Sequence[float], seeds: int) -> dict[str, list[tuple[str, list[str]]]]:
-    """By data set the tables of what was tried and not taken, as `rows`: leads over the first."""
+    """Returns for each data set the table of the rejected variants, as `rows`: differences from the first
+    variant."""
     import beyond_parts  # noqa: F401, brings the policies
 
     own = {"name": "value_per_second", "label": "value per second, c = 50"}
@@ -178,7 +178,7 @@ def tried(times: Sequence[float], seeds: int) -> dict[str, list[tuple[str, list[
 
 
 def shown(head: Sequence[str], table: Sequence[tuple[str, list[str]]]) -> str:
-    """The table in Markdown."""
+    """Returns the table in Markdown."""
     lines = [f"| {' | '.join(('policy', *head))} |", "| --- " * (len(head) + 1) + "|"]
     return "\n".join([*lines, *(f"| {label} | {' | '.join(cells)} |" for label, cells in table)])
 
@@ -191,7 +191,12 @@ def main() -> None:
     compare = commands.add_parser("table", help="accuracy / leakage (leads) [rounds]")
     compare.add_argument("directories", nargs="+")
     compare.add_argument("--times", type=float, nargs="+", default=[30.0, 50.0, 80.0], metavar="SECONDS")
-    compare.add_argument("--of", default="PAUSE", metavar="LABEL", help="whom the others lead")
+    compare.add_argument(
+        "--of",
+        default="PAUSE",
+        metavar="LABEL",
+        help="the policy from which the differences of the others are taken",
+    )
     compare.add_argument("--picture", metavar="PNG")
     bandits = commands.add_parser("regret", help="against the best rate on a policy's own history")
     bandits.add_argument("--rounds", type=int, default=1500)

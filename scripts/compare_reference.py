@@ -1,4 +1,4 @@
-"""Puts results beside the logged curves of the paper's own code, and tests its ordering of the policies.
+"""Compares results with the logged curves of the paper's own code, and tests its ordering of the policies.
 
     python scripts/compare_reference.py DIR [DIR ...] --scenario mnist_mlp_k30_m5 [--picture FILE.png]
         [--reference ../shared/reference/curves.csv.gz] [--times 40 80 120 150] [--rounds 50 100 300]
@@ -33,7 +33,7 @@ WINDOW = 10
 """Rounds over which accuracies are averaged, as in the paper."""
 
 MIDDLE = 100
-"""The round in mid-run at which curves are compared."""
+"""The round in the middle of a run at which curves are compared."""
 
 ORDERING = (
     ("PAUSE", "SA-PAUSE"),
@@ -54,7 +54,7 @@ ORDERING = (
 
 
 def load(directories: list[str]) -> dict[str, xr.Dataset]:
-    """The runs of each policy by label, by seed, accuracies smoothed."""
+    """Returns the runs of each policy by label and seed, with smoothed accuracies."""
     found = {}
     for directory in directories:
         for line in lines(pausejax.open(directory)):
@@ -66,7 +66,7 @@ def load(directories: list[str]) -> dict[str, xr.Dataset]:
 
 
 def with_ledger(found: dict[str, xr.Dataset], directory: str) -> dict[str, xr.Dataset]:
-    """The same runs with the leakages of a study that selects as they do.
+    """Returns the same runs with the leakages of another study that selects the same cohorts.
 
     A study that sends something in the clear leaks without bound, but the paper's code leaves that out of its
     ledger: there the leakage is that of the very same cohorts in a study that sends nothing so.
@@ -83,7 +83,7 @@ def with_ledger(found: dict[str, xr.Dataset], directory: str) -> dict[str, xr.Da
 
 
 def reference_curves(path: Path, scenario: str) -> dict[str, pd.DataFrame]:
-    """The logged curves of a scenario by policy, accuracies smoothed."""
+    """Returns the logged curves of a scenario by policy, with smoothed accuracies."""
     logged = pd.read_csv(path)
     logged = logged[logged["scenario"] == scenario]
     if logged.empty:
@@ -108,10 +108,10 @@ def table(head: list[str], rows: list[list[str]]) -> None:
 
 
 def prediction(samples: np.ndarray) -> tuple[float, float]:
-    """95 % prediction interval for one more run, from runs that are taken for normal."""
+    """Returns the 95 % prediction interval for one more run, if runs are normally distributed."""
     count = len(samples)
     half = stats.t.ppf(0.975, count - 1) * samples.std(ddof=1) * np.sqrt(1 + 1 / count)
-    # What every seed has in common (the fastest clients' leakage) leaves an interval of no width.
+    # A value that all seeds have, such as the leakage of the fastest clients, has an interval of width 0.
     half = max(half, 0.05)
     return samples.mean() - half, samples.mean() + half
 
@@ -121,7 +121,8 @@ def shown(samples: np.ndarray, digits: int = 1) -> str:
 
 
 def against_reference(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], scenario: str) -> None:
-    """Accuracy, simulated time and leakage of the logged policies, in mid-run and at the last round."""
+    """Prints accuracy, simulated time and leakage of the logged policies, in the middle of a run and at its
+    end."""
     rows = []
     for label, runs in found.items():
         theirs = logged.get(name_in_reference(runs))
@@ -144,7 +145,8 @@ def against_reference(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFra
 
 
 def beside(samples: np.ndarray, value: float) -> list[str]:
-    """Our mean and deviation, the reference's value, and whether it could be one more run of ours."""
+    """Returns our mean and deviation, the reference's value, and whether this lies in our prediction
+    interval."""
     if not np.isfinite(samples).all():
         return ["∞", f"{value:.1f}", "–"]
     samples = samples.astype(np.float64)

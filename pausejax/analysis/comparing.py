@@ -13,7 +13,8 @@ from pausejax.analysis.settings import group_by, has, symbols
 
 
 class Incomparable(ValueError):
-    """The error that a metric can't be compared: its meaning depends on a parameter whose values differ."""
+    """Error that a metric can't be compared, because its meaning depends on a parameter whose values
+    differ."""
 
     def __init__(self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str) -> None:
         self.parameter, self.value = short, values[0]
@@ -60,8 +61,8 @@ def unlike(
 ) -> dict[str, list[Any]]:
     """Returns the parameters that a metric's meaning depends on and that differ within a group of runs.
 
-    Each parameter has its list of values. The arguments are those of `refuse_unlike`; without `values`, no
-    run is ignored.
+    The result has the list of values of each such parameter. The arguments are those of `refuse_unlike`;
+    without `values`, no run is ignored.
     """
     found: dict[str, list[Any]] = {}
     known = metrics_in(result).get(metric)

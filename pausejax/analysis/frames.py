@@ -70,7 +70,7 @@ def curve_frames(
     labels = _labels(result, ("identity", "policy", "seed", *axes_of(result)))
     arrays = [result[name] for name in names]
     if not set(names) <= set(_curves(result)) and len({array.dims for array in arrays}) > 1:
-        raise ValueError(f"variables: {', '.join(names)} have unlike dimensions; ask for each on its own")
+        raise ValueError(f"variables: {', '.join(names)} have different dimensions; make one table for each")
     for runs in run_blocks(*arrays, max_bytes=max_bytes):
         yield _rows(result, names, labels.iloc[runs], runs)
     if not result.sizes["run"]:
@@ -91,7 +91,8 @@ def _labels(result: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _rows(result: xr.Dataset, names: Sequence[str], labels: pd.DataFrame, runs: slice) -> pd.DataFrame:
-    """Returns a row for each run and element of some variables, if anything was recorded for it."""
+    """Returns a table with a row for each run and element of some variables; leaves out rows without a
+    value."""
     arrays = {name: result[name] for name in names}
     dims = arrays[names[0]].dims[1:]
     if per_round := dims in (("round",), ("eval",)):

@@ -7,7 +7,10 @@ import pandas as pd
 
 
 class Interval(NamedTuple):
-    """Means with their intervals. A mean is NaN without values, and an interval with fewer than two."""
+    """Means with their intervals.
+
+    A mean without values is NaN. An interval of fewer than two values is NaN.
+    """
 
     mean: np.ndarray
     low: np.ndarray
@@ -38,8 +41,8 @@ def group_intervals(
 ) -> Interval:
     """Computes means and Student's t intervals of groups of runs, [groups, ...].
 
-    The bootstrap is not used, because its coverage with few seeds is too small: with 3 seeds, nominal 95 %
-    are about 75 %.
+    The bootstrap is not used, because its coverage with few seeds is too small: with 3 seeds, a nominal 95 %
+    interval covers about 75 %.
 
     Args:
       values: values of the runs, [runs, ...]; NaN is left out.

@@ -50,9 +50,9 @@ def curves(
     Returns:
       A table with a row for each setting and each round or time. Its columns are the label, the policy, every
       swept parameter, `x`, `mean`, `low`, `high` and `count` (number of seeds). One seed has no interval.
-      Learned metrics leave out runs that diverged; a setting without any other run has NaN and a count of 0.
-      The curve of a setting against time begins when all of its runs have a value, and ends when its first
-      run ends.
+      Learned metrics leave out runs that diverged; a setting without any other run has NaN and a count of
+      0. Against time, the curve of a setting begins when all of its runs have a value. It ends when the
+      first of its runs ends.
 
     Raises:
       ValueError: the metric is unknown or has no curve, or the result has no simulated time.
@@ -61,7 +61,7 @@ def curves(
     if metric not in known:
         raise ValueError(f"metric {metric!r}: unknown here; known: {', '.join(known)}")
     if not has_curve(result, known[metric]):
-        raise ValueError(f"metric {metric!r}: is one figure for a run and has no curve")
+        raise ValueError(f"metric {metric!r}: has one value for each run and no curve")
     if against not in AGAINST or (against == "elapsed" and "elapsed" not in result):
         raise ValueError(f"against = {against!r}: must be 'round', or 'elapsed' where a result has it")
     codes, table, labels = split_settings(result)
@@ -85,7 +85,7 @@ def has_curve(result: xr.Dataset, metric: Metric) -> bool:
 
 
 def without_diverged(runs: xr.Dataset) -> xr.Dataset:
-    """Returns the runs that did not diverge, because means of learned metrics leave out all others."""
+    """Returns the runs that did not diverge; means of learned metrics use only these."""
     if "diverged_round" not in runs:
         return runs
     return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
@@ -99,7 +99,7 @@ def samples(
     Args:
       runs: runs of a result. Only the metric's variable, the seeds, the divergence and the times are read.
       metric: the metric; `has_curve` must be true for it.
-      against: "round"; or "time" for values at the same simulated times, each after the last round or
+      against: "round"; or "time" for values at the same simulated times: the value after the last round or
         evaluation that has ended by this time.
       smoothing: number of evaluations that the trailing mean averages. Variables with a value for each round
         are not smoothed.

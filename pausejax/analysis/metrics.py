@@ -7,7 +7,7 @@ import xarray as xr
 
 from pausejax.analysis.quantities import Metric, metrics_in
 
-# Values of (14) are of the order of 10, so their float32 rounding is of the order of 1e-6.
+# Values of (14) are about 10, so their float32 rounding error is about 1e-6.
 _EXACT = 1e-5
 
 
@@ -68,12 +68,13 @@ def imbalance(counts: np.ndarray) -> np.ndarray:
 
 
 def mean_gap(gap: np.ndarray) -> np.ndarray:
-    """Returns the mean gap over the rounds after all clients were explored, [runs]; NaN if none."""
+    """Returns the mean gap over the rounds after all clients were explored, [runs]; NaN without such
+    rounds."""
     return mean(np.where(np.isfinite(gap), gap, np.nan))
 
 
 def exact_share(gap: np.ndarray) -> np.ndarray:
-    """Returns the share of rounds in which (14) was at its maximum, of those after all clients were explored.
+    """Returns the share of the rounds after all clients were explored in which (14) was at its maximum.
 
     The shape is [runs]; NaN without such rounds.
     """
@@ -106,7 +107,7 @@ def highest_tenth(values: np.ndarray) -> np.ndarray:
 def spread(values: np.ndarray) -> np.ndarray:
     """Returns the standard deviation of the values of each row that are not NaN, float64 [runs].
 
-    It is that of these values themselves, not an estimate for more values. It is NaN if all values are NaN.
+    The divisor is the number of values, not this number minus 1. It is NaN if all values are NaN.
 
     Args:
       values: values of each client, [runs, clients].
@@ -123,7 +124,7 @@ REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "rounds_played": rounds_played,
     "total": total,
     "mean": mean,
-    "each": mean,  # its curve shows the value of each round
+    "each": mean,  # the curve of such a metric shows the value of each round
     "mean_latency": mean_latency,
     "imbalance": imbalance,
     "mean_gap": mean_gap,
@@ -133,7 +134,8 @@ REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "highest_tenth": highest_tenth,
     "spread": spread,
 }
-"""Functions that reduce the values of runs, [runs, n] with NaN after the last round, to figures, [runs]."""
+"""Functions from the values of runs, [runs, n] with NaN after the last round, to one number per run,
+[runs]."""
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
@@ -164,7 +166,7 @@ RUNNING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean_gap": lambda gap: _running_mean(np.where(np.isfinite(gap), gap, np.nan)),
     "exact_share": _running_share,
 }
-"""Functions from [runs, n] to [runs, n] that compute the figure after every round, by name in `REDUCTIONS`.
+"""Functions from values [runs, n] to the metric after every round, [runs, n], by name in `REDUCTIONS`.
 
 Reductions that have no such curve are absent.
 """

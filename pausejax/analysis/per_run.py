@@ -1,4 +1,4 @@
-"""Computes figures for each run, from one block of runs at a time, so that memory does not grow with runs."""
+"""Computes metrics of each run, one block of runs at a time, so that memory does not grow with runs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -81,9 +81,9 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
 
 
 def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """Returns the `finals` of some metrics, and what tells whether they can be compared.
+    """Returns the `finals` of some metrics, with metrics that show whether runs can be compared.
 
-    These are `diverged_round`, and with sums over rounds `rounds_played`, if the result has them.
+    These are `diverged_round`, and for sums over rounds `rounds_played`, if the result has them.
     """
     sums = any(is_sum(result, name) for name in metrics)
     also = [name for name in ("diverged_round", *([ROUNDS] if sums else [])) if name in metrics_of(result)]

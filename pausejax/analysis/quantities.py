@@ -25,17 +25,17 @@ class Variable(NamedTuple):
     """Its dimensions after `run`."""
     dtype: str
     fill: float
-    """The value that stands for no value: beyond the clients, the slots or the last round of a run."""
+    """Value that stands for a missing value: beyond a run's clients, slots or last round."""
     units: str
     meaning: str
 
 
 class Metric(NamedTuple):
-    """A metric: one figure for each run, computed from one variable, and how tables and charts show it."""
+    """Metric of a run: a number that is computed from one variable, and its form in tables and charts."""
 
     variable: str
     reduce: str
-    """Name of the function in `metrics.REDUCTIONS` that computes the figure."""
+    """Name of the function in `metrics.REDUCTIONS` that computes the metric."""
     maximize: bool | None
     """Whether a larger value is better; None if neither direction is better."""
     units: str
@@ -51,9 +51,9 @@ class Metric(NamedTuple):
     shown: str = ".3g"
     """Number format in the table."""
     share: bool = False
-    """Whether it is a share of a whole, for which a logarithmic scale would mislead."""
+    """Whether it is a share of a whole. Charts show shares on a linear scale."""
     scaled_by: tuple[str, ...] = ()
-    """Parameters that change what it measures, so that it can't be compared between their values."""
+    """Parameters that change the meaning of the metric, so that it can't be compared between their values."""
     if_negative: str = ""
     """Reason why it may be negative, if this is unexpected; the table shows it with a negative mean."""
     name: str = ""
@@ -78,7 +78,7 @@ def as_json(metrics: Mapping[str, Metric]) -> str:
 
 
 def format_number(value: float, form: str) -> str:
-    """Returns the text of a number in a format of `Metric.shown`; zero has no sign and no exponent."""
+    """Formats a number with a format as `Metric.shown` has it; zero has no sign and no exponent."""
     text = f"{value:{form}}"
     if float(text) == 0:
         return text.lstrip("-") if form.endswith("f") else "0"
@@ -91,7 +91,8 @@ def series(units: str, meaning: str) -> Variable:
 
 
 def count(meaning: str, over: str = "round") -> Variable:
-    """Returns the description of a variable with a count for each round, or client; -1 is no value."""
+    """Returns the description of a variable with a count for each round, or client; -1 marks a missing
+    value."""
     return Variable((over,), "int32", -1, "1", meaning)
 
 

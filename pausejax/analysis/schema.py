@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Check = Callable[[Any], str]
-"""A function that takes a value and returns what is wrong with it; "" if nothing is wrong."""
+"""Function from a value to a message on why the value is not allowed; "" if it is allowed."""
 
 _WORDS, _TEXT, _MANY = 10_000, 2**24, 1_000
 REDUCTIONS = (
@@ -42,7 +42,7 @@ def text_problem(value: Any, longest: int = _WORDS, controls: str = "\t\n") -> s
         return f"must be text, not {type(value).__name__}"
     if len(value) > longest:
         return f"must have at most {longest} characters, not {len(value)}"
-    # A lone surrogate (Cs) is not text. A control character (Cc) could control the terminal.
+    # A lone surrogate (Cs) is not text. A control character (Cc) could change the state of the terminal.
     odd = next((c for c in value if unicodedata.category(c) in ("Cc", "Cs") and c not in controls), "")
     return f"must be without control characters, not with {odd!r}" if odd else ""
 
@@ -240,9 +240,7 @@ _SEARCH = _fields(
 
 
 def read(result: "xr.Dataset", name: str) -> Any:
-    """Returns the value of an attribute of a result; an attribute that is JSON is parsed.
-
-    The parsed value is cached, so the caller must not change it.
+    """Returns an attribute of a result, parsed if it is JSON. The value is cached: do not change it.
 
     Raises:
       ValueError: the value does not fit the schema, or the attribute is absent and has no default.
@@ -260,7 +258,7 @@ def read(result: "xr.Dataset", name: str) -> Any:
 
 
 def search_problem(held: Any) -> str:
-    """Returns what is wrong with the record of a search; "" if nothing is wrong."""
+    """Returns a message on why the record of a search is invalid; "" if it is valid."""
     if wrong := _SEARCH(held):
         return wrong
     names = {metric["name"] for metric in held["metrics"]}
@@ -269,7 +267,7 @@ def search_problem(held: Any) -> str:
 
 
 def problem(name: str, value: Any) -> str:
-    """Returns what is wrong with the value of a JSON attribute; "" if nothing is wrong."""
+    """Returns a message on why the value of a JSON attribute is invalid; "" if it is valid."""
     return _JSON[name][0](value)
 
 

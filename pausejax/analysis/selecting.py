@@ -112,7 +112,7 @@ def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
         return np.asarray([item == value for item in column.tolist()], bool)
     try:
         exact = np.asarray(column == value)
-        if exact.any() or not rounded:  # seeds may be dates, whose first six digits are alike
+        if exact.any() or not rounded:  # seeds may be dates such as 20260101, which may agree in six digits
             return exact
         return np.isclose(column, value, rtol=_TOLERANCE, atol=0)
     except TypeError:
@@ -132,7 +132,7 @@ def _meant(column: np.ndarray, value: Any) -> Any:
 
 
 def _instead(column: np.ndarray, value: Any) -> str:
-    """Returns the end of a message that suggests the nearest value and lists the known values."""
+    """Returns the end of an error message: the nearest known value, and the list of known values."""
     there = list(dict.fromkeys(column.tolist()))
     if not there:
         return "; these runs lack it"

@@ -59,7 +59,7 @@ def seed_counts(result: xr.Dataset) -> np.ndarray:
 
 
 def counted(numbers: Sequence[int] | np.ndarray) -> str:
-    """Returns the number that all `numbers` equal, or the smallest and the largest of them, in words."""
+    """Returns a count in words: "3" if all numbers are equal to it, else the range "2 to 3"."""
     low, high = min(numbers), max(numbers)
     return str(high) if low == high else f"{low} to {high}"
 
@@ -172,7 +172,7 @@ def labels(rows: Sequence[Mapping[str, Any]], symbols: Mapping[str, str]) -> lis
 
 
 def told_apart(texts: Sequence[str], longer: Sequence[str]) -> list[str]:
-    """Returns texts, with the text from `longer` in place of each text that is not unique."""
+    """Replaces each text that is not unique by the text of `longer` at the same place."""
     counts = Counter(texts)
     return [long if counts[text] > 1 else text for text, long in zip(texts, longer, strict=True)]
 
@@ -214,7 +214,7 @@ def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndar
 def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Groups the runs of a result, or its settings, that have equal values of some coordinates.
 
-    Two runs without a value of a coordinate are equal in it, whatever their placeholders are.
+    Two runs without a value of a coordinate are equal in this coordinate; placeholders are ignored.
 
     Returns:
       As in `group`.
@@ -225,7 +225,8 @@ def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.n
 
 
 def coordinates(table: pd.DataFrame, result: xr.Dataset) -> dict[str, tuple[str, np.ndarray]]:
-    """Makes the coordinates of the dimension `setting`: its keys, its label, and the keys that it lacks."""
+    """Makes the coordinates of the dimension `setting`: the keys, the label, and the keys that a setting
+    lacks."""
     written = symbols(result)
     fillings = {"f": np.nan, "i": -1, "u": 0, "b": False}
     found: dict[str, tuple[str, np.ndarray]] = {}

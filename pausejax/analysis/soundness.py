@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _CHARACTERS = 2**28
-"""Largest number of characters of one coordinate, if every value had the length of the longest."""
+"""Largest size of one coordinate in characters: the number of values times the length of the longest."""
 
 
 def check(result: "xr.Dataset") -> None:
-    """Checks that a result from an unknown source has the layout and the attributes of a result.
+    """Checks the layout and the attributes of a result from an unknown source.
 
     Raises:
       ValueError: the check fails; the message names the attribute, coordinate or variable.
@@ -36,7 +36,9 @@ def check(result: "xr.Dataset") -> None:
     if ranking and not (
         ranking in metrics and {ranking, metrics[ranking]["variable"]} & set(result.variables)
     ):
-        raise ValueError(f"result: attribute ranking: {ranking}: is no metric that it has the data for")
+        raise ValueError(
+            f"result: attribute ranking: {ranking}: must be a metric whose variable the result has"
+        )
 
 
 def _check_source(result: "xr.Dataset", metric: str, variable: str, reduce: str) -> None:
@@ -48,7 +50,9 @@ def _check_source(result: "xr.Dataset", metric: str, variable: str, reduce: str)
     array = result[variable if variable in result else metric]
     dims = ("run",) if reduce == "itself" else ("run", *array.dims[1:2])
     if variable not in result or array.dims != dims or len(dims) != 1 + (reduce != "itself"):
-        raise ValueError(f"result: metric {metric}: no number per run by {reduce!r}; {_laid_out(array)}")
+        raise ValueError(
+            f"result: metric {metric}: {reduce!r} does not give one number per run; {_laid_out(array)}"
+        )
     if array.dtype.kind not in "biuf":
         raise ValueError(f"result: metric {metric}: {_laid_out(array)}; must have numbers")
 
@@ -134,7 +138,7 @@ def _check_rounds(result: "xr.Dataset") -> None:
         if dim not in result.sizes:
             continue
         if name not in result.coords or result[name].dims != (dim,) or result[name].dtype.kind not in "iu":
-            raise ValueError(f"result: {name}: must be a whole number for each {dim}")
+            raise ValueError(f"result: {name}: must be an integer for each {dim}")
         rounds = result[name].values
         if (rounds < 1).any() or (np.diff(rounds) <= 0).any():
             raise ValueError(f"result: {name}: must ascend from 1")

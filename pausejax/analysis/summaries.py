@@ -15,7 +15,7 @@ from pausejax.analysis.quantities import Metric, format_number
 from pausejax.analysis.settings import group_by, seed_counts, seeds_in_words, split_settings
 
 MAX_ROWS = 40
-"""Largest number of settings of which the table shows all; of more settings it shows the best."""
+"""Largest number of rows. If there are more settings, the table shows the best ones."""
 _SHOWN = 20
 
 
@@ -96,7 +96,7 @@ def summary_text(result: xr.Dataset) -> SummaryText:
             notes.append(f"{metric.heading.replace(chr(10), ' ')} may be negative: {metric.if_negative}")
         columns.append([cell(row, metric) for row in shown.to_dict("records")])
     seeds, headings = seed_counts(result), [metric.heading for _, metric in headed]
-    if seeds.min() < seeds.max():  # runs are missing
+    if seeds.min() < seeds.max():  # some settings lack runs
         columns.insert(1, [str(seeds[place]) for place in places])
         headings.insert(0, "seeds")
     return SummaryText(
@@ -108,12 +108,12 @@ def summary_text(result: xr.Dataset) -> SummaryText:
 
 
 def on_one_line(heading: str) -> str:
-    """Joins the lines of a heading, and the parts of a word that is broken at a hyphen."""
+    """Joins the lines of a heading, and words that are hyphenated at a line's end."""
     return " ".join(heading.split()).replace("- ", "-")
 
 
 def cell(row: dict[str, Any], metric: Metric) -> str:
-    """Returns the text of a mean in a summary, with the half-width of its interval, in the metric's format.
+    """Formats a mean of a summary and the half-width of its interval in the metric's format.
 
     If runs have no value, such as diverged runs, the text also says how many runs have one.
     """
@@ -148,9 +148,9 @@ def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
 def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[int], str]:
     """Finds the best rows and the best row of each policy; returns their indices, the best first, and a note.
 
-    Settings are ranked by their share of runs without a value first, and by the mean second, because the runs
-    that are left may be the lucky ones. If the metric can be compared only within groups of rows (such as
-    errors on one data set), the best rows of each group are returned.
+    Settings are ranked first by their share of runs without a value, then by the mean. The mean over the
+    other runs may be too good. If the metric can be compared only within groups of rows (such as errors on
+    one data set), the best rows of each group are returned.
     """
     lost = (rows["left_out"] / rows["runs"]).to_numpy()
     mean = rows["mean"].fillna(0).to_numpy()

@@ -1,4 +1,4 @@
-"""How the static program is built that a group of runs shares."""
+"""Builds the static program that the runs of a group share."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -38,7 +38,7 @@ def build_program(
     `layout` places learning on the device. Without a layout, `federated.placement.choose` places it.
 
     Raises:
-      SpecError: the data can't be shared out among so many clients, or a part refuses its arguments.
+      SpecError: there are too few samples for the clients, or a part refuses its arguments.
     """
     static, runs = static_values(group), group.runs
     learning = learning_of_group(study, group, sources, backend, layout) if learns(study.mode) else None
@@ -48,7 +48,7 @@ def build_program(
     def bound(part: Part, **instead: int) -> Bound:
         if "num_parameters" in part.given and "num_parameters" not in known:
             raise PartError(
-                f'{part.where}: num_parameters: is known in mode "training" alone; with a default in the '
+                f'{part.where}: num_parameters: is known only in mode "training"; with a default in the '
                 'signature it is a parameter, which a spec of mode "bandit" can give'
             )
         return bind(part, {**known, **instead}, traced, complete=True)
@@ -92,7 +92,7 @@ def build_program(
         program.build_law(hyper, files)
         program.build_availability(hyper, files)
         if trusts_server and policy.needs_updates:
-            why = f"not with {mechanism.part.where}, which leaves them as they are"
+            why = f"not with {mechanism.part.where}, which adds no noise to them"
             raise PartError(f"{program.policy.part.where}: selects by updates; {why}")
         if program.limits_releases and learning and learning.in_the_clear:
             statistics = learning.training.batch_statistics
@@ -122,7 +122,7 @@ def _check_waiting(learning: Learning, part: Part) -> None:
     if learning.keeps_statistics:
         raise PartError(f'privacy.batch_statistics = "local": {why}')
     if learning.aggregator.name != "mean":
-        why = f'must be "mean" with {part.where}, whose old updates weigh less'
+        why = f'must be "mean" with {part.where}, because it weights updates by their age'
         raise PartError(f'training.aggregator = "{learning.aggregator.name}": {why}')
 
 
@@ -141,22 +141,22 @@ def _check_trusted(learning: Learning, part: Part) -> None:
 
 
 def _sizes(study: Study, static: Mapping[str, Any], learning: Learning | None) -> dict[str, int]:
-    """Returns `num_parameters`, the count of numbers that a client sends; an empty dict without learning.
+    """Returns `num_parameters`, the count of numbers in a client's update; an empty dict without learning.
 
     Raises:
-      SpecError: the spec gives another number than the model has.
+      SpecError: the spec sets `num_parameters` to a number that does not fit the model.
     """
     if not learning:
         return {}
     size, name = learning.num_parameters, "num_parameters"
     if static.get(name, size) != size:
         key = f"{study.words.parameters[name].section}.{name}"
-        raise SpecError([f"{key} = {static[name]}: must be {size}, what a client with this model sends"])
+        raise SpecError([f"{key} = {static[name]}: must be {size}, the numbers in an update of this model"])
     return {name: size}
 
 
 def static_values(group: Group) -> dict[str, Any]:
-    """Returns a group's static values, with older keys of a spec translated to the parts that they mean.
+    """Returns a group's static values; keys that abbreviate a part are replaced by the part.
 
     `private = false` is the mechanism "none", and a proximal weight with "fedavg" is "fedprox".
     """
@@ -219,7 +219,7 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
 
 
 def _on_host(study: Study, static: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a group's static values for parts on the host: each file has its full path."""
+    """Returns a group's static values with full paths of files, as parts on the host need them."""
     return {
         name: File(study.folder / value) if isinstance(value, File) and value else value
         for name, value in static.items()

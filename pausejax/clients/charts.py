@@ -19,7 +19,7 @@ from pausejax.plotting.grid import Grid, Line
 from pausejax.privacy import PROTECTED
 
 _SHARES = np.linspace(0.0, 100.0, 41)
-"""Shares of the clients, in percent, at which the chart of clients has a point."""
+"""Percentages of clients at which the chart of quantiles over clients has a point."""
 _GAP_ROUNDS = 20
 """Number of rounds in the trailing mean of the gap to the exact maximum."""
 
@@ -60,7 +60,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     tenths = [metric for metric in known.values() if metric.reduce in ("lowest_tenth", "highest_tenth")]
     found += [_of_clients(grid, metric) for metric in tenths if "client" in result[metric.variable].dims]
     for name, metric in known.items():
-        # Quantities of the user's own; the built-in metrics have their own charts.
+        # Quantities that the user has registered; built-in metrics have charts of their own.
         if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
             found.append(curves(grid, metric._replace(reduce="each")))
     if len(grid.panels) == 1 and selecting.panels:
@@ -76,10 +76,10 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
     why = "not in the charts of regret and participation, as cohorts exceed clients_per_round"
     found = [f"{why}: {some(large)}"] if large else []
     if len(grid.panels) > 1:
-        found.append("no chart of participation, which takes a single panel: choose one by --where")
+        found.append("no chart of participation: it needs a grid of one panel; select one by --where")
     mixed = [label for label, line in lines.items() if not _of_one_size(line.runs)]
     if mixed:
-        why = "not in the chart of participation, as their runs have unlike numbers of clients"
+        why = "not in the chart of participation, as their runs differ in the number of clients"
         found.append(f"{why}: {some(mixed)}")
     return found
 
@@ -97,7 +97,7 @@ def _budget(drawn: Drawn) -> tuple[tuple[str, float], ...]:
     """Returns the level of the privacy budget, if all private lines share it and one reaches half of it."""
     private = [line.runs for line, _ in drawn if not np.isinf(line.runs["max_leakage"].values).any()]
     if not all("privacy_budget" in runs.coords and has(runs, "privacy_budget").all() for runs in private):
-        return ()  # some mechanism has no such budget
+        return ()  # a mechanism without a privacy budget
     budgets = {value for runs in private for value in np.unique(runs["privacy_budget"].values).tolist()}
     if len(budgets) != 1:
         return ()
@@ -114,7 +114,7 @@ def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Cha
     """Draws a cumulative regret on a symlog scale, which is linear between -`linear` and `linear`."""
     drawn = curves(grid, metric, x=x)
     means = [one.y for panel in drawn.panels for one in panel.series]
-    # The means decide, because an interval may reach below 0 where no regret is negative.
+    # The means fix the range of the axis: an interval may reach below 0 even if no regret is negative.
     zero = not any((mean < 0).any() for mean in means)
     y = Axis(metric.axis_label, "symlog", zero=zero, linear=linear)
     panels = tuple(dataclasses.replace(panel, y=y) for panel in drawn.panels)
@@ -132,8 +132,8 @@ def _selection_gap(grid: Grid) -> Chart:
 
     cells = [(cell.title, [(line, explored(line)) for line in cell.lines]) for cell in grid.panels]
     what = (
-        f"Gap of each cohort to the exact maximum of (14), trailing mean of {_GAP_ROUNDS} rounds in which "
-        "every run of a line has explored all of its clients"
+        f"Gap of each cohort to the exact maximum of (14), trailing mean of {_GAP_ROUNDS} rounds. "
+        "A line begins when all of its runs have explored all clients"
     )
     y = Axis(metric.meaning, zero=True)
     return mean_chart("selection_gap_vs_round", what, cells, grid, AXES["round"], y)

@@ -19,7 +19,7 @@ _MAX_CLIENTS = 2**28
 
 
 def check(say: Say, study: Study) -> None:
-    """Reports what does not fit together in a study, each problem once."""
+    """Reports values of a study that contradict each other, each problem once."""
     if not learns(study.mode):
         _check_bandit(say, study)
     else:
@@ -41,7 +41,7 @@ def check(say: Say, study: Study) -> None:
 
 
 def _check_size(say: Say, study: Study) -> None:
-    """Reports a study with too many clients in all runs together, because each needs memory."""
+    """Reports a study with too many clients in all runs together: each client of a run needs memory."""
     runs, clients = count_runs(study), max(values_of(study, "num_clients"))
     if runs * clients > _MAX_CLIENTS:
         say("network.num_clients", clients, f"times {runs} runs must be <= {_MAX_CLIENTS}")
@@ -150,7 +150,7 @@ def needs_learning(study: Study, algorithm: str) -> bool:
         built = part.build(**{"num_parameters": 0, **point})
         return bool(built.needs_learning or built.needs_updates)
     except (AttributeError, TypeError, ValueError):
-        return False  # The program's own check names what is wrong.
+        return False  # Building the program reports this error later, with a message.
 
 
 def _check_files(say: Say, study: Study) -> None:

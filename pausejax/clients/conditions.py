@@ -39,25 +39,26 @@ class NetworkDraw(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """The s slots of overlapping rounds: first the clients of earlier rounds, then the cohort; R runs."""
+    """Slots of overlapping rounds, s in each of R runs: clients of earlier rounds come first, then the
+    cohort."""
 
     finished: jax.Array
     """int32 [R, n], slots of `RoundClose.members`."""
     staying: jax.Array
-    """int32 [R, waiting], slots of clients that are still at work, padded by other slots."""
+    """int32 [R, waiting], slots of clients that are still at work; other slots fill the rest."""
     slots: Slots
     """[R, s], all slots after the round; client -1 in finished slots."""
     staleness: jax.Array
     """float32 [R], mean age of the updates that are aggregated, NaN if there are none."""
     lost: jax.Array
-    """bool [R], whether more clients finish or stay at work than there are slots for."""
+    """bool [R], whether the finished or the working clients exceed their slots."""
 
 
 class RoundClose(NamedTuple):
     """Duration of a round, with the updates that are aggregated and released, one row for each run.
 
-    The cohort has n slots. The s slots are these n. If clients of earlier rounds may still be at work, their
-    slots come first.
+    The cohort has n slots. If clients of earlier rounds may still be at work, their slots come before these
+    n. All slots together are s.
     """
 
     training: Cohort
@@ -68,7 +69,7 @@ class RoundClose(NamedTuple):
     latency: jax.Array
     """float32 [R, n], seconds, latency of `members` as the server observes it."""
     members: jax.Array
-    """int32 [R, n], clients about which the server learns: the cohort, or the finished clients; -1 pads."""
+    """int32 [R, n], clients whose latency the server observes: the cohort, or finished clients; -1 pads."""
     arrived: jax.Array | None
     """bool [R, n], `members` whose update is aggregated; None if no client can fail, be late or stay at
     work."""
@@ -119,7 +120,7 @@ def draw_network(
 
 
 def without_workers(network: NetworkDraw, workers: jax.Array) -> NetworkDraw:
-    """Returns the network of one run with the clients at work, `workers` int32 [waiting], not available."""
+    """Returns the network of one run, in which the clients `workers`, int32 [waiting], are not available."""
     idle = jnp.ones(network.latency.shape, bool)
     idle = idle.at[jnp.where(workers >= 0, workers, idle.size)].set(False, mode="drop")
     return network._replace(available=idle if network.available is None else idle & network.available)
@@ -158,7 +159,7 @@ def close_round(
         work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), held.slots, work)
     there = work.client >= 0
     made = program.build_ending(hyper, files).close(Work(work.client, work.remaining, work.fails, work.age))
-    # A round without a cohort lasts as long as the fastest could be.
+    # A round without a cohort lasts τ_min.
     duration = jnp.where(jnp.any(there), made.duration, hyper["min_latency"])
     if program.waits_for_all and network.fails is None:
         members = cohort.members
@@ -178,7 +179,7 @@ def close_round(
             released = released | (there & work.fails & in_time)
     latency = work.latency
     if not (program.waits_for_all or held):
-        # Of a late client the server knows only that it takes longer than the round.
+        # The server observes the duration of the round as the latency of a late client.
         latency = jnp.minimum(latency, duration)
     found = RoundClose(
         training=rest,
@@ -195,7 +196,7 @@ def close_round(
 
 
 def _slots_of(cohort: Cohort, network: NetworkDraw) -> Slots:
-    """Returns a cohort at the start of its work, [n]."""
+    """Returns slots, [n], for a cohort that starts its work."""
     there = cohort.members >= 0
     latency = network.latency[jnp.maximum(cohort.members, 0)]
     fails = jnp.zeros_like(there)

@@ -1,4 +1,4 @@
-"""Costs of a group of runs before anything is computed: memory from shapes, and turns of loops."""
+"""Estimates the costs of a group of runs before anything is computed: memory, and iterations of loops."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
 
 
 def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
-    """Returns the turns of loops and shares of choices that a trace can't show; see `Simulation.turns`."""
+    """Returns iterations of loops and shares of branches that a trace can't show; see `Simulation.turns`."""
     program, data = simulation.program, simulation.world.data
     found = {"rounds": float(simulation.rounds_per_call)}
     if program.learning is None or data is None:
@@ -52,7 +52,7 @@ def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
     inputs = -(-len(data.inputs) // shares) * bytes_of(data.inputs[:1]) if data else 0
     owners = (data.order, data.offset, data.size) if data else ()
     cohort, keeps_updates = cohort_of(simulation)
-    # A number of every kind and the cohort, of each round of the call that is played and the one before.
+    # Each round records some numbers and the cohort. Records of two calls are in memory at once.
     record = 4 * (len(Record._fields) + cohort)
     each = {
         "parameters": bytes_of(state.params),

@@ -7,7 +7,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from pausejax.parts import PartError
 
 _COLLECTIVE = "all_to_all"
-# The devices agree on how often these go round.
+# These loops have the same length on all devices.
 _AGREED = "local_steps"
 
 
@@ -19,25 +19,25 @@ def check(play: Jaxpr, where: str) -> None:
       where: the name of the policy for the message.
 
     Raises:
-      PartError: the policy computes local losses in a choice, or in a loop whose length may differ between
-        devices; the message is one line.
+      PartError: the policy computes local losses in a branch, or in a loop whose length may differ between
+        devices.
     """
     if any(_alone(eqn) for eqn in _inside_rounds(play)):
         raise PartError(
-            f"{where}: asks for local losses in a loop or a choice that devices may leave one by one, which "
-            "it can't where the training data are sharded over them"
+            f"{where}: computes local losses in a loop or a branch that may differ between devices; this is "
+            "not possible with training data that are sharded over devices"
         )
 
 
 def _inside_rounds(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """Yields the equations in the loop over rounds, the outermost loop, of equal length on all devices."""
+    """Yields the equations in the loop over rounds: the outermost loop, of equal length on all devices."""
     for eqn in jaxpr.eqns:
         for inner in _parts(eqn):
             yield from inner.eqns if eqn.primitive.name == "while" else _inside_rounds(inner)
 
 
 def _alone(eqn: JaxprEqn, chosen: bool = False) -> bool:
-    """Returns whether an equation contains an exchange that a device may reach without the others."""
+    """Returns whether an equation contains an exchange between devices that one device may reach alone."""
     if eqn.primitive.name == _COLLECTIVE:
         return chosen
     agreed = _AGREED in str(eqn.source_info.name_stack)

@@ -1,8 +1,8 @@
 """Regret against the cohort with the largest expected reward, by enumeration, after the runs.
 
-E[r(S, t)] is E[min_k τ_min / τ_k] plus known terms. The expectation depends on the latency law alone. So one
-table over all sets of m clients serves every round of every run with that law. The known terms are one
-matrix product. The enumeration is exact, so it needs networks whose sets can be listed.
+E[r(S, t)] is E[min_k τ_min / τ_k] plus terms that need no expectation. The expectation depends on the latency
+law alone. So one table over all sets of m clients serves every round of every run with that law. The other
+terms are one matrix product. All sets are enumerated, so their number is limited by `MOST_SETS`.
 """
 
 import functools
@@ -58,7 +58,7 @@ def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.nd
     """
     nodes, weights = _quadrature(cdf, min_latency)
     below = np.asarray(cdf(min_latency / nodes[:, None]), np.float64).T
-    # Whoever is not there holds nobody up.
+    # A pad does not slow a set: its P(τ <= x) is 1.
     below = np.concatenate([below, np.ones((1, len(nodes)))])
 
     def of_sets(sets: np.ndarray) -> np.ndarray:
@@ -75,14 +75,15 @@ def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.nd
 
 
 def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns quadrature nodes and weights on (0, 1], between quantiles of τ_min / τ_k of every client."""
+    """Returns nodes and weights of the quadrature on (0, 1]; its intervals end at quantiles of τ_min /
+    τ_k."""
     ends = {0.0, 1.0}
     for level in _LEVELS:
         low = np.zeros(np.asarray(cdf(np.array([[min_latency]]))).shape[1])
         high = np.ones(len(low))
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            # P(τ_min / τ >= u) falls in u.
+            # P(τ_min / τ >= u) decreases with u.
             above = np.diagonal(np.asarray(cdf(min_latency / middle[:, None]))) > level
             low, high = np.where(above, middle, low), np.where(above, high, middle)
         ends |= set(middle.tolist())
@@ -137,7 +138,8 @@ def regrets(
         place = np.argmax(value, axis=1)
         found = np.take_along_axis(block, sets[place], axis=1).sum(axis=1)
         best[first : first + len(block)] = table[place] + found
-    # In float32 another set may pass for the best; the cohort itself is never worse than it.
+    # Rounding to float32 may select another set as the best. The maximum is never below the cohort's own
+    # value.
     return np.where(size == m, np.maximum(best - played, 0.0), best - played)
 
 

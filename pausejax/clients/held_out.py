@@ -44,7 +44,7 @@ def client_metrics(
       share: float32 [runs, K], |D_k| / |D|.
 
     Returns:
-      float32 [runs, K]; NaN for a client without held-out samples, and where the loss is NaN.
+      float32 [runs, K]; NaN for a client without held-out samples, and for a loss that is NaN.
     """
     learning = dataclasses.replace(learning, sharded=False)  # these samples lie on one device
     longest = int(max(np.max(part.held_out) for part in partitions))
@@ -60,7 +60,7 @@ def client_metrics(
 
 
 def _samples(dataset: Dataset, partition: Partition, total: int) -> TrainingData:
-    """Returns the held-out samples of all clients, client after client, padded to a total number."""
+    """Returns the held-out samples of all clients, client after client, padded to a given length."""
     index = rows(partition)
     index = np.pad(index, (0, total - len(index)))
     held = np.broadcast_to(partition.held_out, partition.sizes.shape).astype(np.int32)

@@ -27,7 +27,7 @@ class LearningResult(NamedTuple):
     memory: Any
     """Next states of servers and clients, as in `State`."""
     loss: jax.Array
-    """float32 [R, n], mean minibatch loss of `RoundClose.members`; 0 if a member did not train."""
+    """float32 [R, n], mean minibatch loss of each of `RoundClose.members`; 0 without training."""
     loss_rms: jax.Array
     """float32 [R, n], as in `policies.base.Feedback`."""
     updates: jax.Array
@@ -85,7 +85,7 @@ def learn(
     losses = loss
     if state.work and close.overlap:
         losses, loss, loss_rms, rows, work = _join(state.work, close.overlap, loss, loss_rms, rows)
-        # Rows of weight 0 may hold anything, and 0 · NaN is NaN.
+        # Rows of weight 0 may contain NaN, and 0 · NaN is NaN.
         there = (cohort.members >= 0)[:, :, None]
         weight = cohort.weights if close.factor is None else cohort.weights * close.factor
         total = jnp.sum(jnp.where(there, rows * weight[:, :, None], 0.0), axis=1)
@@ -190,7 +190,7 @@ def evaluate_if_due(
     if learning is None:
         return unknown, unknown
     assert world.test is not None
-    # All runs of a call are due in the same step, even if their rounds t differ, so the first run decides.
+    # Runs of a batch are evaluated in the same step, even if their rounds t differ, so the first run decides.
     due = (round[0] % program.eval_every == 0) | (round[0] == last_round)
     test, files, share = world.test, world.files, world.data_share
 

@@ -65,7 +65,7 @@ def tasks_of(study: Study) -> list[Task]:
 
 
 def _taken(study: Study) -> frozenset[str]:
-    """Returns the names in every result, which no part may use for a variable of its own."""
+    """Returns the names of variables in every result, which no part may use for its own variables."""
     words = study.words
     known = (VARIABLES, METRICS, words.parameters, words.aliases, words.study)
     return frozenset(_COORDINATES).union(*known)
@@ -98,7 +98,7 @@ def variables(study: Study) -> dict[str, Variable]:
 
 
 def _protected(study: Study) -> set[str]:
-    """Returns what ε protects under the mechanisms of a study, such as "per update"."""
+    """Returns the unit that ε protects under the mechanisms of a study, such as "per update"."""
     if not learns(study.mode):
         return {"per update"}
     names = values_of(study, "mechanism")
@@ -108,7 +108,7 @@ def _protected(study: Study) -> set[str]:
 def _built(study: Study, category: str, name: str) -> list[Any]:
     """Builds a part at every combination of its static values in a study, and skips failures.
 
-    An invalid part raises its error when the program is built.
+    The error of an invalid part is raised when the program is built.
     """
     part, found = study.parts.get(category, name), []
     traced = {key for key, parameter in part.parameters.items() if parameter.traced}

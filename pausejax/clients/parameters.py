@@ -7,7 +7,7 @@ from pausejax.parts import Parameter, table
 from pausejax.parts.signature import parameters_of
 
 MOST_COUNTED = 2**24
-"""Largest number of rounds and of clients; float32, used for their shares, represents counts up to here."""
+"""Largest number of rounds and of clients: float32 represents all integers up to this number."""
 
 STUDY: dict[str, Parameter] = table(
     **{
@@ -16,7 +16,7 @@ STUDY: dict[str, Parameter] = table(
             "eval_every": Parameter(10, "rounds between evaluations", low=1),
             "mode": Parameter("training", "what is simulated", choices=("training", "bandit", "ensemble")),
             "name": Parameter("", "title of the study"),
-            "selection_gap": Parameter(False, "record what (14) loses against its maximum"),
+            "selection_gap": Parameter(False, "record the gap of (14) to its maximum"),
             "expected_regret": Parameter(
                 False, "record the regret against the largest expected reward; small networks only"
             ),
@@ -56,32 +56,37 @@ PARAMETERS: dict[str, Parameter] = table(
         ),
         "latency": Parameter("two_speed", "the latency law"),
         "min_latency": _positive(0.05, "τ_min in seconds", alias="tau_min", symbol="τ_min", units="s"),
-        "availability": Parameter("always", "who can be selected in a round"),
+        "availability": Parameter("always", "availability: which clients can be selected in a round"),
         "ending": Parameter("all", "when a round closes, and whose update counts", added=True),
         "late": Parameter(
             "stopped",
-            "whether a client that is too late is told to stop, or has released its update",
+            "whether a late client stops before it releases its update, or releases it",
             choices=("stopped", "released"),
             added=True,
             # Nobody is late in rounds that wait, or that go on with who is still at work.
             unread_with=("ending", frozenset(("all", "buffered"))),
         ),
         "failure_probability": Parameter(
-            0.0, "that a selected client fails in mid-round", low=0, high=1, traced=True, zero_is_static=True
+            0.0,
+            "probability that a selected client fails in a round",
+            low=0,
+            high=1,
+            traced=True,
+            zero_is_static=True,
         ),
         "failure_stage": Parameter(
             "before_release",
-            "whether a failing client's update has left it, and its privacy is spent",
+            "whether a client fails before or after it releases its update; a release spends privacy",
             choices=("before_release", "after_release"),
         ),
     },
     data={
         "dataset": Parameter("digits", "data set"),
-        "train_samples": Parameter(0, "use the first N training samples; 0: all of them", low=0),
-        "partition": Parameter("iid", "who owns which sample"),
+        "train_samples": Parameter(0, "number of training samples: the first of the data set; 0: all", low=0),
+        "partition": Parameter("iid", "partitioner: which client owns which sample"),
         "held_out_share": Parameter(
             0.0,
-            "share of every client's samples that is kept out of its training, to test the client",
+            "share of each client's samples on which the client is tested, not trained",
             low=0,
             high=1,
             high_open=True,
@@ -90,16 +95,20 @@ PARAMETERS: dict[str, Parameter] = table(
     },
     training={
         "model": Parameter("mlp", "network to train"),
-        "task": Parameter("classification", "loss, metric and head"),
+        "task": Parameter("classification", "task: loss, metric and output layer"),
         "optimizer": Parameter("adam", "local optimizer"),
         "learning_rate": _positive(0.01, "local learning rate"),
         "batch_size": Parameter(_TRAINING.batch_size, "minibatch size", low=1),
         "local_epochs": Parameter(_TRAINING.local_epochs, "epochs over a client's data per round", low=1),
-        "max_steps": Parameter(_TRAINING.max_steps, "at most so many minibatches per round", low=1),
-        "federated_algorithm": Parameter(
-            "fedavg", "how clients train, what they send, and what the server makes of it", added=True
+        "max_steps": Parameter(
+            _TRAINING.max_steps, "largest number of minibatches of a client per round", low=1
         ),
-        "aggregator": Parameter("mean", "how the updates of a cohort become one", added=True),
+        "federated_algorithm": Parameter(
+            "fedavg",
+            "how clients train, which update they send, and how the server uses it",
+            added=True,
+        ),
+        "aggregator": Parameter("mean", "aggregator: how the updates of a cohort are combined", added=True),
         "proximal_weight": Parameter(
             0.0, "FedProx: weight of ½‖w - w_t‖²", low=0, traced=True, zero_is_static=True
         ),
@@ -108,17 +117,17 @@ PARAMETERS: dict[str, Parameter] = table(
         ),
         "precision": Parameter(
             _TRAINING.precision,
-            "what products multiply, on every device: float32, or numbers rounded to TF32 or bfloat16",
+            "precision of factors in matrix products, on every device: float32, TF32 or bfloat16",
             choices=PRECISIONS,
         ),
-        "server_optimizer": Parameter("fedavg", "what the server does with the mean update"),
+        "server_optimizer": Parameter("fedavg", "server optimizer: the step for the mean update"),
     },
     privacy={
         "private": Parameter(True, "protect every update by the mechanism; false: mechanism none"),
-        "mechanism": Parameter("laplace", "what protects an update, and what that costs", added=True),
+        "mechanism": Parameter("laplace", "protection of an update, and leakage of a release", added=True),
         "stop_at_epsilon": Parameter(
             0.0,
-            "clients are no longer available that could exceed this leakage; 0: never",
+            "a client is not available if one more release could exceed this leakage; 0: no limit",
             low=0,
             traced=True,
             zero_is_static=True,
@@ -127,7 +136,7 @@ PARAMETERS: dict[str, Parameter] = table(
         "budget_decay": _OBJECTIVE["budget_decay"],
         "batch_statistics": Parameter(
             "private",
-            "batch norm's statistics: noised with the update, sent in the clear (with their layers'"
+            "batch norm's statistics: sent with noise, sent without noise (together with their layers'"
             " scales and biases), or never sent",
             choices=BATCH_STATISTICS,
         ),

@@ -148,11 +148,11 @@ def _play(
     last_round: jax.Array,
 ) -> tuple[State, Record]:
     first = jnp.broadcast_to(first_round, world.seed.shape)
-    # The compiler of jax 0.11 crashes on an input without elements that a program split over devices reads,
-    # such as the updates of models without parameters; tests/clients/test_split_empty.py has it in six lines.
+    # The compiler of jax 0.11 crashes if a program that is split over devices reads an array without
+    # elements, such as the updates of a model without parameters. See tests/clients/test_split_empty.py.
     state = jax.tree.map(lambda leaf: leaf if leaf.size else jnp.zeros(leaf.shape, leaf.dtype), state)
 
-    # The jit traces the round once for both of its uses.
+    # With `jit` the round is traced once, although it is used twice.
     played = jax.jit(functools.partial(play_round, program, world, hyper, last_round), inline=True)
     record = jax.eval_shape(played, state, first)[1]
     leaves, structure = jax.tree.flatten(record)
@@ -163,7 +163,8 @@ def _play(
         state, records = carry
         state, record = played(state, first + ahead)
         leaves = jax.tree.leaves(record)
-        # Those of one shape are written in one piece: a device would launch a kernel for each.
+        # Arrays of one shape are stacked and written together, because a device launches a kernel for each
+        # write.
         pieces = [jnp.stack([leaves[n] for n in places]) for places in alike]
         return state, [all.at[ahead].set(piece) for all, piece in zip(records, pieces, strict=True)]
 
@@ -171,8 +172,8 @@ def _play(
         jnp.zeros((program.rounds_per_call, len(places), *leaves[places[0]].shape), leaves[places[0]].dtype)
         for places in alike
     ]
-    # Not a scan: it is as fast, but its length is fixed. A last call with fewer rounds would need a program
-    # of its own, or a choice in every round, which would copy the state.
+    # Not a scan: it is as fast, but its length is fixed. A last call with fewer rounds would need a second
+    # program, or a branch in every round that copies the state.
     left = jnp.clip(last_round + 1 - first[0], 0, program.rounds_per_call)
     with jax.named_scope("rounds"):
         state, records = jax.lax.fori_loop(0, left, step, (state, empty))

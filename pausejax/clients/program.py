@@ -21,7 +21,7 @@ FailureStage = Literal["before_release", "after_release"]
 
 
 Late = Literal["stopped", "released"]
-"""Treatment of a late client: the client is stopped, or it releases its update anyway."""
+"""Treatment of a late client: it stops before it releases its update, or it releases the update."""
 RELEASE_LIMIT = "release_limit"
 """Name of the hyper-parameter that holds the number of updates that `stop_at_epsilon` allows a client."""
 
@@ -52,7 +52,7 @@ class Program:
     waiting: int = 0
     """Largest number of clients that may still be at work when a round closes."""
     slots: int = 0
-    """Number of clients that policies select, as the ending says."""
+    """Number of clients that policies select in a round; the ending sets it."""
     late: Late = "stopped"
     """Whether a late client is stopped or has released its update."""
     trusts_server: bool = False

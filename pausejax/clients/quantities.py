@@ -1,4 +1,4 @@
-"""Users' own quantities: their inputs, their computation, and their variables in the result."""
+"""Quantities that users register: their inputs, their computation, and their variables in the result."""
 
 from typing import Any, NamedTuple
 
@@ -78,7 +78,7 @@ def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
     for part in parts_of(study):
         if part.name in taken:
             raise PartError(
-                f"{part.where}: the name stands for something else in every result; choose another"
+                f"{part.where}: every result has a variable or coordinate of this name; choose another name"
             )
         found[part.name] = series(part.notes["units"], part.summary or part.name)
     return found

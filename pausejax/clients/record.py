@@ -39,22 +39,23 @@ class Record(NamedTuple):
     available_count: jax.Array | None = None
     """int32 [R], number of available clients; None if all clients are always available."""
     own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
-    """The user's own quantities by name, float32 [R]."""
+    """Quantities that the user has registered, by name, float32 [R]."""
     failed_count: jax.Array | None = None
     """int32 [R], number of selected clients that failed in the round; None if no client can fail."""
     late_count: jax.Array | None = None
     """int32 [R], number of selected clients that came too late; None if the round waits for all clients."""
     released: jax.Array | None = None
-    """int32 [R, n], clients that released an update in this round, -1 pads; None if all selected did."""
+    """int32 [R, n], clients that released an update in this round, -1 pads; None if all selected
+    clients released one."""
     arrived: jax.Array | None = None
     """int32 [R, n], clients whose update is aggregated, -1 pads; None if no client can stay at work."""
     staleness: jax.Array | None = None
     """float32 [R], mean age of the aggregated updates in server steps, NaN if there are none; None as
     `arrived`."""
     lost: jax.Array | None = None
-    """bool [R], whether an ending from outside the package has lost clients; None for other endings."""
+    """bool [R], whether a user's ending has lost clients that were at work; None for other endings."""
     fault: Fault | None = None
-    """A mistake in the cohort of a user's own policy; None for the package's policies."""
+    """Code of an error in the cohort of a user's policy; None for the package's policies."""
 
 
 def record_round(
@@ -71,7 +72,7 @@ def record_round(
     gap: jax.Array | None,
     after: State,
 ) -> Record:
-    """Makes the record of a round. Except `program` and shared arrays, arguments have one row per run."""
+    """Makes the record of a round. Arguments have one row per run, except `program` and shared arrays."""
     learning, overlap, valid = program.learning, close.overlap, cohort.members >= 0
     unknown = jnp.full(round.shape[0], jnp.nan)
     faulty = functools.partial(fault, program.num_clients)
@@ -136,7 +137,7 @@ def _quantities(
     learned: LearningResult,
     after: State,
 ) -> dict[str, jax.Array]:
-    """Returns the user's own quantities by name, float32 [R]."""
+    """Returns the quantities that the user has registered, by name, float32 [R]."""
     if not program.quantities:
         return {}
     arrived, weights = close.cohort.members >= 0, close.cohort.weights

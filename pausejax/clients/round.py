@@ -126,7 +126,7 @@ def view_of(program: Program, world: World, hyper: Hyper, inputs: PolicyInputs) 
 
 
 def first_divergence(state: State, round: jax.Array, learned: LearningResult) -> jax.Array:
-    """Returns the first round after which each run's model is not finite, int32 [R]; 0 if it still is."""
+    """Returns the first round after which each run's model is not finite, int32 [R]; 0 for a finite model."""
     if learned.finite is None:
         return state.diverged
     return jnp.where((state.diverged == 0) & ~learned.finite, round, state.diverged)

@@ -53,7 +53,7 @@ class ClientSimulation:
           layout: the placement of runs on the devices; taken from the table of measurements if not given.
 
         Raises:
-          SpecError: the data can't be shared out, or a part refuses its arguments.
+          SpecError: the partition of the data fails, or a part refuses its arguments.
         """
         self._study, self._static, self._sources = study, group.static, sources
         self._devices = devices or jax.local_devices()
@@ -125,7 +125,9 @@ class ClientSimulation:
         self._partitions = partitions
         if self._study.client_metrics and not any(np.any(part.held_out) for part in partitions):
             held = static["held_out_share"]
-            raise SpecError([f"data.held_out_share = {held}: too small: no client would hold out a sample"])
+            raise SpecError(
+                [f"data.held_out_share = {held}: too small: no client would keep a sample for its test"]
+            )
         source = dataset_of(self._study, static, sources)
         batch = program.learning.training.eval_batch
         data = batches.training_data(
@@ -141,7 +143,7 @@ class ClientSimulation:
         """Returns the arrays that all runs share, on the devices that a batch of `width` runs uses."""
         mesh = self._mesh(width)
         if self._on_device is None or self._on_device[0] != mesh.size:
-            # The samples lie there once, whichever groups use them.
+            # Groups that use the same samples share one copy on a device.
             data, rest = self.world.data, None
             if data:
                 self._on_device, shares = None, self.data_shares
@@ -258,11 +260,11 @@ class ClientSimulation:
         law = self.program.build_law(hyper, self.world.files)
         if law.cdf is None:
             part = self.program.law.part
-            raise PartError(f"{part.where}: expected_regret needs a law with a cdf, of independent clients")
+            raise PartError(f"{part.where}: expected_regret needs a law with a cdf and independent clients")
         return jax.jit(law.cdf)
 
     def _speeds(self, hyper: Hyper) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
-        """Returns a function for the expected speeds of sets of clients, and the speeds of all cohorts.
+        """Returns `expected_speed` of one latency law, and its values for all cohorts, float64 [S].
 
         Runs with the same latency law share both results.
         """

@@ -10,27 +10,31 @@ VARIABLES: dict[str, Variable] = {
     "elapsed": series("s", "simulated time since the start"),
     "reward": series("1", "reward r(S_t, t), (9)"),
     "regret": series("1", "realized regret of the round, (15)"),
-    "pseudo_regret": series("1", "regret of the round in expectation, by (10)"),
+    "pseudo_regret": series("1", "expected speed lost in the round against the genie (10)"),
     "expected_regret": series("1", "regret of the round against the largest expected reward (9)"),
-    "regret_own_history": series("1", "regret of the round against a genie that plays its own trajectory"),
+    "regret_own_history": series("1", "regret of the round against a genie with participations of its own"),
     "max_leakage": series("1", "largest leakage of any client so far, by its ledger"),
-    "max_leakage_update": series("1", "the same for the whole update vector"),
-    "selection_gap": series("1", "what the cohort loses in (14) against the maximum"),
+    "max_leakage_update": series("1", "largest leakage of any client so far, for the whole update"),
+    "selection_gap": series("1", "gap of the cohort's (14) to the maximum"),
     "train_loss": series("nat", "weighted mean loss of the local minibatches"),
     "test_accuracy": Variable(
-        ("eval",), "float32", np.nan, "1", "fraction of the test set classified rightly"
+        ("eval",), "float32", np.nan, "1", "fraction of the test set that is classified correctly"
     ),
     "test_loss": Variable(("eval",), "float32", np.nan, "nat", "mean cross-entropy on the test set"),
     "selected": Variable(("round", "slot"), "int32", -1, "1", "selected clients, ascending; -1 pads"),
     "arrived": Variable(
-        ("round", "slot"), "int32", -1, "1", "clients whose update is aggregated; absent if all wait"
+        ("round", "slot"),
+        "int32",
+        -1,
+        "1",
+        "clients whose update is aggregated; absent if rounds wait for all",
     ),
     "staleness": series("1", "mean age of the updates in server steps, NaN if none; absent as `arrived`"),
-    "counts": count("rounds that selected each client, failures among them; -1 beyond K", "client"),
-    "releases": count("updates that each client has released, its T_k; -1 beyond K", "client"),
-    "available_count": count("clients that could be selected; absent where it is always everyone"),
-    "failed_count": count("selected clients that failed in mid-round; absent where none can"),
-    "late_count": count("selected clients that came too late to count; absent where none can"),
+    "counts": count("number of rounds in which a client was selected, failures included; -1 pads", "client"),
+    "releases": count("number of updates that each client has released, T_k; -1 pads", "client"),
+    "available_count": count("number of available clients; absent if all clients are always available"),
+    "failed_count": count("number of selected clients that failed; absent if no client can fail"),
+    "late_count": count("number of selected clients that were late; absent if no client can be late"),
     "final_model": Variable(
         ("model_weight",), "float32", np.nan, "1", "weights of the model after the last round"
     ),
@@ -39,9 +43,9 @@ VARIABLES: dict[str, Variable] = {
         "float32",
         np.nan,
         "1",
-        "weights that differ between clients, after the last round",
+        "weights of each client's own model after the last round",
     ),
-    "diverged_round": Variable((), "int32", 0, "1", "round in which the model ceased to be finite; 0: never"),
+    "diverged_round": Variable((), "int32", 0, "1", "round after which the model was not finite; 0: none"),
 }
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
 """Variables that exist only if rounds wait for all clients. They assume that the slowest client ends a
@@ -195,7 +199,7 @@ METRICS: dict[str, Metric] = {
         shown=".1f",
     ),
     "diverged_round": Metric(
-        "diverged_round", "itself", None, "1", "round in which the model ceased to be finite; 0: never"
+        "diverged_round", "itself", None, "1", "round after which the model was not finite; 0: none"
     ),
 }
 

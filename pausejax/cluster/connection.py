@@ -17,7 +17,7 @@ def installed() -> ModuleType:
     """Returns the module `ray`.
 
     Raises:
-      ValueError: it is not installed.
+      ValueError: `ray` is not installed.
     """
     try:
         import ray
@@ -30,15 +30,15 @@ def installed() -> ModuleType:
 def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None]:
     """Connects to a Ray cluster, or starts a local Ray. An existing connection is used and kept.
 
-    Every node asks the driver about objects that it holds. The driver answers in a thread that Ray's
-    `shutdown` does not wait for. If cores are scarce, this thread sometimes reads freed memory, and the
-    process ends with a segmentation fault after its work is done.
+    The driver holds objects for the nodes, and answers their requests in a thread. Ray's `shutdown` does not
+    wait for this thread. If cores are scarce, the thread sometimes reads freed memory. Then the process ends
+    with a segmentation fault after its work is done.
 
     Args:
       address: HOST:PORT, "auto" or "local"; None: $RAY_ADDRESS, or "local" without it.
-      to_the_end: whether the connection stays until the process ends, which must be next and without
-        cleanup (`commands.main`). A cluster notices that its driver has ended. A local Ray ends with the
-        process, except two idle agents, which end a minute later.
+      to_the_end: whether the connection stays until the process ends. The caller must then end the process at
+        once, without cleanup (`commands.main`). A cluster notices that its driver has ended. A local Ray ends
+        with the process, except two idle agents, which end a minute later.
 
     Raises:
       ValueError: the address has another form, or Ray is not installed.
@@ -48,8 +48,9 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
     more: dict[str, Any] = {}
     if address == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Otherwise Ray's services listen on every interface and execute what anybody sends. Ray listens on
-        # the loopback only if it may not form clusters, and it reads this variable when it is imported.
+        # Otherwise Ray's services listen on every network interface and execute code from any sender. Ray
+        # listens on the loopback only if it may not form clusters, and it reads this variable when it is
+        # imported.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         more["include_dashboard"] = False
     ray = installed()

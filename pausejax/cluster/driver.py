@@ -55,7 +55,7 @@ class Task:
         """
         self.attempts += 1
         if self.attempts == _ATTEMPTS:
-            lost = f"{self.attempts} workers in a row were lost at it; the last: {loss.reason}"
+            lost = f"{self.attempts} workers in a row were lost at this task; the last: {loss.reason}"
             raise ChildProcessError(f"{self.words}: {lost}") from loss.cause
 
 
@@ -106,7 +106,7 @@ class RayExecutor:
         self._pool = self._study = None
 
     def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
-        """Returns the layouts, which the first worker that starts fixes for its kind of devices.
+        """Returns the layouts. The first worker that starts fixes them for its kind of devices.
 
         Raises:
           SpecError: a group can't be built; no run has been played then.
@@ -204,14 +204,14 @@ class RayExecutor:
                 asked = time.monotonic()
                 for member, status in pool.ask():
                     _repeat(status.log)
-                    # A question that was asked during one task may be answered during the next.
+                    # The answer to a request for the status may arrive during the next task.
                     if status.task == member.task.number:
                         progress(status.played - member.task.played)
                         member.task.played = status.played
 
 
 def pick(waiting: Sequence[str], own: set[str], others: Sequence[str]) -> int:
-    """Returns the place in `waiting` of the task that a worker takes.
+    """Returns the index in `waiting` of the task that a worker takes.
 
     The worker takes a task whose program it has, if there is one. Among the groups, it takes the one with the
     most waiting tasks per worker.

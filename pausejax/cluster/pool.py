@@ -13,7 +13,7 @@ _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_WITHOUT_A_NODE = 300.0
 # The waits before a slot gets a new worker, by the number of workers that failed to start there.
 _RETRY_SECONDS = (0.0, 5.0, 20.0, 60.0)
-# Batch systems warn two minutes before they kill.
+# Batch systems send a signal two minutes before they kill a process.
 _SECONDS_TO_KEEP = 60.0
 
 
@@ -31,9 +31,9 @@ class Member:
     def __init__(self, actor: Any, slot: Slot) -> None:
         self.actor, self.slot = actor, slot
         self.answer: Any = actor.begin.remote()
-        """Ray's reference of the answer that the worker owes; None if it has nothing to do."""
+        """Ray's reference of the answer to the worker's present call; None if the worker is idle."""
         self.question: Any = None
-        """Ray's reference of the status that the worker was asked for; None if it was not asked."""
+        """Ray's reference of a status that was requested and has not arrived; None if there is none."""
         self.ready = False
         self.groups: set[str] = set()
         """Keys of the groups whose programs the worker has compiled."""
@@ -172,7 +172,7 @@ class Pool:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ValueError | OSError):  # a mistake in the input, or a disk error
+            if isinstance(error.cause, ValueError | OSError):  # an error in the user's input, or a disk error
                 raise error.cause from error
             return Loss(_reason(error), error)
         except self._ray.exceptions.RayError as error:

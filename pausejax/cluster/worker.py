@@ -51,7 +51,7 @@ class Status(NamedTuple):
     log: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
     """The events of the worker's executor since the last status, as arguments of `events.say`."""
     written: tuple[tuple[Run, ...], ...] = ()
-    """The runs that the worker has written, one tuple per part. It is empty until the task is done."""
+    """The runs that the worker has written, one tuple per part. The list is empty until the task is done."""
     damaged: tuple[str, ...] = ()
     """Names of damaged checkpoints."""
 
@@ -123,7 +123,8 @@ class Worker:
           group: the group of the batch.
           runs: the runs of the batch, without those that were finished when the driver began.
           width: the width of the batch.
-          again: whether another worker was lost at this batch; it may have finished some of the runs.
+          again: whether another worker was lost at this batch. That worker may have finished some of the
+            runs.
 
         Returns:
           The final status of the task.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
-        "best", help="print the best setting, and whether its interval against the runner-up excludes 0"
+        "best", help="print the best setting, and the interval of its difference from the second best"
     )
     common.result(parser)
     parser.add_argument(
@@ -98,7 +98,8 @@ def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None
 
 
 def _lost(setting: "xr.Dataset") -> str:
-    """Returns how many runs of a setting, or pairs of two settings, diverged or have no value; "" if none."""
+    """Returns a text with the numbers of runs, or of pairs of runs, that diverged or have no value; "" if
+    none."""
     diverged, left_out = int(setting.get("diverged", 0)), int(setting["left_out"])
     of = f"of {int(setting['runs'])} {'pairs' if 'policy_a' in setting.attrs else 'runs'}"
     if diverged:
@@ -117,7 +118,7 @@ def _told(found: "Verdict", metric: "Metric") -> list[str]:
         return f"{figures[0]}{interval}{_lost(setting)}"
 
     def over(setting: "xr.Dataset") -> str:
-        """Returns the number of seeds of a setting, if the two settings differ in it."""
+        """Returns the number of seeds of a setting in words; "" if both settings have the same number."""
         unequal = found.runner_up is not None and int(found.best["runs"]) != int(found.runner_up["runs"])
         return f"; {seeds_in_words([int(setting['runs'])])}" if unequal else ""
 

@@ -16,13 +16,15 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "data",
         parents=[common.settings(), common.quiet()],
-        help="prepare a data set; draw samples and who owns what",
+        help="prepare a data set; draw its samples and its partition",
     )
     parser.add_argument("name", metavar="NAME", help="digits, mnist, fashion_mnist, cifar10, or your own")
-    parser.add_argument("--out", metavar="DIR", default=".", help="where the pictures go (default: here)")
+    parser.add_argument(
+        "--out", metavar="DIR", default=".", help="folder for the pictures (default: the current folder)"
+    )
     parser.add_argument("--partition", metavar="NAME", default="iid", help="the partitioner (default: iid)")
     parser.add_argument("--num-clients", metavar="K", type=int, default=30, help="clients (default: 30)")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="of the partition (default: 0)")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the partition (default: 0)")
     parser.set_defaults(command=run)
 
 

@@ -19,7 +19,7 @@ def devices() -> argparse.ArgumentParser:
         "--lanes",
         type=common.count,
         metavar="N",
-        help="put at most N runs side by side (default: as many as suit such devices)",
+        help="put at most N runs side by side (default: the number measured for such devices)",
     )
     return parser
 
@@ -31,13 +31,13 @@ def memory() -> argparse.ArgumentParser:
         "--memory",
         type=common.gigabytes,
         metavar="GB",
-        help="memory that a program may fill on each device (default: measured)",
+        help="memory that a program may use on each device (default: measured)",
     )
     parser.add_argument(
         "--data-placement",
         choices=("replicated", "sharded"),
         help="whether each device holds all training data, or an equal share of their inputs "
-        "(default: replicated, or sharded where that alone fits)",
+        "(default: replicated, or sharded if the data do not fit otherwise)",
     )
     return parser
 
@@ -54,7 +54,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ray-address",
         metavar="ADDRESS",
-        help='HOST:PORT, or "auto" (default: $RAY_ADDRESS, else a Ray of its own on this machine)',
+        help='HOST:PORT, or "auto" (default: $RAY_ADDRESS, else a local Ray that is started on this machine)',
     )
     parser.add_argument(
         "--cpus-per-worker",
@@ -71,7 +71,7 @@ def telling() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log",
         choices=("text", "json", "bar"),
-        help="how progress is told on stderr (default: bar on a terminal, else text, a line every 30 s)",
+        help="form of the progress on stderr (default: a bar on a terminal, else a line of text every 30 s)",
     )
     parser.add_argument(
         "--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow, tensorboard or wandb"

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
 
     result = common.opened(options.directory, partial=options.partial)
     line = common.partial_line(result)
-    # Nobody should take the file for the table of the whole study, also later.
+    # The name shows that the table is not of the whole study.
     name = f"{'partial_' if line else ''}{'curves' if options.curves else 'runs'}.{options.format}"
     path = Path(options.out) if options.out else Path(options.directory) / name
     rows = export(result, path, options.format, curves=options.curves)

@@ -47,11 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         # The process runs only this command. Loading libraries and tracing programs make millions of
-        # permanent objects. To scan them again and again would take a third of the time of `plan`.
+        # permanent objects. Scans of these objects by the garbage collector would take a third of the time of
+        # `plan`.
         gc.set_threshold(50_000, 20, 100)
         warnings.showwarning = _warn
         ending = _Ending()
-        atexit.register(ending)  # registered before all libraries, so it is called after their functions
+        atexit.register(
+            ending
+        )  # registered before all libraries load, so it is called after their exit functions
         try:
             ending.code = _carry_out(sys.argv[1:], own_process=True)
             return ending.code
@@ -72,7 +75,9 @@ class _Ending:
         ray = sys.modules.get("ray")
         if ray is not None and ray.is_initialized():
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):  # it has no reader any more, or is closed
+                with contextlib.suppress(
+                    OSError, ValueError
+                ):  # the stream has no reader any more, or is closed
                     stream.flush()
             os._exit(self.code)
 
@@ -103,10 +108,10 @@ def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
         errors.print(f"pausejax: {printable(str(error))}")
         return FAILED
     except StopRequested as stop:
-        errors.print(f"pausejax: {stop}: stopped; the same command goes on where it was")
+        errors.print(f"pausejax: {stop}: stopped; the same command continues")
         return stop.exit_code
     except KeyboardInterrupt:
-        errors.print("pausejax: interrupted; the same command goes on where it was")
+        errors.print("pausejax: interrupted; the same command continues")
         return INTERRUPTED
 
 
@@ -149,6 +154,6 @@ def _parser() -> argparse.ArgumentParser:
             "--traceback",
             action="store_true",
             default=asks_for_traceback(),
-            help="print where an error comes from, with its causes (also: PAUSEJAX_TRACEBACK=1)",
+            help="print the traceback of an error, with its causes (also: PAUSEJAX_TRACEBACK=1)",
         )
     return parser

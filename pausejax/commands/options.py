@@ -128,7 +128,7 @@ def conditions(text: str) -> dict[str, list[str]]:
     for part in re.split(r",(?=[^,=]+=)", text):
         key, equals, value = part.partition("=")
         if not (equals and key.strip() and value.strip()):
-            raise argparse.ArgumentTypeError(f"{part!r} is no condition: KEY=VALUE")
+            raise argparse.ArgumentTypeError(f"{part!r} must be a condition KEY=VALUE")
         found.setdefault(key.strip(), []).append(value.strip())
     return found
 
@@ -136,12 +136,12 @@ def conditions(text: str) -> dict[str, list[str]]:
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of names: NAME,NAME")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a list of names: NAME,NAME")
     return names
 
 
 def check_asked(result: "xr.Dataset", options: argparse.Namespace) -> None:
-    """Checks that a result, or its outline before the simulation, has what the options name.
+    """Checks that a result, or its outline before the simulation, has all names and values in the options.
 
     Raises:
       SpecError: a measure, axis, value or baseline is unknown.
@@ -172,7 +172,7 @@ def console() -> Console:
 def count(text: str) -> int:
     """Parses a positive integer."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no count: an integer >= 1")
+        raise argparse.ArgumentTypeError(f"{text!r} must be an integer >= 1")
     return int(text)
 
 
@@ -180,7 +180,7 @@ def shard(text: str) -> tuple[int, int]:
     """Parses I/N, which means the I-th of N shards, and returns (I, N)."""
     number, slash, of = text.partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no shard: I/N with 1 <= I <= N")
+        raise argparse.ArgumentTypeError(f"{text!r} must be I/N with 1 <= I <= N")
     return int(number), int(of)
 
 
@@ -232,7 +232,7 @@ def opened(directory: str, *, partial: bool) -> "xr.Dataset":
     Raises:
       OSError, ValueError: as `pausejax.open`.
     """
-    if not partial:  # starts without JAX
+    if not partial:  # opens the result without starting JAX
         from pausejax.results import store
 
         return store.read(directory)

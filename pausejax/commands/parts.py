@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser("parts", help="list policies, models, data sets … with their parameters")
-    parser.add_argument("category", metavar="KIND", nargs="?", help="only parts of one kind, as policy")
+    parser.add_argument(
+        "category", metavar="KIND", nargs="?", help="only parts of one category, such as policy"
+    )
     parser.add_argument(
         "--use",
         action="append",
@@ -73,7 +75,7 @@ def _lines(category: str, found: "list[Part]") -> Iterator[RenderableType]:
     where = f"{section}{kind.key}" if kind.key else "[[policy]] name"
     yield Text(f"{category}: {kind.meaning}; {where} in a spec", style="bold")
     if not found:
-        yield Text("  none; a file in `use` may bring some\n")
+        yield Text("  none; a file in `use` may register some\n")
         return
     cells = {part.name: [_cells(parameter) for parameter in part.parameters.values()] for part in found}
     rows = [row for own in cells.values() for row in own]

@@ -10,16 +10,18 @@ from pausejax.commands import options as common
 def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
-        "plan", parents=[common.spec(), executors.memory()], help="say what a study comes to; run nothing"
+        "plan",
+        parents=[common.spec(), executors.memory()],
+        help="print the cost of a study, without running it",
     )
     parser.add_argument(
-        "--compile", action="store_true", help="compile every program, and read its memory off it"
+        "--compile", action="store_true", help="compile every program, and print the memory that it needs"
     )
     parser.add_argument(
         "--out",
         metavar="DIR",
         type=common.folder,
-        help="the folder of `pausejax run --out`: say what is left of the study there; DIR stays as it is",
+        help="folder of `pausejax run --out`: print the cost of the runs that it lacks; DIR does not change",
     )
     parser.set_defaults(command=run)
 
@@ -36,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     from pausejax.execution.runtime import set_up_jax
 
     store = None
-    if options.out:  # only then, because these modules load the libraries that read results
+    if options.out:  # imported late, because these modules load the libraries that read results
         from pausejax.results.folder import Folder
         from pausejax.results.stores import FolderView
 

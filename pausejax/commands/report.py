@@ -69,7 +69,7 @@ def write_report(
     omitted = kinds.omitted(result, **asked)
     if shown:
         whole = f"`pausejax report {directory}` shows the whole study"
-        omitted.insert(0, f"this page shows what was asked for: {shown}; {whole}")
+        omitted.insert(0, f"this page shows a selection: {shown}; {whole}")
         # The page and the charts of the whole study stay as they are.
         out = within(out, shown)
         result = select(result, options.where)
@@ -176,7 +176,7 @@ def within(directory: str, words: str) -> str:
     name = file_names([words])[0]
     cut = name != re.sub(r"\W+", "_", words).strip("_")
     if cut or not _PLAIN.fullmatch(words):
-        # Another request would have the same name, such as x = -1 and x = 1, and would replace this one.
+        # Requests such as x = -1 and x = 1 have the same name, so a digest makes the names different.
         name += f"_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
     found = Folder(f"{directory.rstrip('/')}/{name}")
     if found.is_local and Path(found.path()).is_symlink():

@@ -31,21 +31,21 @@ def add_to(commands: Any) -> None:
         metavar="DIR",
         required=True,
         type=common.folder,
-        help="where the result, its page and its charts go",
+        help="folder of the result, its page and its charts",
     )
     parser.add_argument(
         "--shard",
         type=common.shard,
         default=(1, 1),
         metavar="I/N",
-        help="simulate the I-th of N shares; whoever ends last leaves the result",
+        help="simulate the I-th of N shares; the process that ends last writes the result",
     )
     parser.add_argument(
         "--checkpoint-every",
         type=common.seconds,
         default=300.0,
         metavar="SECONDS",
-        help="between checkpoints of runs in flight (default 300)",
+        help="seconds between two checkpoints of unfinished runs (default 300)",
     )
     parser.set_defaults(command=run)
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
       OSError: the folder can't be written, for example because no space is left.
     """
     if options.executor == "ray" and options.shard != (1, 1):
-        raise SpecError(["--shard: not with --executor ray, which shares the work out itself"])
+        raise SpecError(["--shard: not with --executor ray, which distributes the runs itself"])
     executors.check(options)
     plan = common.load_plan(options)
     if options.measure or options.where or options.by or options.baseline:

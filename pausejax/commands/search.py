@@ -15,19 +15,19 @@ def add_to(commands: Any) -> None:
         parents=[common.spec(), executors.telling(), executors.devices(), executors.arguments()],
         help="find the best settings of a spec's lists and ranges",
         description=(
-            "Tries settings of a spec's lists and ranges side by side, and plays the best again on fresh "
-            "seeds. The same command goes on where it was."
+            "Tries settings of a spec's lists and ranges in parallel, and simulates the best again on "
+            "fresh seeds. After an interruption, the same command continues the search."
         ),
     )
     parser.add_argument(
-        "--out", metavar="DIR", required=True, type=common.folder, help="where everything is kept"
+        "--out", metavar="DIR", required=True, type=common.folder, help="folder of the search"
     )
     parser.add_argument(
         "--metric",
         action="append",
         default=[],
         metavar="NAME",
-        help="the figure per run that counts (default: the study's own); twice or more for a front",
+        help="metric to optimize (default: the first objective of the study); several: their Pareto front",
     )
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--maximize", dest="maximize", action="store_true", default=None, help="more is better")
@@ -37,25 +37,27 @@ def add_to(commands: Any) -> None:
         action="append",
         default=[],
         metavar="METRIC<=NUMBER",
-        help="what the best must keep to, on average; also >=; may be repeated",
+        help="bound on the mean of a metric that the best setting must keep, <= or >=; may be repeated",
     )
-    parser.add_argument("--at-round", type=common.count, metavar="N", help="compare after N rounds")
-    parser.add_argument("--at-latency", type=_number, metavar="SECONDS", help="compare at a simulated time")
+    parser.add_argument("--at-round", type=common.count, metavar="N", help="compare settings after N rounds")
     parser.add_argument(
-        "--trials", type=common.count, default=64, metavar="N", help="settings to try (default 64)"
+        "--at-latency", type=_number, metavar="SECONDS", help="compare settings at a simulated time"
+    )
+    parser.add_argument(
+        "--trials", type=common.count, default=64, metavar="N", help="number of settings to try (default 64)"
     )
     parser.add_argument(
         "--sampler", default="tpe", metavar="NAME", help="tpe (default), cmaes, nsga2 or random"
     )
     parser.add_argument(
-        "--sampler-seed", type=_seed, default=0, metavar="N", help="of the sampler (default 0)"
+        "--sampler-seed", type=_seed, default=0, metavar="N", help="seed of the sampler (default 0)"
     )
     parser.add_argument(
         "--fresh-seeds",
         type=common.count,
         default=20,
         metavar="N",
-        help="seeds on which the best, the second and the defaults are compared in the end (default 20)",
+        help="number of fresh seeds on which the best, the second and the defaults are compared (default 20)",
     )
     parser.set_defaults(command=run, format=None, chart=[], width=None, height=None, baseline=None)
 

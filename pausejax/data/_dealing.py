@@ -8,8 +8,8 @@ import numpy as np
 def dirichlet(rng: np.random.Generator, concentration: float, num_clients: int) -> np.ndarray:
     """Draws from a symmetric Dirichlet law, float64 [K], with a parameter of any size.
 
-    The function uses the logarithms of gamma variates, with log Γ(c) = log Γ(c + 1) + log(U) / c in law,
-    because the variates themselves are all zero for tiny parameters.
+    The function uses the logarithms of gamma variates, because the variates underflow to zero for tiny
+    parameters. In distribution, log Γ(c) = log Γ(c + 1) + log(U) / c.
     """
     log_gamma = np.log(rng.standard_gamma(concentration + 1, num_clients))
     log_gamma += np.log1p(-rng.random(num_clients)) / concentration
@@ -26,7 +26,7 @@ def round_to_sum(quantities: np.ndarray) -> np.ndarray:
 
 
 def top_up(owner: np.ndarray, num_clients: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-    """Moves random samples from the largest clients to the clients with fewer than a minibatch."""
+    """Moves random samples from the largest clients to clients with less than a minibatch of samples."""
     sizes = np.bincount(owner, minlength=num_clients)
     lacking = np.maximum(batch_size - sizes, 0)
     largest_first = [(-size, client) for client, size in enumerate(sizes.tolist())]

@@ -21,16 +21,16 @@ def cache_dir() -> Path:
 def read(path: Path) -> dict[str, np.ndarray] | None:
     """Returns the arrays that `write` stored, or None; warns if the file exists but is damaged."""
     try:
-        # Opened here: NumPy leaves a file open that it can't read.
+        # Opened here, because NumPy does not close a file that it can't read.
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if str(arrays.pop(_DIGEST)) == _digest(arrays):
             return arrays
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except Exception:  # a damaged archive may claim to be encrypted, compressed, enormous
+    except Exception:  # a damaged archive can raise many types of errors
         pass
-    warnings.warn(f"the cached file {path} cannot be read whole: building it again", stacklevel=2)
+    warnings.warn(f"the cached file {path} is damaged: building it again", stacklevel=2)
     return None
 
 

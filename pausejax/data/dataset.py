@@ -22,7 +22,7 @@ class Dataset(NamedTuple):
     test_targets: np.ndarray
     """[N_test, ...], as `train_targets`."""
     num_classes: int = 0
-    """Number of classes of integer targets; 0 means the largest target plus 1."""
+    """Number of classes of integer targets; 0: one more than the largest target."""
     mean: float | None = None
     """Number that is subtracted from raw inputs; None means 127.5 for uint8, and 0 for other types."""
     std: float | None = None
@@ -65,7 +65,7 @@ class Dataset(NamedTuple):
 
         Args:
           kind: the kind of arrays, "targets" or "inputs".
-          lowest: the smallest allowed value; -1 if -1 marks a place without a class.
+          lowest: the smallest allowed value; -1 if targets may be -1, which means no class.
 
         Raises:
           ValueError: the values are no integers from `lowest`, or not below the given `num_classes`.
@@ -133,7 +133,9 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
     owner = dataset.owner
     if owner is not None:
         if np.shape(owner) != (len(arrays["train_inputs"]),):
-            raise ValueError(f"{where}: owner must have one entry a training sample, not {np.shape(owner)}")
+            raise ValueError(
+                f"{where}: owner must have one entry for each training sample, not {np.shape(owner)}"
+            )
         owner = np.asarray(owner)
         if owner.dtype.kind not in "iuUS" or (owner.dtype.kind == "i" and owner.min() < 0):
             raise ValueError(f"{where}: owner must be integers from 0, or names, not {_brief(owner)}")

@@ -1,4 +1,4 @@
-"""Data of a study on the host: each file is read once, and each result of its data is made once."""
+"""Data of a study on the host: each file is read once, and each object made from data is made once."""
 
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
@@ -37,7 +37,8 @@ class Sources:
         return self._made[key]
 
     def make_one(self, key: Hashable, kind: Hashable, build: Callable[[], T]) -> T:
-        """Returns an object as `make`, but keeps one kind at a time: another kind is freed first."""
+        """Returns an object as `make`, but holds one object at a time: the one of another key is freed
+        first."""
         if self._latest.get(key, (None, None))[0] != kind:
             self._latest.pop(key, None)
             self._latest[key] = kind, build()

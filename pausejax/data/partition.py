@@ -24,9 +24,9 @@ Concentration = Annotated[
     float,
     Parameter(help="Dirichlet partitions: the smaller, the more unequal the clients", low=0, low_open=True),
 ]
-ShardsPerClient = Annotated[int, Parameter(help="partition shards: label-sorted shards a client", low=1)]
+ShardsPerClient = Annotated[int, Parameter(help="partition shards: label-sorted shards per client", low=1)]
 
-# What seeds a partitioner apart from the others; the rest take a digest of their names.
+# Numbers by which the seeds of these partitioners differ. Other partitioners use a digest of their names.
 _STREAMS = {"iid": 0, "dirichlet_quantity": 1, "dirichlet_label": 2, "shards": 3}
 
 _FIXED_POINT_STEPS = 30
@@ -40,7 +40,7 @@ class Partition(NamedTuple):
     sizes: np.ndarray
     """int32 [K], |D_k|: the number of training samples of each client."""
     held_out: np.ndarray | int = 0
-    """int32 [K], number of samples of each client that are not trained on; in `order` they come last."""
+    """int32 [K], number of samples of each client for its test only; in `order` they come last."""
 
     @property
     def owned(self) -> np.ndarray:
@@ -81,7 +81,7 @@ def dirichlet_quantity(
     batch_size: int,
     concentration: Concentration = CONCENTRATION,
 ) -> Partition:
-    """Quantities from a symmetric Dirichlet law, one dominant label per client: the paper's non-i.i.d. case.
+    """Sizes from a symmetric Dirichlet law, one dominant label per client: the non-i.i.d. case of PAUSE.
 
     Each client gets the label with the most unassigned samples as its dominant label; the largest clients
     come first. The rest of a client's samples is a uniform draw from the remaining samples. A client has a
@@ -111,7 +111,7 @@ def dirichlet_quantity(
         dominant[client] = lottery[np.argmax((supply - demand)[lottery])]
         demand[dominant[client]] += DOMINANT_SHARE * sizes[client]
 
-    # The rest that is dealt out at random holds the dominant label too: force the difference only.
+    # The random rest also contains the dominant label, so only the difference is assigned.
     load = np.bincount(dominant, sizes, len(pools))
     forced = np.zeros(len(pools))
     for _ in range(_FIXED_POINT_STEPS):
@@ -195,7 +195,7 @@ def shards(
 def natural(
     labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int, owner: np.ndarray | None
 ) -> Partition:
-    """Each client has the samples that the data set says it owns, few as they may be.
+    """Each client has the samples that it owns in the data set, even if they are fewer than a minibatch.
 
     Args:
       labels: [N, ...], the targets.
@@ -206,7 +206,7 @@ def natural(
     """
     del batch_size
     if owner is None:
-        raise ValueError("the data set does not say who owns which sample")
+        raise ValueError("the data set has no `owner` of its samples")
     owners = int(owner.max()) + 1
     if owners != num_clients:
         raise ValueError(f"the data set has {owners} owners; num_clients must be {owners}, not {num_clients}")
@@ -281,10 +281,10 @@ def _begin(name: str, samples: int, num_clients: int, seed: int, batch_size: int
 def _check_labels(labels: np.ndarray) -> None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ValueError(
-            f"shares out by label: targets must be integers [N], not {labels.dtype} {labels.shape}"
+            f"partitions by label: targets must be integers [N], not {labels.dtype} {labels.shape}"
         )
     if labels.min() < 0:
-        raise ValueError(f"shares out by label: targets must be integers from 0, not {labels.min()}")
+        raise ValueError(f"partitions by label: targets must be integers from 0, not {labels.min()}")
 
 
 def _check_positive(name: str, value: float) -> None:

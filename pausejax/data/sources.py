@@ -18,10 +18,12 @@ _DIGITS_SPLIT_SEED = 0
 _NO_FILE = File("")
 
 DataFile = Annotated[
-    File, Parameter(help="data set npz: arrays x_train, y_train, x_test, y_test and maybe owner_train")
+    File, Parameter(help="data set npz: arrays x_train, y_train, x_test, y_test and optionally owner_train")
 ]
-TfdsName = Annotated[str, Parameter(help="data set tfds_image: its name, with /config where it has any")]
-TfdsVersion = Annotated[str, Parameter(help="data set tfds_image: its version, as 3.0.1")]
+TfdsName = Annotated[
+    str, Parameter(help="data set tfds_image: its name in TFDS, with /config if it has configurations")
+]
+TfdsVersion = Annotated[str, Parameter(help="data set tfds_image: its version, such as 3.0.1")]
 
 
 def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: Any) -> Dataset:
@@ -117,12 +119,12 @@ def tfds_image(
 
 @parts.dataset
 def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
-    """Arrays of one's own in an .npz file: x_train, y_train, x_test, y_test, and maybe owner_train [N]."""
+    """Your own arrays in an .npz file: x_train, y_train, x_test, y_test, and optionally owner_train [N]."""
     if not data_file:
         raise ValueError("dataset npz: needs data.data_file")
     names = ("x_train", "y_train", "x_test", "y_test")
     try:
-        # Opened here: NumPy leaves a file open that it can't read.
+        # Opened here, because NumPy does not close a file that it can't read.
         with open(data_file, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = {name: file[name] for name in (*names, "owner_train") if name in file.files}
     except (OSError, EOFError, ValueError, TypeError, RuntimeError, MemoryError, zipfile.BadZipFile) as error:

@@ -21,7 +21,7 @@ EXTRA = "pausejax[prepare]"
 
 
 class Source(NamedTuple):
-    """Required content of a prepared copy. A pinned version fixes the records and their order."""
+    """Required content of a prepared copy of a data set. The version fixes the records and their order."""
 
     version: str
     train_counts: tuple[int, ...]
@@ -96,7 +96,7 @@ def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dic
             raise ValueError(f"dataset: {name!r} has no split {missing[0]!r}, but {', '.join(splits)}")
         shape = features["image"].shape if "image" in features and "label" in features else None
         if shape is None or None in shape or len(shape) != 3:
-            raise ValueError(f"dataset: {name!r} is no set of images of one size, each with a label")
+            raise ValueError(f"dataset: {name!r} must be a set of labelled images of one size")
         arrays: dict[str, np.ndarray] = {}
         for split in _SPLITS:
             records = builder.as_data_source(split=split)
@@ -132,11 +132,11 @@ def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any
         reason = f"the copy in {prepared} is stored as {builder.info.file_format.value}, not array_record"
     else:
         try:
-            # TFDS would only fail after the download.
+            # Without this check, TFDS would fail after the download.
             import tensorflow  # noqa: F401
 
             builder = tfds.builder(f"{name}:{version}", data_dir=folder, file_format="array_record")
-            # MNIST and Fashion-MNIST name their files alike: a shared folder would mix them up.
+            # MNIST and Fashion-MNIST have files of the same names, so they need separate folders.
             config = tfds.download.DownloadConfig(extract_dir=folder / "downloads" / "extracted" / name)
             builder.download_and_prepare(download_config=config)
             return builder
@@ -144,9 +144,9 @@ def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any
             reason = f"there is no prepared copy in {prepared}, and making one failed ({_first_line(error)})"
     raise FileNotFoundError(
         f"dataset: cannot read {name!r}: {reason}. On a machine with network access run `pip install"
-        f' "{EXTRA}"` and `tfds build {name}:{version} --file_format=array_record --data_dir=DIR`, bring DIR'
-        " here, and pass it with --data-dir or in PAUSEJAX_DATA_DIR; or install the extra here, and it is"
-        " fetched."
+        f' "{EXTRA}"` and `tfds build {name}:{version} --file_format=array_record --data_dir=DIR`, copy DIR'
+        " to this machine, and give it with --data-dir or PAUSEJAX_DATA_DIR. Or install the extra here; the"
+        " data set is then downloaded."
     )
 
 

@@ -1,7 +1,7 @@
 """Simulates ensemble federated learning under a server-to-client budget: EFL-FG, FedBoost, and baselines.
 
 The arms are pre-trained models, and the budget limits the cost of the models that the server sends to the
-clients. Many runs are simulated at once; the last axis of the arrays is that of the runs.
+clients. Many runs are simulated at once. The last axis of every array is that of the runs.
 """
 
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS, fit_pool, stream_length

@@ -21,7 +21,7 @@ def fixed(mixing: jax.Array) -> EnsemblePolicy:
 
 
 def best_expert(*, stream_loss: jax.Array, num_runs: int) -> EnsemblePolicy:
-    """The single model of the smallest mean loss on the whole stream, known in hindsight only.
+    """The single model with the smallest mean loss on the whole stream. It is known only in hindsight.
 
     Args:
       stream_loss: float32 [K], the mean loss of each model on the stream.
@@ -32,7 +32,9 @@ def best_expert(*, stream_loss: jax.Array, num_runs: int) -> EnsemblePolicy:
 
 
 def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsemblePolicy:
-    """The plain mean of the cheapest models that fit into the budget together; ties to the lowest index.
+    """The unweighted mean of the cheapest models that together fit into the budget.
+
+    Ties go to the lowest index.
 
     Args:
       parameters: int32 [K], model sizes.
@@ -45,7 +47,9 @@ def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsembleP
 
 
 def all_experts(*, num_models: int, learning_rate: jax.Array) -> EnsemblePolicy:
-    """All models without a budget; exponential weights learn from all losses: EFL-FG (1), EFL-FG (9a), q = 1.
+    """All models, without a budget.
+
+    Exponential weights learn from all losses: EFL-FG (1), EFL-FG (9a), q = 1.
 
     Args:
       num_models: K, the number of models.

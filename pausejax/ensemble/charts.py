@@ -11,7 +11,7 @@ from pausejax.plotting.data import Axis, Panel, Series
 from pausejax.plotting.grid import Grid, Line
 
 _LINEAR = 1e-3
-"""The absolute regret below which the axis is linear."""
+"""Absolute value of the regret below which the axis is linear."""
 
 DRAWN = frozenset(("mse", "regret", "regret_bound", "sent_counts", "rounds_played", "dataset"))
 """The variables and labels of runs that these charts need."""
@@ -31,7 +31,7 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
 
 
 def _played(grid: Grid) -> Grid:
-    """Returns the grid with every line cut after its last played round, because streams differ in length."""
+    """Cuts every line of a grid after its last played round, because streams differ in length."""
 
     def cut(line: Line) -> Line:
         runs = line.runs.load()

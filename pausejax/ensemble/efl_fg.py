@@ -13,7 +13,7 @@ from pausejax.ensemble.policy import Choice, EnsemblePolicy, Feedback, draw_inde
 
 
 class EflFgState(NamedTuple):
-    """State of EFL-FG. ln w and ln u are minus the learning rate times the two sums, exact to float32."""
+    """State of EFL-FG. ln w and ln u are the two sums times minus the learning rate."""
 
     model_loss: Sum
     """[K, R], the sum of the importance-sampled losses, EFL-FG (6)."""
@@ -113,7 +113,10 @@ def efl_fg(
         return jnp.sum(probability[:, None] * jnp.square(ensemble - targets[None]), axis=0)
 
     def regret_bound(choice: Choice, round_number: jax.Array, num_clients: jax.Array) -> jax.Array:
-        """Returns the round's summand of EFL-FG (11); the first term of EFL-FG (11) is added at round 1."""
+        """Returns the summand of EFL-FG (11) for this round.
+
+        The first term of EFL-FG (11) is added at round 1.
+        """
         plan: EflFgPlan = choice.plan
         inverse = jnp.sum(plan.ensembles / plan.sent_probability[None], axis=1)
         clients = jnp.square(num_clients.astype(jnp.float32))[None]

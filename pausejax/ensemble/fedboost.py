@@ -37,7 +37,7 @@ def inclusion_probability(cost: jax.Array, expected_cost: jax.Array, share: jax.
         exceeds = gamma >= 1
         return exceeds, gamma, jnp.any(exceeds & ~full)
 
-    # Each pass but the last marks at least one more model with γ = 1, so there are at most K + 1 passes.
+    # Each pass except the last sets γ = 1 for at least one more model, so there are at most K + 1 passes.
     start = (jnp.zeros(share.shape, bool), share, jnp.array(True))
     gamma = lax.while_loop(lambda state: state[2], saturate, start)[1]
     return jnp.clip(gamma, _LEAST_PROBABILITY, 1.0)

@@ -41,7 +41,7 @@ def feedback_graph(
     def append(state: tuple) -> tuple:
         graph, cost, intact, _ = state
         total = cost + size
-        # As long as no new model has been added, models of the previous neighbourhood are always allowed.
+        # Until a new model is added, all models of the previous neighbourhood are allowed.
         keeps_weight = (previous & intact) | (heavy <= _heaviest_newcomer(graph, previous, heavy))
         candidate = ~graph & (total <= budget[None, None]) & keeps_weight
         score = jnp.where(candidate, heavy - jnp.log(total.astype(jnp.float32)), -jnp.inf)
@@ -55,7 +55,7 @@ def feedback_graph(
 
     loops = jnp.broadcast_to(jnp.eye(num_models, dtype=bool)[:, :, None], previous.shape)
     cost = jnp.broadcast_to(parameters[:, None, None], (num_models, 1, num_runs))
-    # A vertex is always in its own previous neighbourhood, so it starts intact.
+    # A vertex is in its own previous neighbourhood, so at the start no member is new.
     start = (loops, cost, jnp.ones((num_models, 1, num_runs), bool), jnp.array(True))
     return lax.while_loop(lambda state: state[3], append, start)[0]
 

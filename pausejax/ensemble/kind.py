@@ -32,9 +32,15 @@ def check(say: Say, study: Study) -> None:
         say("eval_every", study.eval_every, f"must divide rounds = {study.rounds}")
     budget, uplink = (min(values_of(study, name)) for name in ("budget", "uplink"))
     if budget < 1:
-        say("network.budget", budget, "must be >= 1, the dearest model's cost: condition (a3)")
+        say(
+            "network.budget",
+            budget,
+            "must be >= 1, the cost of the most expensive model: condition (a3) of EFL-FG",
+        )
     if uplink <= NUM_EXPERTS:
-        say("network.uplink", uplink, f"must be >= {NUM_EXPERTS + 1}, a report on every model")
+        say(
+            "network.uplink", uplink, f"must be >= {NUM_EXPERTS + 1}, the losses in one report on every model"
+        )
     for section, name in (("weights", "exploration_rate"), ("pool", "fit_fraction")):
         for value in values_of(study, name):
             if value == 1 or (value == 0 and name == "fit_fraction"):
@@ -44,7 +50,10 @@ def check(say: Say, study: Study) -> None:
 def coordinates(
     mode: str, rounds: int, eval_every: int, arrays: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Splits the recorded arrays of runs into coordinates and variables. Adds those of rounds and models."""
+    """Splits the recorded arrays of runs into coordinates and variables.
+
+    Adds the coordinates of rounds and models.
+    """
     coordinates: dict[str, Any] = {name: ("run", arrays[name]) for name in COORDINATES}
     count = arrays["mse"].shape[1]
     coordinates["round"] = np.arange(1, count + 1, dtype=np.int32) * eval_every

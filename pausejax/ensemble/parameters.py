@@ -8,8 +8,8 @@ from pausejax.parts import Parameter, table
 STUDY: dict[str, Parameter] = table(
     **{
         "": {
-            "rounds": Parameter(0, "rounds per run; 0: until the stream is used up", low=0),
-            "eval_every": Parameter(1, "rounds between recorded ones", low=1),
+            "rounds": Parameter(0, "rounds per run; 0: one pass of the stream", low=0),
+            "eval_every": Parameter(1, "number of rounds between two records", low=1),
             "mode": Parameter("ensemble", "what is simulated", choices=("training", "bandit", "ensemble")),
             "name": Parameter("", "title of the study"),
             "selection_gap": Parameter(False, "goes with client selection"),
@@ -26,13 +26,13 @@ PARAMETERS: dict[str, Parameter] = table(
         "num_clients": Parameter(100, "N, clients in the network", low=1, aliases=("N",), symbol="N"),
         "uplink": Parameter(
             50,
-            "b_t / b_ℓ, losses that the clients can report in a round, all together",
+            "b_t / b_ℓ, number of losses that all clients together can report in a round",
             low=1,
             traced=True,
         ),
         "budget": Parameter(
             3.0,
-            "B, cost that a round may send to the clients; the largest model's is 1",
+            "B, largest cost of the models sent in a round; the largest model costs 1",
             low=0,
             low_open=True,
             traced=True,
@@ -48,12 +48,14 @@ PARAMETERS: dict[str, Parameter] = table(
         "feature_scaling": Parameter("min_max", "scaling of features", choices=get_args(FeatureScaling)),
     },
     pool={
-        "fit_fraction": Parameter(0.1, "share of the rows that models are fitted on", low=0, high=1),
-        "pool_seed": Parameter(0, "chooses those rows and the networks' first weights", low=0),
+        "fit_fraction": Parameter(0.1, "share of the rows on which the models are fitted", low=0, high=1),
+        "pool_seed": Parameter(
+            0, "seed of the choice of these rows and of the networks' initial weights", low=0
+        ),
         "ridge": Parameter(1.0, "regularization of the kernel models", low=0, low_open=True),
         "kernel_parameters": Parameter(
             "coefficients_and_points",
-            "what counts as a kernel model's parameters",
+            "numbers that count as the parameters of a kernel model",
             choices=get_args(KernelParameters),
         ),
     },

@@ -107,7 +107,7 @@ def play(
       mesh: the mesh of devices, static; the size of its one axis "runs" divides R.
       world: the arrays that the runs share, the same on all devices.
       hyper: the hyper-parameters, [R] each.
-      seed_index: int32 [R], each run's place in `world.seeds`.
+      seed_index: int32 [R], the index of each run's seed in `world.seeds`.
       state: the state before `first_round`; its buffers are donated.
       first_round: int32 scalar, 1 plus a multiple of `record_every`.
       last_round: int32 scalar, the last round to play; records beyond it have no meaning.
@@ -160,7 +160,7 @@ def _play(
         active = jnp.arange(max_reporting, dtype=jnp.int32)[:, None] < reporting[None]
 
         def over_clients(values: jax.Array) -> jax.Array:
-            """Returns the sums of [..., n, R] over the reporting clients of the round."""
+            """Sums `values`, [..., n, R], over the clients that report in the round."""
             return jnp.sum(jnp.where(active, values, 0.0), axis=-2)
 
         residual = jnp.sum(choice.mixing[:, None] * predictions, axis=0) - targets

@@ -1,7 +1,7 @@
 """Defines the interface of a policy that selects the models of a pool to send: init / select / update.
 
 The arms are models, and a round's feedback is their losses on the clients' newest samples. The LAST axis of
-every array is that of the R runs, which are simulated in step. Hyper-parameters are arrays [R].
+every array is that of the R runs, which are simulated in parallel. Hyper-parameters are arrays [R].
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     mixing: jax.Array
     """float32 [K, R], the weights of the models' predictions in the ensemble; 0 for models not sent."""
     plan: Any = None
-    """Data of the draw for the policy's own `update`, `expected_loss` and `regret_bound`."""
+    """Data of the draw, which only the policy's `update`, `expected_loss` and `regret_bound` read."""
 
 
 class Feedback(NamedTuple):
@@ -49,11 +49,12 @@ class EnsemblePolicy(NamedTuple):
     select: SelectFn
     update: Callable[[PolicyState, Choice, Feedback], PolicyState]
     expected_loss: Callable[[Choice, jax.Array, jax.Array], jax.Array]
-    """The function (choice, predictions [K, n, R], targets [n, R]) to the ensemble's expected loss, [n, R].
+    """Function from (choice, predictions [K, n, R], targets [n, R]) to the ensemble's expected loss, [n, R].
 
     The expectation is over the policy's draw of the round, as in EFL-FG (10)."""
     regret_bound: Callable[[Choice, jax.Array, jax.Array], jax.Array] | None = None
-    """The function (choice, round [], num_clients [R]) to the round's share of the regret bound, [K, R]."""
+    """Function from (choice, round [], num_clients [R]) to the round's summand of the regret bound, [K,
+    R]."""
     min_sent: int = 1
     """The fewest models that a round may send."""
 

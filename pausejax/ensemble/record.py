@@ -20,7 +20,7 @@ class Outcome(NamedTuple):
     model_loss: jax.Array
     """[K, R], the loss of each model alone, sent or not."""
     bound: jax.Array | None
-    """[K, R], the round's share of the regret bound; None for a policy without one."""
+    """[K, R], the round's summand of the regret bound; None for a policy without a bound."""
     num_clients: jax.Array
     """int32 [R], |C_t|."""
 
@@ -33,7 +33,7 @@ class Record(NamedTuple):
     model_error: Sum
     """[K, R], the clients' mean squared error of each model alone."""
     loss: Sum
-    """[R], the loss of the ensemble, summed over clients too. So are the next three sums."""
+    """[R], the loss of the ensemble. This sum and the next three are over rounds and clients."""
     expected_loss: Sum
     """[R], the first sum of EFL-FG (10)."""
     model_loss: Sum

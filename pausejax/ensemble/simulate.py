@@ -113,7 +113,7 @@ def hyper_of(runs: Runs, pool: Pool) -> Hyper:
 
 
 def world_of(pool: Pool, seed: np.ndarray, num_seeds: int) -> tuple[World, jax.Array]:
-    """Returns the arrays that runs share, and each run's place in the different seeds, int32 [R].
+    """Returns the arrays that runs share, and the index of each run's seed in the distinct seeds, int32 [R].
 
     Args:
       pool: the pool.
@@ -144,7 +144,11 @@ def check_runs(runs: Runs, num_models: int) -> Runs:
         ("seed", (runs.seed >= 0) & (runs.seed < 2**32), "an integer from 0 to 2^32 - 1"),
         ("learning_rate", runs.learning_rate > 0, "positive"),
         ("exploration_rate", (runs.exploration_rate > 0) & (runs.exploration_rate < 1), "between 0 and 1"),
-        ("budget", runs.budget >= 1, "at least 1, the cost of the dearest model (condition (a3))"),
+        (
+            "budget",
+            runs.budget >= 1,
+            "at least 1, the cost of the most expensive model (condition (a3) of EFL-FG)",
+        ),
         ("spending", (runs.spending > 0) & (runs.spending <= 1), "positive and at most 1"),
         ("uplink", runs.uplink > num_models, f"at least {num_models + 1}, one client's report on all models"),
     )

@@ -131,7 +131,7 @@ class EnsembleSimulation:
     def to_host(self, first_round: int, positions: np.ndarray, record: dict[str, jax.Array]) -> Segment:
         last = min(first_round + self.rounds_per_call - 1, self.rounds)
         count = (last + 1 - first_round) // self._every
-        # Counts only grow, so only the last counts are kept.
+        # Counts are cumulative, so only the last counts are kept.
         kept = {
             name: leaf[count - 1 if name == "sent_counts" else 0 : count] for name, leaf in record.items()
         }
@@ -214,7 +214,7 @@ def _pool(study: Study, group: Group, sources: Sources) -> Pool:
 def rounds_of(study: Study, group: Group, sources: Sources) -> int:
     """Returns T. If the spec does not set T, the rounds last one pass of the stream.
 
-    The rounds of the pass are rounded down to a multiple of `eval_every`, at least `eval_every`.
+    Their number is rounded down to a multiple of `eval_every`, but is at least `eval_every`.
 
     Raises:
       SpecError: the data are missing or wrong, or have fewer rows than clients.
@@ -233,7 +233,10 @@ def rounds_of(study: Study, group: Group, sources: Sources) -> int:
 
 def _settings(runs: Sequence[Run], rounds: int) -> Runs:
     def column(name: str, default: float = 0.0) -> np.ndarray:
-        """Returns the runs' values; the default if a value is 0 or the policy does not read the parameter."""
+        """Returns the values of a parameter, one for each run.
+
+        Values that are 0 or not read are the default.
+        """
         return np.array([run.values.get(name) or default for run in runs])
 
     return Runs(

@@ -6,19 +6,23 @@ from pausejax.analysis.quantities import Metric, Variable, series
 
 VARIABLES: dict[str, Variable] = {
     "mse": series("1", "mean squared error so far, MSE_t of the EFL-FG paper"),
-    "best_expert_mse": series("1", "the same of the best single model so far"),
+    "best_expert_mse": series("1", "mean squared error so far of the best single model so far"),
     "regret": series("1", "cumulative regret, EFL-FG (10)"),
-    "realized_regret": series("1", "the same with the losses incurred"),
-    "regret_bound": series("1", "bound on the regret, EFL-FG (11); of EFL-FG only"),
-    "violations": series("1", "share of rounds so far that cost more than B"),
+    "realized_regret": series("1", "cumulative regret of the incurred losses, not of expected ones"),
+    "regret_bound": series("1", "bound on the regret, EFL-FG (11); only for EFL-FG"),
+    "violations": series("1", "share of the rounds so far whose cost exceeded B"),
     "cost": series("1", "mean cost sent per round so far; largest model = 1"),
     "reports": Variable(("round",), "int32", -1, "1", "cumulative number of clients that reported"),
-    "sent_counts": Variable(("model",), "int32", -1, "1", "rounds in which each model was sent"),
+    "sent_counts": Variable(("model",), "int32", -1, "1", "number of rounds in which each model was sent"),
     "model_cost": Variable(("model",), "float32", np.nan, "1", "cost of each model; largest model = 1"),
-    # Coordinates of `run` that only the simulation knows: the spec may leave them to the data.
+    # Coordinates of `run` that the simulation sets, because their default may depend on the data.
     "rounds_played": Variable((), "int32", 0, "1", "T"),
-    "learning_rate": Variable((), "float64", np.nan, "1", "as played: 1/√T where the spec leaves it out"),
-    "exploration_rate": Variable((), "float64", np.nan, "1", "as played: 1/√T where the spec leaves it out"),
+    "learning_rate": Variable(
+        (), "float64", np.nan, "1", "value in the run: 1/√T if the spec does not set it"
+    ),
+    "exploration_rate": Variable(
+        (), "float64", np.nan, "1", "value in the run: 1/√T if the spec does not set it"
+    ),
 }
 COORDINATES = ("rounds_played", "learning_rate", "exploration_rate")
 

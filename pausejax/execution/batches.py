@@ -14,7 +14,7 @@ class Batch(NamedTuple):
     group: Group
     runs: tuple[Run, ...]
     width: int
-    """The most runs that any batch of the group has."""
+    """The largest number of runs in any batch of the group."""
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 
 def groups_left(plan: Plan, settled: Collection[str]) -> list[Group]:
-    """Returns the groups with at least one run whose identity is not among the settled ones."""
+    """Returns the groups with at least one run whose identity is not in `settled`."""
     known = frozenset(settled)
     return [group for group in plan.groups if not known.issuperset(run.identity for run in group.runs)]
 
@@ -31,12 +31,13 @@ def groups_left(plan: Plan, settled: Collection[str]) -> list[Group]:
 def batches(plan: Plan, settled: Collection[str], most: Mapping[str, int], at_least: int = 1) -> list[Batch]:
     """Cuts every group into batches of nearly one size.
 
-    The cut does not depend on what changes while processes work on the study, so all processes cut alike.
+    The cut does not depend on what changes while processes work on the study. So all processes make the same
+    cut.
 
     Args:
       plan: the whole plan.
       settled: identities of runs whose results existed before any process began; these runs are left out.
-      most: the most runs of a batch, by the key of each group that has runs left.
+      most: the largest number of runs of a batch, by the key of each group that has runs left.
       at_least: the least number of batches, if there are as many runs; the group with the largest batches
         is cut first.
     """
@@ -80,7 +81,7 @@ def unfinished(work: Sequence[Batch], finished: Collection[str]) -> list[Batch]:
 def split(batch: Batch, width: int) -> list[Batch]:
     """Cuts a batch into consecutive batches of at most `width` runs.
 
-    A study that was killed and resumes gets the batches that it had left, so its numbers are the same.
+    A killed study that resumes gets the same batches as before, so its numbers are the same.
     """
     runs = batch.runs
     return [batch._replace(runs=runs[first : first + width]) for first in range(0, len(runs), width)]

@@ -1,7 +1,7 @@
 """Stores compiled programs with checksums in the user's cache folder. A damaged program is compiled again.
 
-JAX relies on the compression to detect damage, but its Zstandard frames carry no checksum. With the package
-`zstandard`, or with Python 3.14, a program with a flipped bit would be executed.
+JAX relies on the compression to detect damage. With the package `zstandard`, or with Python 3.14, JAX's
+compressed files have no checksum, so a program with a flipped bit would be executed.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Shows on stderr how far a study is: a bar on a terminal or in a notebook, lines in a file."""
+"""Shows the progress of a study on stderr: a bar on a terminal or in a notebook, lines in a file."""
 
 import contextlib
 import json
@@ -25,7 +25,8 @@ class Lines:
     """Display that writes one line per message, with the time since the start.
 
     Args:
-      as_json: whether a line is a JSON object, with "event" and "seconds" since the start, and no sentence.
+      as_json: whether a line is a JSON object with "event" and "seconds" since the start, in place of a
+        sentence.
       clock: the function that returns the time in seconds.
       write: the function that writes a line; by default it writes to stderr and flushes.
     """
@@ -56,7 +57,7 @@ class Lines:
 
 
 class Bar:
-    """Display that draws a bar on a terminal, with the status beside it.
+    """Display that draws a bar on a terminal, with the text of the status beside the bar.
 
     Args:
       bar: a progress bar of the package rich, which is running.
@@ -143,7 +144,7 @@ def showing(meter: Meter, form: Form | None) -> Iterator[None]:
         display, over = _display(form, stack), threading.Event()
 
         def tick() -> None:
-            # It runs in its own thread, because compiling can block the main thread for minutes.
+            # The display runs in its own thread, because compiling can block the main thread for minutes.
             while not over.wait(_SECONDS_BETWEEN_FRAMES):
                 display.status(meter.status())
 

@@ -38,13 +38,16 @@ class Cost(NamedTuple):
     rounds: int
     batches: int
     lanes: int
-    """The number of runs that are computed side by side in a batch."""
+    """The number of runs in a batch, which are computed side by side."""
     resident: DeviceBytes
     """The bytes that stay on each device while the group is played."""
     fitting: int
-    """The most runs that fit on each device beside the data that all runs share."""
+    """The largest number of runs that fit on each device, in addition to the data that all runs share."""
     memory: int
-    """Bytes on all devices. An estimate from shapes omits temporaries; one from compiled programs has all."""
+    """Bytes on all devices.
+
+    An estimate from shapes omits temporary arrays; one from compiled programs includes them.
+    """
     seconds: float
     """The time to play all rounds, in seconds."""
     compile_seconds: float
@@ -102,7 +105,7 @@ def plan_table(
         whole,
         *there,
         table,
-        f"about {total:.0f} s, of which {compiling:.0f} s for compiling what is not in the cache; "
+        f"about {total:.0f} s, of which {compiling:.0f} s for compiling programs that are not in the cache; "
         f"{'' if compiles else 'at least '}{most:.0f} MB at a time "
         f"on {jax.device_count()} {jax.default_backend()} device(s)"
         + ("" if compiles else "; --compile asks the compiler for the memory"),
@@ -143,8 +146,8 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
         row += [f"{cost.resident.each.get(name, 0) / 1e3:,.1f}" for name in each]
         table.add_row(Text(cost.label), *row, f"{cost.fitting:,}")
     told = (
-        f"On each device, which has room for {limit / 1e9:,.4g} GB; every device holds all of the data but "
-        "what is said to be a share, and a program needs more than this while it runs:"
+        f"On each device, which has room for {limit / 1e9:,.4g} GB; every device holds all of the data, "
+        "except where a share is given. A running program needs more memory than this:"
     )
     return told, table
 

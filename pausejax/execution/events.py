@@ -43,7 +43,7 @@ def compiled(policy: str, width: int, seconds: float) -> None:
 
 
 def narrowed(policy: str, before: int, width: int) -> None:
-    """Logs that fewer runs fit side by side than before. Sums of floats may then be rounded differently."""
+    """Logs that fewer runs fit side by side than before. The last bits of sums of floats may then differ."""
     say(
         NARROWED,
         f"{policy}: {width:,} runs fit side by side, where {before:,} did before; "
@@ -55,7 +55,10 @@ def narrowed(policy: str, before: int, width: int) -> None:
 
 
 def resumed(runs: int, last_round: int, rounds: int) -> None:
-    """Logs that runs resume from their checkpoint. Its rounds do not count for the measured speed."""
+    """Logs that runs resume from their checkpoint.
+
+    The rounds before the checkpoint do not count for the measured speed.
+    """
     told = f"{runs:,} run{' goes' if runs == 1 else 's go'} on from round {last_round:,} of {rounds:,}"
     say("resumed", told, runs=runs, round=last_round, rounds=rounds)
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pausejax.results.stores import Store
 
 COMPILED_AHEAD = 16
-"""The number of groups whose programs are compiled in advance."""
+"""The number of next groups whose programs are compiled in advance."""
 _MOST = 48
-"""The number of compiled programs at which the programs of groups outside the next ones are dropped."""
+"""If more programs than this number are compiled, only the programs of the next groups are kept."""
 
 
 class LocalExecutor:
@@ -32,7 +32,7 @@ class LocalExecutor:
 
     Args:
       sources: the sources of the data.
-      lanes: the most runs side by side; None: the number in each group's layout.
+      lanes: the largest number of runs side by side; None: the number in each group's layout.
       device_memory: bytes that a program may use on each device; None: the device's memory with a margin.
       data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded only if the replicated data do not fit.
 
@@ -63,7 +63,7 @@ class LocalExecutor:
         self._data_placement = data_placement
         self._study: Study | None = None
         self._programs: dict[str, GroupProgram] = {}
-        # XLA compiles outside the interpreter's lock, so programs compile side by side while others run.
+        # XLA compiles without the interpreter's lock, so threads compile programs while other programs run.
         self._threads = ThreadPoolExecutor(os.cpu_count())
 
     def layouts(
@@ -211,7 +211,10 @@ class LocalExecutor:
 
 
 def layout_name(group: Group) -> str:
-    """Returns a name for a group on the local kind of devices. Other kinds may have other layouts."""
+    """Returns a name for a group on the local kind of devices.
+
+    The layouts of a group may differ between kinds of devices.
+    """
     return f"{local_devices()}: {group.key}"
 
 

@@ -10,7 +10,7 @@ import jax
 from pausejax.study.simulation import DeviceBytes, Simulation
 from pausejax.study.spec import SpecError
 
-# The rest is for fragments of the allocator, arrays of the host loop, and other libraries on the device.
+# The remaining memory is for fragmentation, arrays of the host loop, and other libraries on the device.
 _MARGIN = 0.85
 
 DATA_PLACEMENTS = ("replicated", "sharded")
@@ -25,7 +25,7 @@ def device_memory() -> int:
     statistics = device.memory_stats() or {}
     if "bytes_limit" in statistics:
         return int(_MARGIN * statistics["bytes_limit"])
-    # Devices without memory of their own share the host's, as far as this process may use it.
+    # Devices without memory of their own share the part of the host's memory that this process may use.
     return int(_MARGIN * _host_memory() / len(jax.local_devices()))
 
 
@@ -52,8 +52,8 @@ def program_memory(compiled: jax.stages.Compiled) -> int:
 def near_mapping_limit() -> bool:
     """Returns whether this process has over a quarter of the memory mappings that Linux allows.
 
-    Linux allows 65,530 by default. On a CPU, XLA makes mappings for every kernel of a program. A process
-    that needs more mappings than Linux allows dies.
+    Linux allows 65,530 by default. On a CPU, XLA makes mappings for every kernel of a program. A process that
+    needs more mappings crashes.
     """
     try:
         allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
@@ -63,7 +63,10 @@ def near_mapping_limit() -> bool:
 
 
 def fitting(resident: DeviceBytes, limit: int) -> int:
-    """Returns how many runs fit on a device beside the data that all runs share. Temporaries do not count."""
+    """Returns how many runs fit on a device in addition to the data that all runs share.
+
+    Temporary arrays are not counted.
+    """
     free = limit - sum(resident.shared.values())
     return max(free // max(sum(resident.each.values()), 1), 0)
 

@@ -165,11 +165,11 @@ def work_left(
     Raises:
       SpecError, OSError: as `Executor.layouts`.
     """
-    # First: a Ray cluster must be connected before anything starts JAX.
+    # The layouts come first, because a Ray cluster must be connected before JAX starts.
     layouts = executor.layouts(plan, store, held.settled)
     index, count = shard
     if count > 1:
-        # Shards may run on different devices, but all must cut the plan alike: the first shard fixes the cut.
+        # Shards may run on different devices, but must use the same batches: the first shard fixes the sizes.
         names = {key: f"{key}, cut for {count} shards" for key in layouts}
         cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
         layouts = {key: cut[name] for key, name in names.items()}
@@ -192,7 +192,7 @@ def play_batches(
     """Plays some batches and writes them to a store. Args are as for `play`.
 
     Returns:
-      The runs that were reported to the tracker, each as the policy's label and the run's identity.
+      The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.
     """
     reported: set[tuple[str, str]] = set()
     for batch in executor.play(plan, work, store, progress, stopping) if work else ():

@@ -39,7 +39,7 @@ class GroupProgram:
         shares of the data fit, else replicated.
 
     Raises:
-      SpecError: the group can't be built, or a device has no room for even one run beside the data.
+      SpecError: the group can't be built, or a device has no room for the data and one run.
     """
 
     def __init__(
@@ -149,7 +149,8 @@ class GroupProgram:
             if used <= self.device_memory or width == 1:
                 events.compiled(self._policies, width, time.monotonic() - begun)
                 return Executable(call, width)
-            # This assumes that the runs share no memory. The result is at least half of the largest width.
+            # This assumes that the runs share no memory. So the result may be too small, but it is at least
+            # half of the largest width.
             width = -(-width // max(-(-used // self.device_memory), 2))
             lowered = self.lower(width)
 

@@ -14,9 +14,12 @@ Clock = Callable[[], float]
 """A function that returns a time in seconds, which never decreases."""
 
 _SECONDS_OF_SPEED = 300.0
-"""The time over which a speed is measured. It is long because a segment may take longer than two lines."""
+"""The time in seconds over which a speed is measured.
+
+A segment may take longer than the time between two status lines.
+"""
 _LEAST_SECONDS_OF_SPEED = 10.0
-"""The least time over which the first speed is measured."""
+"""The least time in seconds over which the first speed is measured."""
 
 
 class Message(NamedTuple):
@@ -56,7 +59,8 @@ class Meter:
         raise NotImplementedError
 
     def _forget_speed(self, count: float) -> None:
-        """Forgets earlier counts, such as those of rounds that were played while programs were compiled."""
+        """Forgets earlier counts, so that the speed is measured anew, for example after programs were
+        compiled."""
         self._marks = collections.deque([(self._clock(), count)])
 
     def _speed(self, count: float) -> float | None:
@@ -138,7 +142,7 @@ class StudyMeter(Meter):
         with self._lock:
             here, whole = self._played_here, self._runs * max(self._rounds, 1)
             if not here:
-                self._forget_speed(0.0)  # until now programs were compiled
+                self._forget_speed(0.0)  # programs were compiled until now
             speed = self._speed(here)
             part = min(self._played / whole, 1.0) if whole else None
             left = max(whole - self._played, 0) / speed if whole and speed else None

@@ -25,7 +25,7 @@ If the data stream sets the rounds, `Advance` scales this number to runs."""
 
 
 class Advance:
-    """Progress of consecutive batches. A round that is played again is reported only once.
+    """Progress of consecutive batches. A round that is played twice is reported only once.
 
     Args:
       progress: the function that is called with the progress.
@@ -88,7 +88,8 @@ def play(
     if resumed := checkpoint.restore(simulation.state_shapes) if checkpoint else None:
         state, segments = resumed
         stored = segments[-1].positions
-        # The number of devices or the data's placement may have changed since, and with it the padding.
+        # The number of devices or the placement of the data may have changed since the checkpoint, and so the
+        # padding.
         positions = np.pad(stored, (0, padded(len(stored)) - len(stored)), mode="edge")
         state = take(state, places_of(positions, stored))
         events.resumed(count, segments[-1].last_round, rounds)
@@ -112,8 +113,8 @@ def play(
 
     while first <= rounds:
         if simulation.stop_at_latency:
-            # The previous segment is left out. It may still be computing, and the timing must not change
-            # which runs are played.
+            # The previous segment is not read, because it may still be computed. Timing must not change which
+            # runs are played.
             seen = [segment for segment in segments if segment.last_round < first - 1]
             left = np.flatnonzero(simulation.running(seen, np.arange(count)))
             if not len(left):
@@ -139,7 +140,7 @@ def play(
 
 
 def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) -> int | None:
-    """Returns the padded width for `left` rows: the batch's width over a power of two.
+    """Returns the padded width for `left` rows: the batch's width divided by a power of two.
 
     Returns None while more than half of the played rows are left, or if no smaller padded width exists.
     """
@@ -152,7 +153,7 @@ def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) 
 
 
 def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns the places of some of the played rows; the first place for a row that padding repeats."""
+    """Returns the indices of some of the played rows; for a row that padding repeats, the first index."""
     order = np.argsort(rows, kind="stable")
     return order[np.searchsorted(rows, wanted, sorter=order)]
 

@@ -19,7 +19,7 @@ def set_up_jax(cores: int | None = None) -> None:
             jax.config.update("jax_num_cpu_devices", cores or _cores())
     if jax.config.values["jax_compilation_cache_dir"] is None:
         folder = str(cache_dir() / "compiled")
-        # A later version of JAX may store its programs in another way.
+        # Other versions of JAX may store compiled programs in another way.
         with contextlib.suppress(ImportError, AttributeError):
             from pausejax.execution.compiled import check_programs
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
-"""The signals of Ctrl-C, of a batch job's end, and of the warning that some batch systems send before."""
+"""The signals of Ctrl-C, of the end of a batch job, and of the warning before it that some batch systems
+send."""
 
 
 class StopRequested(Exception):
@@ -39,7 +40,9 @@ class StopSignal:
             raise StopRequested(self.number)
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Handles a signal by noting its number. An exception raised here could be lost in a callback.
+        """Handles a signal by noting its number.
+
+        An exception that a signal handler raises could be lost in a callback.
 
         Batch systems send SIGTERM twice. Only a second Ctrl-C ends the study without a checkpoint.
 

@@ -1,7 +1,7 @@
-"""Counts a program's work from its trace: FLOPs of products and convolutions, other numbers, operations.
+"""Counts a program's work from its trace: FLOPs of products and convolutions, other results, operations.
 
-Nothing is compiled. A trace does not know how often loops turn and which branch a choice takes. The
-simulation states these numbers for some scopes; for the others a guess is used.
+Nothing is compiled. A trace does not show the number of iterations of a loop or the branch that a condition
+takes. The simulation states these numbers for some scopes; for other scopes a guess is used.
 """
 
 import math
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 _TURNS = 4.0
-"""The guessed turns of a `while` loop for which the simulation states none."""
+"""The assumed number of iterations of a `while` loop for which the simulation states none."""
 
 # The cost of one result of an operation, relative to an addition.
 _WEIGHTS = {
@@ -30,7 +30,7 @@ class Work(NamedTuple):
     operations: float = 0.0
     """The number of operations executed."""
     numbers: float = 0.0
-    """The numbers computed, weighted by their cost. Products and convolutions are counted below instead."""
+    """The numbers computed, weighted by their cost, without those of products and convolutions."""
     products: float = 0.0
     """FLOPs of matrix products."""
     convolutions: float = 0.0
@@ -40,7 +40,7 @@ class Work(NamedTuple):
         return Work(*(one + two for one, two in zip(self, other, strict=True)))
 
     def times(self, turns: float) -> "Work":
-        """Returns the work of `turns` executions; the number of equations stays the same."""
+        """Returns the work of `turns` executions. The number of equations does not change."""
         equations, *executed = self
         return Work(equations, *(turns * value for value in executed))
 
@@ -50,8 +50,8 @@ def work_of(jaxpr: Any, turns: Mapping[str, float]) -> Work:
 
     Args:
       jaxpr: the program's jaxpr.
-      turns: by named scope, the turns of a loop in that scope, or the share of calls in which a choice
-        there takes its costly branch.
+      turns: by named scope, the number of iterations of a loop in that scope, or the share of calls in which
+        a condition takes its costly branch.
     """
     total = Work()
     for equation in jaxpr.eqns:

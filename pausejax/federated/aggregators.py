@@ -20,8 +20,10 @@ class Aggregator(NamedTuple):
     """Aggregator of updates; its function is pure and jittable."""
 
     combine: Callable[[jax.Array, jax.Array], jax.Array] | None = None
-    """Function from the updates, float32 [n, d], and their weights, float32 [n], 0 for rows to ignore, to one
-    update, float32 [d]. None means the weighted mean, which never holds all rows in memory."""
+    """Function from the updates, float32 [n, d], and their weights, float32 [n], to one update, float32 [d].
+
+    Rows of weight 0 are ignored. None means the weighted mean, which never holds all rows in memory.
+    """
 
 
 @parts.aggregator
@@ -32,7 +34,7 @@ def mean() -> Aggregator:
 
 @parts.aggregator
 def median() -> Aggregator:
-    """The median of every coordinate, whatever the weights (Yin et al. 2018)."""
+    """The median of every coordinate, without weights (Yin et al. 2018)."""
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
         count, rank = jnp.maximum(jnp.sum(weights > 0), 1), _ranks(updates, weights)
@@ -40,7 +42,7 @@ def median() -> Aggregator:
             jnp.sum(jnp.where(rank == place, updates, 0.0), axis=0)
             for place in ((count - 1) // 2, count // 2)
         )
-        # Halves before the sum: two large numbers of one sign would overflow.
+        # Both numbers are halved before the sum, because the sum of two large numbers would overflow.
         return jnp.where(low == high, low, low / 2 + high / 2)
 
     return Aggregator(combine)
@@ -51,14 +53,19 @@ def trimmed_mean(
     *,
     trim_share: Annotated[
         Number,
-        Parameter(help="trimmed_mean: share that is cut off at either end", low=0, high=0.5, high_open=True),
+        Parameter(
+            help="trimmed_mean: share of the updates that is removed at each end",
+            low=0,
+            high=0.5,
+            high_open=True,
+        ),
     ] = 0.2,
 ) -> Aggregator:
     """The mean of every coordinate without its ⌊share · n⌋ smallest and largest values (Yin et al. 2018)."""
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
         count = jnp.maximum(jnp.sum(weights > 0), 1)
-        # A share such as 0.1 of 10 is 1, and not the 0 that float32 may round it to.
+        # A share such as 0.1 of 10 must be 1, but float32 may round it to 0.
         cut = jnp.floor(trim_share * count.astype(jnp.float32) + 1e-4).astype(jnp.int32)
         cut = jnp.minimum(cut, (count - 1) // 2)
         rank = _ranks(updates, weights)
@@ -72,13 +79,13 @@ def trimmed_mean(
 def krum(
     *,
     wrong_clients: Annotated[
-        int, Parameter(help="krum: f, wrong updates that a cohort may have", low=0, high=2**20)
+        int, Parameter(help="krum: f, assumed number of wrong updates in a cohort", low=0, high=2**20)
     ] = 1,
 ) -> Aggregator:
-    """The one update whose n - f - 2 nearest others are nearest (Blanchard et al. 2017).
+    """The update that is closest to its n - f - 2 nearest neighbours (Blanchard et al. 2017).
 
-    With fewer than f + 3 updates, the result is the update with the nearest neighbour. Of equal updates, the
-    first row is taken.
+    Closeness is the sum of the squared distances. With fewer than f + 3 updates, the result is the update
+    with the nearest neighbour. Of equal updates, the first row is taken.
     """
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
@@ -89,9 +96,9 @@ def krum(
         def distances(update: jax.Array) -> jax.Array:
             return jnp.sum((updates - update[None]) ** 2, axis=1)
 
-        # One row at a time: [n, n, d] may not fit.
+        # One row at a time, because an array [n, n, d] may not fit into memory.
         distance = jax.lax.map(distances, updates)
-        # What is not finite, as of an update that is not, is infinitely far.
+        # A distance that is not finite, such as that of an update with NaN, counts as infinite.
         far = jnp.isnan(distance) | ~valid[None, :] | jnp.eye(rows, dtype=bool)
         nearest = jnp.sort(jnp.where(far, jnp.inf, distance), axis=1)
         counted = jnp.arange(rows)[None, :] < jnp.minimum(neighbours, count - 1)

@@ -71,7 +71,8 @@ def flat(inputs: np.ndarray) -> np.ndarray:
 
 
 def held_out(dataset: Dataset, batch: int) -> HeldOut:
-    """Returns the whole test set on the host, in batches of at most `batch` samples, of almost equal size."""
+    """Returns the whole test set on the host, in batches of almost equal size with at most `batch`
+    samples."""
     inputs = dataset.test_inputs.reshape(len(dataset.test_inputs), -1)
     return _in_batches(inputs, dataset.test_targets, batch, *scale(dataset))
 
@@ -118,8 +119,8 @@ def gather(learning: Learning, data: TrainingData, index: jax.Array) -> tuple[ja
 def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
     """Returns the rows [B, D] of sample indices [B] from the devices that hold them, [n, D] on each device.
 
-    All devices ask at the same time. Every device sends B rows to every other device, and each device keeps
-    the rows from the owners. Rows are selected and never summed, so all types and bits are preserved.
+    All devices ask at the same time. Every device sends B rows to every other device. Each device keeps the
+    rows from their owners. Rows are selected and never summed, so all types and bits are preserved.
     """
     own = share.shape[0]
     asked = jax.lax.all_gather(index, AXIS) - jax.lax.axis_index(AXIS) * own

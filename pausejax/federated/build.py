@@ -69,7 +69,7 @@ def learning_of(
     of_task, of_model = bound("task"), bound("model")
     make_model = functools.partial(_model, of_model, digests(of_model))
     task, output_shape = _task(of_task, digests(of_task))(dataset)
-    # Of a size that few samples have by chance.
+    # This batch size is unlikely to equal another dimension of the samples.
     raw = jax.ShapeDtypeStruct((7, *dataset.input_shape), dataset.train_inputs.dtype)
     where = registry.get("dataset", static["dataset"]).where if "dataset" in static else "dataset"
     seen = _prepared(dataset, raw, where)
@@ -108,8 +108,7 @@ def learning_of(
     return learning
 
 
-# One object per part, its values and the content of its files: equal programs are equal wherever they are
-# built.
+# There is one object per part, its values and the content of its files. So equal programs compare equal.
 @functools.cache
 def _model(
     part: Bound,
@@ -167,8 +166,8 @@ def _check_algorithm(learning: Learning) -> None:
     jax.eval_shape(combine, values)
     if rows[0] and all(jax.tree.leaves(state) for state in learning.states):
         raise PartError(
-            f'aggregator = "{learning.aggregator.name}": goes with algorithms whose server keeps no state '
-            f"of the clients' mean; {part.where} does"
+            f'aggregator = "{learning.aggregator.name}": must be "mean" with {part.where}, whose '
+            "server keeps a state of the mean upload"
         )
 
 

@@ -36,14 +36,14 @@ _MEAN_STEP = parts.bind(parts.find("server_optimizer", servers.fedavg.__name__),
 
 
 class ServerState(NamedTuple):
-    """State of servers that is kept between rounds, besides the global models; pytrees [R, ...]."""
+    """States of the servers between two rounds, without the global models; pytrees [R, ...]."""
 
     optimizer: Any
     algorithm: Any
 
 
 class ClientStates(NamedTuple):
-    """States of clients that are kept between rounds, besides running statistics; pytrees [R, K, ...]."""
+    """States of the clients between two rounds, without running statistics; pytrees [R, K, ...]."""
 
     optimizer: Any
     """States of the local optimizers; None if they are not kept between rounds."""
@@ -52,7 +52,7 @@ class ClientStates(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """State of learning that is kept between rounds, besides the global models."""
+    """State of learning between two rounds, without the global models."""
 
     clients: ClientStates
     server: ServerState
@@ -201,7 +201,7 @@ class Learning:
         with_layers = self.training.batch_statistics == "clear_layers"
 
         def of_normed(path: tuple[Any, ...]) -> bool:
-            layer = _layer(path)  # an algorithm may have put it deeper
+            layer = _layer(path)  # an algorithm may nest the weights in its upload
             return any(name and layer[-len(name) :] == name for name in normed)
 
         return [path[0].name == "statistics" or (with_layers and of_normed(path)) for path in paths]

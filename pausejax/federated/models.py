@@ -22,7 +22,8 @@ _CONV_GROUPS = 4
 _DENSE_GROUPS = 1
 
 Norm = Annotated[
-    Literal["group", "batch"], Parameter(help="built-in convolutional networks: what normalizes their layers")
+    Literal["group", "batch"],
+    Parameter(help="built-in convolutional networks: kind of normalization of their layers"),
 ]
 
 
@@ -117,7 +118,7 @@ def build(
 
 
 def _draw_layers(key: jax.Array, params: Params) -> Params:
-    """Draws every `kernel` and the `bias` of its layer uniformly within ±1/√fan_in, as the paper's framework.
+    """Draws every `kernel` and the `bias` of its layer uniformly within ±1/√fan_in, as PyTorch does.
 
     The biases matter in a network as narrow as `mlp`: a unit that is 0 for all images at the start stays 0,
     and biases of 0 make such units more frequent. All numbers come from one draw, because one draw for each

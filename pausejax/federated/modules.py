@@ -11,7 +11,7 @@ from flax import linen
 from pausejax.parts import Part, PartError
 
 if TYPE_CHECKING:
-    from flax import nnx  # loaded where a model of its kind is built
+    from flax import nnx  # loaded only when such a model is built
 
 Params = Any
 
@@ -42,7 +42,7 @@ class Model(NamedTuple):
 
 
 class Redrawn(NamedTuple):
-    """Linen module with another draw of initial parameters than its own."""
+    """Linen module whose initial parameters are drawn by `draw`."""
 
     module: linen.Module
     draw: Callable[[jax.Array, Params], Params]
@@ -129,7 +129,9 @@ def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any])
     from flax import nnx
 
     if isinstance(made, nnx.Module):
-        raise PartError(f"{part.where}: an nnx module must take rngs, or all seeds would start alike")
+        raise PartError(
+            f"{part.where}: an nnx module must take rngs, or all seeds would have the same initial weights"
+        )
     raise PartError(
         f"{part.where}: must return a linen or nnx module or a pair (init, apply), not {type(made).__name__}"
     )

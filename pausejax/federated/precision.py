@@ -73,7 +73,7 @@ def _evaluate(closed: core.ClosedJaxpr, precision: Precision, *inputs: jax.Array
 
 
 def _alone(jaxpr: core.Jaxpr, equation: Any, inner: list[Any], precision: Precision) -> core.Jaxpr:
-    """Returns one equation as a function of its variables, with the products inside from rounded operands."""
+    """Returns one equation as a function of its variables; products inside use rounded operands."""
     if equation.primitive.name not in _OWN_DERIVATIVES:
         params = {name: _within(value, precision) for name, value in equation.params.items()}
         equation = equation.replace(params=params)
@@ -81,7 +81,7 @@ def _alone(jaxpr: core.Jaxpr, equation: Any, inner: list[Any], precision: Precis
 
 
 def _within(value: Any, precision: Precision) -> Any:
-    """Returns a parameter of an operation, such as a loop body, with its products from rounded operands."""
+    """Returns a parameter of an operation, such as a loop body; products inside use rounded operands."""
     if isinstance(value, tuple) and any(isinstance(part, core.ClosedJaxpr) for part in value):
         return tuple(_within(part, precision) for part in value)
     if not isinstance(value, core.ClosedJaxpr) or not _multiplies(value):
@@ -103,13 +103,13 @@ def _multiplies(closed: core.ClosedJaxpr) -> bool:
 
 
 def _product(equation: Any, precision: Precision, left: jax.Array, right: jax.Array) -> jax.Array:
-    """Computes a product of rounded operands; products in its gradient have rounded operands too."""
+    """Computes a product of rounded operands. Products in its gradient also use rounded operands."""
     multiply = partial(equation.primitive.bind, **equation.params)
     if not left.dtype == right.dtype == jnp.float32:
         return multiply(left, right)
 
     def forward(left: jax.Array, right: jax.Array) -> jax.Array:
-        # Without a precision of its own a product takes the units that its operands fit.
+        # A product without a precision of its own uses the units for the types of its operands.
         params = {**equation.params, "precision": None, "preferred_element_type": jnp.float32}
         return equation.primitive.bind(*(_rounded(x, precision) for x in (left, right)), **params)
 
@@ -123,6 +123,6 @@ def _product(equation: Any, precision: Precision, left: jax.Array, right: jax.Ar
 
 
 def _rounded(x: jax.Array, precision: Precision) -> jax.Array:
-    # Said twice for bfloat16: XLA may pass over the conversion alone where no unit needs it.
+    # The rounding is explicit, because XLA may remove a conversion to bfloat16 on devices without such units.
     coarse = lax.reduce_precision(x, _EXPONENT_BITS, _MANTISSA_BITS[precision])
     return coarse.astype(jnp.bfloat16) if precision == "bf16" else coarse

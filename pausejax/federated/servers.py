@@ -13,17 +13,24 @@ from pausejax.parts import Parameter
 LEARNING_RATE = 0.1
 
 ServerLearningRate = Annotated[
-    float, Parameter(help="server optimizers but fedavg: the step", low=0, low_open=True)
+    float,
+    Parameter(help="server optimizers except fedavg: the learning rate of the server", low=0, low_open=True),
 ]
 ServerMomentum = Annotated[
     float,
-    Parameter(help="server optimizers but fedavg: weight of the past, β₁", low=0, high=1, high_open=True),
+    Parameter(
+        help="server optimizers except fedavg: β₁, weight of past updates", low=0, high=1, high_open=True
+    ),
 ]
 ServerSecondMoment = Annotated[
-    float, Parameter(help="fedadam, fedyogi: weight of the past squares, β₂", low=0, high=1, high_open=True)
+    float,
+    Parameter(help="fedadam, fedyogi: β₂, weight of past squared updates", low=0, high=1, high_open=True),
 ]
 ServerAdaptivity = Annotated[
-    float, Parameter(help="fedadam, fedyogi: added to the root of the squares", low=0, low_open=True)
+    float,
+    Parameter(
+        help="fedadam, fedyogi: number that is added to the root of the mean square", low=0, low_open=True
+    ),
 ]
 
 
@@ -37,7 +44,8 @@ def fedavg() -> optax.GradientTransformation:
 def fedavgm(
     *, server_learning_rate: ServerLearningRate = LEARNING_RATE, server_momentum: ServerMomentum = 0.9
 ) -> optax.GradientTransformation:
-    """Momentum on the mean update (Hsu, Qi, Brown 2019); with the defaults all steps weigh as FedAvg's."""
+    """Momentum on the mean update (Hsu, Qi, Brown 2019); by default the weights of an update over all steps
+    sum to 1, as in FedAvg."""
     return optax.chain(optax.trace(server_momentum), optax.scale(-server_learning_rate))
 
 
@@ -62,6 +70,6 @@ def fedyogi(
     server_second_moment: ServerSecondMoment = 0.99,
     server_adaptivity: ServerAdaptivity = 1e-3,
 ) -> optax.GradientTransformation:
-    """Yogi on the mean update (Reddi et al. 2021): squares that fall slowly."""
+    """Yogi on the mean update (Reddi et al. 2021): its estimate of squares decreases slowly."""
     scale = optax.scale_by_yogi(server_momentum, server_second_moment, server_adaptivity)
     return optax.chain(scale, optax.scale(-server_learning_rate))

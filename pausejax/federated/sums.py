@@ -19,7 +19,8 @@ def add_in_turn(total: jax.Array, run: jax.Array, rows: jax.Array) -> jax.Array:
     earlier = (run[:, None] == run[None, :]) & (place[:, None] > place[None, :])
     turn = jnp.sum(earlier, axis=1)
     turns = jnp.max(jnp.where(run < total.shape[0], turn, -1)) + 1
-    # Rows that wait are sent beyond the end, each to a place of its own: every index is there once.
+    # Rows that are not added in this step get distinct indices beyond the end, so that all indices are
+    # unique.
     beyond = total.shape[0] + place
 
     def one_turn(now: jax.Array, total: jax.Array) -> jax.Array:

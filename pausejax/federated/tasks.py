@@ -42,19 +42,19 @@ class Task(NamedTuple):
 
 @parts.task
 def classification() -> Task:
-    """One class a sample: cross-entropy, and the fraction classified rightly. Targets: int [N]."""
+    """One class per sample: cross-entropy, and the fraction of correct classes. Targets: int [N]."""
     return Task(
         output_shape=lambda dataset: (dataset.classes,),
         loss=cross_entropy,
         metric=lambda logits, labels: jnp.argmax(logits, axis=-1) == labels,
         metric_name="test_accuracy",
-        meaning="fraction of the test set classified rightly",
+        meaning="fraction of the test set that is classified correctly",
     )
 
 
 @parts.task
 def regression() -> Task:
-    """Numbers: squared error, and its root over the test set. Targets: float [N] or [N, n].
+    """Squared error, and the root of its mean over the test set. Targets: float [N] or [N, n].
 
     The loss of a sample is its squared error, averaged over the sample's n targets. The metric has the unit
     of the targets.
@@ -92,7 +92,7 @@ def next_token() -> Task:
             (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32), targets
         ),
         metric_name="test_accuracy",
-        meaning="fraction of the test set's tokens predicted rightly",
+        meaning="fraction of the test set's tokens that are predicted correctly",
     )
 
 
@@ -138,7 +138,7 @@ def output_shape(part: Part, task: Task, dataset: Dataset) -> tuple[int, ...]:
         raise PartError(f"{part.where}: does not fit data set {dataset.name}: {line}") from error
     for name, value in found.items():
         if getattr(value, "shape", None) != (2,):
-            raise PartError(f"{part.where}: its {name} must be one number a sample, [B]")
+            raise PartError(f"{part.where}: its {name} must be one number for each sample, [B]")
     if found["loss"].dtype != jnp.float32:
         raise PartError(f"{part.where}: its loss must be float32, not {found['loss'].dtype}")
     return shape

@@ -23,7 +23,7 @@ from pausejax.federated.sums import add_in_turn
 from pausejax.parts import Bound
 from pausejax.privacy import checked_mechanism
 
-# Beyond every epoch, whose number is what other keys are folded with.
+# Larger than any number of an epoch, because other keys are folded with these numbers.
 _DROPOUT = np.uint32(2**32 - 1)
 
 
@@ -31,7 +31,7 @@ class Jobs(NamedTuple):
     """J clients to train, one in each row."""
 
     run: jax.Array
-    """int32 [J], the run whose global model the client trains and whose sum its update is added to."""
+    """int32 [J], the run of the client: its global model is trained, and the update is added to its sum."""
     client: jax.Array
     """int32 [J], the client; -1 marks a row without a client."""
     weight: jax.Array
@@ -86,7 +86,7 @@ class _Lane(NamedTuple):
     number: jax.Array
 
     def local(self, params: Params, step: jax.Array) -> Local:
-        """Returns the client's state after `step` steps, as the federated algorithm takes it."""
+        """Returns the client after `step` steps, in the form that the federated algorithm takes."""
         steps = jnp.maximum(self.steps, 1)
         rate = self.hyper["learning_rate"]
         return Local(params, self.weights.params, self.server, self.client.algorithm, step, steps, rate)
@@ -173,7 +173,7 @@ def train(
         progress = _run_lanes(learning, data, files, lane)
         released, algorithm = jax.vmap(release)(lane, progress.weights)
         weight = jnp.where(exists, jobs.weight[safe], 0.0)
-        # A pad must add nothing even where its garbage is not finite.
+        # A pad must add nothing, even if its values are not finite.
         contribution = jnp.where(exists[:, None], released * weight[:, None], 0.0)
         total = add_in_turn(total, jnp.where(exists, run, num_runs), contribution)
 
@@ -222,7 +222,8 @@ def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lan
         position = within * training.batch_size + jnp.arange(training.batch_size)
         valid = position < lane.size
         if learning.model.has_statistics:
-            # They are taken over the whole minibatch: a short one is filled with the client's own samples.
+            # The statistics are those of the whole minibatch; a short one is filled with samples of the same
+            # client.
             position = position % jnp.maximum(lane.size, 1)
         local = orders.at[jnp.minimum(epoch, epochs - 1), position].get(mode="clip")
         index = data.order.at[lane.partition, lane.offset + local].get(mode="clip")
@@ -248,7 +249,7 @@ def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lan
         rate = lane.hyper["learning_rate"]
 
         def where_active(new: Any, old: Any) -> Any:
-            # A choice, not a factor of 0: a client that is done must not meet its neighbours' infinities.
+            # A selection, not a factor of 0, because 0 times an infinite value is NaN.
             return jax.tree.map(lambda new, old: jnp.where(active, new, old), new, old)
 
         moved = jax.tree.map(lambda w, u: w - rate * u, progress.weights.params, change)
@@ -268,7 +269,7 @@ def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lan
 
     progress, orders = jax.vmap(start)(lane)
     longest = jnp.max(lane.steps)
-    if learning.sharded:  # whoever is done goes on answering
+    if learning.sharded:  # devices whose clients have finished still send rows to the others
         longest = jax.lax.pmax(longest, AXIS)
     return jax.lax.fori_loop(
         0,

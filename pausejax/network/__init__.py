@@ -1,4 +1,4 @@
-"""The network that clients live in: latency laws, and who is available in a round."""
+"""The network of the clients: latency laws, availability, and endings of rounds."""
 
 from pausejax.network.availability import Availability, always, availability_trace, bernoulli, markov
 from pausejax.network.check import checked_availability, checked_ending, checked_law

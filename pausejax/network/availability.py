@@ -1,7 +1,7 @@
-"""Who can be selected in a round: processes of availability.
+"""Availability processes, which decide which clients can be selected in a round.
 
-The draws depend on a run's seed and the round, but not on the policy. They are common random numbers: a
-client that is available at some probability is also available at every larger probability.
+The draws depend on a run's seed and the round, but not on the policy. Runs with one seed use common random
+numbers: a client that is available at some probability is also available at every larger one.
 """
 
 from collections.abc import Callable
@@ -46,10 +46,10 @@ def bernoulli(
     *,
     num_clients: int,
     availability_probability: Annotated[
-        Number, Parameter(help="bernoulli: that a client is available in a round", low=0, high=1)
+        Number, Parameter(help="bernoulli: probability that a client is available in a round", low=0, high=1)
     ] = 0.9,
 ) -> Availability:
-    """Each client in each round with the same probability, on its own."""
+    """Each client is available with the same probability, independently in each round."""
     return _stateless(lambda key, round: jax.random.uniform(key, (num_clients,)) < availability_probability)
 
 
@@ -58,15 +58,25 @@ def markov(
     *,
     num_clients: int,
     departure_probability: Annotated[
-        Number, Parameter(help="markov: that an available client is not so in the next round", low=0, high=1)
+        Number,
+        Parameter(
+            help="markov: probability that an available client is unavailable in the next round",
+            low=0,
+            high=1,
+        ),
     ] = 0.1,
     return_probability: Annotated[
-        Number, Parameter(help="markov: that an unavailable client is available next", low=0, high=1)
+        Number,
+        Parameter(
+            help="markov: probability that an unavailable client is available in the next round",
+            low=0,
+            high=1,
+        ),
     ] = 0.5,
 ) -> Availability:
-    """Each client is on or off by a Markov chain of its own, which starts in its stationary law.
+    """Each client is available or not by an independent Markov chain, which starts in its stationary law.
 
-    If both probabilities are 0, every client is always on.
+    If both probabilities are 0, every client is always available.
     """
 
     def init(key: jax.Array) -> jax.Array:
@@ -87,10 +97,10 @@ def availability_trace(
     *,
     num_clients: int,
     availability_file: Annotated[
-        File | jax.Array, Parameter(help="CSV or .npy of 0 and 1, [T, K], for availability_trace")
+        File | jax.Array, Parameter(help="CSV or .npy file of 0 and 1, [T, K], for availability_trace")
     ] = File(""),  # noqa: B008
 ) -> Availability:
-    """Measured: round t has row (t - 1) mod T of a file.
+    """Measured availability: round t has row (t - 1) mod T of a file.
 
     Args:
       num_clients: K, the number of clients.

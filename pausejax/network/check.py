@@ -88,7 +88,7 @@ def checked_ending(ending: Any, part: Part) -> Ending:
             done = expect_array(part, "done is", made.done, jnp.bool, there.shape)
         if factor is not None:
             factor = expect_array(part, "factor is", factor, jnp.float32, there.shape)
-        # Who is still at work, or delivers nothing, can't count, whatever an ending says.
+        # The update of a client that is still at work or fails never counts, whatever the ending returns.
         return Close(duration, counts & there & done & ~work.fails, done, factor)
 
     return ending._replace(close=close)

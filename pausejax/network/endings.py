@@ -20,8 +20,10 @@ class Work(NamedTuple):
     latency: jax.Array
     """Float32 [n], time at which each client would deliver, seconds after the start of the round."""
     fails: jax.Array
-    """Bool [n], clients that fail in the round. At its latency, the server knows that such a client delivers
-    nothing."""
+    """Bool [n], clients that fail in the round.
+
+    After the latency of such a client, the server knows that it delivers nothing.
+    """
     age: jax.Array
     """Int32 [n], number of server steps since each client was selected; 0 for the cohort."""
 
@@ -54,7 +56,7 @@ class Ending(NamedTuple):
 
 @parts.ending
 def all() -> Ending:
-    """The round lasts as long as the slowest of the cohort: the paper's."""
+    """The round lasts as long as the slowest client of the cohort, as in the PAUSE paper."""
 
     def close(work: Work) -> Close:
         there = work.client >= 0
@@ -67,10 +69,11 @@ def all() -> Ending:
 def deadline(
     *,
     round_deadline: Annotated[
-        Number, Parameter(help="deadline: the longest that a round lasts", low=0, low_open=True, units="s")
+        Number,
+        Parameter(help="deadline: longest duration of a round, seconds", low=0, low_open=True, units="s"),
     ] = 1.0,
 ) -> Ending:
-    """The round ends at a deadline, or when all have delivered; who is late does not count."""
+    """The round ends at a deadline, or when all have delivered. Updates of late clients do not count."""
 
     def close(work: Work) -> Close:
         there = work.client >= 0
@@ -86,10 +89,11 @@ def first(
     clients_per_round: int,
     num_clients: int,
     extra_clients: Annotated[
-        int, Parameter(help="first: clients that are selected beyond those that count", low=0)
+        int,
+        Parameter(help="first: number of clients that are selected in addition to the m that count", low=0),
     ] = 2,
 ) -> Ending:
-    """More clients are selected than count: the round ends when the first m have delivered.
+    """The round ends when the first m clients have delivered, and more than m clients are selected.
 
     The policy selects m + `extra_clients` clients, but at most K: the over-selection of Bonawitz et al. 2019.
     If fewer than m clients deliver, the round lasts as long as the slowest client.
@@ -114,13 +118,14 @@ def buffered(
     clients_per_round: int,
     num_clients: int,
     concurrency: Annotated[
-        int, Parameter(help="buffered: clients at work at a time, at least m; 0: 2 m", low=0)
+        int, Parameter(help="buffered: number of clients at work at one time, at least m; 0: 2 m", low=0)
     ] = 0,
     staleness_exponent: Annotated[
-        Number, Parameter(help="buffered: an update of age s counts (1 + s)^-exponent", low=0)
+        Number,
+        Parameter(help="buffered: exponent of the weight (1 + s)^-exponent of an update of age s", low=0),
     ] = 0.5,
 ) -> Ending:
-    """The server steps whenever m updates have arrived, from models that may be old: FedBuff.
+    """The server steps whenever m updates have arrived; updates may start from older models: FedBuff.
 
     The ending follows Nguyen et al. 2022. Every round selects m clients, and closes when the m earliest of
     all clients at work have delivered. While fewer than `concurrency` clients are at work, a round waits for
@@ -139,7 +144,8 @@ def buffered(
         there = work.client >= 0
         # Ties go to the lower slot, which is the older update.
         rank = jnp.argsort(jnp.argsort(jnp.where(there, work.latency, jnp.inf), stable=True))
-        # A round without a new client waits for m clients, or time would stand still. The cohort is last.
+        # A round without a new client waits for m clients, because otherwise no time would pass. The cohort
+        # is in the last slots.
         anyone = jnp.any(there[waiting:])
         number = jnp.where(anyone, jnp.sum(there) - waiting, clients_per_round)
         done = there & (rank < number)

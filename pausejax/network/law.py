@@ -24,8 +24,8 @@ class Law(NamedTuple):
     """Function from a key, which is consumed, to every client's latency in a round, float32 [K], seconds."""
     expectation: Callable[[Function], jax.Array] | None = None
     """Function from f to E[f(τ_k)], float32 [K], where f maps latencies [..., K] by element. If None, the
-    expectation is the mean over 16,384 draws with fixed keys. Its error is about 1 % of the standard
-    deviation of f(τ)."""
+    expectation is the mean over 16,384 draws with fixed keys. The error of this mean is about
+    1 % of the standard deviation of f(τ)."""
     cdf: Callable[[jax.Array], jax.Array] | None = None
     """Function from latencies x [n, 1], seconds, to P(τ_k <= x), float32 [n, K], for clients with independent
     draws. None if the function is unknown or the draws are not independent. Only the expected regret needs
@@ -35,7 +35,7 @@ class Law(NamedTuple):
 def check_numbers(
     name: str, numbers: jax.Array, allowed: Callable[[np.ndarray], np.ndarray], what: str
 ) -> None:
-    """Checks the numbers of a file before anything is compiled; traced numbers are not checked again.
+    """Checks the numbers of a file before anything is compiled. Traced numbers are not checked.
 
     Args:
       name: the parameter that names the file.
@@ -57,7 +57,7 @@ def check_numbers(
 def floored(law: Law, min_latency: jax.Array | float) -> Law:
     """Returns the law with all draws raised to at least τ_min, so that τ_min / τ is in (0, 1].
 
-    The law's own expectation, if any, is not changed.
+    If the law defines its expectation, this is not changed.
     """
     unfloored = law.cdf
     cdf = None if unfloored is None else lambda x: jnp.where(x < min_latency, 0.0, unfloored(x))

@@ -37,8 +37,12 @@ class Speeds:
     """Mean latencies of the paper's two groups of clients; each number may be traced."""
 
     fast_latency: Annotated[Number, _seconds("largest mean latency of the fast half, seconds")] = 0.2
-    slow_latency: Annotated[Number, _seconds("the slow half's means start above it, seconds")] = 0.7
-    slow_range: Annotated[Number, _seconds("width of the slow half's means, seconds", low_open=False)] = 0.2
+    slow_latency: Annotated[
+        Number, _seconds("lower bound of the mean latencies of the slow half, seconds")
+    ] = 0.7
+    slow_range: Annotated[
+        Number, _seconds("width of the interval of the slow half's mean latencies, seconds", low_open=False)
+    ] = 0.2
 
     def problem(self, min_latency: float) -> tuple[str, float, str] | None:
         """Returns the first parameter that does not fit the others, its value and what is allowed.
@@ -74,7 +78,7 @@ def two_speed(
     speeds: Speeds = Speeds(),
     latency_deviation: Deviation = DEVIATION,
 ) -> Law:
-    """Normal around a fast and a slow group's means, floored at τ_min: the law of the paper's code.
+    """Normal latencies around the means of a fast and a slow group, at least τ_min, as in the paper's code.
 
     Args:
       num_clients: K, the number of clients.
@@ -113,7 +117,7 @@ def lognormal(
     speeds: Speeds = Speeds(),
     latency_deviation: Deviation = DEVIATION,
 ) -> Law:
-    """τ_min plus a lognormal excess with the same means; `latency_deviation` is that of the logarithm.
+    """τ_min plus a lognormal excess with the means of `two_speed`; `latency_deviation` is of the logarithm.
 
     The arguments are those of `two_speed`.
     """
@@ -146,7 +150,7 @@ def shifted_exponential(
     min_latency: Number,
     speeds: Speeds = Speeds(),
 ) -> Law:
-    """τ_min plus an exponential excess with the same means. Arguments as for `two_speed`."""
+    """τ_min plus an exponential excess with the means of `two_speed`. Arguments as for `two_speed`."""
     floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
     excess = jnp.maximum(mean - floor, 0)
 
@@ -155,7 +159,7 @@ def shifted_exponential(
 
     def expectation(function: Function) -> jax.Array:
         nodes, weights = _legendre()
-        # Squaring the draw puts the nodes where τ_min / τ bends most.
+        # The square of the draw puts most nodes where the curvature of τ_min / τ is largest.
         root = jnp.sqrt(40.0) * (nodes + 1) / 2
         value = function(floor + rounded(excess[None] * root**2))
         density = 2 * root * jnp.exp(-(root**2))
@@ -174,7 +178,7 @@ def trace(
     min_latency: Number,
     trace_file: Annotated[
         File | jax.Array,
-        Parameter(help="CSV or .npy of latencies [T, K], for the law trace"),
+        Parameter(help="CSV or .npy file of latencies [T, K], seconds, for the law trace"),
     ] = File(""),  # noqa: B008
 ) -> Law:
     """Measured latencies: each round draws one row of a file, floored at τ_min.

@@ -53,7 +53,7 @@ class Figure(NamedTuple):
 
 
 def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[str, Any]], list[Key]]:
-    """Returns the charts of a page, the specifications of their panels, and the keys for buttons.
+    """Returns the charts of a page, the specifications of their panels, and the legend entries of buttons.
 
     A label has a button if several charts contain it, or if the page has a single chart. A fit or a front is
     usually in one chart only, so its label has no button.
@@ -150,7 +150,8 @@ def settings(sweep: Sweep) -> Table:
 
 
 def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
-    """Returns the specification of a panel, with the ends of its axes on each scale to choose from."""
+    """Returns the specification of a panel, with the limits of its axes on each scale that the reader can
+    choose."""
     free = {letter: ends for letter in "xy" if (ends := _ends_by_scale(chart, panel, letter))}
     written = {key: value for key, value in vega.page_spec(chart, panel, most).items() if key != "config"}
     labels = {"labels": [panel.x.label, panel.y.label], "free": free}
@@ -158,10 +159,10 @@ def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
 
 
 def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, list[float | int | None]]:
-    """Returns the ends of an axis on a linear and a log scale; empty if the scale can not be switched.
+    """Returns the limits of an axis on a linear and a log scale; empty if the reader can not switch them.
 
-    The scale can not be switched for axes with names, for symlog axes, in charts with a heat map, and for
-    values that are not positive.
+    The reader can not switch the scale of axes whose positions are names, of symlog axes, of charts with a
+    heat map, and of values that are not positive.
     """
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):

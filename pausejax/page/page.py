@@ -40,8 +40,8 @@ def build(
       result: the result, as `pausejax.open` returns it.
       charts: the charts by name.
       notes: lines on what was left out, with the options that show it.
-      summary: the summary table, in place of the table of `tables.summary`. Without `summary`, a page with
-        `sweep` has no summary, because its table of settings has every setting.
+      summary: the summary table, in place of the table of `tables.summary`. A page with `sweep` has no
+        summary table by default, because its table of settings has every setting.
       compared: the result whose policies are compared with the baseline; default: `result`.
       folded: further tables that are shown folded, like the list of runs.
       sweep: every setting of a large study, for the interactive chart and table of all settings.

@@ -48,7 +48,7 @@ def summary(result: xr.Dataset) -> Table:
 
 
 def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table | None, list[str]]:
-    """Returns a table of each policy minus the baseline, paired by seed, and notes on what is left out.
+    """Returns a table of each policy minus the baseline, paired by seed, and notes on omitted rows.
 
     With up to `_FEW` settings, the two runs of a pair agree in all axes that both policies have, and each
     combination of values of these axes has a row. With more settings, each seed is first averaged over all
@@ -162,7 +162,8 @@ def _pairs(
 
 
 def sides_of(whole: xr.Dataset) -> dict[str, Side]:
-    """Returns the policies by name, or the settings of a single policy if there are at most `_FEW`."""
+    """Returns the policies by name, or the settings of a single policy if there are at most `_FEW`
+    settings."""
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
     _, table, labels = split_settings(whole)
     if len(policies) > 1 or len(table) > _FEW:
@@ -214,7 +215,7 @@ def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
     ]
     count = result.sizes["run"]
     each = seed_counts(result)
-    uneven = [f"not the same of every setting: {seeds_in_words(each)}"] * bool(np.ptp(each))
+    uneven = [f"settings differ in their seeds: {seeds_in_words(each)}"] * bool(np.ptp(each))
     identities = hashlib.sha256("".join(sorted(map(str, result["identity"].values))).encode()).hexdigest()
     return [
         (

@@ -48,7 +48,7 @@ def bind(
     """
     later = {name for name, parameter in part.parameters.items() if parameter.traced}
     if CATEGORIES[part.category].on_device:
-        # What a file holds is an argument of the program as well.
+        # The numbers of a file are an argument of the program too.
         later |= {name for name, parameter in part.parameters.items() if parameter.kind is File}
         later |= {name for name in part.given if isinstance(values.get(name), File)}
     own = {name: parameter.default for name, parameter in part.parameters.items() if name not in later}

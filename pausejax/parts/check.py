@@ -30,7 +30,7 @@ def expect_array(part: Part, what: str, made: Any, dtype: Any, shape: tuple[int,
 
 
 def expect_type(part: Part, made: Any, kind: type, name: str) -> None:
-    """Checks the type of what a part returns.
+    """Checks the type of the object that a part returns.
 
     Args:
       part: the part, which an error names.

@@ -55,10 +55,10 @@ def _npy(path: Path) -> np.ndarray:
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
         shape, _, dtype = header(file)
-    # The heading may promise more than the file holds, or than memory does.
+    # The header may claim a larger size than the file or the memory has.
     promised = math.prod(shape) * dtype.itemsize
     if promised > min(path.stat().st_size, _MAX_BYTES):
-        raise ValueError(f"promises {promised} bytes and has {path.stat().st_size}")
+        raise ValueError(f"has {path.stat().st_size} bytes instead of the {promised} of its header")
     with path.open("rb") as file:
         return np.load(file, allow_pickle=False)
 

@@ -112,7 +112,7 @@ class Parameter:
             elif ok and value and not SMALLEST <= abs(value) <= LARGEST:
                 return f"must be {self.allowed()}, and from {SMALLEST:g} to {LARGEST:g} if not 0: float32"
             elif ok:
-                # As the device will see it: 1 + 1e-9 is 1 there.
+                # The value in float32, as on the device: 1 + 1e-9 is 1.
                 ok = self._within(float(np.float32(value)))
         return None if ok else f"must be {self.allowed()}"
 

@@ -35,7 +35,7 @@ class Category:
     on_device: bool = False
     """Whether parts are built inside the compiled program. Then a float is traced and a file is an array."""
     learning: bool = False
-    """Whether mode "bandit" does not use the category."""
+    """Whether only mode "training" uses the category."""
     own: bool = True
     """Whether a part's keyword arguments with a default become parameters of a spec."""
 
@@ -43,28 +43,30 @@ class Category:
 CATEGORIES: dict[str, Category] = {
     category.name: category
     for category in (
-        Category("policy", "", "selection", "who takes part in a round", on_device=True),
-        Category("model", "model", "training", "the network that the clients train", learning=True),
-        Category("task", "task", "training", "loss, metric and head", learning=True),
+        Category("policy", "", "selection", "rule that selects the clients of a round", on_device=True),
+        Category("model", "model", "training", "network that the clients train", learning=True),
+        Category("task", "task", "training", "loss, metric and output layer", learning=True),
         Category("dataset", "dataset", "data", "the samples", learning=True),
         Category(
             "partition",
             "partition",
             "data",
-            "who owns which sample",
+            "which client owns which sample",
             inputs=("labels", "num_clients", "seed"),
             learning=True,
         ),
-        Category("latency", "latency", "network", "the law of the clients' latencies", on_device=True),
-        Category("availability", "availability", "network", "who can be selected", on_device=True),
-        Category("ending", "ending", "network", "when a round closes, and who counts", on_device=True),
-        Category("mechanism", "mechanism", "privacy", "what protects an update", on_device=True),
-        # Results have a coordinate `algorithm`: the policy's.
+        Category("latency", "latency", "network", "law of the clients' latencies", on_device=True),
+        Category("availability", "availability", "network", "which clients can be selected", on_device=True),
+        Category(
+            "ending", "ending", "network", "when a round closes, and whose update counts", on_device=True
+        ),
+        Category("mechanism", "mechanism", "privacy", "protection of an update", on_device=True),
+        # In results, the coordinate `algorithm` is the policy's name.
         Category(
             "algorithm",
             "federated_algorithm",
             "training",
-            "how clients train, what they send, and what the server makes of it",
+            "how clients train, which update they send, and how the server uses it",
             on_device=True,
             learning=True,
         ),
@@ -72,7 +74,7 @@ CATEGORIES: dict[str, Category] = {
             "aggregator",
             "aggregator",
             "training",
-            "how the updates of a cohort become one",
+            "how the updates of a cohort are combined",
             on_device=True,
             learning=True,
         ),
@@ -81,14 +83,21 @@ CATEGORIES: dict[str, Category] = {
             "server_optimizer",
             "server_optimizer",
             "training",
-            "what the server does with the mean update",
+            "step of the server for the mean update",
             on_device=True,
             learning=True,
         ),
         Category(
-            "quantity", "quantities", "", "what is recorded in every round", inputs=("seen",), own=False
+            "quantity",
+            "quantities",
+            "",
+            "number that is recorded in every round",
+            inputs=("seen",),
+            own=False,
         ),
-        Category("ensemble_policy", "", "weights", "which models are sent in a round", on_device=True),
+        Category(
+            "ensemble_policy", "", "weights", "rule that selects the models sent in a round", on_device=True
+        ),
         Category("regression_dataset", "dataset", "data", "the samples of an ensemble study"),
     )
 }
@@ -112,7 +121,7 @@ class Part:
     notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Arguments of the decorator that registered the part."""
     arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Keyword arguments of the function by the names of parameters that are called otherwise in a study."""
+    """Keyword argument of the function for each parameter that has another name in the study."""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -120,10 +129,10 @@ class Part:
         return frozenset((*self.parameters, *self.given))
 
     def with_own(self, names: Collection[str]) -> "Part":
-        """Returns the part with names of its own for some of its parameters.
+        """Returns the part with some of its parameters renamed.
 
         The parameter `width` of a part `first` is then `first_width`, with the symbol `first.width`. A study
-        needs this if it uses another part with an unlike parameter `width`.
+        needs this if it uses two parts that define `width` differently.
         """
         own = {name: f"{self.name}_{name}" for name in self.parameters if name in names}
         parameters = {

@@ -17,7 +17,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Parts:
-    """Registry of parts by category and name. A layer adds parts to those beneath it and hides none."""
+    """Registry of parts by category and name.
+
+    A registry may be a layer on top of another one. It adds parts and hides none.
+    """
 
     def __init__(self, beneath: "Parts | None" = None) -> None:
         self._beneath = beneath
@@ -114,7 +117,8 @@ def _register(category: str, function: Function, **notes: Any) -> Function:
     keywords = function.__kwdefaults__ or {}
     declared = {name: keywords[name] for name in part.parameters if isinstance(keywords.get(name), Parameter)}
     if declared:
-        # Called as it is, the function has plain defaults; registered once more, it says the same as before.
+        # The function gets plain defaults, so that it can be called directly. Registering it again gives the
+        # same part.
         hints = typing.get_type_hints(function, include_extras=True)
         for name, parameter in declared.items():
             default = keywords[name] = part.parameters[name].default

@@ -25,7 +25,7 @@ def read(category: str, function: Callable[..., Any]) -> Part:
     file = inspect.getsourcefile(inspect.unwrap(function)) or function.__module__
     where = f"{file}: {category} {name or function}"
     if not name.isidentifier():
-        raise PartError(f"{where}: is no function with a name")
+        raise PartError(f"{where}: must be a function with a name")
     try:
         signature = inspect.signature(function)
         hints = typing.get_type_hints(function, include_extras=True)
@@ -125,7 +125,7 @@ def _type(hint: Any, default: Any) -> tuple[type | None, tuple[str, ...]]:
     if get_origin(hint) is Literal:
         return (str, get_args(hint)) if all(isinstance(v, str) for v in get_args(hint)) else (None, ())
     if get_origin(hint) in (Union, types.UnionType):
-        # As library functions have it: an array where it is traced, a number where it is not.
+        # The annotation of library functions: an array if the value is traced, else a number.
         members = [member for member in get_args(hint) if member is not jax.Array]
         return _type(members[0], default) if len(members) == 1 else (None, ())
     if hint is jax.Array:

@@ -95,7 +95,7 @@ class Chart(ChartData):
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         from pausejax.plotting import vega
 
-        # v5 is the newest Vega-Lite MIME type that JupyterLab and VS Code render. Other front ends show the
+        # v5 is the newest Vega-Lite MIME type that JupyterLab and VS Code render. Other notebooks show the
         # picture.
         return {
             "application/vnd.vegalite.v5+json": vega.combined(self),

@@ -20,7 +20,7 @@ AXES: dict[Against, Axis] = {"round": Axis("round", zero=True), "time": Axis("si
 """The x axes of curves."""
 
 Drawn = Sequence[tuple[Line, Samples]]
-"""Pairs of a line and the curves of its runs."""
+"""Lines with the curves of their runs, as pairs."""
 
 
 def curves(
@@ -112,7 +112,7 @@ def mean_series(label: str, found: Samples, style: int, mark: Literal["line", "p
 
 
 def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> str:
-    """Returns a caption: what is shown, over what it is averaged, and how many runs are left out.
+    """Returns a caption: the content of the chart, the average, and the number of runs that are left out.
 
     Args:
       what: description of what the chart shows.
@@ -166,7 +166,7 @@ def _scale(metric: Metric, drawn: Sequence[Series]) -> Literal["linear", "log", 
 
 
 def missing(drawn: Drawn, *, learned: bool = False) -> str:
-    """Returns a note on which lines are missing, lack runs or have gaps, and why; "" if none.
+    """Returns a note on lines that are missing, lack runs or have gaps, with the reasons; "" if none are.
 
     Args:
       drawn: the lines, with the curves of their runs.
@@ -174,7 +174,10 @@ def missing(drawn: Drawn, *, learned: bool = False) -> str:
     """
     endless = "the line ends where a run becomes infinite"
     lost = "without a line, as its runs diverged or have no value in common"
-    fewer, broken = "runs without a value are left out", "gaps, because some runs have no value there"
+    fewer, broken = (
+        "runs without a value are left out",
+        "gaps, because some runs have no value at these points",
+    )
     notes: dict[str, list[str]] = {endless: [], lost: [], fewer: [], broken: []}
     for line, one in drawn:
         absent = np.isnan(one.values)

@@ -14,10 +14,10 @@ Scale = Literal["linear", "log", "symlog"]
 # Based on Okabe and Ito's palette, which stays distinct under common colour blindness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 DASHES = ((), (5, 2), (1, 1.2), (6, 1.5, 1, 1.5), (2.5, 1), (8, 1.5, 1, 1.2, 1, 1.5), (2, 3))
-"""Lengths of dashes and gaps. With seven patterns and eight colours, a pair repeats only after 56 lines."""
+"""Lengths of dashes and gaps. Seven patterns and eight colours give 56 different lines."""
 GREY = "#888888"
 """The colour of bounds, fits and fronts, which are not lines of a study."""
-# Largest number of bytes that a label adds to a file name; file systems allow 255 bytes for a name.
+# Largest number of bytes of a label in a file name. File systems allow 255 bytes for the whole name.
 _LONGEST_NAME = 60
 _FILE = re.compile(r"\w[\w-]*")
 
@@ -89,10 +89,7 @@ class ChartData:
 
     @property
     def least_named(self) -> int:
-        """The least number of labels for which a chart has a legend.
-
-        It is 2, or 1 if a panel has a note, which may be on other lines.
-        """
+        """Least number of labels for which a chart has a legend. It is 2, or 1 if a panel has a note."""
         return 1 if any(panel.note and len(panel.series) > 0 for panel in self.panels) else 2
 
 
@@ -132,8 +129,8 @@ def look(style: int) -> Look:
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
     """Returns the indices of the points of a line that are drawn, int [about `most`].
 
-    They are evenly spaced points, logarithmically spaced points (for a logarithmic axis), the lowest and the
-    highest point of each section, so that no spike is lost, and the edges of gaps.
+    These are evenly spaced points, or logarithmically spaced points for a logarithmic axis. The lowest and
+    the highest point of each section are included, so that no spike is lost, and also the edges of gaps.
 
     Args:
       values: y values of the line, float [n]; NaN is a gap.
@@ -193,5 +190,5 @@ def check_name(name: str) -> str:
       ValueError: the name contains characters other than letters, digits, _ and -, or begins with -.
     """
     if not _FILE.fullmatch(name):
-        raise ValueError(f"{name[:100]!r}: is no name of a chart: use only letters, digits, _ and -")
+        raise ValueError(f"{name[:100]!r}: must be a name of letters, digits, _ and -, and not begin with -")
     return name

@@ -15,9 +15,12 @@ NOTEBOOK = 300
 _TITLE = 42
 """Largest number of letters in a line of an axis' label."""
 _MOST_NAMES = 16
-"""Largest number of names along an axis that are all shown; of more names, overlapping ones are hidden."""
+"""Largest number of names along an axis for which all names are shown.
+
+Of more names, overlapping ones are hidden.
+"""
 _MOST_DECADES = 4
-"""Number of decades below which a symlog axis also has ticks at 2 and 5."""
+"""If a symlog axis spans fewer decades than this number, it also has ticks at 2 and 5."""
 _QUIET = "#8888"
 CONFIG: dict[str, Any] = {
     "background": "transparent",
@@ -44,7 +47,7 @@ def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
 
 
 def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = None) -> list[float]:
-    """Returns the ends of an axis such that it shows all values of all panels with an equal axis.
+    """Returns the limits of an axis, which contain all values of all panels with an equal axis.
 
     Args:
       chart: the chart with the panel.
@@ -73,7 +76,7 @@ def values_along(chart: ChartData, panel: Panel, letter: str) -> tuple[list[Pane
 
 
 def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:
-    """Returns the ends of an axis such that it shows some values; the margin is `share` of their range."""
+    """Returns the limits of an axis for some values, with a margin of `share` times their range."""
     if axis.names:
         return [-0.5, len(axis.names) - 0.5]
     values = np.concatenate([*(np.asarray(part, np.float64).ravel() for part in found), np.zeros(0)])
@@ -140,12 +143,13 @@ def tip(field: str, title: str) -> dict[str, Any]:
 
 
 def _padded(axis: Axis, low: float, high: float, share: float) -> list[float]:
-    """Adds a margin to both ends; an axis that begins at 0 keeps this end."""
+    """Adds a margin to both limits; a limit of 0 does not change if the axis begins at 0."""
     if axis.scale == "log":
         room = max(np.log(high / low) * share, 0.0) or (0.0 if high > low else 0.1)
         return [low * float(np.exp(-room)), high * float(np.exp(room))]
     if axis.scale == "symlog":
-        # The margin is a share of the transformed range: a share of the values would span decades near 0.
+        # The margin is a share of the range after the transformation of the scale. A share of the values
+        # could span decades near 0.
         bent = [float(np.sign(end) * np.log1p(abs(end) / axis.linear)) for end in (low, high)]
         room = (bent[1] - bent[0]) * share or 0.1
         bent = [0.0 if axis.zero else bent[0] - room, bent[1] + room]

@@ -32,7 +32,7 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
         told.append({"field": f"t{i}" if axis.names else f"c{i}", "title": title, "type": "nominal"})
     looked_up = [{"calculate": f"names.{key}[datum.{key}]", "as": f"t{key[1:]}"} for key in names]
     faint = {"condition": {"param": "brush", "value": 0.85}, "value": 0.07}
-    # A parameter is shown with (almost) all digits, so that it is the value that the runs had.
+    # A parameter is shown with almost all digits, so that a reader can use the value in a spec.
     digits = [12 if i < sweep.parameters else 5 for i in columns]
     data = {f"c{i}": numbers(sweep.values[:, i], own) for i, own in zip(columns, digits, strict=True)}
     row = {**data, "label": list(sweep.labels), "front": np.asarray(sweep.front, int).tolist()}
@@ -72,7 +72,7 @@ def _encoded(axis: Axis, field: str, values: np.ndarray) -> dict[str, Any]:
     place = channel(axis, field, f"names.{field}")
     place["scale"].setdefault("domain", numbers(within(axis, [values])))
     ticks = place["axis"]
-    # A fixed extent, so that the page knows the width of the plot.
+    # The extent of the axis is fixed, so that the page can compute the width of the plot.
     beside = {"minExtent": 55, "maxExtent": 55, "labelLimit": 55, "labelAngle": 0}
     tint = shade(axis, within(axis, [values], 0.0), legend=True)["condition"]
     legend = {**tint["legend"], "orient": "top", "direction": "horizontal"}

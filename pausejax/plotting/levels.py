@@ -14,7 +14,7 @@ from pausejax.plotting.data import Axis
 MAX_LEVELS = 8
 MAX_AXES = 4
 """Largest number of axes that have heat maps; four axes make six pairs."""
-# Ratio of the largest to the smallest value from which the scale is logarithmic.
+# Least ratio of the largest to the smallest value for which the scale is logarithmic.
 _DECADE = 10
 
 
@@ -100,7 +100,8 @@ def spans_decades(values: np.ndarray) -> bool:
 
 
 def axis_for(metric: Metric, values: np.ndarray) -> Axis:
-    """Returns an axis for values of a metric; it is logarithmic if they span decades and are no shares."""
+    """Returns an axis for values of a metric; it is logarithmic if they span decades and the metric is not a
+    share."""
     return Axis(metric.axis_label, "log" if not metric.share and spans_decades(values) else "linear")
 
 

@@ -25,7 +25,8 @@ _MISSING = "0.85"
 _POINTS = 2000
 """Largest number of points of a line; a printer can not resolve more."""
 _FEW = 12
-"""A line of at most this many points shows them as dots, because nothing was measured in between."""
+"""Largest number of points of a line for which each point has a dot, because no values in between were
+measured."""
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -45,7 +46,7 @@ _LETTER = 0.065
 _SCALE = 0.6
 """Width of the colour bar with its numbers, in inches."""
 _INNER = 0.75
-"""Approximate least share of a panel's size that remains for its axes without their labels."""
+"""Approximate least share of a panel's size for the plot itself, without labels."""
 _BELOW = 0.4
 """Approximate height of the labels below a panel, in inches."""
 _DECADES = {"x": 0.45, "y": 0.2}
@@ -116,7 +117,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
         drawn.align_labels()
-        # The layout fixes the number of ticks, and thereby their size. So it is computed once before saving.
+        # The layout determines the number of ticks and their size. So it is computed once before saving.
         with warnings.catch_warnings():
             warnings.filterwarnings("error" if asked else "default", "constrained_layout not applied")
             try:
@@ -134,7 +135,9 @@ def encode(
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
     written = io.BytesIO()
     drawn = figure(chart, width, height)
-    with matplotlib.rc_context(_STYLE):  # sets the type of embedded fonts, and the ids in an SVG
+    with matplotlib.rc_context(
+        _STYLE
+    ):  # these settings fix the type of embedded fonts, and the ids in an SVG file
         drawn.savefig(written, format=format, dpi=dpi, metadata=undated)
     return written.getvalue()
 
@@ -147,8 +150,8 @@ def _draw_panels(
     Args:
       chart: the chart to draw.
       places: the axes, one for each panel.
-      across: length in inches at which labels along x wrap; 0 means the width of the axes.
-      up: length in inches at which labels along y wrap; 0 means the height of the axes.
+      across: length in inches at which labels along x wrap; 0: the width of the axes.
+      up: length in inches at which labels along y wrap; 0: the height of the axes.
     """
     norm = None
     if chart.color is not None:
@@ -238,7 +241,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         shades[~np.isfinite(one.color)] = matplotlib.colors.to_rgba("0.6")
         points["color"] = shades
         axes.scatter(one.x, one.y, **points)
-        # In the legend the marker means the policy; the colours are values of a metric.
+        # In the legend the markers are those of policies without colour, because colours show a metric.
         axes.scatter([], [], label=label, **points | {"color": "0.4"})
         return
     axes.scatter(one.x, one.y, label=label, **points)

@@ -54,7 +54,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
         known = [*table, *(str(v) for v in result.data_vars if result[v].dims in _PER_ROUND)]
         listed = ", ".join(dict.fromkeys(known))
         raise ValueError(f"measure: {name}: unknown here{nearest(name, known)}; known: {listed}")
-    # Prefers the running sum of a variable, because values of single rounds are mostly noise.
+    # Prefers the cumulative sum of a variable, because the values of single rounds are mostly noise.
     for metric in table.values():
         if metric.variable == name and metric.reduce == "total":
             return metric
@@ -63,7 +63,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
         made = [other for other, metric in table.items() if metric.variable == name]
         hint = f"; its measures: {', '.join(made)}" if made else ""
         raise ValueError(
-            f"measure: {name}: has dims {', '.join(map(str, array.dims))}, no value a round{hint}"
+            f"measure: {name}: has dims {', '.join(map(str, array.dims))}, not one value per round{hint}"
         )
     units, meaning = array.attrs.get("units", "1"), array.attrs.get("long_name", name.replace("_", " "))
     return Metric(name, "each", None, units, meaning, name=name)
@@ -79,7 +79,8 @@ def incomparable(runs: xr.Dataset, metric: Metric) -> str:
 
 
 def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool], str]:
-    """Returns whether more is better for each metric, and why they have no Pareto front; "" if they have."""
+    """Returns whether more is better for each metric, and the reason why they have no Pareto front; "" if
+    they have one."""
     for metric in metrics:
         if why := incomparable(runs, metric):
             return [], f"{metric.name} {why}"
@@ -106,7 +107,7 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
         if not np.isfinite(finals(runs, [metric.name])[metric.name].values).any():
             lines.append(f"{metric.name}: no run has a finite value")
         elif not has_curve(runs, metric):
-            lines.append(f"{metric.name}: is one figure for a run and has no curve")
+            lines.append(f"{metric.name}: has one value for each run and no curve")
     policies, beyond = runs["policy"].values, dict[str, None]()
     for policy in dict.fromkeys(policies.tolist()):
         own = levels_of(runs.isel(run=policies == policy)).axes
@@ -136,7 +137,7 @@ def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
 
 
 def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
-    """Returns lines on how many runs are left out of means, and why."""
+    """Returns lines on the number of runs that means leave out, and the reasons."""
     lines, count = [], runs.sizes["run"]
     if "diverged_round" in runs and (broken := int((runs["diverged_round"].values > 0).sum())):
         left = "their learned metrics are left out of means, curves, heat maps and main effects"

@@ -131,12 +131,12 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
 
 
 def _over(seeds: Sequence[int]) -> str:
-    """Returns over how many seeds a mean is, in words."""
+    """Returns the number of seeds of a mean in words."""
     return f"{counted(seeds)} seeds" if max(seeds, default=0) > 1 else "one seed"
 
 
 def _bins(levels: Levels, axes: Sequence[str]) -> str:
-    """Returns a sentence on which axes are binned; "" if none."""
+    """Returns a sentence on the binned axes; "" if no axis is binned."""
     binned = [axis for axis in axes if axis in levels.bins]
     return f" {words_for(binned, levels.runs)} in bins, named by their medians." if binned else ""
 
@@ -245,13 +245,13 @@ def _pareto(
     )
     endless = known & ~there
     on_front = f" ({(every_front & endless).sum()} of them on the front)" if endless.any() else ""
-    note = f"infinite, and without a place: {some(labels[endless])}{on_front}" if endless.any() else ""
+    note = f"infinite, so not drawn: {some(labels[endless])}{on_front}" if endless.any() else ""
     panel = Panel(axes[1], axes[0], tuple(drawn), note=note)
     return Chart(name, caption, (panel,), color=axes[2] if third is not None else None)
 
 
 def _steps(across: np.ndarray, up: np.ndarray, ways: Sequence[bool], several: bool) -> Series:
-    """Returns the front as a step function, because no setting reached the points in between."""
+    """Returns the front as a step function, because no setting lies between its points."""
     # A step keeps its y value up to the next point, so points are ordered from good to bad on the x axis.
     order = np.lexsort((up, across))
     order = order[::-1] if ways[1] else order

@@ -1,8 +1,8 @@
 """Charts as Vega-Lite 6 specifications, which the page, JupyterLab, altair and vl-convert draw.
 
-Labels are data: no label is part of an expression or the name of a field. In the scales the series have the
-names s0, s1, …, and the columns are x, y, low, …; a table maps the series to their labels. Only the titles of
-tooltips are part of an expression, because Vega-Lite writes them into it.
+A label is never part of an expression or the name of a field. In the scales the series have the names s0, s1,
+…, and the columns are x, y, low, …; a table maps the series to their labels. Only the titles of tooltips are
+part of an expression, because Vega-Lite writes them into it.
 """
 
 import json
@@ -32,9 +32,9 @@ _ARRAYS = ("x", "y", "low", "high", "shade", "name")
 _MOST_NUMBERS = 150
 """Largest number of cells of a heat map that shows their values."""
 _PALE = 0.55
-"""Position on the colour map viridis above which values are written in black; below it, in white."""
+"""Position on the colour map viridis, from 0 to 1: values above it are written in black, others in white."""
 _MOST_ABREAST = 16
-"""Largest number of columns of a heat map that shows its values, and of labels of a legend."""
+"""Largest number of columns of a heat map that shows its values, and of labels in a row of a legend."""
 _JOINED: dict[str, dict[str, Any]] = {
     "line": {"clip": True, "interpolate": "linear", "order": False},
     "step": {"clip": True, "interpolate": "step-after", "order": False},

@@ -1,4 +1,4 @@
-"""Bandit scheduling that minds generalization, BSFL (Ben-Ami, Cohen, Zhao 2025), whose g is (8)."""
+"""Bandit scheduling with a generalization term, BSFL (Ben-Ami, Cohen, Zhao 2025); the term is (8)."""
 
 from pausejax import bandit, parts
 from pausejax.policies.base import Policy
@@ -14,7 +14,7 @@ def bandit_generalization(
     generalization_exponent: bandit.GeneralizationExponent = bandit.Objective.generalization_exponent,
     clock: bandit.TermsClock = bandit.Objective.clock,
 ) -> Policy:
-    """The set with the largest min ucb + α/m Σ g in every round: (14) without its privacy term and ζ.
+    """Selects the set with the largest min ucb + α/m Σ g in every round: (14) without its privacy term and ζ.
 
     Args:
       num_clients: K, the number of clients.

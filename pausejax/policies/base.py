@@ -20,7 +20,7 @@ class Clients(NamedTuple):
     data_share: jax.Array
     """float32 [K], |D_k| / |D|; sums to 1."""
     expected_latency: jax.Array
-    """float32 [K], E[τ_k] in seconds. Only a policy that is defined with this knowledge may read it."""
+    """float32 [K], E[τ_k] in seconds. Only policies whose definition assumes this knowledge may read it."""
 
 
 class View(NamedTuple):
@@ -48,7 +48,8 @@ class Cohort(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """Observations of the server after a round, one row for each of `members`; ignore the rows of pads."""
+    """Observations of the server after a round, one row for each of `members`; rows of pads have no
+    meaning."""
 
     members: jax.Array
     """int32 [n], members of the cohort in ascending order; if rounds overlap, the clients that have finished.
@@ -131,7 +132,7 @@ def mask_of(view: View) -> dict[str, jax.Array]:
 
 
 def memoryless(select: Callable[[jax.Array, Clients, View], Cohort]) -> Policy:
-    """Returns a policy that learns nothing from rounds; its state is the given `Clients`."""
+    """Returns a policy whose state never changes; the state is the given `Clients`."""
     return Policy(
         init=lambda key, clients: clients, select=select, update=lambda state, view, feedback: state
     )

@@ -6,7 +6,9 @@ from pausejax.parts import Parameter
 
 NumCandidates = Annotated[
     int,
-    Parameter(help="FedCS, Power-of-Choice: clients that are asked; 0: all K, or 2m", low=0),
+    Parameter(
+        help="FedCS, Power-of-Choice: number of candidates; 0: K for FedCS, 2m for Power-of-Choice", low=0
+    ),
 ]
 NUM_CANDIDATES = 0
 

@@ -130,7 +130,7 @@ def refuse_faults(
     if found == UNFIT_MEMBERS:
         what = problems_of(selected[row, column][None], num_clients, first_round=number)[0]
     elif found == UNFIT_WEIGHT:
-        what = f"round {number}: a weight is {weight:g}; must be finite, >= 0, and 0 where no member is"
+        what = f"round {number}: a weight is {weight:g}; must be finite, >= 0, and 0 for pads"
     elif found == UNFIT_SUM:
         what = f"round {number}: the weights sum to {weight:g}; must be 1 ± {TOLERANCE:g}"
     else:
@@ -145,7 +145,7 @@ def problems_of(
     *,
     first_round: int = 1,
 ) -> tuple[str, ...]:
-    """Returns the mistakes in the selections of one run: for each kind, one line about the first mistake.
+    """Returns the errors in the selections of one run: for each kind of error, one line about the first one.
 
     Args:
       selected: int [rounds, n], the selected clients; -1 pads.

@@ -17,7 +17,7 @@ from pausejax.selection.linkage import similarity_scheme
 
 @parts.policy
 def clustered_size(*, clients_per_round: int) -> Policy:
-    """Clusters by data size, Fraboni et al.'s Algorithm 1: the same scheme in every round."""
+    """Samples from clusters by data size, Fraboni et al.'s Algorithm 1: the same scheme in every round."""
 
     def init(key: jax.Array, clients: Clients) -> jax.Array:
         return size_scheme(clients.data_share, clients_per_round)
@@ -39,7 +39,7 @@ class SimilarityState(NamedTuple):
 
 @parts.policy
 def clustered_similarity(*, num_clients: int, clients_per_round: int, num_parameters: int) -> Policy:
-    """Clusters by the angles between updates, Fraboni et al.'s Algorithm 2: a new scheme in every round.
+    """Samples from clusters of similar updates, Fraboni et al.'s Algorithm 2: a new scheme in every round.
 
     The state holds one update for each client of each run.
 
@@ -86,8 +86,8 @@ def draw(key: jax.Array, scheme: jax.Array, available: jax.Array | None = None) 
     Args:
       key: the key of the draws, consumed.
       scheme: float [m, K].
-      available: bool [K], available clients; each row's probabilities are restricted to them, and a row
-        without available clients draws none. None if all clients are available.
+      available: bool [K], available clients; each row draws from these clients only, and a row without
+        available clients draws none. None if all clients are available.
     """
     m, num_clients = scheme.shape
     if available is not None:

@@ -12,10 +12,10 @@ from pausejax.policies.pause import PauseState
 def cs_ucb(
     *, num_clients: int, clients_per_round: int, clock: bandit.TermsClock = bandit.Objective.clock
 ) -> Policy:
-    """The m clients of the largest μ̄_k + sqrt((m + 1) log(t) / T_k); ties go to the lowest index.
+    """Selects the m clients with the largest μ̄_k + sqrt((m + 1) log(t) / T_k); ties go to the lowest index.
 
     This is the paper's version for i.i.d. balanced data. The reward is τ_min / τ_k, as everywhere in this
-    package. The sum of the bounds and their minimum have the same best set.
+    package. The same set maximizes the sum of the bounds and their minimum.
 
     Args:
       num_clients: K, the number of clients.

@@ -1,4 +1,4 @@
-"""Fastest in expectation: the rival that knows the latency law and nothing else (PAUSE paper, §V-A)."""
+"""Fastest in expectation: a baseline that knows only the latency law (PAUSE paper, §V-A)."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,8 @@ from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, first_
 
 @parts.policy
 def fastest(*, clients_per_round: int) -> Policy:
-    """The m clients of the smallest expected latency, always; ties to the lowest index."""
+    """Selects the m clients with the smallest expected latency in every round; ties go to the lowest
+    index."""
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
         order = jnp.argsort(state.expected_latency, stable=True)

@@ -9,7 +9,7 @@ from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, first_
 
 @parts.policy
 def fedavg(*, num_clients: int) -> Policy:
-    """All clients that are available take part in every round, weighted by their data."""
+    """Selects all available clients in every round, with weights in proportion to their data."""
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
         everyone = jnp.arange(num_clients, dtype=jnp.int32)

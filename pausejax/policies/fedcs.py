@@ -18,21 +18,21 @@ def fedcs(
     clients_per_round: int,
     deadline: Annotated[
         jax.Array | float,
-        Parameter(help="FedCS: seconds that a round may last", low=0, low_open=True, units="s"),
+        Parameter(help="FedCS: longest duration of a round, seconds", low=0, low_open=True, units="s"),
     ] = 1.0,
     num_candidates: NumCandidates = NUM_CANDIDATES,
 ) -> Policy:
-    """Asks random candidates for their latencies, then takes as many as meet the deadline, the fastest first.
+    """Draws random candidates and selects those whose latency meets the deadline, the fastest first.
 
-    Only available clients are asked. At most m candidates are taken, and the fastest candidate is always
-    taken. The paper's greedy rule is for sequential uploads. In this package uploads are parallel, for which
-    the greedy rule becomes this rule.
+    Candidates are available clients. At most m of them are selected, and the fastest one always is. The
+    paper's greedy rule is for sequential uploads. In this package uploads are parallel, for which the greedy
+    rule becomes this rule.
 
     Args:
       num_clients: K, the number of clients.
       clients_per_round: m.
       deadline: the longest duration of a round, seconds.
-      num_candidates: the number of random clients that are asked, from m to K; 0 means all K.
+      num_candidates: the number of random candidates, from m to K; 0 means all K.
 
     Raises:
       ValueError: num_candidates is out of its range.

@@ -11,7 +11,10 @@ from pausejax.parts import Parameter
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, first_of, slots_of_arrived
 
 _CUT_OFF = 0.95
-"""Clients are exploited at random among those with at least this share of the smallest sufficient utility."""
+"""Cut-off as a share of the smallest utility among the best clients.
+
+Clients above it are exploited at random.
+"""
 _UNCERTAINTY = 0.1
 
 
@@ -27,7 +30,7 @@ class OortState(NamedTuple):
     preferred_latency: jax.Array
     """float32 scalar, T, seconds; clients slower than T are penalized."""
     window: jax.Array
-    """float32 [2], utility gained in the pacer's last complete window and in its current window."""
+    """float32 [2], utility gained in the last complete window of rounds and in the current window."""
 
 
 @parts.policy
@@ -35,14 +38,23 @@ def oort(
     *,
     num_clients: int,
     clients_per_round: int,
-    exploration: Annotated[Number, Parameter(help="Oort: first exploring share ε", low=0, high=1)] = 0.9,
-    exploration_decay: Annotated[Number, Parameter(help="Oort: factor on ε", low=0, high=1)] = 0.98,
-    min_exploration: Annotated[Number, Parameter(help="Oort: least exploring share ε", low=0, high=1)] = 0.2,
-    straggler_penalty: Annotated[Number, Parameter(help="Oort: exponent on T / τ of the slow", low=0)] = 2.0,
+    exploration: Annotated[
+        Number, Parameter(help="Oort: ε, share of explored clients in the first cohort", low=0, high=1)
+    ] = 0.9,
+    exploration_decay: Annotated[
+        Number, Parameter(help="Oort: factor of ε after each round", low=0, high=1)
+    ] = 0.98,
+    min_exploration: Annotated[Number, Parameter(help="Oort: smallest ε", low=0, high=1)] = 0.2,
+    straggler_penalty: Annotated[
+        Number, Parameter(help="Oort: exponent of T / τ in the utility of clients slower than T", low=0)
+    ] = 2.0,
     pacer_step: Annotated[
-        Number, Parameter(help="Oort: Δ of the pacer, seconds", low=0, low_open=True, units="s")
+        Number,
+        Parameter(help="Oort: Δ, step of the preferred latency T, seconds", low=0, low_open=True, units="s"),
     ] = 0.25,
-    pacer_window: Annotated[int, Parameter(help="Oort: rounds in a window of the pacer", low=1)] = 20,
+    pacer_window: Annotated[
+        int, Parameter(help="Oort: number of rounds in a window, after which T may grow", low=1)
+    ] = 20,
 ) -> Policy:
     """Exploits clients by utility and speed, and explores new ones at random: Lai et al.'s Algorithm 1.
 
@@ -92,14 +104,16 @@ def oort(
         played = (view.round - 1).astype(jnp.float32)
         part = jnp.maximum(exploration * exploration_decay**played, min_exploration)
         wanted = jnp.round((1 - part) * m).astype(jnp.int32)
-        # Whichever kind of client runs out, the other fills the cohort.
+        # If there are too few explored or too few exploited clients, clients of the other kind fill the
+        # cohort.
         num_exploited = jnp.clip(wanted, size - (allowed - num_seen), num_seen)
 
         utility = jnp.where(seen, total_utility(state, view.round, straggler_penalty), -jnp.inf)
         just_enough = -jnp.sort(-utility)[jnp.maximum(num_exploited - 1, 0)]
         admitted = seen & (utility >= _CUT_OFF * just_enough)
         exploit_key, explore_key = jax.random.split(key)
-        # Gumbel noise on the logarithms and a sort: a draw without replacement, by utility or uniform.
+        # Sorting logarithms plus Gumbel noise draws without replacement: exploited clients by utility,
+        # explored ones uniformly.
         tiny = jnp.finfo(jnp.float32).tiny
         race = jnp.log(jnp.maximum(utility, tiny)) + jax.random.gumbel(exploit_key, (num_clients,))
         exploited = jnp.argsort(-jnp.where(admitted, race, -jnp.inf), stable=True)[:m]
@@ -118,7 +132,9 @@ def oort(
         gained = num_clients * share * jnp.where(jnp.isfinite(feedback.loss_rms), feedback.loss_rms, 0.0)
         window = state.window.at[1].add(jnp.sum(gained))
         over = view.round % pacer_window == 0
-        slower = over & (window[0] > window[1])  # never in the first window: what was before it is 0
+        slower = over & (
+            window[0] > window[1]
+        )  # never in the first window, because the utility before it is 0
         return OortState(
             state.data_share,
             state.utility.at[slot].set(gained, mode="drop"),

@@ -26,7 +26,7 @@ def pause(
     objective: bandit.Objective = bandit.Objective(),  # noqa: B008
     selector: Annotated[Selector, Parameter(help="argmax of (14)")] = "exact",
 ) -> Policy:
-    """Chooses the argmax of (14) in every round.
+    """Selects the argmax of (14) in every round.
 
     Args:
       num_clients: K, the number of clients.

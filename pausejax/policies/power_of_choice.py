@@ -1,4 +1,4 @@
-"""Power-of-Choice: the candidates on which the model does worst (Cho, Wang, Joshi 2020)."""
+"""Power-of-Choice: the candidates with the largest local loss (Cho, Wang, Joshi 2020)."""
 
 import jax
 import jax.numpy as jnp

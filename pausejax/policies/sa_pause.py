@@ -32,7 +32,7 @@ def sa_pause(
         Parameter(help="ω of (19)", low=0, low_open=True, aliases=("omega",), symbol="ω"),
     ] = 1e-3,
 ) -> Policy:
-    """Anneals (14) in every round, from a new random set, and plays the best set that it has seen.
+    """Anneals (14) in every round, from a new random set, and selects the best set that the walk has visited.
 
     Args:
       num_clients: K, the number of clients.

@@ -1,4 +1,4 @@
-"""Value per second: the cohort that is worth most for each second of its round (docs/beyond-pause.md)."""
+"""Value per second: the cohort with the largest value per second of its round (docs/beyond-pause.md)."""
 
 from typing import Annotated, Literal, NamedTuple, get_args
 
@@ -32,17 +32,15 @@ def value_per_second(
     clients_per_round: int,
     budget_decay: Number,
     min_latency: Number,
-    price: Annotated[
-        Number, Parameter(help="value per second: c, how much each participation costs", low=0)
-    ] = 50.0,
+    price: Annotated[Number, Parameter(help="value per second: c, price of a participation", low=0)] = 50.0,
     share_exponent: Annotated[
-        Number, Parameter(help="value per second: power of a client's data share", low=0)
+        Number, Parameter(help="value per second: exponent of a client's data share", low=0)
     ] = 1.0,
     optimism: Annotated[
-        Number, Parameter(help="value per second: factor on what latencies may be off by", low=0)
+        Number, Parameter(help="value per second: factor of the uncertainty of latencies", low=0)
     ] = 1.0,
     speed_index: Annotated[
-        SpeedIndex, Parameter(help="value per second: how speeds are guessed")
+        SpeedIndex, Parameter(help="value per second: kind of the optimistic latencies")
     ] = "variance",
 ) -> Policy:
     """Chooses the largest Σ value / (optimistic time of the round) in every round, exactly.
@@ -77,13 +75,17 @@ def value_per_second(
         return ValueState(clients.data_share, bandit.init(num_clients), zeros, zeros)
 
     def least_latency(key: jax.Array, state: ValueState, time: jax.Array) -> jax.Array:
-        """Returns optimistic latencies, float32 [K], seconds; without meaning for clients never seen."""
+        """Returns optimistic latencies, float32 [K], seconds.
+
+        They have no meaning for clients that never took part.
+        """
         counts, mean_reward = state.bandit
         if speed_index == "range":
             width = bandit.ucb(jnp.zeros(num_clients), counts, time, m)
             return min_latency / (mean_reward + rounded(optimism * width))
         seen = jnp.maximum(counts, 1).astype(jnp.float32)
-        # Who was seen once has the variance of the others, and before there is any: τ_min squared.
+        # A client with one participation has the pooled variance of the others, or τ_min² if there is none
+        # yet.
         repeats = jnp.sum(jnp.maximum(counts - 1, 0)).astype(jnp.float32)
         pooled = (jnp.sum(state.squares) + min_latency**2) / (repeats + 1)
         error = optimism * jnp.sqrt((state.squares + pooled) / seen / seen)
@@ -96,7 +98,7 @@ def value_per_second(
         counts = state.bandit.counts
         least = jnp.maximum(least_latency(key, state, bandit.time_of_terms(view.round)), min_latency)
         speed = jnp.where(counts > 0, 1 / least, jnp.inf)
-        # A common factor changes no choice and keeps late values from vanishing.
+        # Dividing by the largest value changes no selection, and prevents underflow in late rounds.
         spent = (counts - jnp.min(counts)).astype(jnp.float32)
         value = (num_clients * state.data_share) ** share_exponent * jnp.exp(-price * budget_decay * spent)
         members = selection.best_rate(speed, value, m, **mask_of(view)).members

@@ -1,4 +1,4 @@
-"""Vanilla-SA: PAUSE annealed over all swaps, the paper's yardstick for the tailored graph (§IV-B)."""
+"""Vanilla-SA: PAUSE with annealing over all swaps, the paper's baseline for its tailored graph (§IV-B)."""
 
 from pausejax import bandit, parts, selection
 from pausejax.policies.base import Policy
@@ -20,7 +20,7 @@ def vanilla_sa(
     annealing_steps: AnnealingSteps = ANNEALING_STEPS,
     temperature_divisor: TemperatureDivisor = TEMPERATURE_DIVISOR,
 ) -> Policy:
-    """`sa_pause` with any swap as a neighbour and C = 2α + γ + 1, which has no margin ω.
+    """Anneals as `sa_pause`, with any swap as a neighbour and C = 2α + γ + 1, which has no margin ω.
 
     Arguments and errors are those of `sa_pause`.
     """

@@ -1,4 +1,4 @@
-"""A statistical lower bound on the ε of any release, from samples alone."""
+"""A statistical lower bound on the ε of any mechanism, computed from samples of its releases."""
 
 import numpy as np
 from scipy import stats
@@ -31,7 +31,7 @@ def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confid
         raise ValueError("scores: need at least two samples of each input")
     choosing, testing = np.array_split(np.asarray(scores, np.float64), 2)
     other_choosing, other_testing = np.array_split(np.asarray(neighbour_scores, np.float64), 2)
-    # Many releases can share the largest score up to rounding: thresholds lie a little below the samples.
+    # Many releases can have the same score up to rounding, so thresholds lie a little below the samples.
     spread = np.ptp(choosing)
     thresholds = np.quantile(choosing, np.linspace(0, 1, _CANDIDATES)) - 1e-4 * spread
     best = thresholds[np.argmax(_bounds(choosing, other_choosing, thresholds, confidence))]
@@ -50,7 +50,7 @@ def _bounds(
     )
     misses, other_misses = len(scores) - hits, len(neighbour_scores) - other_hits
     doubt = (1 - confidence) / 2
-    # The interval is one-sided where all samples agree, and beta laws need positive parameters.
+    # If all samples agree, the interval is one-sided, because beta laws need positive parameters.
     least = np.where(hits > 0, stats.beta.ppf(doubt, np.maximum(hits, 1), misses + 1), 0.0)
     most = np.where(
         other_misses > 0, stats.beta.ppf(1 - doubt, other_hits + 1, np.maximum(other_misses, 1)), 1.0

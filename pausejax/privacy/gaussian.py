@@ -21,7 +21,7 @@ def gaussian_epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: 
       float32 of the broadcast shape; 0 where T = 0.
     """
     both = np.stack(np.broadcast_arrays(noise_multiplier, delta), axis=-1).astype(np.float64)
-    # Rounds repeat the same few numbers of releases, and runs the same few mechanisms.
+    # Only few combinations of releases and mechanism occur in a study, so each is computed once.
     mechanisms, of_run = np.unique(both.reshape(-1, 2), axis=0, return_inverse=True)
     counts, of_round = np.unique(releases, return_inverse=True)
     table = _epsilon(counts[None, :].astype(np.float64), mechanisms[:, :1], mechanisms[:, 1:])

@@ -34,8 +34,11 @@ class Mechanism(NamedTuple):
     """Function from a key, an upload, float32 [d], and the number of the client's release, int32 >= 1, to the
     protected upload, float32 [d]."""
     leakage: Callable[[np.ndarray, int], Leakage]
-    """Function on the host from numbers of releases, int [..., T], and d to their leakage. The mechanism's
-    hyper-parameters are float32 [..., 1] there. ε must not decrease as releases increase."""
+    """Function on the host from numbers of releases, int [..., T], and d to the leakage.
+
+    In this call the mechanism's hyper-parameters are float32 [..., 1]. ε must not decrease as releases
+    increase.
+    """
     server: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] | None = None
     """Function from a key, the mean upload, float32 [d], and the aggregation weights, float32 [n], 0 for rows
     without an update, to the mean that the server uses. If it is given, the server is trusted and only
@@ -80,7 +83,7 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
 
 def clip_l2(update: jax.Array, clip_norm: jax.Array | float) -> jax.Array:
     """Scales an update, float32 [d], down to an L2 norm of at most `clip_norm` > 0."""
-    # The largest entry is divided out first: its square may exceed float32.
+    # Entries are first divided by the largest one, because its square may overflow float32.
     largest = jnp.maximum(jnp.max(jnp.abs(update), initial=0.0), jnp.finfo(jnp.float32).tiny)
     norm = largest * jnp.sqrt(jnp.sum((update / largest) ** 2))
     return update * jnp.minimum(1.0, clip_norm / norm)

@@ -56,11 +56,12 @@ def laplace(
     noise_generator: Annotated[
         NoiseGenerator,
         Parameter(
-            help="what draws the noise: JAX's cipher, or a hash of counters at a third of its cost",
+            help="generator of the noise: JAX's threefry, or a hash of counters in a third of the time",
         ),
     ] = "threefry",
 ) -> Mechanism:
-    """The paper's: clips, and adds Laplace noise whose ε_i falls from release to release, (5) to (7)."""
+    """Clips and adds Laplace noise, whose ε_i decreases from release to release: the PAUSE paper's, (5) to
+    (7)."""
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
         epsilon = budget.epsilon_at(number, privacy_budget, budget_decay)
@@ -116,9 +117,9 @@ def central_gaussian(
     """A trusted server adds Gaussian noise to the mean of clipped updates: DP-FedAvg (McMahan et al. 2018).
 
     If a client's update is replaced by 0, the mean changes by at most `clip_norm` times the largest weight.
-    Cohorts and weights are public. If n < m updates arrive, the mean is multiplied by n/m, as with a fixed
-    denominator, so its noise does not grow. Only aggregated updates spend privacy. ε is not reduced for
-    random cohorts, because policies choose cohorts on purpose.
+    Cohorts and weights count as public. If n < m updates arrive, the mean is multiplied by n/m, as with a
+    fixed denominator, so its noise does not grow. Only aggregated updates spend privacy. ε is not reduced for
+    random cohorts, because the policies' cohorts are not random.
     """
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:

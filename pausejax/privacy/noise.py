@@ -3,7 +3,8 @@
 "threefry" is JAX's own generator, a cipher in counter mode. "hash" combines each counter with two words of
 the key in two rounds of a 32-bit mixing function. The function is shift, multiply, shift, multiply, shift,
 with the multipliers 0x21f0aaad and 0x735a2d97 of C. Wellons's hash-prospector. On a CPU, a number from "hash"
-takes a third of the time. "hash" is no cipher, and the 2^32 words of one key are all different.
+takes a third of the time of "threefry". "hash" is not cryptographically secure: the 2^32 words of one key are
+all different.
 """
 
 from typing import Literal, get_args

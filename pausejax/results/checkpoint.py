@@ -3,9 +3,9 @@
     checkpoints/<batch>/records-<first>-<last>.npz  records of some rounds in a row
     checkpoints/<batch>/state-<last>.npz            the state after round <last>, and which records precede it
 
-A batch's name is a digest of the identities of its runs, and every file holds these identities: a checkpoint
-of other runs is never used. Rows are positions in the batch. Every file is written whole and ends with a
-digest.
+A batch's name is a digest of the identities of its runs, and every file contains these identities, so that a
+checkpoint of other runs is never used. Rows are positions in the batch. Every file is written whole and ends
+with a digest.
 """
 
 import hashlib
@@ -94,7 +94,7 @@ class Checkpoint:
         if not self._writes:
             return None
         for name in self._folder.names(self.place):
-            if name.endswith(".partial"):  # its process was killed
+            if name.endswith(".partial"):  # the process that wrote this file was killed
                 self._folder.remove(f"{self.place}/{name}")
         for last in reversed(self._states()):
             try:

@@ -20,7 +20,8 @@ class Contents(NamedTuple):
     damaged: tuple[str, ...] = ()
     """Names of files that failed the check; their runs are not finished."""
     current: bool = False
-    """Whether the result exists, is intact, and has the plan's spec or further runs beside the plan's."""
+    """Whether the result exists, is intact, and either has the plan's spec or has runs that the plan
+    lacks."""
     whole: bool = True
     """Whether all blocks of the result are intact; True if there is no result."""
     removable: tuple[str, ...] = ()
@@ -62,7 +63,7 @@ def read(folder: Folder, recorded: Recorded) -> Contents:
         except (ValueError, FileNotFoundError, IrregularFile):
             damaged.append(name)
             removable.append(name)
-        except OSError:  # a disk that fails for a moment has damaged nothing
+        except OSError:  # a read error of the disk does not mean that the file is damaged
             damaged.append(name)
     unread = len(damaged)
     if (result := held(folder)) is not None:

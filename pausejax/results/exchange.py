@@ -20,7 +20,7 @@ from pausejax.study.study import FORMAT
 
 RESULT = "results.zarr"
 LABELS = "labels.npz"
-"""The labels of all planned runs, with which the finished ones can be read; see `planned`."""
+"""The file with the labels of all planned runs; finished runs are read with it, see `planned`."""
 REPLACED = f".{RESULT}.replaced"
 """The name of the old result while the new one takes its place."""
 _PAUSES = (0.01, 0.05, 0.2, 0.5)
@@ -60,7 +60,7 @@ def read(directory: str | Path) -> xr.Dataset:
     """
     folder = Folder(directory)
     for pause in _PAUSES:
-        # `held` looks in two places; the result may move between the looks, so a second call is needed.
+        # `held` checks two names. The result may be renamed between the checks, so a second call is needed.
         if (name := held(folder) or held(folder)) is None:
             raise FileNotFoundError(f"{directory}: holds {_unfinished(folder)}")
         sealed = None
@@ -88,7 +88,7 @@ class _OtherFormat(ValueError):
 
 
 def _opened(folder: Folder, name: str, sealed: manifest.Manifest) -> xr.Dataset:
-    # A unit is only a word: a unit such as "days since 2000-01-01" must not turn numbers into dates.
+    # Units are not decoded, because a unit such as "days since 2000-01-01" would convert numbers to dates.
     result = described(folder, name, sealed, decode_times=False)
     if (written := result.attrs.get("format")) != FORMAT:
         raise _OtherFormat(

@@ -25,8 +25,9 @@ def export(
 ) -> int:
     """Writes one of the tables of `analysis.to_dataframe`. A table of curves is written in blocks of runs.
 
-    In CSV, words that a spreadsheet would take for a formula get a leading apostrophe; numbers do not change.
-    The file is written under another name and then renamed, so a reader sees the whole file or no file.
+    In CSV, texts that a spreadsheet would evaluate as a formula get a leading apostrophe; numbers do not
+    change. The file is written under another name and then renamed, so a reader sees the whole file or no
+    file.
 
     Args:
       result: the result, as `pausejax.open` returns it.
@@ -56,7 +57,7 @@ def export(
 
 def _write(frames: Iterator[pd.DataFrame], path: Path, format: str) -> int:
     first = pa.Table.from_pandas(next(frames), preserve_index=False).replace_schema_metadata()
-    # If no policy of the first block reads a parameter of words, its column has no type.
+    # If no policy of the first block reads a text parameter, the parameter's column has no type.
     schema = pa.schema(
         [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in first.schema]
     )

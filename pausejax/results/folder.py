@@ -21,7 +21,10 @@ from pausejax.atomic import replacing
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _ATTEMPTS = 5
 MARK = ".mark-"
-"""The first characters of a mark's name. Marks of killed processes are removed when no process plays."""
+"""Prefix of a mark's name; see `Folder.marked`.
+
+Marks of killed processes are removed when no process plays.
+"""
 _T = TypeVar("_T")
 
 
@@ -40,7 +43,8 @@ class Folder:
         """
         self.location = str(location)
         if "::" in self.location:
-            # With such a name fsspec would read through the caches, archives or servers that it lists.
+            # fsspec treats :: as a chain, and would read through the caches, archives or servers that the
+            # chain names.
             raise ValueError(f"{self.location}: must be a folder or one URL, without ::")
         try:
             self._files, self._root = fsspec.core.url_to_fs(self.location)
@@ -189,7 +193,7 @@ class Folder:
         if self.is_local:
             with contextlib.suppress(OSError):
                 os.rmdir(self._inside(name))
-        elif not self.names(name):  # some file systems under URLs keep empty folders
+        elif not self.names(name):  # some remote file systems keep empty folders
             self.remove(name)
 
     def move(self, old: str, new: str, seal: str = "") -> None:

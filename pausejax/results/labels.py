@@ -29,7 +29,7 @@ _MEANINGS = {
     "policy": "policy, by its label",
     "algorithm": "policy, by its registered name",
     "seed": "seed",
-    "identity": "hash of all that the numbers of the run depend on",
+    "identity": "hash of everything that the results of the run depend on",
     UNREAD: "parameters that the run does not read",
     "round": "round, from 1",
     "eval_round": "round after which the model was evaluated",
@@ -167,7 +167,7 @@ class Labels(NamedTuple):
         found, kept = self.kind.coordinates(self.mode, self.rounds, self.eval_every, arrays)
         coords: dict[str, Any] = {name: ("run", column) for name, column in self.columns.items()}
         for name, coordinate in found.items():
-            # Coordinates from the simulation replace those that the spec left open.
+            # Coordinates from the simulation replace those without a value in the spec.
             if name in coords or name in _MEANINGS or name not in self.meanings:
                 coords[name] = coordinate
         for name in coords.keys() & self.meanings.keys():

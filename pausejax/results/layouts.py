@@ -1,7 +1,7 @@
 """Stores the layouts of a study in `layout.json`, by group and kind of devices.
 
 The first process that plays a study writes the file. All other processes, and every resumed study, read the
-file. So the same runs are always computed side by side, and the last bits of floats depend on no timing.
+file. So the same runs are always computed side by side, and the last bits of floats do not depend on timing.
 """
 
 import contextlib
@@ -16,7 +16,10 @@ from pausejax.study.simulation import Layout
 
 NAME = "layout.json"
 _FITS = "fits"
-"""The key of the number of runs of a batch that fit side by side. The smallest stored number counts."""
+"""The key under which the number of runs that fit side by side is stored.
+
+The smallest stored number counts.
+"""
 _MOST = 2**20
 
 

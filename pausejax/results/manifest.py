@@ -110,7 +110,9 @@ def _check_codecs(name: str, content: bytes) -> None:
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name}: {error}") from error
     if foreign := named - CODECS:
-        raise ValueError(f"{name}: names the codec {min(foreign)!r}; nothing was decoded")
+        raise ValueError(
+            f"{name}: names the codec {min(foreign)!r}, which is not allowed; nothing was decoded"
+        )
 
 
 def check_chunks(folder: Folder, store: str, sealed: Manifest) -> None:

@@ -102,12 +102,12 @@ def _check_format(folder: Folder) -> None:
 
 def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[str]:
     """Returns the lines of an error message that show how a folder's study differs from this one."""
-    allowed = "choose another folder, or a spec that adds runs and takes none away"
+    allowed = "choose another folder, or a spec that adds runs and removes none"
     old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
     try:
         before = dict(read_sealed(folder, FILES))
     except (OSError, TypeError, ValueError):
-        before = {}  # a damaged list of files is ignored; the specs are compared below
+        before = {}  # a damaged list of files is ignored, because the specs are compared below
     changed = [name for name, digest in before.items() if files.get(name, digest) != digest]
     if changed:
         return [
@@ -185,7 +185,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
         if alone:
             _tidy_up(folder)
         else:
-            folder.remove(PLAYING)  # the file is useless without locks
+            folder.remove(PLAYING)  # without locks the lock file is not needed
         for name in (PARTS, CHECKPOINTS):
             folder.remove_if_empty(name)
     return 0

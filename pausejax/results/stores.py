@@ -123,7 +123,8 @@ class FolderStore(Store):
         try:
             return self._load(runs)
         except (FileNotFoundError, KeyError):
-            # Another process has written these runs, or has moved them into the result.
+            # Another process has written these runs or moved them into the result, so the contents are read
+            # again.
             assert self._prepared is not None
             self._note(store.examine(self.folder, self._prepared[0]).sources)
             return self._load(runs)
@@ -183,7 +184,7 @@ class MemoryStore(Store):
         super().__init__(layouts)
         self._parts: list[tuple[Sequence[Run], Arrays]] = []
         self._place_of: dict[tuple[str, str], tuple[int, int]] = {}
-        """For each run, the number of its part and its row in that part."""
+        """For each run, the index of its part and the row in this part."""
 
     def __str__(self) -> str:
         return "memory"

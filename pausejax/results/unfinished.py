@@ -51,7 +51,7 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
         try:
             labels = planned.read(folder, kinds)
         except FileNotFoundError as error:
-            # The result may move between the two looks of `held`, so a second call is needed.
+            # The result may be renamed between the two checks of `held`, so a second call is needed.
             if exchange.held(folder) or exchange.held(folder):
                 return exchange.read(directory)
             what = f"no study with {exchange.LABELS}; a search can't be read before its end"
@@ -62,7 +62,7 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
         found = contents.read(folder, recorded)
         if found.settled.issuperset(labels.identities):
             return exchange.read(directory)
-        # A file that another process has removed since is damaged in one attempt only.
+        # A file that another process removes counts as damaged in one attempt only.
         if not found.damaged or found.damaged == damaged:
             finished = found.identities
             rows = [row for row, name in enumerate(labels.identities) if name in finished]
@@ -73,7 +73,7 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
                 return _put_together(labels.take(rows), found).assign_attrs(partial=line)
             except MemoryError:
                 raise
-            except Exception as error:  # labels that somebody has forged can make any library raise any
+            except Exception as error:  # forged labels can make a library raise any error
                 problem = f"{type(error).__name__}: {error}".partition("\n")[0]
         damaged = found.damaged
     problem = problem or f"{damaged[0]} changes"

@@ -1,4 +1,5 @@
-"""Simulates the best settings of a search again on fresh seeds, which removes the bias of the choice."""
+"""Simulates the best settings of a search again on fresh seeds, because the choice of the best makes their
+first means too good."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

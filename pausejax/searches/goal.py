@@ -49,17 +49,17 @@ class Score(NamedTuple):
     values: tuple[float, ...]
     """The mean of each metric of the goal, with a sign such that more is better. NaN is worst."""
     violation: float = 0.0
-    """The sum of the violations of all constraints; 0 if the setting keeps them."""
+    """The sum of the violations of all constraints; 0 if the setting keeps all constraints."""
 
 
 class Trial(NamedTuple):
-    """A setting that was tried, with its score and figures."""
+    """A setting that was tried, with its score and metrics."""
 
     number: int
     setting: Setting
     score: Score
     figures: np.ndarray
-    """The figures of `Goal.figures` at the horizon of the search, float64 [seeds, figures]."""
+    """The metrics in `Goal.figures` at the horizon of the search, float64 [seeds, metrics]."""
     rounds: int
     """Number of simulated rounds, summed over the runs of the setting."""
     short: bool
@@ -76,7 +76,7 @@ class Row(NamedTuple):
     rounds: int
     """Number of simulated rounds, summed over the runs of the setting."""
     figures: dict[str, float | None]
-    """The mean of each figure at the horizon over seeds; None if the mean is not finite."""
+    """The mean over seeds of each metric at the horizon; None if the mean is not finite."""
     broken: bool
     """Whether the setting breaks a constraint."""
 
@@ -250,7 +250,7 @@ def figures_at(study: Study, goal: Goal, arrays: Arrays) -> np.ndarray:
 def _last_round(arrays: Arrays, goal: Goal) -> np.ndarray:
     elapsed = arrays["elapsed"]
     if goal.by_latency:
-        return (elapsed <= goal.horizon).sum(axis=1)  # NaN, after the last round, does not count
+        return (elapsed <= goal.horizon).sum(axis=1)  # NaN marks rounds after the last one, and is left out
     return np.minimum(int(goal.horizon), (~np.isnan(elapsed)).sum(axis=1))
 
 
@@ -262,7 +262,9 @@ def _reduced(study: Study, metric: Metric, arrays: Arrays, last: np.ndarray) -> 
         runs = np.where(played, selected, -1).reshape(len(last), -1)
         counts = [np.bincount(run[run >= 0], minlength=values.shape[1]) for run in runs]
         values = np.where(values < 0, values, np.stack(counts))
-    elif dims and dims != ("client",):  # what a client has at the end of a run is of the horizon already
+    elif dims and dims != (
+        "client",
+    ):  # metrics of clients exist only at the end of a run, which is the horizon
         labels = study.kind.coordinates(study.mode, study.rounds, study.eval_every, arrays)[0]
         rounds = labels["eval_round"][1] if dims[0] == "eval" else labels["round"]
         values = np.where(rounds <= last[:, None], values, np.nan)

@@ -50,7 +50,7 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
       SpecError: the study does not reach the horizon, or can not be searched.
     """
     if not study.rounds:
-        raise SpecError(["rounds: a search needs to know how many rounds a run has"])
+        raise SpecError(["rounds: must be set in a search"])
     if "elapsed" not in study.outputs.variables:
         raise SpecError([f'mode = "{study.mode}": has no search; only studies of client selection do'])
     if study.stop_at_latency:
@@ -58,7 +58,7 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
     if study.keep_models:
         raise SpecError(["keep_models: not in a search; simulate the settings that it finds with this key"])
     if study.client_metrics and options.at_latency is not None:
-        raise SpecError(["client_metrics: known after the last round alone; not with --at-latency"])
+        raise SpecError(["client_metrics: known only after the last round; not with --at-latency"])
     if (options.at_round or 0) > study.rounds:
         raise SpecError([f"--at-round {options.at_round}: must be at most rounds = {study.rounds}"])
     rounds = options.at_round or study.rounds
@@ -97,7 +97,7 @@ def _problems(options: SearchOptions) -> Iterator[str]:
     if options.maximize not in (None, True, False):
         yield f"--maximize {options.maximize!r}: must be true, false or left out"
     elif options.maximize is not None and len(options.metrics) > 1:
-        told = "of several metrics each goes the way that is better by itself"
+        told = "several metrics have the directions of the table of metrics"
         yield f"--{'maximize' if options.maximize else 'minimize'}: with one metric; {told}"
     if options.at_round is not None and options.at_latency is not None:
         yield "--at-round and --at-latency: one of them, not both"

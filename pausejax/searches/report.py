@@ -84,7 +84,7 @@ class Record(NamedTuple):
         return [one for one, ok in zip(self.trials, finite, strict=True) if ok and not one.broken]
 
     def write(self, folder: Folder) -> None:
-        """Writes the record into the folder of the search.
+        """Writes this record of the search into the folder of the search.
 
         Raises:
           OSError: the file can't be written, for example because no space is left.
@@ -155,7 +155,7 @@ def _points(
 def _without(record: Record, trials: Sequence[Row], places: Sequence[int], why: str) -> str:
     """Returns a note on how many settings a chart leaves out for lack of a finite value; "" if none."""
     lost = int((~np.isfinite(record.values(trials)[:, list(places)]).all(axis=1)).sum()) if trials else 0
-    return f"{lost} of {len(trials)} settings have no finite value{why}, and no place here" if lost else ""
+    return f"{lost} of {len(trials)} settings have no finite value{why}, and are not drawn" if lost else ""
 
 
 def _history(record: Record) -> Chart:
@@ -279,7 +279,7 @@ def _settings(record: Record) -> Table:
             cells.append(format_number(metric.scale * value, metric.shown) if np.isfinite(value) else "–")
         cells += [str(one.rounds)] + ["yes" if one.broken else "no"] * bool(broken.any())
         rows.append((str(one.number), *cells))
-    caption = "every setting, averaged over its seeds, which flatters the first"
+    caption = "every setting, mean over the seeds of the search; the means of the best are too good"
     return Table("settings", tuple(headings), rows, caption)
 
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pausejax.plotting.chart import Charts
     from pausejax.searches.report import Record
 
-CAPTION = "On its own seeds a search picks the best of many, which flatters it; it has not seen these."
+CAPTION = (
+    "The search did not use these seeds. On its own seeds, the best of many settings looks better than it is."
+)
 
 
 class Finalist(NamedTuple):
@@ -38,7 +40,7 @@ class Finalist(NamedTuple):
     high: np.ndarray
     """Upper end of the 95 % interval, [figures]."""
     lead: np.ndarray
-    """Mean of the first finalist's figures minus this finalist's, paired by seed, [figures].
+    """Mean difference of the first finalist's metrics and this finalist's, paired by seed, [metrics].
 
     NaN for the first finalist itself.
     """
@@ -104,7 +106,7 @@ class SearchResult(NamedTuple):
 
     def charts(self) -> "Charts":
         """Returns the charts of the search, by name."""
-        from pausejax.searches.report import charts  # only here, because it loads the drawing code
+        from pausejax.searches.report import charts  # imported late, because it loads the drawing code
 
         return charts(record_of(self))
 
@@ -194,7 +196,11 @@ def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[
             cells.append(_interval(one.lead, one.lead_low, one.lead_high, place, scale, form, lost[1]))
         rows.append(tuple(cells))
     where = f"on {len(first)} fresh seeds, at {result.goal.where}"
-    return f"{where}: mean [95 % interval], and the first's lead by pairs", tuple(headings), tuple(rows)
+    return (
+        f"{where}: mean [95 % interval], and the lead of the first one, paired by seed",
+        tuple(headings),
+        tuple(rows),
+    )
 
 
 def _in_words(setting: Setting, result: SearchResult) -> str:

@@ -131,7 +131,7 @@ def _unsupported(space: Space, goal: Goal, name: str) -> str:
     ranges = {d.key for dims in space.dimensions.values() for d in dims if isinstance(d.values, Range)}
     if len(ranges) < 2:
         return f"needs two ranges, and the spec has {'one' if ranges else 'no'} range; tpe needs none"
-    return "knows no constraints; tpe and nsga2 do" if goal.constraints else ""
+    return "supports no constraints; tpe and nsga2 do" if goal.constraints else ""
 
 
 def _make(optuna: Any, options: SearchOptions, constraints: Any) -> Any:

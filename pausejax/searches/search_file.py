@@ -40,7 +40,7 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
         held: dict[str, Any] = dict(read_sealed(folder, NAME))
     except (OSError, TypeError, ValueError) as error:
         if not _is_of(folder, wanted["spec"]):
-            what = "is damaged; give the very command that began the search, or choose another folder"
+            what = "is damaged; repeat the command that began the search, or choose another folder"
             raise SpecError([f"--out {folder}: {NAME} {what}"]) from error
         return None
     asked = json.loads(json.dumps(dict(wanted)))
@@ -82,7 +82,7 @@ def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
         if held.get(name) != version:
             library = {"optuna": "Optuna"}.get(name, name)
             if name not in held:
-                began = f"{library}'s version was not put down"
+                began = f"the version of {library} was not recorded"
                 return f"was begun by another release: {began}, and here is {version}; choose another folder"
             began = f"was begun with {library} {held[name]}, and here is {version}"
             return (

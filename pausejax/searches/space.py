@@ -19,9 +19,9 @@ class Dimension(NamedTuple):
     """One choice of a sampler."""
 
     key: str
-    """The name of the choice in the sampler; policies that share a choice share its name."""
+    """The name of the choice in the sampler, which policies with the same choice share."""
     names: tuple[str, ...]
-    """The names of the parameters that the choice sets."""
+    """The names of the parameters whose values this choice sets."""
     values: Range | tuple[tuple[Any, ...], ...]
     """A range of one parameter; or rows of values, with one value for each name in a row."""
 
@@ -169,7 +169,7 @@ def space_of(study: Study) -> Space:
             if isinstance(axis, Range):
                 if not words.parameters[name].traced:
                     problems.append(
-                        f"{words.parameters[name].section}.{name}: every value is a program of its own; "
+                        f"{words.parameters[name].section}.{name}: each value needs a compilation; "
                         "a search takes a list of values, not a range"
                     )
                 found[name] = Dimension(f"{own}{name}", (name,), axis)

@@ -1,4 +1,4 @@
-"""Computes the sum of the m best scores at all times, for thousands of clients and few kernels.
+"""Computes the sum of the m best scores at all times, in few kernels for thousands of clients.
 
 A client has an arrival, its place in descending order of ucb, and a rank, its place in descending order of
 score. At any time, the m best are the first m by rank among the clients that have arrived. Arrivals and ranks
@@ -46,14 +46,14 @@ def sums_of_the_best(
 
     rank, arrival = in_blocks(rank, beyond), in_blocks(arrival, beyond)
     score, by_rank = in_blocks(by_arrival, 0), in_blocks(by_rank, 0)
-    # Constants, so that no kernel makes them.
+    # These arrays are constants of the program, so they need no kernel.
     number, place = np.arange(blocks, dtype=np.int32), np.arange(width, dtype=np.int32)
     now, until = np.arange(beyond, dtype=np.int32).reshape(blocks, width), place[None] <= place[:, None]
     until, is_first = until[None, None], place == 0
     counted = np.arange(2).reshape(1, 2, 1, 1) == 0
 
-    # The count and Σ score of the clients whose rank is before each block of ranks and whose arrival is
-    # before each block of time, [N, 2, rank, time]. One kernel computes both, since they are one array.
+    # For each block of ranks and each block of times: the count and Σ score of the clients with a lower rank
+    # and an earlier arrival, [N, 2, rank, time]. One kernel computes both, since they are one array.
     block = rank >> (width.bit_length() - 1)
     values = jnp.where(counted, 1, score[:, None])
     inside = jnp.where(block[:, None, None] < number[None, None, :, None, None], values[:, :, None], 0)
@@ -72,7 +72,8 @@ def sums_of_the_best(
     waits = waits + jnp.where(is_first[None, None], (then * width)[..., None], 0)
     time = jnp.sum(waits, axis=2, dtype=jnp.int32)
 
-    # The block of ranks with the m-th best at each time; the count and sum of the clients in better blocks.
+    # For each time: the block of ranks that contains the m-th best client, and the count and sum of the
+    # clients in the blocks before it.
     found = jnp.sum(time[:, None, None] > now[None, ..., None], axis=3, dtype=jnp.int32) - 1
     cell = (found * blocks + number[None, :, None]).reshape(runs, beyond)
     counts, sums = (take(table[:, part].reshape(runs, -1), cell).reshape(rank.shape) for part in (0, 1))
@@ -84,7 +85,7 @@ def sums_of_the_best(
     one = jnp.where(is_before, jnp.where(until, score[:, :, None], 0), 0)
     total = jnp.sum(one + jnp.where(is_first[None, None, None], sums[..., None], 0), axis=3)
 
-    # The missing clients are the first in that block that have arrived.
+    # The remaining clients are the first ones in that block that have arrived.
     here = _masks(_blocks_of(arrival, found) <= now[None, ..., None], words)
     chosen = _is_set(here) & (_counts(here) <= (m - count)[..., None])
     total = total + jnp.sum(jnp.where(chosen, _blocks_of(by_rank, found), 0), axis=3)

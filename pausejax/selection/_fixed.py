@@ -30,8 +30,8 @@ _LEAST_UNIT = -126 - _LOW_BITS
 def unit(*terms: tuple[jax.Array, int]) -> jax.Array:
     """Returns the unit of sums of entries of some arrays, as the exponent of a power of two, int32 scalar.
 
-    A float32 above 2^-34 of the largest sum is represented exactly. Smaller numbers are cut to multiples of
-    2^-58 of that sum.
+    A float32 above 2^-34 times the largest sum is represented exactly. Smaller numbers are truncated to
+    multiples of 2^-58 times that sum.
 
     Args:
       *terms: pairs of an array, float32 [...], and the largest number of its entries in a sum.
@@ -62,7 +62,10 @@ def encode(x: jax.Array, unit: jax.Array) -> Fixed:
 
 
 def decode(number: Fixed, unit: jax.Array) -> jax.Array:
-    """Returns the nearest float32 or its neighbour, [...]; small negative numbers err by up to 2^6 units."""
+    """Returns the nearest float32 or its neighbour, [...].
+
+    The error of small negative numbers is up to 2^6 units.
+    """
     low = number.low.astype(jnp.float32) * jnp.float32(2.0**-_LOW_BITS)
     return (number.high.astype(jnp.float32) + low) * power_of_two(unit + _LOW_BITS)
 

@@ -1,15 +1,15 @@
 """Draws neighbouring client sets uniformly without listing them (R1, R2, N1, N2 of the paper).
 
-A neighbour of a set V is V with one member replaced by one outsider. Let every list (ucb, privacy,
-generalization) be strictly ordered by its stable sort. Let A be the set of the members that come first among
-the members in a list; A has at most three elements. Let U be the set of the outsiders that come before every
-member in at least one list. Then
+A neighbour of a set V is V with one member replaced by one outsider. There are three lists of the clients, by
+ucb, privacy and generalization. A stable sort orders each list strictly. Let A be the set of the members that
+come first among the members in a list; A has at most three elements. Let U be the set of the outsiders that
+come before every member in at least one list. Then
 
 - any outsider may replace a member of A: the new set is an active neighbour (N1);
 - only an outsider in U may replace another member: V is then an active neighbour of the new set, so the new
   set is a passive neighbour of V (N2a). N2b adds nothing to N1.
 
-Hence V has |A| (K - m) + (m - |A|) |U| neighbours. All clients that a list has before its first member are
+So V has |A| (K - m) + (m - |A|) |U| neighbours. All clients that a list has before its first member are
 outsiders, so U is the union of three prefixes. A uniform draw from U takes O(m): draw from the concatenated
 prefixes, and reject an outsider that is also in an earlier prefix.
 """
@@ -122,7 +122,8 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
     firsts, num_firsts = _first_members(lists, vertex)
     prefix = jnp.stack([labels[0], vertex.places[0, 0], vertex.places[1, 0]])
     laid_out = jnp.sum(prefix)
-    # If the three prefixes together are longer than the list of outsiders, more draws from it are valid.
+    # If the three prefixes together are longer than the list of outsiders, draws from all outsiders are more
+    # often valid.
     from_outsiders = laid_out >= outsiders
     candidates = jnp.minimum(laid_out, outsiders)
 
@@ -168,7 +169,10 @@ def _first_members(lists: Lists, vertex: Vertex) -> tuple[jax.Array, jax.Array]:
 
 
 def _outsider(vertex: Vertex, number: jax.Array) -> jax.Array:
-    """Returns the label of the outsider with a number; outsiders are numbered from 0 in ascending order."""
+    """Returns the label of the outsider with a given number.
+
+    Outsiders are numbered from 0 in ascending order.
+    """
     position = jnp.arange(vertex.labels.shape[0], dtype=jnp.int32)
     return number + jnp.sum(vertex.labels - position <= number, dtype=jnp.int32)
 

@@ -61,7 +61,10 @@ def scaled_bits(bits: jax.Array, count: jax.Array) -> jax.Array:
 
 
 def open_unit(bits: jax.Array) -> jax.Array:
-    """Returns a float32 in (0, 1] from 32 random bits. Its resolution is finest near 0, for rare events."""
+    """Returns a float32 in (0, 1] from 32 random bits.
+
+    Its resolution is finest near 0, so that rare events have the right probability.
+    """
     return (bits.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32)
 
 

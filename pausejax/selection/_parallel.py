@@ -1,4 +1,4 @@
-"""Bounds the value of all thresholds on ucb at once, for devices that launch a kernel for every step.
+"""Bounds the value of all thresholds on ucb at once, for devices such as GPUs, where each step is a kernel.
 
 Clients arrive in descending order of ucb. A client is among the m best scores from its arrival until its
 eviction, when m clients with better scores have arrived. The eviction is the m-th smallest arrival among the
@@ -22,7 +22,9 @@ _PAIR_BITS = 3
 
 
 def by_eviction(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """Bounds the thresholds by finding when each client leaves the m best, in O(log K) kernels for any m.
+    """Bounds the value of each threshold, in O(log K) kernels for any m.
+
+    It finds the time at which each client stops being among the m best scores.
 
     Scores are rounded to integers, whose sums are exact in any order. The bounds cover this rounding.
     """
@@ -49,7 +51,7 @@ def by_pairs(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bo
         digits = jnp.arange(1, 1 << _PAIR_BITS, dtype=jnp.int32) << shift
         limit = found[:, :, None] + digits[None, None]
         below = better & (ranked[:, None, None] < limit[..., None])
-        # A digit is too small as long as fewer than m clients lie below its successor.
+        # A digit is too small if fewer than m clients have an arrival below that of the next digit.
         too_small = jnp.sum(below, axis=3, dtype=jnp.int32) < m
         found = found + (jnp.sum(too_small, axis=2, dtype=jnp.int32) << shift)
     eviction = jnp.where((index >= m)[None], found, num_clients)
@@ -88,7 +90,8 @@ def best_by_pairs(
 def best_by_one_sort(
     ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Selects the same clients as `best_by_pairs`, by a sort of all clients; for thousands of clients."""
+    """Selects the same clients as `best_by_pairs` by sorting all clients, which is faster for thousands of
+    clients."""
     reaches, index = ucb >= threshold, lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
     ascending = (jnp.where(reaches, -score, jnp.inf), index)
     scores, clients = (x[:, :m] for x in lax.sort(ascending, dimension=1, is_stable=False, num_keys=2))

@@ -42,7 +42,7 @@ class Bounds(NamedTuple):
     """Bounds on the value of each threshold with `tree_sum` of the m best scores that reach the threshold.
 
     If fewer than m clients reach a threshold, its bounds are -inf. A threshold that several clients share has
-    several entries: the largest bound is right, and the others lack some of these clients.
+    several entries. The largest of their bounds is valid; the others lack some of these clients.
     """
 
     threshold: jax.Array
@@ -85,7 +85,7 @@ def by_replacement(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM)
     # The clients by removal and the clients by score are concatenated, so that one look-up serves both.
     place = jnp.concatenate([take(places(ranking), leaving), take(places(leaving), ranking)], axis=1)
     scores = jnp.concatenate([take(score, leaving), take(score, ranking)], axis=1)
-    # The loop is scalar, so one run after another is faster than all runs in parallel.
+    # Every step of the loop is scalar, so a loop over runs is faster than all runs in parallel.
     return Bounds(
         *lax.map(lambda run: _replace(run[0], run[1], run[2], m, worth), (thresholds, place, scores))
     )
@@ -98,7 +98,7 @@ def _replace(
     num_clients = thresholds.shape[0]
     last = num_clients - 1
     best_score = jnp.abs(scores[num_clients])
-    # The rounding of the canonical sum and of 2K updates of the running sum; then the underflow.
+    # The margin covers the rounding of `tree_sum`, that of 2K updates of the running sum, and underflow.
     rounding = HALF_ULP * ((m - 1).bit_length() + 4) + HALF_ULP**2 * 8 * num_clients
     underflow = 4 * num_clients * float(jnp.finfo(jnp.float32).tiny)
 

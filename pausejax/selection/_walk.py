@@ -14,7 +14,10 @@ from pausejax.selection._order import open_unit
 _BLOCK = 16
 """The number of proposals between two checks whether every run has finished."""
 _UNROLL = 4
-"""The turns that one body of the loop has, except on a CPU, where more than one takes three times as long."""
+"""Number of iterations in one body of the loop.
+
+A CPU uses 1, because unrolling takes three times as long there.
+"""
 
 
 class Problem(NamedTuple):
@@ -22,7 +25,8 @@ class Problem(NamedTuple):
 
     lists: Lists
     terms: jax.Array
-    """int32 [K, 4] by label: score, (α g_k + γ p_k) / m, and ucb, finite and ascending; two words each."""
+    """int32 [K, 4] by label: score, (α g_k + γ p_k) / m, and ucb, finite and ascending; each is two int32
+    words."""
     unit: jax.Array
     """int32 scalar, the exponent of the fixed point."""
     coldness: jax.Array
@@ -37,7 +41,10 @@ class Position(NamedTuple):
     vertex: Vertex
     """The current set."""
     worth: jax.Array
-    """int32 [4]: the sum of the members' scores, and E(V), (18). XLA:CPU would recompute separate arrays."""
+    """int32 [4]: the sum of the members' scores, and E(V), (18).
+
+    Both are in one array, because XLA:CPU would recompute separate arrays.
+    """
     best_labels: jax.Array
     """int32 [m], the labels of the best visited set."""
     best_energy: jax.Array
@@ -78,7 +85,7 @@ def energy_of(problem: Problem, position: Position) -> jax.Array:
 def transition(
     problem: Problem, position: Position, bits: jax.Array, propose: Propose, steps: int
 ) -> Position:
-    """Draws a neighbour and, if the draw is valid and a step is left, makes one step of the chain.
+    """Draws a neighbour. If the draw is valid and steps are left, makes one step of the chain.
 
     Args:
       problem: the problem.
@@ -125,8 +132,8 @@ def walk(
     The trace is float32 [steps + 1] if `traced`, else None.
 
     Each run of a batch counts its own steps, and the loop ends when the last run has made all its steps. An
-    invalid proposal costs only its own run one turn; other runs do not wait. So the number of turns is that
-    of the slowest run, and not the sum over all steps of the slowest run at each step.
+    invalid proposal costs its own run one iteration, and other runs do not wait. So the number of iterations
+    is that of the slowest run.
     """
     position = start_at(problem, start)
     trace = jnp.full(steps + 1, energy_of(problem, position)) if traced else None

@@ -32,33 +32,36 @@ def anneal(
     temperature_margin: jax.Array | float = 1e-3,
     available: jax.Array | None = None,
 ) -> Selection:
-    """Looks for the argmax of (14) by Algorithm 2: annealing on the graph of R1 and R2.
+    """Searches for the argmax of (14) by Algorithm 2: annealing on the graph of R1 and R2.
 
-    The walk starts from a uniform set. Step j = 1, 2, ... draws a neighbour U of the set V uniformly (N1, N2)
-    and moves there if E(U) >= E(V), else with probability exp((E(U) - E(V)) / τ_j), τ_j = C / (κ log(j + 1))
-    with C by (19). In the walk +inf, an unexplored client, stands for a finite ucb: see `finite_ucb`.
+    The walk starts from a uniform set. Step j = 1, 2, ... draws a neighbour U of the set V uniformly (N1,
+    N2). It moves to U if E(U) >= E(V), else with probability exp((E(U) - E(V)) / τ_j). The temperature is τ_j
+    = C / (κ log(j + 1)), with C by (19). The walk replaces a ucb of +inf, that of an unexplored client, by a
+    finite number; see `finite_ucb`.
 
     Args:
-      key: consumed.
-      ucb: float32 [K]; +inf marks a client never seen.
+      key: the key of the walk, consumed.
+      ucb: float32 [K]; +inf marks an unexplored client.
       generalization: float32 [K], g_k, finite.
       privacy: float32 [K], p_k, finite.
-      m: clients to choose, 1 <= m <= K.
+      m: the number of clients to select, 1 <= m <= K.
       generalization_weight: α >= 0.
       privacy_weight: γ >= 0.
-      steps: J >= 0, the neighbours inspected.
+      steps: J >= 0, the number of steps.
       temperature_divisor: κ > 0.
       temperature_margin: ω >= 0.
-      available: bool [K], who may be chosen; None for everyone. The walk is then that over these alone.
+      available: bool [K], the clients that can be selected; None: all. The walk is over sets of these
+        clients.
 
     Returns:
-      The best set ever visited, the first one included; of fewer than m available clients all, ascending,
-      followed by pads of -1, and nobody is worth -inf. Where a number is missing (NaN, an infinite g or p, a
-      ucb of -inf) inside jit, the members are still m distinct clients, and the value is NaN.
+      The best set that was visited, the first one included. If fewer than m clients are available, all of
+      them in ascending order, followed by pads of -1; the value of an empty set is -inf. If a term is invalid
+      inside jit (NaN, an infinite g or p, a ucb of -inf), the members are still m distinct clients, and the
+      value is NaN.
 
     Raises:
-      ValueError: for m, steps or shapes out of range; `available` that is no bool; outside jit also for a
-        weight, κ, ω or term that is.
+      ValueError: m, steps or a shape is out of range, or `available` is not bool. Outside jit also: a weight,
+        κ, ω or a term is out of range.
     """
     return anneal_trace(
         key,
@@ -89,7 +92,7 @@ def vanilla_anneal(
     temperature_divisor: jax.Array | float = 1.0,
     available: jax.Array | None = None,
 ) -> Selection:
-    """Looks for the argmax of (14) by the paper's Vanilla-SA: any swap is a neighbour, and C = 2α + γ + 1.
+    """Searches for the argmax of (14) by the paper's Vanilla-SA: any swap is a neighbour, and C = 2α + γ + 1.
 
     Everything else is as in `anneal`.
     """
@@ -125,11 +128,12 @@ def anneal_trace(
     available: jax.Array | None = None,
     traced: bool = True,
 ) -> tuple[Selection, jax.Array | None]:
-    """`anneal` ("tailored") or `vanilla_anneal` ("any") with the energies that the walk went through.
+    """Runs `anneal` ("tailored") or `vanilla_anneal` ("any"), and returns the energies of the walk too.
 
     Returns:
-      The selection, and E(V_1), ..., E(V_{J+1}), float32 [steps + 1], with stand-ins for infinities; None
-      unless `traced`. For the same key the selection is that of the function without a trace.
+      The selection, and the energies E(V_1), ..., E(V_{J+1}), float32 [steps + 1]; None unless `traced`. In
+      the energies, finite numbers replace infinities. The same key gives the same selection as the function
+      without a trace.
     """
     values = (generalization_weight, privacy_weight, temperature_divisor, temperature_margin)
     _check(ucb, generalization, privacy, available, m, steps, neighbours, *values)
@@ -153,18 +157,18 @@ def finite_ucb(
     margin: jax.Array | float = 1e-3,
     available: jax.Array | None = None,
 ) -> jax.Array:
-    """`ucb` with every +inf replaced by one finite number that keeps the order of (14) over all sets.
+    """Replaces every +inf of `ucb` by one finite number, which does not change the order of all sets by (14).
 
-    The stand-in is the largest finite ucb (0 if there is none), plus the largest difference between the
-    summed scores of two sets, plus the margin: a set of unexplored clients alone then beats every other set,
-    such sets rank by their scores, and in a mixed set the minimum is over its explored members.
+    The number is the sum of the largest finite ucb (0 if there is none), the largest difference between the
+    summed scores of two sets, and the margin. So a set of only unexplored clients beats every other set, and
+    such sets are ordered by their scores. In a mixed set the minimum is over the explored members.
 
     Args:
       ucb: float32 [K].
       score: float32 [K], (α g_k + γ p_k) / m.
       m: size of the sets.
       margin: ω.
-      available: bool [K], the clients whom a set may hold; None for everyone.
+      available: bool [K], the clients that a set may contain; None: all.
     """
     unexplored = ucb == jnp.inf
     explored = ~unexplored if available is None else ~unexplored & available
@@ -247,7 +251,7 @@ def _anneal(
     best = Selection(members, jnp.where(complete, value, jnp.nan))
     if available is None:
         return best, trace
-    # The first set holds everyone who is available before it holds anyone else.
+    # If fewer than m clients are available, the first set contains all of them.
     few = lists.size < m
     alone = everyone(ucb[members], score[members], available[members], members)
     return jax.tree.map(partial(jnp.where, few), alone, best), trace
@@ -282,9 +286,7 @@ def _check(
                     f"{name}: holds {wrong}; allowed: numbers{', +inf' if name == 'ucb' else ''}"
                 )
     if not isinstance(m, int | np.integer) or not 1 <= m <= num_clients:
-        raise ValueError(
-            f"m: {m} clients to choose out of {num_clients}; allowed: a whole number from 1 to K"
-        )
+        raise ValueError(f"m: {m} clients to select out of {num_clients}; allowed: an integer from 1 to K")
     if not isinstance(steps, int | np.integer) or steps < 0:
         raise ValueError(f"steps: {steps}; allowed: whole numbers from 0")
     if neighbours not in NEIGHBOURS:

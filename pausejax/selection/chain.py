@@ -15,11 +15,12 @@ RULES: tuple[str, ...] = get_args(Rule)
 
 MAX_VERTICES = 5_000
 TOLERANCE = 1e-9
-"""The difference below which two energies count as equal, if vertices are compared for the optimum."""
+"""Difference of energies below which a vertex counts as optimal."""
 
 
 class OptimumProbability(NamedTuple):
-    """Probabilities of an optimum after numbers of steps, float64 [divisors, numbers]; uniform start."""
+    """Probabilities of an optimum after given numbers of steps, float64 [divisors, numbers], from a uniform
+    start."""
 
     steps: np.ndarray
     """int [numbers], j: the numbers of steps made."""
@@ -95,7 +96,10 @@ def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np
 def _tailored(
     lists: Sequence[np.ndarray], rule: Rule, v: np.ndarray, u: np.ndarray, leaving: int, entering: int
 ) -> bool:
-    """Returns whether V = v and U = u = v - leaving + entering satisfy R2, or N1 or N2 as printed."""
+    """Returns whether U, the set v with `entering` in place of `leaving`, is a neighbour of V = v.
+
+    The rule is R2, or N1 or N2 as printed in the paper.
+    """
     if rule != "printed":
         return any(x[leaving] <= x[v].min() or x[entering] <= x[u].min() for x in lists)
     for values in lists:
@@ -233,8 +237,8 @@ def optimum_probability(
     rate = np.asarray(divisors, np.float64)[:, None] * fall / constant
     n = len(energy)
     down = np.zeros((len(divisors), n * n))
-    # The three laws per divisor: of chains whose last uphill vertex is not optimal, of chains whose last
-    # uphill vertex is optimal, and of chains that have never been at an optimum.
+    # Three distributions for each divisor: of chains whose last uphill vertex is not optimal, of chains whose
+    # last uphill vertex is optimal, and of chains that have never been at an optimum.
     law = np.zeros((len(divisors), 3, n))
     law[:, 0] = law[:, 2] = ~optimal / n
     law[:, 1] = optimal / n
@@ -260,7 +264,7 @@ def optimum_probability(
 def path(
     ucb: np.ndarray, start: Sequence[int], goal: Sequence[int], rng: np.random.Generator
 ) -> list[frozenset[int]] | None:
-    """Returns the path between two vertices by the paper's Algorithm 3, or None if the path cycles.
+    """Returns the path between two vertices by the paper's Algorithm 3, or None if the path enters a cycle.
 
     Among equal values the lowest client is taken. With ranks as `ucb`, the list is strictly ordered.
     """

@@ -1,6 +1,6 @@
-"""The exact argmax of (14) at any size: bound what every threshold is worth, then settle the best.
+"""Computes the exact argmax of (14): bounds the value of every threshold, then evaluates the best.
 
-`docs/selection.md` has the proof and the tie rule, `docs/benchmarks.md` the measurements.
+The proof and the rule for ties are in `docs/selection.md`, and the measurements in `docs/benchmarks.md`.
 """
 
 from collections.abc import Callable
@@ -23,33 +23,33 @@ _LARGEST = float(np.finfo(np.float32).max) / 4
 
 
 class Selection(NamedTuple):
-    """A chosen set and what it is worth."""
+    """Selected set with its value."""
 
     members: jax.Array
     """int32 [m], distinct clients, ascending."""
     value: jax.Array
-    """float32 scalar: min of ucb over the members + sum of their scores; min of speed · sum of values."""
+    """float32 scalar: min ucb + Σ score over the members; of `best_rate`, min speed · Σ value."""
 
 
 def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
-    """The set of m clients with the largest min ucb + Σ score, exactly, in O(K log K): the argmax of (14).
+    """Returns the set of m clients with the largest min ucb + Σ score, the argmax of (14), in O(K log K).
 
     Args:
-      ucb: float32 [K]; +inf marks a client never seen. With μ in its place this is the genie's choice, (10).
+      ucb: float32 [K]; +inf marks an unexplored client. With μ instead, the result is the genie's set, (10).
       score: float32 [K], (α g_k + γ p_k) / m.
-      m: clients to choose, 1 <= m <= K.
-      available: bool [K], who may be chosen; None for everyone. Nothing is read of the others.
+      m: the number of clients to select, 1 <= m <= K.
+      available: bool [K], the clients that can be selected; None: all. Terms of other clients are not read.
 
     Returns:
-      The best set. Fewer than m available clients are chosen all, ascending, and pads of -1 follow; nobody is
-      worth -inf. Sets of unexplored clients alone are worth +inf and ranked by Σ score. Ties go to the
-      lexicographically smallest ascending tuple of members. Where a number is missing (NaN, an infinite
-      score, a ucb of -inf) inside jit, it counts as the worst there is: the members are still m distinct
-      clients, and the value is NaN.
+      The best set. If fewer than m clients are available, all of them in ascending order, followed by pads of
+      -1; the value of an empty set is -inf. Sets of only unexplored clients have the value +inf and are
+      ordered by Σ score. Ties go to the lexicographically smallest ascending tuple of members. If a term is
+      invalid inside jit (NaN, an infinite score, a ucb of -inf), it counts as the worst one. The members are
+      still m distinct clients, and the value is NaN.
 
     Raises:
-      ValueError: if the shapes differ, `available` holds no bool or m is no whole number in 1..K; outside jit
-        also for such a missing number.
+      ValueError: the shapes differ, `available` is not bool, or m is not an integer in 1..K. Outside jit
+        also: a term is invalid.
     """
     check_inputs(ucb, score, m, available)
     terms = (jnp.asarray(ucb, jnp.float32), jnp.asarray(score, jnp.float32))
@@ -57,23 +57,23 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
 
 
 def best_rate(speed: jax.Array, value: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
-    """The set of m clients with the largest min speed · Σ value, exactly, in O(K log K).
+    """Returns the set of m clients with the largest min speed · Σ value, exactly, in O(K log K).
 
-    With the speed 1/τ of each client that is the most value per second of a round that lasts as long as its
+    If a client's speed is 1/τ, this is the largest value per second of a round that lasts as long as its
     slowest member.
 
     Args:
-      speed: float32 [K], positive; +inf marks a client never seen.
+      speed: float32 [K], positive; +inf marks an unexplored client.
       value: float32 [K], 0 or more.
-      m: clients to choose, 1 <= m <= K.
+      m: the number of clients to select, 1 <= m <= K.
       available: as for `best_set`.
 
     Returns:
-      As `best_set` does: the same rules for few available clients, unexplored ones, ties and missing numbers.
-      A speed or value out of its range is such a number.
+      The best set, with the rules of `best_set` for few available clients, unexplored clients, ties and
+      invalid terms. A speed or value out of its range is invalid.
 
     Raises:
-      ValueError: as `best_set` does.
+      ValueError: as for `best_set`.
     """
     terms = rate_terms(speed, value, m, available)
     return _best_set(terms if available is None else (*terms, jnp.asarray(available)), m, PRODUCT)
@@ -81,7 +81,7 @@ def best_rate(speed: jax.Array, value: jax.Array, m: int, available: jax.Array |
 
 @partial(jax.jit, static_argnames=("m", "worth"))
 def _best_set(terms: tuple[jax.Array, ...], m: int, worth: Worth) -> Selection:
-    """`best_set` of ucb, score and perhaps available, [K] each."""
+    """Returns the `best_set` of the terms ucb, score and optionally available, [K] each."""
 
     @custom_vmap
     def choose(*terms: jax.Array) -> Selection:
@@ -89,7 +89,7 @@ def _best_set(terms: tuple[jax.Array, ...], m: int, worth: Worth) -> Selection:
 
     @choose.def_vmap
     def choose_for_all(size: int, batched: list[bool], *terms: jax.Array) -> tuple[Selection, Any]:
-        """Any number of nested vmaps becomes one batch of runs."""
+        """Converts any number of nested vmaps to one batch of runs."""
         together = (
             x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
             for x, is_batched in zip(terms, batched, strict=True)
@@ -106,9 +106,9 @@ def _best_set(terms: tuple[jax.Array, ...], m: int, worth: Worth) -> Selection:
 def _best_sets(
     ucb: jax.Array, score: jax.Array, available: jax.Array | None = None, *, m: int, worth: Worth
 ) -> Selection:
-    """`best_set` of a batch of runs: ucb, score and available are [N, K]."""
+    """Returns the `best_set` of each run of a batch; ucb, score and available are [N, K]."""
     offset, finite_ucb, finite_score = stand_ins(ucb, score, m, available, worth)
-    # The others' scores are -inf: the m best scores are then all who are available.
+    # Scores of unavailable clients are -inf, so the m best scores include all available ones.
     few = None if available is None else jnp.sum(available, axis=1, keepdims=True) < m
     members, value = _best_finite_sets(finite_ucb, finite_score, few, m, worth)
     if available is None or few is None:
@@ -122,11 +122,12 @@ def _best_sets(
 def _best_finite_sets(
     ucb: jax.Array, score: jax.Array, few: jax.Array | None, m: int, worth: Worth
 ) -> Selection:
-    """The best sets of `stand_ins`, [N, K]; where `few`, bool [N, 1], the m best scores.
+    """Returns the best sets of finite terms, [N, K]; for rows with `few`, bool [N, 1], the m best scores.
 
-    The thresholds are bounded in the way that is faster on this device; the result is the same. A CPU takes
-    one client after another; insertion costs m operations a client, which a few runs side by side make cheap.
-    Everything else launches a kernel for every step, and takes all clients at once.
+    The method that bounds the thresholds is the fastest one on this device; the result does not depend on it.
+    On a CPU the methods process one client after another. Insertion takes m operations per client, which is
+    cheap for several runs in parallel. Other devices launch a kernel for every step, so they process all
+    clients at once.
     """
 
     def by(
@@ -152,9 +153,10 @@ def _best_finite_sets(
 def _best_by_sorting(
     ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`best_by_pairs` for any number of clients."""
-    # Without the barrier XLA makes top_k and the slices of `tree_sum` a sort of all K, 20 times slower.
-    # One barrier each: XLA can't partition a program whose top_k goes into a barrier as a pair.
+    """Selects as `best_by_pairs`, for any number of clients."""
+    # Without the barrier XLA compiles top_k and the slices of `tree_sum` to a sort of all K, which is 20
+    # times slower. Each output has its own barrier, because XLA can't partition a program whose top_k enters
+    # a barrier as a pair.
     pair = lax.top_k(jnp.where(ucb >= threshold, score, -jnp.inf), m)
     scores, clients = map(lax.optimization_barrier, pair)
     members = lax.sort(clients.astype(jnp.int32), dimension=1)
@@ -169,11 +171,11 @@ def _settle(
     worth: Worth = SUM,
     best: Best = _best_by_sorting,
 ) -> Selection:
-    """Evaluates the thresholds that may be the best one at a time; mostly there is just one in each run."""
+    """Evaluates the thresholds that may be the best, one after another. Usually each run has only one."""
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
 
     def pending(last: jax.Array) -> jax.Array:
-        """Below the last one, [N]. Found anew whenever it is asked for: to keep it would take a kernel."""
+        """Returns which thresholds below `last`, [N], may be the best; recomputed, to save a kernel."""
         return may_be_best & (bounds.threshold < last[:, None])
 
     def evaluate(chosen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -191,7 +193,7 @@ def _settle(
         members = jnp.where(wins[:, None], new_members, members)
         return members, jnp.where(wins, new_value, value), threshold
 
-    # Every run has a threshold that may be the best. Mostly it is all there is, and nobody enters the loop.
+    # Every run has a threshold that may be the best. Usually it is the only one.
     first = evaluate(may_be_best)
     members, value, _ = lax.while_loop(lambda carry: jnp.any(pending(carry[2])), settle_next, first)
     return Selection(members, value)
@@ -200,7 +202,7 @@ def _settle(
 def everyone(
     ucb: jax.Array, score: jax.Array, available: jax.Array, clients: jax.Array, worth: Worth = SUM
 ) -> Selection:
-    """Those of the given clients that are available, and what they are worth together; [..., m] each."""
+    """Returns the set of all given clients that are available, with its value; arguments are [..., m]."""
     end = jnp.iinfo(jnp.int32).max
     members = jnp.sort(jnp.where(available, clients, end), axis=-1)
     descending = -jnp.sort(jnp.where(available, -score, jnp.inf), axis=-1)
@@ -215,22 +217,24 @@ def everyone(
 def stand_ins(
     ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None, worth: Worth = SUM
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Finite inputs that rank all sets as the given ones do.
+    """Returns finite terms that order all sets as the given terms do.
 
     Returns:
-      What infinite and missing numbers make of every value, to be added to it: 0, +inf or NaN, [...].
+      The number to add to every value, because of infinite or invalid terms: 0, +inf or NaN, [...].
       ucb without +inf and NaN, [..., K]; -inf marks clients outside every best set.
-      score with finite entries, [..., K], none of them -0; -inf marks clients who are not available.
+      score with finite entries, [..., K], none of them -0; -inf marks clients that are not available.
     """
     if available is not None:
         ucb, score = jnp.where(available, ucb, 0.0), jnp.where(available, score, 0.0)
     complete = jnp.all(ucb > -jnp.inf, axis=-1) & jnp.all(jnp.isfinite(score), axis=-1)
     unexplored = ucb == jnp.inf
-    # A set with an explored member is worth less than one without: m unexplored ones leave it no place.
+    # A set with an explored member has a smaller value than a set without one. So with m unexplored clients,
+    # only these count.
     only_unexplored = jnp.sum(unexplored, axis=-1) >= m
     bounded = jnp.clip(jnp.where(jnp.isnan(ucb), -jnp.inf, ucb), -_LARGEST, _LARGEST)
     ucb = jnp.where(only_unexplored[..., None], jnp.where(unexplored, worth.neutral, -jnp.inf), bounded)
-    # Clipped so that no sum of m overflows; -0 would rank below 0 in some sorts.
+    # Scores are clipped so that no sum of m scores overflows. -0 is replaced, because some sorts order it
+    # below 0.
     score = jnp.clip(jnp.where(jnp.isnan(score), -jnp.inf, score), -_LARGEST / m, _LARGEST / m)
     offset = jnp.where(complete, jnp.where(only_unexplored, jnp.inf, 0.0), jnp.nan)
     score = jnp.where(score == 0, 0.0, score)
@@ -242,7 +246,7 @@ def stand_ins(
 def rate_terms(
     speed: jax.Array, value: jax.Array, m: int, available: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Speed and value, float32 [K]; what is out of range is missing. Raises ValueError as `best_rate`."""
+    """Returns speed and value, float32 [K], with invalid numbers marked. Raises ValueError as `best_rate`."""
     check_inputs(speed, value, m, available, names=("speed", "value"), least=0.0)
     speed, value = jnp.asarray(speed, jnp.float32), jnp.asarray(value, jnp.float32)
     return jnp.where(speed > 0, speed, -jnp.inf), jnp.where(value >= 0, value, jnp.nan)
@@ -257,16 +261,16 @@ def check_inputs(
     names: tuple[str, str] = ("ucb", "score"),
     least: float = -np.inf,
 ) -> None:
-    """Raises ValueError for a bad shape or m, and, where the arrays are concrete, for a missing number.
+    """Checks the shapes and m, and the terms if they are concrete; raises ValueError.
 
-    The one may be more than `least` or +inf, the other `least` and more.
+    The first term must be above `least` and may be +inf. The second term must be finite and at least `least`.
     """
     one, other = names
     shape = jnp.shape(ucb)
     if len(shape) != 1 or shape != jnp.shape(score):
         raise ValueError(f"{other}: shape {jnp.shape(score)} with {one} of shape {shape}; both must be [K]")
     if not isinstance(m, int | np.integer) or not 1 <= m <= shape[0]:
-        raise ValueError(f"m: {m} clients to choose out of {shape[0]}; allowed: a whole number from 1 to K")
+        raise ValueError(f"m: {m} clients to select out of {shape[0]}; allowed: an integer from 1 to K")
     check_available(available, shape)
     if isinstance(available, jax.core.Tracer):
         return
@@ -285,7 +289,7 @@ def check_inputs(
 
 
 def check_available(available: jax.Array | None, shape: tuple[int, ...]) -> None:
-    """Raises ValueError unless `available` is None or bool of that shape."""
+    """Raises ValueError unless `available` is None or a bool array of the given shape."""
     if available is None:
         return
     kind = jnp.result_type(available)

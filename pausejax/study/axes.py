@@ -17,9 +17,11 @@ LAWS = ("uniform", "log_uniform", "int_uniform")
 
 SAMPLING: dict[str, Parameter] = table(
     sampling={
-        "n": Parameter(256, "points of each policy's design", low=1, high=2**20),
-        "method": Parameter("sobol", "how points are drawn", choices=("sobol", "random", "latin_hypercube")),
-        "seed": Parameter(0, "of the design; not of the runs", low=0),
+        "n": Parameter(256, "number of points of each policy's design", low=1, high=2**20),
+        "method": Parameter(
+            "sobol", "method that draws the points", choices=("sobol", "random", "latin_hypercube")
+        ),
+        "seed": Parameter(0, "seed of the design, not of the runs", low=0),
     }
 )
 """Keys of the table [sampling]."""
@@ -85,23 +87,23 @@ def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
 def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
     """Returns one coordinate of a design: fractions [n] in [0, 1).
 
-    The coordinate depends on the arguments alone, not on the design's other coordinates. So two designs with
-    the same parameter in the same column have the same values of it. With "sobol" and "random", a larger n
-    keeps the first points.
+    The coordinate depends only on the arguments, not on other coordinates of the design. So two designs with
+    the same parameter in the same column have the same values of this parameter. With "sobol" and "random", a
+    larger n keeps the first points.
 
     Args:
       name: the name of the parameter, which seeds the scrambling of the column.
       column: the dimension of the Sobol sequence.
       sampling: the number of points, the method and the seed.
     """
-    from scipy.stats import qmc  # takes a second to load, and few studies sample
+    from scipy.stats import qmc  # imported here, because it takes a second to load and few studies sample
 
     rng = np.random.default_rng([sampling.seed, *name.encode()])
     if sampling.method == "random":
         return rng.random(sampling.n)
     if sampling.method == "latin_hypercube":
         return qmc.LatinHypercube(1, rng=rng).random(sampling.n)[:, 0]
-    # Each dimension is scrambled by itself, so an engine for the column alone may draw the scrambling.
+    # Dimensions are scrambled independently, so an engine with this column only can draw its scrambling.
     power_of_two = 1 << (sampling.n - 1).bit_length()
     return qmc.Sobol(column + 1, scramble=True, rng=rng).random(power_of_two)[: sampling.n, column]
 

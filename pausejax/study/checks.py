@@ -13,7 +13,7 @@ MAX_RUNS = 2**20
 
 
 def check(say: Say, study: Study) -> None:
-    """Reports what does not fit together in a study, each problem once."""
+    """Reports values of a study that contradict each other, each problem once."""
     if (runs := count_runs(study)) > MAX_RUNS:
         labels = [policy.label for policy in study.policies]
         say("policy", labels, f"come to {runs} runs; must be <= {MAX_RUNS}")
@@ -22,7 +22,8 @@ def check(say: Say, study: Study) -> None:
 
 
 def count_runs(study: Study) -> int:
-    """Returns an upper bound on the number of runs; points that may later prove equal count separately."""
+    """Returns an upper bound on the number of runs; points that turn out to be equal are counted
+    separately."""
     words, count = study.words, 0
     for policy in study.policies:
         names = {name for name in study.axes if words.is_read(name, study.mode, policy.algorithm)}
@@ -37,7 +38,7 @@ def values_of(study: Study, name: str) -> list[Any]:
 
 
 def together(study: Study, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yields the points of some parameters, policy by policy."""
+    """Yields the combinations of values of some parameters, policy by policy."""
     for factors in study.factors.values():
         for point in points(factors, names):
             yield tuple(point.values())

@@ -50,7 +50,7 @@ def _name(key: tuple[Any, ...]) -> str:
 
 
 def program_key(study: Study, algorithm: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Returns the values that define a compiled program: algorithm, static values, and the terms in use.
+    """Returns the values that define a compiled program: policy, static values, and optional terms in use.
 
     A term that takes time only if it is used, such as a proximal term or failures, has a separate program. So
     the program of a run never depends on the other runs of its study.

@@ -34,7 +34,7 @@ class Reader:
         home = self.words.parameters[name].section if name in self.words.parameters else None
         hint = f"; it belongs in [{home}]" if home else self.words.hint(key, known)
         if not (home or where or key in self.words.ambiguous):
-            # A parameter that lacks its section, and is misspelt; symbols that are spelt out, as gamma, too.
+            # The hint covers misspelt parameters without their section, and spelt-out symbols such as gamma.
             aliases = [alias for alias in self.words.aliases if len(alias) > 3]
             hint = nearest(key, [*known, *self.words.parameters, *aliases])
         self.problems.append(f"{self.source}: {where}{key}: unknown key{hint}")
@@ -141,7 +141,7 @@ class Reader:
             self.say("policy.label", label, "must be a non-empty string without control characters")
             label = plain
         if label.startswith("_"):
-            self.say("policy.label", label, "must not begin with _: a legend leaves such a line out")
+            self.say("policy.label", label, "must not begin with _: a legend omits labels that begin with _")
         return PolicySpec(algorithm, label, axes, groups)
 
     def sampling(

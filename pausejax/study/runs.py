@@ -24,7 +24,7 @@ class Group:
     """Group of runs that share one compiled program."""
 
     key: str
-    """Algorithm with a digest of algorithm, static values and terms in use; unique within a study."""
+    """Name of the policy with a digest of policy, static values and terms in use; unique within a study."""
     algorithm: str
     static: Mapping[str, Any]
     """Values of the static parameters that the runs read."""

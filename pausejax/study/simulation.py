@@ -47,11 +47,14 @@ class DeviceBytes(NamedTuple):
     shared: Mapping[str, int]
     """Bytes that all runs share: data, partitions, tables."""
     each: Mapping[str, int]
-    """Bytes of every single run: its state between two rounds, and its records of two calls."""
+    """Bytes of one run: its state between two rounds, and its records of two calls."""
 
 
 class Simulation(Protocol):
-    """Simulation of one group by a compiled program; the first axis of every array of a state is the runs."""
+    """Simulation of one group by a compiled program.
+
+    The first axis of every array of a state is that of the runs.
+    """
 
     rounds: int
     """Number of rounds T of these runs."""
@@ -82,9 +85,9 @@ class Simulation(Protocol):
         """
 
     def turns(self) -> Mapping[str, float]:
-        """Returns, by named scope, the turns of loops that a trace can't count, and the shares of choices.
+        """Returns, by named scope, the numbers of iterations that a trace can't show.
 
-        The number of a scope with a choice is the share of times in which the choice is made.
+        For a scope with a conditional, the number is the share of calls that take its costly branch.
         """
 
     def lower(self, width: int) -> jax.stages.Lowered:
@@ -100,7 +103,8 @@ class Simulation(Protocol):
         """Returns the state of some runs before round 1, on the devices."""
 
     def to_host(self, first_round: int, positions: np.ndarray, record: Any) -> Segment:
-        """Copies the record of a call that began at `first_round`, of the runs at some positions."""
+        """Copies the record of a call that began at `first_round` to the host, for the runs at some
+        positions."""
 
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
         """Returns which of the runs at some distinct positions have not stopped, bool [n]."""

@@ -64,7 +64,7 @@ def parse(
     problems: list[str] = []
     overrides = list(overrides)
     for override in overrides:
-        # Which words there are depends on these two.
+        # The vocabulary depends on these two keys.
         if override.partition("=")[0].strip() in ("mode", "use"):
             _override(document, override, None, problems)
     kind = next((kind for kind in kinds if document.get("mode") in kind.modes), kinds[0])
@@ -131,7 +131,8 @@ def parse(
 
 
 def _unreadable(source: str, study: Study) -> list[str]:
-    """Returns a problem for each metric, parameter, name or label that a result's description can't hold."""
+    """Returns a problem for each metric, parameter, name or label that a result's attributes can't
+    contain."""
     metrics = json.loads(as_json(study.outputs.metrics))
     spellings = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     said = {"metrics": metrics, "parameters": spellings}
@@ -142,7 +143,7 @@ def _unreadable(source: str, study: Study) -> list[str]:
 
 
 def _with_symbols(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
-    """Returns the document with `"first.width" = 3` for `first.width = 3`, which TOML reads as a table."""
+    """Returns the document with the key "first.width" in place of a table `first` with the key `width`."""
 
     def flat(table: Any) -> Any:
         if not isinstance(table, dict):
@@ -180,7 +181,8 @@ def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
 def _entries(
     source: str, document: dict[str, Any], more: Sequence[str], problems: list[str]
 ) -> tuple[str, ...]:
-    """Returns the entries of `use` in the spec and the further ones, and writes all into the document."""
+    """Returns the entries of `use` in the spec and the further entries, and writes all of them into the
+    document."""
     entries = document.get("use", [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
         problems.append(

@@ -86,7 +86,7 @@ class Study:
     """Folder from which relative paths of files start."""
 
     def __reduce__(self) -> Any:
-        # Functions of users' files travel with their layer alone.
+        # Functions of users' files can be sent to another process only with their layer.
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         del fields["words"]
         return _study, (fields,)
@@ -99,7 +99,8 @@ class Study:
           PartError: a quantity has the name of another variable, or a task can't be built.
         """
         outputs = self.kind.outputs(self)
-        # Another file is another data set. Sorted, because the order of sets differs between processes.
+        # A data set with other files is another data set. Sorted, because the order of sets differs between
+        # processes.
         sources = tuple(sorted(name for name, by in self.words.readers.items() if "dataset" in by))
         metrics = {
             name: metric._replace(scaled_by=(*metric.scaled_by, *sources))
@@ -123,7 +124,7 @@ class Study:
 
     @functools.cached_property
     def outsiders(self) -> dict[tuple[str, str], str]:
-        """Digests of the parts from outside the package that no entry of `use` covers, of those in use.
+        """Digests of the parts in use that are neither of the package nor in a file of `use`.
 
         Raises:
           PartError: a part has no digest.
@@ -172,7 +173,7 @@ class Study:
             "eval_every": self.eval_every,
             "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
         }
-        # Left out where it is off: what a study does not use changes no identity.
+        # A feature that is off is left out, so that it does not change identities.
         for key in (
             *("selection_gap", "expected_regret", "client_metrics", "keep_models", "stop_at_latency"),
             "quantities",
@@ -197,7 +198,7 @@ class Outputs(NamedTuple):
     objectives: tuple[str, str, str]
     """Metrics of a Pareto front: on the vertical axis, on the horizontal axis, and in colour."""
     best_by: str
-    """The metric by which a table of many settings picks the best."""
+    """Metric by which a table of many settings ranks them."""
     compare_within: tuple[str, ...]
     """Parameters; results that differ in one of them are never compared or connected in a plot."""
 
@@ -238,7 +239,8 @@ class Kind:
     """Jitted functions that simulate a group; each is compiled for every group."""
 
     def __reduce__(self) -> Any:
-        # A kind is a constant of its module; a copy in another process would be another kind.
+        # A kind is pickled by name, because it is a constant of its module and a copy would be another
+        # object.
         return _kind, (self.name,)
 
 

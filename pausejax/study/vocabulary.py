@@ -55,10 +55,11 @@ class Vocabulary:
     parts: Layer = dataclasses.field(compare=False)
     """The parts, with the names that their parameters have in the study."""
     ambiguous: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """By a name that unlike parameters of several parts have: what a spec writes instead, as first.width."""
+    """For each name that several parts use for different parameters: the names to write instead, such as
+    first.width."""
 
     def hint(self, name: str, known: Iterable[str]) -> str:
-        """Returns what a spec may write in place of an unknown name, to be appended to a message."""
+        """Returns the names that a spec may write in place of an unknown name, as the end of a message."""
         if name not in self.ambiguous:
             return nearest(name, known)
         ways = " or ".join(f'"{way}"' for way in self.ambiguous[name])
@@ -85,7 +86,8 @@ class Vocabulary:
         return not self.for_policy_alone(name)
 
     def is_read_at(self, name: str, algorithm: str, point: Mapping[str, Any]) -> bool:
-        """Returns whether a run at a point, which holds the parameters that `is_read`, depends on one."""
+        """Returns whether a run at a point depends on a parameter; the point has all parameters for which
+        `is_read` is true."""
         readers, unread = self.readers.get(name), self.parameters[name].unread_with
         if name in self.policies[algorithm].reads:
             return True
@@ -115,7 +117,7 @@ def make(
       ignored: by mode, parameters of the kind that no run in this mode reads.
       parts: all registered parts.
       mentioned: words of the spec. A study uses the parts that it mentions, and the default of each category.
-        If two used parts define one parameter differently, each has it under a name of its own.
+        If two used parts define one parameter differently, each part gets its own name for the parameter.
 
     Raises:
       PartError: a part and the kind use one name for different parameters.
@@ -146,7 +148,7 @@ def make(
                         raise PartError(_disagreement(part, parameter, other, first))
                     if first and first.name in used:
                         clashes.setdefault(name, [first]).append(part)
-                    else:  # nobody reads the other one
+                    else:  # no part reads the other one
                         added[name], origin[name] = parameter, part
                 sections = {parameter.section for parameter in own.values()}
                 if name in study or name in RESERVED | sections:

@@ -56,7 +56,7 @@ def test_selected_clients_are_a_table_of_their_own(result):
     ("names", "message"),
     [
         (["elapsd"], "variables: 'elapsd' is not in this result; known: round_latency, "),
-        (["elapsed", "counts"], "elapsed, counts have unlike dimensions"),
+        (["elapsed", "counts"], "elapsed, counts have different dimensions"),
         ([], "none given"),
     ],
 )

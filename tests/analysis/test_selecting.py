@@ -105,7 +105,10 @@ def test_runs_that_have_the_values_in_their_order(made, wanted, places):
         ({"policy": slice("a", "b")}, "a range is slice(low, high), of numbers"),
         ({"J": -1}, "J = -1: no run has it; did you mean 10? known: 10, 50"),
         ({"gamma": []}, "gamma = []: name at least one value"),
-        ({"gamma": 5.0, "seed": 1}, "gamma = 5: no run with seed = 1 has it; did you mean 0.1? known: 0.1"),
+        (
+            {"gamma": 5.0, "seed": 1},
+            "gamma = 5: no run with seed = 1 has this value; did you mean 0.1? known: 0.1",
+        ),
         ({"policy": ["PAUSE", "uniform"], "J": 10}, "J = 10: no run with policy = ['PAUSE', 'uniform'] has"),
         ({"policy": "PAUSE", "J": 10}, "has it; these runs lack it"),
         ({"policy": ["PAUSE", "cold"], "J": [10, 50], "seed": 1}, "policy = 'cold': no run with J"),

@@ -272,7 +272,7 @@ def test_a_personal_layer_is_not_sent():
         ({"federated_algorithm": "feddyn", "aggregator": "median"}, 'aggregator = "median"'),
         ({"federated_algorithm": "fedper", "personal_layers": "layer_9"}, "personal_layers"),
         ({"federated_algorithm": "fedper", "personal_layers": "layer_1,layer_2"}, "personal_layers"),
-        ({"federated_algorithm": "fedper", "model": "linear"}, "two or more layers"),
+        ({"federated_algorithm": "fedper", "model": "linear"}, "two or more named layers"),
         ({"federated_algorithm": "fedmom"}, "federated_algorithm"),
     ],
 )
@@ -286,11 +286,14 @@ def test_what_does_not_go_together_is_said_in_one_line(training, message):
     ("changes", "message"),
     [
         ({"upload": lambda local: local.params}, "upload must return two values"),
-        ({"upload": lambda local: (local.params, local.params)}, "the client's next state has other arrays"),
+        (
+            {"upload": lambda local: (local.params, local.params)},
+            "the client's next state must have the same",
+        ),
         ({"upload": lambda local: (local.step, ())}, "an upload must be float32"),
-        ({"combine": lambda mean, params, server, arrived: ({}, server)}, "the update has other arrays"),
+        ({"combine": lambda mean, params, server, arrived: ({}, server)}, "the update must have the same"),
         ({"start": lambda params, server, client: 1 / 0}, "start: ZeroDivisionError"),
-        ({"gradient": lambda gradient, local: None}, "what gradient returns has other arrays"),
+        ({"gradient": lambda gradient, local: None}, "what gradient returns must have the same"),
         (None, "must return a pausejax.federated.algorithms.Algorithm"),
     ],
 )

@@ -152,12 +152,12 @@ def test_participation_is_of_lines_whose_runs_have_the_same_clients():
     np.testing.assert_allclose([points.x, points.y], [[0, 1, 2], [5, 1, 0.5]])
     assert panel.levels == (("equal share", 13 / 6),)
     said = listed.omitted(counted, grid(counted, mixed))
-    assert any("unlike numbers of clients: line 1" in line for line in said)
+    assert any("differ in the number of clients: line 1" in line for line in said)
     # Who takes more than m clients is left out, and of several panels there is no such chart.
     assert "participation" not in made(greedy(counted), mixed)
     two = Grid(grid(counted).panels * 2, 2)
     assert "participation" not in {chart.name for chart in listed.charts(counted, two, smoothing=1)}
-    assert any("takes a single panel" in line for line in listed.omitted(counted, two))
+    assert any("needs a grid of one panel" in line for line in listed.omitted(counted, two))
 
 
 def test_a_studys_own_quantities_are_shown_round_by_round():

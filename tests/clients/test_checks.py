@@ -223,7 +223,7 @@ def test_a_task_and_a_quantity_of_ones_own_name_and_describe_what_they_measure(t
     accuracy = outputs(parsed()).metrics["test_accuracy"]
     assert (accuracy.label, accuracy.meaning) == (
         "test accuracy (%)",
-        "final fraction of the test set classified rightly",
+        "final fraction of the test set that is classified correctly",
     )
 
 
@@ -249,7 +249,7 @@ def test_the_size_of_a_model_is_unknown_where_nothing_is_trained(own_parts):
     size = 64 * 10 + 10
     known = pausejax.simulate("random", latency="uploading", **learned)
     assert known["round_latency"].values.ravel() == pytest.approx([1e-4 * size])
-    with pytest.raises(pausejax.SpecError, match="uploading: num_parameters: is known in mode"):
+    with pytest.raises(pausejax.SpecError, match="uploading: num_parameters: is known only in mode"):
         pausejax.simulate("random", mode="bandit", latency="uploading", **small)
 
     @parts.latency
@@ -259,7 +259,7 @@ def test_the_size_of_a_model_is_unknown_where_nothing_is_trained(own_parts):
     for options, seconds in (({}, 0.1), ({"num_parameters": 5000}, 0.5)):
         found = pausejax.simulate("random", mode="bandit", latency="sized", **options, **small)
         assert found["round_latency"].values.ravel() == pytest.approx([seconds])
-    message = rf"^network\.num_parameters = 1000: must be {size}, what a client with this model sends"
+    message = rf"^network\.num_parameters = 1000: must be {size}, the numbers in an update of this model"
     with pytest.raises(pausejax.SpecError, match=message):
         pausejax.simulate("random", latency="sized", **learned)
     known = pausejax.simulate("random", latency="sized", num_parameters=size, **learned)

@@ -324,7 +324,7 @@ def test_what_can_not_be_tested_is_refused_before_any_compute(changed, line):
 
 
 def test_a_search_does_not_test_clients_at_a_simulated_time():
-    with pytest.raises(SpecError, match="client_metrics: known after the last round alone"):
+    with pytest.raises(SpecError, match="client_metrics: known only after the last round"):
         with_horizon(parse({**SPEC, "keep_models": False}, searched=True), SearchOptions(at_latency=3.0))
 
 

@@ -208,7 +208,7 @@ def test_applying_is_pure_and_shared_by_the_runs_of_a_program(result, folder):
 
 def test_a_model_whose_file_has_changed_is_refused(result, folder, tmp_path):
     (tmp_path / "mine.py").write_text(MINE.replace("relu", "tanh"))
-    with pytest.raises(ValueError, match="12 of 12 runs are not those of its spec"):
+    with pytest.raises(ValueError, match="12 of 12 runs are not runs of its spec"):
         pausejax.models(result, folder=tmp_path)
     with pytest.raises(SpecError, match=r"use: mine.py: there is no file"):
         pausejax.models(result, folder=tmp_path / "nowhere")

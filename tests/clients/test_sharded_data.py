@@ -266,5 +266,5 @@ def test_policies_ask_for_losses_together_or_are_refused(own):
 
     lower("looks_six_times", "sharded")
     lower("looks_in_a_loop", "replicated")
-    with pytest.raises(SpecError, match=r"own\.py: policy looks_in_a_loop: asks for local losses in a loop"):
+    with pytest.raises(SpecError, match=r"own\.py: policy looks_in_a_loop: computes local losses in a loop"):
         lower("looks_in_a_loop", "sharded")

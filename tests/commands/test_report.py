@@ -134,7 +134,7 @@ def test_report_takes_measures_runs_and_axes(swept, tmp_path, capsys):
     for wrong in ("gamma", "gamma=", "=5"):
         with pytest.raises(SystemExit):
             cli.main(["report", str(tmp_path), "--where", wrong])
-        assert "is no condition: KEY=VALUE" in capsys.readouterr().err
+        assert "must be a condition KEY=VALUE" in capsys.readouterr().err
 
 
 def test_what_is_asked_for_leaves_the_page_of_the_whole_study_as_it_is(swept, tmp_path, capsys):
@@ -148,7 +148,7 @@ def test_what_is_asked_for_leaves_the_page_of_the_whole_study_as_it_is(swept, tm
     own = tmp_path / "measure_elapsed_where_gamma_5_policy_pause"
     assert f"{own.name}/report.html" in "".join(capsys.readouterr().out.split())
     html = (own / "report.html").read_text()
-    assert "this page shows what was asked for: --measure elapsed --where gamma=5,policy=pause" in html
+    assert "this page shows a selection: --measure elapsed --where gamma=5,policy=pause" in html
     runs = analysis.select(swept, {"gamma": 5, "policy": "pause"}).sizes["run"]
     assert f"runs: {runs}, of 1 policy" in html and (own / "elapsed_vs_round.png").exists()
     (tmp_path / "where_gamma_1").symlink_to(tmp_path.parent)

@@ -67,7 +67,7 @@ def test_digits_are_asked_of_their_library_once(tmp_path, monkeypatch):
     kept.write_bytes(content)
     monkeypatch.undo()
     monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path))
-    with pytest.warns(UserWarning, match="cannot be read whole: building it again"):
+    with pytest.warns(UserWarning, match="is damaged: building it again"):
         np.testing.assert_array_equal(data.load("digits").train_inputs, first.train_inputs)
 
 
@@ -152,7 +152,7 @@ def test_damaged_cache_is_noticed_and_rebuilt(tiny, damage):
         "other": b"not an array file at all",
     }[damage]
     file.write_bytes(broken)
-    with pytest.warns(UserWarning, match=r"mnist-9.9.9.npz cannot be read whole: building it again"):
+    with pytest.warns(UserWarning, match=r"mnist-9.9.9.npz is damaged: building it again"):
         rebuilt = data.load("mnist")
     assert len(reads) == 2
     assert rebuilt.train_inputs.ravel().tolist() == list(range(12))
@@ -188,7 +188,7 @@ def test_whole_file_with_other_arrays_is_damaged_too(tiny):
     arrays["train_labels"] = np.array([1, 0, 0], np.int32)
     with file.open("wb") as changed:
         np.savez(changed, **arrays)
-    with pytest.warns(UserWarning, match="cannot be read whole"):
+    with pytest.warns(UserWarning, match="is damaged"):
         assert data.load("mnist").train_targets.tolist() == [0, 1, 0]
 
 

@@ -64,7 +64,7 @@ def test_other_types_become_what_devices_compute_with(tmp_path):
         ({"x_train": np.zeros((0, 2, 2, 1), np.uint8)}, "train_inputs must be numbers [N, ...], N > 0"),
         ({"x_train": np.array(["a"] * 6)}, "train_inputs must be numbers"),
         ({"y_train": np.array([None] * 6)}, "can't be read: "),
-        ({"owner_train": np.zeros(5, int)}, "owner must have one entry a training sample, not (5,)"),
+        ({"owner_train": np.zeros(5, int)}, "owner must have one entry for each training sample, not (5,)"),
         ({"owner_train": np.full(6, 0.5)}, "owner must be integers from 0, or names, not float64 from 0.5"),
         ({"owner_train": np.full(6, np.nan)}, "owner must be integers from 0, or names, not float64"),
         ({"owner_train": np.arange(6) - 1}, "must be integers from 0, or names, not int64 from -1 to 4"),

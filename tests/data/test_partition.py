@@ -180,7 +180,7 @@ def test_natural_owners_are_kept_and_shuffled_by_seed():
         np.testing.assert_array_equal(owner[found.order], np.repeat([0, 1, 2], [1, 3, 4]))
     with pytest.raises(ValueError, match="3 owners; num_clients must be 3, not 4"):
         partition.split("natural", labels, 4, 0, batch_size=20, owner=owner)
-    with pytest.raises(ValueError, match="does not say who owns"):
+    with pytest.raises(ValueError, match="has no `owner` of its samples"):
         partition.split("natural", labels, 4, 0, batch_size=20, owner=None)
 
 

@@ -170,8 +170,11 @@ def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"network": {"budget": 0.5}}, "budget = 0.5: must be >= 1, the dearest model's cost"),
-        ({"network": {"uplink": 22}}, "network.uplink = 22: must be >= 23, a report on every model"),
+        ({"network": {"budget": 0.5}}, "budget = 0.5: must be >= 1, the cost of the most expensive model"),
+        (
+            {"network": {"uplink": 22}},
+            "network.uplink = 22: must be >= 23, the losses in one report on every model",
+        ),
         ({"weights": {"xi": 1}}, "weights.exploration_rate = 1.0: must be between 0 and 1"),
         ({"pool": {"fit_fraction": 0}}, "pool.fit_fraction = 0.0: must be between 0 and 1"),
         ({"rounds": 20, "eval_every": 3}, "eval_every = 3: must divide rounds = 20"),

@@ -65,11 +65,11 @@ SHOWN = ("metrics", "elapsed", "shown")
         (("metrics", "elapsed", "reduce", "eval"), "reduce: must be one of last, rounds_played"),
         (
             ("metrics", "elapsed", "reduce", "itself"),
-            "metric elapsed: no number per run by 'itself'; elapsed",
+            "metric elapsed: 'itself' does not give one number per run; elapsed",
         ),
         (
             ("metrics", "elapsed", "variable", "policy"),
-            "metric elapsed: no number per run by 'last'; policy",
+            "metric elapsed: 'last' does not give one number per run; policy",
         ),
         (("metrics", "elapsed", "label", "\ud800"), "label: must be without control characters"),
         (("metrics", "elapsed", "label", "\x1b[31m"), "label: must be without control characters"),
@@ -101,7 +101,7 @@ def test_what_a_result_says_of_itself_is_checked(place, path, said):
         ("made", json.dumps([{"command": 3, "devices": "", "versions": {}}]), "0: command: must be text"),
         ("name", "a\nb", "must be without control characters"),
         ("name", 5, "must be text, not int"),
-        ("ranking", "nothing", "is no metric that it has the data for"),
+        ("ranking", "nothing", "must be a metric whose variable the result has"),
         ("spec", "x" * (2**24 + 1), "must have at most 16777216 characters"),
         ("format", "2", "must be an integer"),
     ],

@@ -200,7 +200,7 @@ NOTHING = "def wrong(*, num_outputs: int): return lambda key: {}, lambda params,
         (f"{NOTHING}: None", "must return outputs (2, 3) for inputs (2, 4), returned NoneType"),
         (
             "def wrong(*, num_outputs: int): return NnxNorm(4, num_outputs, 0.0, nnx.Rngs(0))",
-            "an nnx module must take rngs, or all seeds would start alike",
+            "an nnx module must take rngs, or all seeds would have the same initial weights",
         ),
         (
             "def wrong(*, num_outputs: int, rngs: nnx.Rngs): return linen.Dense(num_outputs)",

@@ -174,7 +174,7 @@ def test_a_quantity_may_take_no_name_of_the_result(tmp_path, capsys, name):
     code = f"@pausejax.quantity()\ndef {name}(seen): return 1.0"
     assert run(tmp_path, code, policy="random", quantities=f'["{name}"]') == cli.BAD_SPEC
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert f"quantity {name}: the name stands for something else" in line
+    assert f"quantity {name}: every result has a variable or coordinate of this name" in line
 
 
 SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) % 2"

@@ -76,7 +76,7 @@ def test_too_much_that_varies_comes_with_ways_out_that_work():
     assert omitted(result_of(rows))[0].endswith("(policy, zeta); fix some: --where zeta=" + names(1)[0])
 
 
-CURVELESS = ": is one figure for a run and has no curve"
+CURVELESS = ": has one value for each run and no curve"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,10 @@ def test_where_chooses_runs_by_name_alias_and_symbol(swept):
     ("options", "message"),
     [
         ({"measures": ["pseudo_regert"]}, "pseudo_regert: unknown here; did you mean 'pseudo_regret'"),
-        ({"measures": ["counts"]}, "counts: has dims run, client, no value a round; its measures: parti"),
+        (
+            {"measures": ["counts"]},
+            "counts: has dims run, client, not one value per round; its measures: parti",
+        ),
         ({"where": {"gama": 5}}, "where: 'gama': is no label of this result's runs; did you mean 'gamma'"),
         ({"where": {"gamma": 7}}, r"where: gamma = 7: no run has it; did you mean 5\? known: 0.1, 1, 5, 25"),
         ({"where": {"policy": "pose"}}, "where: policy = 'pose': no run has it; did you mean 'pause'"),

@@ -108,7 +108,7 @@ def test_the_first_fault_of_all_runs_is_the_one_that_is_said():
         ([[0, 0, 2, 0], [0, ABSENT + 3, 1, 1]], "round 12: client 3 is not available"),
         (
             [[UNFIT_WEIGHT, 1, 1, 1], [0, 0, 0, 0]],
-            "round 11: a weight is 0; must be finite, >= 0, and 0 where no member is",
+            "round 11: a weight is 0; must be finite, >= 0, and 0 for pads",
         ),
         ([[0, 0, 0, 1], [0, UNFIT_SUM, 0, 0]], "round 12: the weights sum to 5; must be 1 ± 0.001"),
     ):

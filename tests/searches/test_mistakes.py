@@ -144,18 +144,18 @@ policy = [{ name = "pause" }]
 """
 
 TYPED = [
-    (["--trials", "many"], "'many' is no count"),
-    (["--trials", "0"], "'0' is no count"),
-    (["--trials", "2k"], "'2k' is no count"),
+    (["--trials", "many"], "'many' must be an integer"),
+    (["--trials", "0"], "'0' must be an integer"),
+    (["--trials", "2k"], "'2k' must be an integer"),
     (["--trials", "9999999"], "--trials 9999999: must be"),
     (["--at-latency", "soon"], "'soon' is no number"),
     (["--at-latency", "nan"], "--at-latency nan: must be a time"),
     (["--at-latency", "inf"], "--at-latency inf: must be a time"),
-    (["--at-round", "0"], "'0' is no count"),
+    (["--at-round", "0"], "'0' must be an integer"),
     (["--sampler-seed", "4294967296"], "is no seed"),
     (["--fresh-seeds", "99999999999"], "--fresh-seeds 99999999999: must be"),
     (["--maximize", "--minimize"], "not allowed with argument --maximize"),
-    (["--lanes", "0"], "'0' is no count"),
+    (["--lanes", "0"], "'0' must be an integer"),
     (["--memory", "nan"], "is no amount of memory"),
     (["--metric", "test_accuracy"], 'mode "bandit" has no such figure'),
     (["--sampler", "best"], "must be one of tpe"),
@@ -197,7 +197,7 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
         (tmp_path / "broken" / "search.json").write_text(content)
         assert ended("broken") == (
             2,
-            f"--out {tmp_path}/broken: search.json is damaged; give the very command that began the search, "
+            f"--out {tmp_path}/broken: search.json is damaged; repeat the command that began the search, "
             "or choose another folder\n",
         )
     code, said = ended("spec.toml")

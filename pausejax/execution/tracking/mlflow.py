@@ -8,7 +8,7 @@ import xarray as xr
 
 from pausejax.execution.tracking.runs import TrackedRun, Tracker, key_of, library, tracked_runs
 
-# The metrics sent in one request, which leaves room for the parameters, and the runs read in one request.
+# The number of metrics in one request, in which parameters have room too, and of runs read in one request.
 _BATCH, _PAGE = 800, 1000
 _KIND = "pausejax.kind"
 """The tag of the run that holds the files of a study."""
@@ -77,7 +77,9 @@ class MlflowTracker(Tracker):
             found |= {
                 key_of(tags.get("pausejax.policy", ""), tags.get("pausejax.identity", "")) for tags in tagged
             }
-            if not page.token or page.token == token:  # the same page again: a server that knows no pages
+            if (
+                not page.token or page.token == token
+            ):  # the server repeats the first page, so it does not support pages
                 return found
             token = page.token
 
@@ -106,5 +108,5 @@ def _reason(error: Exception) -> str:
         return first
     return (
         "this MLflow keeps no runs in plain folders; set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or "
-        "MLFLOW_ALLOW_FILE_STORE=true to have it all the same"
+        "MLFLOW_ALLOW_FILE_STORE=true to use folders"
     )

@@ -20,7 +20,7 @@ from pausejax.analysis.settings import axes_of, has, label, symbols
 VARYING = "varying"
 """The attribute of a study that names the parameters whose values differ between its runs, as JSON."""
 _POINTS = 100
-"""The most points of a curve in a study without evaluated rounds."""
+"""The largest number of points of a curve in a study without evaluated rounds."""
 
 
 class Tracker:
@@ -119,10 +119,11 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
         points = []
         for name in dict.fromkeys([*objectives, *map(str, run.data_vars)]):
             if learned[name] and diverged:
-                continue  # its last value would look like a final result
+                continue  # the last finite value would look like a final result
             if name in curves:
                 curve = curves[name][place, :played]
-                # The last value may be of an earlier round, since no client may have arrived in the last.
+                # The last value may be of an earlier round, because in the last round perhaps no update
+                # arrived.
                 own = {*places[places < len(curve)].tolist(), *np.flatnonzero(~np.isnan(curve))[-1:].tolist()}
                 points += [Point(name, float(curve[at]), int(rounds[at])) for at in sorted(own)]
             else:
@@ -165,7 +166,8 @@ def _evaluated(result: xr.Dataset) -> np.ndarray:
 
 
 def _places(result: xr.Dataset) -> np.ndarray:
-    """Returns the positions of the curves' points: the evaluated rounds, or evenly spaced rounds."""
+    """Returns the indices of the rounds at which curves have points: evaluated rounds, or evenly spaced
+    rounds."""
     if "eval_round" in result:
         return _evaluated(result)
     rounds = result.sizes.get("round", 0)

@@ -19,10 +19,10 @@ _WHOLE = "pausejax-project"
 class WandbTracker(Tracker):
     """Tracker that logs each run as a W&B run, in a project named after the study or by `WANDB_PROJECT`.
 
-    A run's id is a digest of its label and its identity. A study that resumes may log a run again, which adds
-    nothing: W&B accepts no step twice. Offline, a complete run is not logged again, and an incomplete run is
-    logged again in a new folder. W&B's environment variables apply: `WANDB_MODE=offline` stores runs in
-    `WANDB_DIR` until `wandb sync`, and `WANDB_ENTITY` sets the account.
+    A run's id is a digest of its label and its identity. A study that resumes may log a run again. This adds
+    nothing, because W&B ignores a step that it has. Offline, a complete run is not logged again, and an
+    incomplete run is logged again in a new folder. W&B's environment variables apply: `WANDB_MODE=offline`
+    stores runs in `WANDB_DIR` until `wandb sync`, and `WANDB_ENTITY` sets the account.
     """
 
     def __init__(self, *, unnamed: str = "pausejax") -> None:

@@ -1,4 +1,4 @@
-"""Federated algorithms: how clients train, what they send, and what the server makes of it."""
+"""Federated algorithms: how clients train, which update they send, and how the server uses it."""
 
 from pausejax.federated.algorithms.base import Algorithm, Arrivals, Local
 from pausejax.federated.algorithms.check import checked_algorithm

@@ -22,8 +22,8 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
     def like(what: str, made: Any, example: Any) -> Any:
         if types_of(made) != types_of(example):
             raise PartError(
-                f"{part.where}: {what} has other arrays than before, by name, shape or type: "
-                f"{_words(made)} instead of {_words(example)}"
+                f"{part.where}: {what} must have the same names, shapes and types of arrays as "
+                f"before: {_words(example)}, not {_words(made)}"
             )
         return jax.tree.map(jnp.asarray, made)
 

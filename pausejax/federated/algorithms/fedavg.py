@@ -6,5 +6,5 @@ from pausejax.federated.algorithms.base import Algorithm
 
 @parts.algorithm
 def fedavg() -> Algorithm:
-    """Clients send what training has changed, and the server takes the mean (McMahan et al. 2017)."""
+    """Clients send the change of their parameters, and the server adds the mean (McMahan et al. 2017)."""
     return Algorithm()

@@ -18,7 +18,7 @@ def feddyn(
         Number, Parameter(help="feddyn: weight α of the dynamic regularizer", low=0, low_open=True)
     ] = 0.01,
 ) -> Algorithm:
-    """Every client's loss gets a linear and a quadratic term, so that its optimum becomes the network's.
+    """Adds a linear and a quadratic term to every client's loss, which moves its optimum to the global one.
 
     The algorithm follows Acar et al. 2021, with data shares p_k in place of equal shares. g_k estimates the
     gradient of the client's loss at the end of its last training. The server's h is Σ p_k g_k if a round

@@ -12,7 +12,7 @@ from pausejax.federated.modules import Params
 
 @parts.algorithm
 def scaffold(*, optimizer: str) -> Algorithm:
-    """Control variates c and c_k take out of every step what the client's data alone pull at.
+    """Corrects every local step by c - c_k, the difference of the control variates of server and client.
 
     The algorithm is option II of Karimireddy et al. 2020, with data shares p_k in place of equal shares. If a
     round weights its cohort by data, (2), and uploads are neither clipped nor noised, then c = Σ p_k c_k
