@@ -166,6 +166,26 @@ def test_what_is_no_whole_result_is_not_saved(result, tmp_path, spoil, said):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("twice", ["labels", "files"])
+def test_runs_that_act_alike_are_all_there_and_saved(twice, tmp_path):
+    """Their identities are equal: they differ in a label, or in the name of a file."""
+    more = {"mode": "bandit", "rounds": 5, "seeds": 2, "num_clients": 4, "clients_per_round": 2}
+    policies = [{"name": "random", "label": label} for label in "xy"] if twice == "labels" else "random"
+    if twice == "files":
+        for name in "ab":
+            np.save(tmp_path / f"{name}.npy", np.random.default_rng(0).uniform(0.1, 1, (8, 4)))
+        more |= {"latency": "trace", "trace_file": [str(tmp_path / f"{name}.npy") for name in "ab"]}
+    result = pausejax.simulate(policies, **more)
+    identities = result["identity"].values.tolist()
+    assert identities[:2] == identities[2:] and np.isfinite(result["elapsed"]).all()
+    np.testing.assert_array_equal(result["selected"][:2], result["selected"][2:])
+    pausejax.save(result, tmp_path / "saved")
+    xr.testing.assert_identical(pausejax.open(tmp_path / "saved").load(), result)
+    kept = pausejax.simulate(policies, **more, out=tmp_path / "out")
+    for name in result.variables:
+        np.testing.assert_array_equal(kept[name], result[name])
+
+
 def test_a_folder_with_other_runs_is_left_alone(result, tmp_path):
     pausejax.save(result, tmp_path)
     with pytest.raises(ValueError, match="holds 4 runs that this result lacks"):

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,13 +41,25 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def sdist(tmp_path_factory):
     """Built of a copy: a build leaves folders behind, which the next one would ship."""
-    folder = tmp_path_factory.mktemp("wheel")
+    folder = tmp_path_factory.mktemp("sdist")
     shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*NOT_SHIPPED))
+    code = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
+    built = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder / "source", capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = folder.glob("*.tar.gz")
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist, tmp_path_factory):
+    """Built of the source distribution, so what the one lacks the other lacks too."""
+    folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
-    command += ["--wheel-dir", str(folder), str(folder / "source")]
-    built = subprocess.run(command, capture_output=True, text=True)
+    built = subprocess.run([*command, "--wheel-dir", str(folder), str(sdist)], capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = folder.glob("*.whl")
     return path
@@ -97,20 +110,37 @@ def test_the_wheel_says_who_made_it_under_which_licence(wheel):
     assert "pausejax = pausejax.commands.main:main" in commands
 
 
-def test_the_wheel_runs_without_the_checkout(wheel, tmp_path):
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
+def test_the_wheel_runs_in_an_environment_of_its_own(wheel, tmp_path):
+    """The environment has the libraries, and pausejax from the wheel alone."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    python = str(tmp_path / "venv/bin/python")
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index"]
+    installed = subprocess.run([*install, "--ignore-installed", str(wheel)], capture_output=True, text=True)
+    assert installed.returncode == 0, installed.stderr
     (tmp_path / "spec.toml").write_text(
         'mode = "bandit"\nrounds = 5\n[network]\nnum_clients = 4\nclients_per_round = 2\n'
         '[[policy]]\nname = "pause"\n'
     )
-    code = "import sys, pausejax; print(pausejax.__file__); from pausejax.commands.main import main; "
-    code += 'sys.exit(main(["run", "spec.toml", "--out", "out"]))'
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(tmp_path / "installed"))
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def said(*command):
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    where = said(python, "-c", "import pausejax; print(pausejax.__file__)")
+    assert where == str(packages / "pausejax/__init__.py")
+    command = str(tmp_path / "venv/bin/pausejax")
+    assert pausejax.__version__ in said(command, "--version")
+    said(command, "run", "spec.toml", "--out", "out")
     assert (tmp_path / "out" / "results.zarr").is_dir() and list((tmp_path / "out").glob("*.png"))
     assert "pause" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_source_distribution_holds_the_package_and_its_licence(sdist):
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pausejax").rglob("*.py")}
+    assert package | set(DATA) | {"LICENSE", "README.md", "pyproject.toml"} <= names

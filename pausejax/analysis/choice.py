@@ -128,7 +128,9 @@ class Verdict(NamedTuple):
     difference: xr.Dataset | None
     """The best minus the runner-up, paired by seed; None if they have no seed in common."""
     settings: int
-    """Number of settings to choose from."""
+    """Number of settings that were compared: those with a value of the metric."""
+    without_value: int
+    """Number of further settings, of which no run has a value."""
 
 
 def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Verdict:
@@ -147,18 +149,20 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
     """
     metric = metric or schema.read(result, "ranking")
     whole = with_divergence(result, [metric])
-    codes, table, labels = split_settings(whole)
+    codes, _, labels = split_settings(whole)
     winner = best(whole, metric, level=level)
+    lacking = int(np.isnan(mean_ci(whole, metric)["mean"].values).sum())
+    compared = len(labels) - lacking
     others = whole.isel(run=codes != labels.index(winner["label"].item()))
     if not others.sizes["run"] or not np.isfinite(mean_ci(others, metric)["mean"].values).any():
-        return Verdict(metric, winner, None, None, len(table))
+        return Verdict(metric, winner, None, None, compared, lacking)
     second = best(others, metric, level=level)
     try:
         sides = _side(whole, winner), _side(whole, second)
         difference = paired_difference(whole, *sides, metric, level=level).isel(setting=0)
     except ValueError:  # no seed in common
         difference = None
-    return Verdict(metric, winner, second, difference, len(table))
+    return Verdict(metric, winner, second, difference, compared, lacking)
 
 
 def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:

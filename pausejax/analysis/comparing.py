@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pausejax.analysis.per_run import ROUNDS, is_sum
 from pausejax.analysis.quantities import metrics_in
 from pausejax.analysis.selecting import some, written
 from pausejax.analysis.settings import group_by, has, symbols
@@ -25,10 +26,12 @@ class Incomparable(ValueError):
 def refuse_unlike(
     result: xr.Dataset, metric: str, values: np.ndarray, groups: Sequence[str] = (), ask: str = "per"
 ) -> None:
-    """Checks that all parameters that a metric's meaning depends on are equal among the runs of each group.
+    """Checks that a metric means the same for all runs of each group.
+
+    All parameters that its meaning depends on must be equal. A sum over rounds must be over equally many.
 
     Args:
-      result: a result, or its `finals`.
+      result: the `finals` of a result, from `with_divergence`.
       metric: a name in `metrics_of(result)`.
       values: values of the metric, float [run]; runs with NaN are ignored.
       groups: names of coordinates; runs are only compared if they have equal values of these.
@@ -36,9 +39,20 @@ def refuse_unlike(
 
     Raises:
       Incomparable: such a parameter differs.
+      ValueError: the runs lasted unequally many rounds, and the metric is a sum over rounds.
     """
     for name, seen in unlike(result, metric, values, groups).items():
         raise Incomparable(metric, name, symbols(result).get(name, name), seen, ask)
+    if not is_sum(result, metric) or ROUNDS not in result:
+        return
+    there, owner = ~np.isnan(values), group_by(result, groups)[0]
+    for one in np.unique(owner[there]):
+        rounds = result[ROUNDS].values[there & (owner == one)]
+        if rounds.min() < rounds.max():
+            raise ValueError(
+                f"{metric}: is a sum over {rounds.min():g} to {rounds.max():g} rounds here, as runs end at "
+                "a simulated time: compare it in a study without stop_at_latency, or compare another metric"
+            )
 
 
 def unlike(

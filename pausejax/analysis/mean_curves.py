@@ -107,7 +107,7 @@ def samples(
     """
     runs = without_diverged(runs) if metric.learned else runs
     array = runs[metric.variable]
-    values = metric.scale * RUNNING[metric.reduce](recorded(array.values, array.dims))
+    values = metric.scale * RUNNING[metric.reduce](recorded(array.values))
     evaluated = array.dims[1] == "eval"
     values = smooth(values, smoothing) if evaluated else values
     rounds = runs["eval_round" if evaluated else "round"].values

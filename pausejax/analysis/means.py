@@ -8,6 +8,7 @@ import pandas as pd
 import xarray as xr
 
 from pausejax.analysis.intervals import group_intervals
+from pausejax.analysis.metrics import recorded
 from pausejax.analysis.per_run import finals
 from pausejax.analysis.selecting import some
 from pausejax.analysis.settings import (
@@ -38,7 +39,8 @@ def mean_ci(
     Args:
       result: a result, or its `finals`.
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
-        `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out.
+        `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. So is
+        -1 in a count of the result, which stands for no value.
       over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several, each
         seed is first averaged over the others, because runs with the same seed are not independent.
       level: coverage of the interval, which is Student's t interval.
@@ -121,7 +123,8 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
         return finals(result, [metric])[metric]
     if metric.dims[:1] != ("run",) or metric.sizes["run"] != result.sizes["run"]:
         raise ValueError(f"metric: an array over {metric.dims}; its first dimension must be the result's run")
-    return metric
+    # What a user has computed of several variables has no name, and may be below 0.
+    return metric if metric.name is None else metric.copy(data=recorded(metric.values))
 
 
 def _name(side: Side, result: xr.Dataset) -> str:

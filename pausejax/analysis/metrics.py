@@ -1,6 +1,6 @@
 """The metrics of a run: how each is computed from a variable, and in which direction it is better."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
@@ -11,14 +11,12 @@ from pausejax.analysis.quantities import Metric, metrics_in
 _EXACT = 1e-5
 
 
-def recorded(values: np.ndarray, dims: Sequence[Hashable]) -> np.ndarray:
-    """Returns the values of a variable, with NaN where a run recorded no value after a round or evaluation.
+def recorded(values: np.ndarray) -> np.ndarray:
+    """Returns the values of a variable, with NaN where a run recorded no value.
 
     In counts, which are integers, -1 stands for no value. Other variables already have NaN.
     """
-    if values.dtype.kind not in "iu" or tuple(dims)[1:] not in (("round",), ("eval",)):
-        return values
-    return np.where(values < 0, np.nan, values)
+    return np.where(values < 0, np.nan, values) if values.dtype.kind in "iu" else values
 
 
 def last(values: np.ndarray) -> np.ndarray:

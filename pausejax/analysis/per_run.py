@@ -10,6 +10,8 @@ from pausejax.analysis.metrics import REDUCTIONS, metrics_of, recorded
 from pausejax.analysis.quantities import Metric
 
 MAX_BYTES = 1 << 22
+ROUNDS = "rounds_played"
+"""Name of the metric that counts the rounds of a run."""
 
 
 def run_blocks(*arrays: xr.DataArray, max_bytes: int = MAX_BYTES) -> Iterator[slice]:
@@ -79,15 +81,26 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
 
 
 def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
-    """Returns the `finals` of some metrics, and of `diverged_round` if the result has it."""
-    also = {"diverged_round"} & metrics_of(result).keys()
+    """Returns the `finals` of some metrics, and what tells whether they can be compared.
+
+    These are `diverged_round`, and with sums over rounds `rounds_played`, if the result has them.
+    """
+    sums = any(is_sum(result, name) for name in metrics)
+    also = [name for name in ("diverged_round", *([ROUNDS] if sums else [])) if name in metrics_of(result)]
     return finals(result, list(dict.fromkeys([*metrics, *also])))
+
+
+def is_sum(result: xr.Dataset, metric: str) -> bool:
+    """Returns whether a metric is a sum over the rounds of a run."""
+    known = metrics_of(result).get(metric)
+    return known is not None and known.reduce == "total"
 
 
 def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:
     parts: dict[str, list[np.ndarray]] = {name: [] for name in metrics}
     for runs in run_blocks(array):
-        values = recorded(array.isel(run=runs).values, array.dims)
+        values = array.isel(run=runs).values
+        values = values if array.dims == ("run",) else recorded(values)
         for name, metric in metrics.items():
             parts[name].append(REDUCTIONS[metric.reduce](values))
     return {name: np.concatenate(part) if part else np.zeros(0) for name, part in parts.items()}

@@ -76,7 +76,7 @@ def build_program(
             waits_for_all=built.waits_for_all,
             waiting=built.waiting,
             slots=chosen,
-            late=static["late"],
+            late=static.get("late", "stopped"),
             limits_releases=runs[0].values["stop_at_epsilon"] > 0,
             num_clients=static["num_clients"],
             clients_per_round=static["clients_per_round"],

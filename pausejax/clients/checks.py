@@ -62,7 +62,8 @@ def _check_parts(say: Say, study: Study) -> None:
             say("privacy.stop_at_epsilon", limit, "needs a mechanism: without one all leakage is infinite")
             break
     endings = set(values_of(study, "ending"))
-    if "released" in values_of(study, "late") and endings <= {"all", "buffered"}:
+    unread = study.words.parameters["late"].unread_with
+    if "released" in values_of(study, "late") and unread and endings <= unread[1]:
         say("network.late", "released", 'goes with an ending that does not wait for all, such as "deadline"')
     if study.selection_gap and "all" not in endings:
         say("selection_gap", True, 'needs rounds that wait for all: ending = "all"')

@@ -11,7 +11,7 @@ from pausejax.clients.checks import check
 from pausejax.clients.outputs import outputs
 from pausejax.clients.parameters import LEARNING, PARAMETERS, STUDY, learns
 from pausejax.clients.play import initial_params, play, start
-from pausejax.clients.records import evaluated_rounds
+from pausejax.clients.records import complete, evaluated_rounds
 from pausejax.clients.simulation import ClientSimulation
 from pausejax.data.host import Sources
 from pausejax.federated import aggregators, algorithms, models, optimizers, servers, tasks
@@ -77,6 +77,8 @@ KIND = Kind(
     check=check,
     outputs=outputs,
     coordinates=coordinates,
+    complete=complete,
+    optional=frozenset(),
     simulation=simulation,
     programs=(play, start, initial_params, vectors_of_run, client_metric),
 )

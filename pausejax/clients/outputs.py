@@ -15,6 +15,7 @@ from pausejax.clients.variables import (
     LEARNED,
     LEARNING_VARIABLES,
     METRICS,
+    OVERLAPPING,
     REGRETS,
     VARIABLES,
     client_metric,
@@ -130,7 +131,7 @@ def _absent(study: Study) -> set[str]:
     absent |= set() if "all" in endings else set(REGRETS)
     built = [one for name in endings for one in _built(study, "ending", name)]
     absent |= {"late_count"} if all(one.waits_for_all or one.waiting for one in built) else set()
-    absent |= set() if any(one.waiting for one in built) else {"arrived", "staleness"}
+    absent |= set() if any(one.waiting for one in built) else set(OVERLAPPING)
     always = values_of(study, "availability") == ["always"] and values_of(study, "stop_at_epsilon") == [0.0]
     absent |= {"available_count"} if always and not any(one.waiting for one in built) else set()
     return absent | ({"failed_count"} if values_of(study, "failure_probability") == [0.0] else set())

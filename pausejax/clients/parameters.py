@@ -63,6 +63,8 @@ PARAMETERS: dict[str, Parameter] = table(
             "whether a client that is too late is told to stop, or has released its update",
             choices=("stopped", "released"),
             added=True,
+            # Nobody is late in rounds that wait, or that go on with who is still at work.
+            unread_with=("ending", frozenset(("all", "buffered"))),
         ),
         "failure_probability": Parameter(
             0.0, "that a selected client fails in mid-round", low=0, high=1, traced=True, zero_is_static=True

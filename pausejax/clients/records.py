@@ -7,7 +7,7 @@ import numpy as np
 
 from pausejax.analysis.quantities import Variable
 from pausejax.clients.program import Program
-from pausejax.clients.variables import REGRETS
+from pausejax.clients.variables import KEPT, OVERLAPPING, REGRETS
 from pausejax.parts import PartError
 from pausejax.policies.check import Fault, refuse_faults
 from pausejax.study.simulation import Arrays, Segment
@@ -105,14 +105,6 @@ def finish(
     history = _history(study, table, segments, rows)
     history["elapsed"] = np.cumsum(history["round_latency"], axis=1, dtype=np.float64)
     released, releases = history.pop("released", history["selected"]), history.pop("max_releases")
-    played = ~np.isnan(history["round_latency"])
-    for name in ("failed_count", "late_count"):
-        if name not in history and name in table:
-            # In these runs of the study nobody can fail, or be late.
-            history[name] = np.where(played, 0, table[name].fill)
-    for name in REGRETS:
-        if name not in history and name in table:
-            history[name] = np.full(played.shape, table[name].fill)
     evaluated = evaluated_rounds(study.rounds, study.eval_every)
     history = {name: array for name, array in history.items() if name in table}
     for name in history:
@@ -132,7 +124,42 @@ def finish(
     released = np.where(np.isnan(history["round_latency"])[:, :, None], -1, released)
     history["releases"] = _count(released, released >= 0, num_clients)
     found = {name: np.asarray(array, table[name].dtype) for name, array in history.items()}
-    return found | {"max_releases": np.where(np.isnan(found["round_latency"]), -1, releases)}
+    ended = np.isnan(found["round_latency"])
+    return complete(table, found) | {"max_releases": np.where(ended, -1, releases)}
+
+
+_ALWAYS = ("test_loss", "counts", "releases")
+"""Variables with the dimensions of tasks' metrics that no other variable replaces."""
+
+
+def complete(table: Mapping[str, Variable], arrays: Arrays) -> Arrays:
+    """Returns the arrays of runs with every variable of a study, which may record more than the runs did.
+
+    Runs record only what their own settings can change. A count that their settings fix has its true value in
+    every played round: no client fails, no client is late, all clients are available. Regrets of rounds that
+    do not wait for all, the metrics of other tasks, and what describes overlapping rounds have no value.
+
+    Args:
+      table: the variables of the study, by name.
+      arrays: the arrays of the runs; those without a variable in the table are left out.
+    """
+    found = {name: arrays[name] for name in table if name in arrays}
+    played = ~np.isnan(arrays["elapsed"])
+    everyone = (arrays["counts"] >= 0).sum(axis=1, keepdims=True)
+    for name, fixed in (("failed_count", 0), ("late_count", 0), ("available_count", everyone)):
+        if name in table:
+            fill = table[name].fill
+            kept = found.get(name, np.full(played.shape, fill))
+            found[name] = np.where(played & (kept == fill), fixed, kept).astype(table[name].dtype)
+    lengths: dict[str, int] = {}
+    for name, array in found.items():
+        lengths |= dict(zip(table[name].dims, array.shape[1:], strict=True))
+    for name, variable in table.items():
+        measured = variable.dims in (("eval",), ("client",)) and name not in _ALWAYS
+        if name not in found and (measured or name in (*REGRETS, *OVERLAPPING, *KEPT)):
+            shape = (len(played), *(lengths.get(dim, 0) for dim in variable.dims))
+            found[name] = np.full(shape, variable.fill, variable.dtype)
+    return found
 
 
 def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray) -> Arrays:

@@ -46,6 +46,8 @@ VARIABLES: dict[str, Variable] = {
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
 """Variables that exist only if rounds wait for all clients. They assume that the slowest client ends a
 round."""
+OVERLAPPING = ("arrived", "staleness")
+"""Variables that exist only if rounds overlap."""
 KEPT = ("final_model", "client_models")
 """Variables of studies that keep their models."""
 LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged_round", *KEPT)

@@ -122,6 +122,8 @@ def _told(found: "Verdict", metric: "Metric") -> list[str]:
         return f"; {seeds_in_words([int(setting['runs'])])}" if unequal else ""
 
     of = f"best of {found.settings}" if found.settings > 1 else "the only setting"
+    if lacking := found.without_value:
+        of = f"best of {found.settings} ({lacking} more without a value)"
     lines = [f"{of}: {found.best['label'].item()}: {written(found.best)}{over(found.best)}"]
     if found.runner_up is None:
         return lines

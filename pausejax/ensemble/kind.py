@@ -1,11 +1,12 @@
 """Defines the kind of study "ensemble", in which a policy selects the models of a pool to send per round."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from pausejax.analysis.quantities import Variable
 from pausejax.data.host import Sources
 from pausejax.ensemble.experts import EXPERT_NAMES, NUM_EXPERTS
 from pausejax.ensemble.parameters import FOR_POLICIES, PARAMETERS, STUDY
@@ -14,7 +15,7 @@ from pausejax.ensemble.simulation import EnsembleSimulation
 from pausejax.ensemble.variables import COORDINATES, METRICS, VARIABLES
 from pausejax.study.checks import values_of
 from pausejax.study.runs import Group
-from pausejax.study.simulation import Layout
+from pausejax.study.simulation import Arrays, Layout
 from pausejax.study.study import Kind, Outputs, Study
 from pausejax.study.vocabulary import Say
 
@@ -51,6 +52,11 @@ def coordinates(
     return coordinates, {name: array for name, array in arrays.items() if name not in COORDINATES}
 
 
+def complete(table: Mapping[str, Variable], arrays: Arrays) -> Arrays:
+    """Returns the arrays of runs that a table names; they record the same in every study."""
+    return {name: arrays[name] for name in table if name in arrays}
+
+
 def simulation(
     study: Study,
     group: Group,
@@ -79,6 +85,8 @@ KIND = Kind(
     check=check,
     outputs=outputs,
     coordinates=coordinates,
+    complete=complete,
+    optional=frozenset(("regret_bound",)),
     simulation=simulation,
     programs=(play, start),
 )

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pausejax.parts.digest import digest_of, is_of_session
 from pausejax.parts.parameter import File
 from pausejax.parts.part import CATEGORIES, Part, PartError
 from pausejax.spelling import nearest
@@ -20,6 +21,8 @@ class Bound:
     statics: tuple[tuple[str, Any], ...]
     traced: tuple[str, ...]
     """Names of the values that are given later and differ between the runs of a program."""
+    digest: str = ""
+    """Digest of a part of the session: what it uses of other cells may change, and its program with that."""
 
     def build(self, *inputs: Any, **values: Any) -> Any:
         """Calls the part with its static values and with those of `values` that it still needs."""
@@ -65,4 +68,5 @@ def bind(
         part.function,
         tuple(sorted((name, value) for name, value in statics.items() if name not in traced)),
         tuple(sorted(traced)),
+        digest_of(part) if is_of_session(part) else "",
     )

@@ -12,11 +12,8 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
-import inspect
-import marshal
 import shutil
 import sys
-import sysconfig
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pausejax.parts.digest import digest_of, in_package, of_others
+from pausejax.parts.imports import imported
 from pausejax.parts.part import Part, PartError, first_line
 from pausejax.parts.registry import Parts, collecting, registered_parts
 
@@ -64,7 +63,7 @@ class Layer(Parts):
 
     def __reduce__(self) -> Any:
         # Functions of a file that another process has not executed can't be sent to it: the file can.
-        others = tuple(part for part in registered_parts().own() if not _in_package(part.file))
+        others = tuple(part for part in registered_parts().own() if not in_package(part.file))
         return _unpack, (self.sources, others)
 
 
@@ -132,8 +131,15 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
 
 
 def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
-    """Imports a module anew and returns the files of its folder that the import read, by relative path."""
+    """Imports a module anew and returns the files of its folder that it needs, by relative path."""
+    top = module.partition(".")[0]
+
+    def belongs(name: str, path: Path) -> bool:
+        return path.is_relative_to(base) and (name.partition(".")[0] == top or not of_others(path))
+
+    reached = imported(base, module, belongs)
     _forget(entry, module)
+    _forget_helpers(entry, module, reached)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
     # Bytecode is told from its source by second and size, which is too little for a file in the making.
@@ -148,25 +154,30 @@ def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
     finally:
         sys.path.remove(str(base))
         sys.dont_write_bytecode = writes_none
-    top = module.partition(".")[0]
-    inside = set()
-    for name in sorted((set(sys.modules) - before) | {module}):
-        path = _file(sys.modules[name]) if name in sys.modules else None
-        if path and path.is_relative_to(base) and (name.partition(".")[0] == top or not _of_others(path)):
-            inside.add(path)
-            _OURS.add(name)
-    return {path.relative_to(base).as_posix(): path.read_bytes() for path in sorted(inside)}
+    loaded = {name: _file(sys.modules[name]) for name in {*sys.modules} - before}
+    inside = reached | {name: path for name, path in loaded.items() if path and belongs(name, path)}
+    _OURS.update(inside)
+    return {path.relative_to(base).as_posix(): path.read_bytes() for path in sorted({*inside.values()})}
 
 
-def _of_others(path: Path) -> bool:
-    """Returns whether a file belongs to this package, to Python, or to an installed package."""
-    installed = {"site-packages", "dist-packages"}
-    return _in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
+def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> None:
+    """Removes the modules that a user's file imports from `sys.modules`: their files may have changed since.
 
-
-@functools.cache
-def _standard() -> Path:
-    return Path(sysconfig.get_path("stdlib")).resolve()
+    Raises:
+      PartError: a module of such a name has been imported from another folder.
+    """
+    for name, path in reached.items():
+        loaded = sys.modules.get(name)
+        if loaded is None or name == module or of_others(path):
+            continue
+        other = _file(loaded)
+        if other == path:
+            del sys.modules[name]
+        elif other and not of_others(other):
+            raise PartError(
+                f"use: {entry}: {path.name}: a module named {name} is in use already, from {other}; give the "
+                "file another name"
+            )
 
 
 # Names of modules that came from users' files. Others of the process are not ours to replace.
@@ -232,7 +243,8 @@ def _load_entry_points() -> None:
 def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     """Rebuilds a layer in another process: writes its files to a folder there and executes them."""
     for part in others:
-        if part.name not in registered_parts().of(part.category):
+        known = registered_parts().of(part.category).get(part.name)
+        if known is None or digest_of(known) != digest_of(part):
             registered_parts().add(part)
     layers = []
     for source in sources:
@@ -259,29 +271,6 @@ def _written(source: Source) -> Path:
             path.write_bytes(content)
         _WRITTEN[key] = folder
     return _WRITTEN[key]
-
-
-@functools.cache
-def _package() -> Path:
-    return Path(__file__).resolve().parents[1]
-
-
-def _in_package(file: str) -> bool:
-    return Path(file).is_relative_to(_package())
-
-
-def digest_of(part: Part) -> str:
-    """Returns the digest of the file or notebook cell of a part; "" for a part of the package."""
-    if _in_package(part.file):
-        return ""
-    path = Path(part.file)
-    if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    try:
-        source = inspect.getsource(part.function).encode()
-    except OSError:  # typed into an interpreter that keeps no lines
-        source = marshal.dumps(part.function.__code__)
-    return hashlib.sha256(source).hexdigest()
 
 
 def digest_of_file(path: Path) -> str:

@@ -64,6 +64,8 @@ class Parameter:
     added: bool = False
     """Whether the parameter was added after a release. Then its default is left out of runs' identities, so
     that older results stay valid."""
+    unread_with: tuple[str, frozenset[Any]] | None = None
+    """Another parameter, and its values with which no run depends on this one."""
     units: str = ""
     """Unit as a symbol, such as "s"; "" for pure numbers, counts and words. Results repeat the unit."""
 

@@ -196,12 +196,12 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     for values in itertools.product(*(levels[name] for name in rest)):
         kept = np.ones(runs.sizes["run"], bool)
         for name, value in zip(rest, values, strict=True):
-            # A policy without this parameter is in every panel.
+            # Runs without this parameter are in every panel, in lines of their own.
             kept &= (runs[name].values == value) | ~has(runs, name)
         own = {
             name: value for name, value in zip(rest, values, strict=True) if (kept & has(runs, name)).any()
         }
-        drawn = _lines(runs, kept, line, written[line])
+        drawn = _lines(runs, kept, line, written[line], rest)
         if drawn:
             panels.setdefault(kept.tobytes(), Cell(_title(runs, own, written), drawn))
     if len(panels) > MAX_PANELS:
@@ -226,19 +226,36 @@ def _written(levels: Levels, name: str, values: list[Any]) -> dict[Any, str]:
     return dict(zip(values, format_levels(values), strict=True))
 
 
-def _lines(runs: xr.Dataset, kept: np.ndarray, line: str, values: dict[Any, str]) -> tuple[Line, ...]:
-    """Returns the lines of a panel. A policy without the axis of the lines has one line with its name."""
+def _lines(
+    runs: xr.Dataset, kept: np.ndarray, line: str, values: dict[Any, str], rest: Sequence[str]
+) -> tuple[Line, ...]:
+    """Returns the lines of a panel. Runs without the axis of the lines have a line with their policy's name.
+
+    Runs without an axis of the panels are never averaged with runs that have it. Their label says so, unless
+    no run of their policy has it.
+    """
     column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)
     found = []
+
+    def add(name: str, chosen: np.ndarray, axes: Sequence[str]) -> None:
+        lacking = np.array([~has(runs, axis) for axis in axes]).reshape(len(axes), len(policy))
+        for pattern in sorted(set(map(tuple, lacking[:, chosen].T.tolist()))):
+            mine = np.flatnonzero(chosen & (lacking == np.reshape(pattern, (-1, 1))).all(axis=0))
+            own = policy == policy[mine[0]]
+            without = [
+                written.get(axis, axis)
+                for axis, lacks, column in zip(axes, pattern, lacking, strict=True)
+                if lacks and not column[own].all()
+            ]
+            label = f"{name}, without {' and '.join(without)}" if without else name
+            found.append(Line(label, str(policy[mine[0]]), runs.isel(run=mine)))
+
     for value, level in values.items():
-        mine = np.flatnonzero(kept & present & (column == value))
-        if mine.size:
-            name = str(value) if line == "policy" else f"{written.get(line, line)} = {level}"
-            found.append(Line(name, str(policy[mine[0]]), runs.isel(run=mine)))
+        name = str(value) if line == "policy" else f"{written.get(line, line)} = {level}"
+        add(name, kept & present & (column == value), rest)
     for name in dict.fromkeys(policy[kept & ~present].tolist()):
-        mine = np.flatnonzero(kept & ~present & (policy == name))
-        found.append(Line(str(name), str(name), runs.isel(run=mine)))
+        add(str(name), kept & ~present & (policy == name), [line, *rest])
     return tuple(found)
 
 

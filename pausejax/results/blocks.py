@@ -17,6 +17,7 @@ from pausejax.results.folder import Folder
 from pausejax.results.labels import Labels
 from pausejax.results.snapshot import opened
 from pausejax.study.simulation import Arrays
+from pausejax.study.study import Kind, Plan
 
 _BLOCK_BYTES = 2**24
 _BLOCK_RUNS = 256
@@ -39,12 +40,30 @@ def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in arrays.items()}
 
 
-def examine(folder: Folder, name: str, table: Mapping[str, Variable]) -> Iterator[Source | str]:
+class Recorded(NamedTuple):
+    """What the runs of a study record."""
+
+    identities: frozenset[str]
+    """Identities of the runs."""
+    variables: Mapping[str, Variable]
+    kind: Kind
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Recorded":
+        return cls(plan.known, plan.study.outputs.variables, plan.study.kind)
+
+    def complete(self, arrays: Arrays) -> Arrays:
+        """Returns the arrays of finished runs by the study's variables, in the order of its table."""
+        return self.kind.complete(self.variables, arrays)
+
+
+def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | str]:
     """Yields each intact block of runs of the result as a source, and the name of each damaged block."""
+    table = recorded.variables
 
     def load(rows: slice) -> Arrays:
         block = store.isel(run=rows)
-        return {variable: block[variable].values for variable in table if variable in block}
+        return recorded.complete({key: block[key].values for key in table if key in block.variables})
 
     def source(rows: slice, arrays: Arrays) -> Source:
         return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)

@@ -1,11 +1,10 @@
 """Reads which runs a study's folder holds: parts, and blocks of the result, each checked by its digests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from pausejax.analysis.quantities import Variable
 from pausejax.results import blocks
-from pausejax.results.blocks import Source
+from pausejax.results.blocks import Recorded, Source
 from pausejax.results.exchange import held
 from pausejax.results.folder import Folder, IrregularFile
 from pausejax.results.parts import examine as examine_part
@@ -46,12 +45,12 @@ def identities_of(sources: Sequence[Source]) -> frozenset[str]:
     return frozenset(identity for source in sources for identity in source.identities)
 
 
-def read(folder: Folder, table: Mapping[str, Variable]) -> Contents:
+def read(folder: Folder, recorded: Recorded) -> Contents:
     """Reads all parts and all blocks of the result once to check them; `current` of the contents is False.
 
     Args:
       folder: the folder of the study.
-      table: the variables of the study.
+      recorded: the runs of the study and their variables.
     """
     parts: list[Source] = []
     settled: list[Source] = []
@@ -59,7 +58,7 @@ def read(folder: Folder, table: Mapping[str, Variable]) -> Contents:
     removable: list[str] = []
     for name in part_names(folder):
         try:
-            parts.append(examine_part(folder, name))
+            parts.append(examine_part(folder, name, recorded))
         except (ValueError, FileNotFoundError, IrregularFile):
             damaged.append(name)
             removable.append(name)
@@ -67,7 +66,7 @@ def read(folder: Folder, table: Mapping[str, Variable]) -> Contents:
             damaged.append(name)
     unread = len(damaged)
     if (result := held(folder)) is not None:
-        for source in blocks.examine(folder, result, table):
+        for source in blocks.examine(folder, result, recorded):
             settled.append(source) if isinstance(source, Source) else damaged.append(source)
     whole = len(damaged) == unread
     return Contents(tuple(parts), tuple(settled), tuple(damaged), whole=whole, removable=tuple(removable))

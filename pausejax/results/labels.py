@@ -244,9 +244,10 @@ def record(command: str = "") -> Record:
 
 
 def used_files(study: Study) -> dict[str, str]:
-    """Returns the digest of every external file on which the runs depend, by its name in the spec."""
+    """Returns the digests of the files, and of parts of the session, on which the runs depend, by name."""
     sources = {name: hashlib.sha256(content).hexdigest() for name, content in copies(study).items()}
-    return {**sources, **study.files}
+    parts = {f"{category} {name}": digest for (category, name), digest in study.outsiders.items()}
+    return {**sources, **parts, **study.files}
 
 
 def copies(study: Study) -> dict[str, bytes]:
@@ -260,20 +261,32 @@ def copies(study: Study) -> dict[str, bytes]:
     return found
 
 
+def _keys(runs: Sequence[Run]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Returns what tells each run of a plan from all others: its label, its identity, and names of files.
+
+    Files with equal content under different names give runs with equal identities.
+    """
+    files: dict[int, tuple[str, ...]] = {}
+    for run in runs:
+        if id(run.values) not in files:
+            files[id(run.values)] = tuple(v for v in run.values.values() if isinstance(v, File))
+    return [(run.policy, run.identity, files[id(run.values)]) for run in runs]
+
+
 class RunTable(NamedTuple):
     """Table of a plan's runs, with their labels and their places in the plan."""
 
     plan: Plan
     labels: Labels
-    place_of: dict[tuple[str, str], int]
+    place_of: dict[tuple[str, str, tuple[str, ...]], int]
 
     @classmethod
     def of(cls, plan: Plan) -> "RunTable":
-        places = {(run.policy, run.identity): place for place, run in enumerate(plan.runs)}
+        places = {key: place for place, key in enumerate(_keys(plan.runs))}
         return cls(plan, Labels.of(plan), places)
 
     def places(self, runs: Sequence[Run]) -> list[int]:
-        return [self.place_of[run.policy, run.identity] for run in runs]
+        return [self.place_of[key] for key in _keys(runs)]
 
     def label(self, runs: Sequence[Run], arrays: Arrays) -> xr.Dataset:
         return with_eval_elapsed(self.labels.take(self.places(runs)).label(arrays))

@@ -10,13 +10,15 @@ import numpy as np
 
 from pausejax.analysis.made import Record
 from pausejax.results import blocks
-from pausejax.results.blocks import Source
+from pausejax.results.blocks import Recorded, Source
 from pausejax.results.folder import Folder
 from pausejax.study.simulation import Arrays
 
 PARTS = "parts"
 PLAYING = ".playing"
 """The lock that all processes share that simulate runs for the folder. Without them it is tidied up."""
+_IDENTITY = "identity"
+"""The name of the identities of a part's runs."""
 _MADE = ".made"
 """The name of the record of how a part's runs were made. No variable has such a name."""
 _PART = re.compile(r"[0-9a-f]{16}\.npz")
@@ -45,7 +47,7 @@ def write_part(
     """
     name = part_name(identities)
     made = {} if record is None else {_MADE: np.array(json.dumps(record, sort_keys=True))}
-    content = {"identity": np.array(identities), **made, **arrays}
+    content = {_IDENTITY: np.array(identities), **made, **arrays}
     with playing(folder):
         try:
             folder.write_arrays(name, content)
@@ -60,21 +62,21 @@ def part_name(identities: Sequence[str]) -> str:
     return f"{PARTS}/{hashlib.sha256(''.join(identities).encode()).hexdigest()[:16]}.npz"
 
 
-def read_part(folder: Folder, name: str) -> Arrays:
-    """Returns the recorded arrays of a part's runs, by variable.
+def read_part(folder: Folder, name: str, recorded: Recorded) -> Arrays:
+    """Returns the arrays of a part's runs, by the variables of a study.
 
     Raises:
       FileNotFoundError: there is no such part.
       OSError: the part can't be read.
       ValueError: the part is damaged.
     """
-    return _read(folder, name)[2]
+    return recorded.complete(_read(folder, name)[2])
 
 
-def source(identities: Sequence[str], folder: Folder) -> Source:
+def source(identities: Sequence[str], folder: Folder, recorded: Recorded) -> Source:
     """Returns a written part with some runs, in order, as a source. The part is checked when it is loaded."""
     name = part_name(identities)
-    return Source(tuple(identities), {}, lambda: read_part(folder, name), file=name)
+    return Source(tuple(identities), {}, lambda: read_part(folder, name, recorded), file=name)
 
 
 def part_names(folder: Folder) -> list[str]:
@@ -85,18 +87,43 @@ def part_names(folder: Folder) -> list[str]:
 def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Record, ...], Arrays]:
     """Returns the identities of a part's runs, the record of how they were made, and their arrays."""
     arrays = folder.read_arrays(name)
-    identities, made = arrays.pop("identity"), arrays.pop(_MADE, None)
-    return tuple(identities.tolist()), () if made is None else (json.loads(str(made)),), arrays
+    if _IDENTITY not in arrays:
+        raise ValueError(f"{name}: holds no finished runs")
+    identities, made = tuple(map(str, arrays.pop(_IDENTITY))), arrays.pop(_MADE, None)
+    if name != part_name(identities):
+        raise ValueError(f"{name}: holds the runs of another part")
+    return identities, () if made is None else (json.loads(str(made)),), arrays
 
 
-def examine(folder: Folder, name: str) -> Source:
+def examine(folder: Folder, name: str, recorded: Recorded) -> Source:
     """Reads a part to check that it is intact, and returns it as a source.
 
     Raises:
       OSError: the part can't be read.
-      ValueError: the part is damaged.
+      ValueError: the part is damaged, or its runs are of the study but its arrays are not.
     """
     identities, records, arrays = _read(folder, name)
-    return Source(
-        identities, blocks.shapes_of(arrays), lambda: _read(folder, name)[2], records=records, file=name
-    )
+    shapes = {}
+    if not recorded.identities.isdisjoint(identities):  # what runs of other studies record is not known here
+        shapes = blocks.shapes_of(_fitting(name, recorded, arrays, len(identities)))
+    return Source(identities, shapes, lambda: read_part(folder, name, recorded), records, name)
+
+
+def _fitting(name: str, recorded: Recorded, arrays: Arrays, runs: int) -> Arrays:
+    """Returns the arrays of a part by the variables of a study.
+
+    Raises:
+      ValueError: an array of the study is missing, or has other dimensions or another type.
+    """
+    try:
+        arrays = recorded.complete(arrays)
+    except (KeyError, ValueError, IndexError) as error:
+        raise ValueError(f"{name}: does not hold what the study records") from error
+    for key, variable in recorded.variables.items():
+        if key in recorded.kind.optional and key not in arrays:
+            continue
+        array = arrays.get(key, np.zeros(0))
+        fits = array.ndim == 1 + len(variable.dims) and len(array) == runs
+        if not fits or array.dtype.kind != np.dtype(variable.dtype).kind:
+            raise ValueError(f"{name}: {key}: is not what the study records")
+    return arrays

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 
 from pausejax.analysis import schema
 from pausejax.results import blocks, contents, labels, manifest, planned
+from pausejax.results.blocks import Recorded
 from pausejax.results.contents import Contents as Contents
 from pausejax.results.exchange import REPLACED, held, replace
 from pausejax.results.exchange import RESULT as RESULT
@@ -74,7 +75,7 @@ def look(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     _check_format(folder)
     with folder.lock(LOCK, shared=True):
         found = examine(folder, plan)
-    if not grows and not found.identities <= set(plan.identities):
+    if not grows and not found.identities <= plan.known:
         raise SpecError(_differences(folder, labels.spec_text(plan), labels.used_files(plan.study)))
     return found
 
@@ -120,13 +121,13 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
 
 def examine(folder: Folder, plan: Plan) -> Contents:
     """Reads all parts and all blocks of the result once to check them, and returns the contents."""
-    found = contents.read(folder, plan.study.outputs.variables)
+    found = contents.read(folder, Recorded.of(plan))
     spec = ""
     if found.blocks:  # the metadata are then intact
         with contextlib.suppress(Exception):
             result = held(folder) or RESULT
             spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]
-    known, kept = set(plan.identities), found.settled
+    known, kept = plan.known, found.settled
     # A saved selection of a study's runs has the spec of the whole study.
     current = found.whole and (known < kept or (known == kept and spec == labels.spec_text(plan)))
     return found._replace(current=current)
@@ -145,7 +146,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
       OSError: the result can't be written, or another study has put its result into the folder meanwhile;
         the parts are kept then.
     """
-    known = set(plan.identities)
+    known = plan.known
     with folder.lock(LOCK) as alone:
         # Without a lock, another process may remove what this process reads, or replace its result. So parts
         # are removed only after a complete result has been read.
@@ -193,7 +194,7 @@ def consolidate(folder: Folder, plan: Plan) -> int:
 def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
     """Builds the result from the finished runs of a plan, and replaces the old result."""
     partial = f".{RESULT}.{uuid.uuid4().hex}.partial"
-    known = set(plan.identities)
+    known = plan.known
     sources = [source for source in found.sources if not known.isdisjoint(source.identities)]
     records = [record for source in sources for record in source.records]
     try:

@@ -9,7 +9,7 @@ import xarray as xr
 from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.analysis.made import said
 from pausejax.results import labels, parts, store
-from pausejax.results.blocks import Source
+from pausejax.results.blocks import Recorded, Source
 from pausejax.results.checkpoint import Checkpoint
 from pausejax.results.folder import Folder
 from pausejax.results.layouts import Layouts
@@ -115,7 +115,9 @@ class FolderStore(Store):
         return self._prepared[1]
 
     def note_written(self, runs: Sequence[Run]) -> None:
-        self._note([parts.source([run.identity for run in runs], self.folder)])
+        assert self._prepared is not None
+        recorded = Recorded.of(self._prepared[0])
+        self._note([parts.source([run.identity for run in runs], self.folder, recorded)])
 
     def load(self, runs: Sequence[Run]) -> Arrays:
         try:
@@ -158,7 +160,7 @@ class FolderStore(Store):
     def labelled(self, plan: Plan, runs: Sequence[Run]) -> xr.Dataset:
         name = parts.part_name([run.identity for run in runs])
         with contextlib.suppress(FileNotFoundError):
-            return self._table_of(plan).label(runs, parts.read_part(self.folder, name))
+            return self._table_of(plan).label(runs, parts.read_part(self.folder, name, Recorded.of(plan)))
         # The parts are now in the result. Another process may have extended it, so places may differ.
         result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)

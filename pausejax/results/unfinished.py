@@ -14,6 +14,7 @@ import xarray as xr
 from pausejax.analysis import soundness
 from pausejax.analysis.eval_times import with_eval_elapsed
 from pausejax.results import blocks, contents, exchange, planned
+from pausejax.results.blocks import Recorded
 from pausejax.results.contents import Contents
 from pausejax.results.folder import Folder
 from pausejax.results.labels import Labels
@@ -57,7 +58,8 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
             raise FileNotFoundError(f"{directory}: holds {what}") from error
         except ValueError as error:
             raise ValueError(f"{directory}: {error}; `pausejax run` with its spec repairs it") from error
-        found = contents.read(folder, labels.variables)
+        recorded = Recorded(frozenset(labels.identities), labels.variables, labels.kind)
+        found = contents.read(folder, recorded)
         if found.settled.issuperset(labels.identities):
             return exchange.read(directory)
         # A file that another process has removed since is damaged in one attempt only.

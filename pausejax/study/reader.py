@@ -204,6 +204,11 @@ class Reader:
             return False
         axes = {**study.axes, **policy.axes}
         of_keys = [key for key in self.words.readers.get(name, {}) if key]
+        if name not in self.words.policies[policy.algorithm].reads and (
+            unread := self.words.parameters[name].unread_with
+        ):
+            axis = axes[unread[0]]
+            return isinstance(axis, Range) or not unread[1].issuperset(axis)
         named = ((key, axes[key]) for key in of_keys)
         points = ({key: value} for key, axis in named if isinstance(axis, tuple) for value in axis)
         return self.words.is_read_at(name, policy.algorithm, {}) or any(

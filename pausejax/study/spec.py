@@ -121,6 +121,10 @@ def parse(
         checks.check(reader.say, found)
     if not problems:
         problems += _unreadable(source, found)
+    try:
+        found.outsiders  # noqa: B018 a part of the session may have no digest
+    except PartError as error:
+        problems.append(str(error))
     if problems:
         raise SpecError(problems)
     return found

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 from pausejax.analysis.quantities import Metric, Variable
 from pausejax.parts import CATEGORIES, File, Parameter, registered_parts
-from pausejax.parts.extensions import Layer, digest_of
+from pausejax.parts.digest import digest_of
+from pausejax.parts.extensions import Layer
 from pausejax.study import vocabulary
 from pausejax.study.axes import Axis, Factor, Sampling, columns, factors
 from pausejax.study.runs import Group, Run
-from pausejax.study.simulation import Simulation
+from pausejax.study.simulation import Arrays, Simulation
 from pausejax.study.vocabulary import Say, Vocabulary
 from pausejax.study.zipped import PolicySpec as PolicySpec
 from pausejax.study.zipped import kept
@@ -121,12 +122,26 @@ class Study:
         return found
 
     @functools.cached_property
-    def _outsiders(self) -> dict[tuple[str, str], str]:
-        """Digests of the parts from outside the package that no entry of `use` covers."""
+    def outsiders(self) -> dict[tuple[str, str], str]:
+        """Digests of the parts from outside the package that no entry of `use` covers, of those in use.
+
+        Raises:
+          PartError: a part has no digest.
+        """
+        axes = [self.axes, *(policy.axes for policy in self.policies)]
+        used = {
+            value
+            for axis in axes
+            for values in axis.values()
+            if isinstance(values, tuple)
+            for value in values
+        }
+        used |= {policy.algorithm for policy in self.policies} | set(self.quantities)
         found = {
             (category, name): digest_of(part)
             for category in (self.kind.policy_category, *self.kind.categories, "quantity")
             for name, part in registered_parts().of(category).items()
+            if name in used
         }
         return {place: digest for place, digest in found.items() if digest}
 
@@ -142,7 +157,7 @@ class Study:
             (self.kind.policy_category, algorithm),
             *(("quantity", n) for n in self.quantities),
         }
-        outside = [digest for place, digest in self._outsiders.items() if place in used]
+        outside = [digest for place, digest in self.outsiders.items() if place in used]
         known = self.words.parameters
         document = {
             "format": FORMAT,
@@ -213,6 +228,10 @@ class Kind:
     coordinates: Callable[[str, int, int, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Function (mode, rounds, eval_every, arrays) that splits the arrays of runs into coordinates and
     variables, and adds index coordinates."""
+    complete: Callable[[Mapping[str, Variable], Arrays], Arrays]
+    """Function that adds to the arrays of runs the variables of a study that the runs do not record."""
+    optional: frozenset[str]
+    """Names of variables that runs of some policies lack, also in what `complete` returns."""
     simulation: Callable[..., Simulation]
     """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
     programs: tuple[Any, ...]
@@ -252,6 +271,11 @@ class Plan:
     def identities(self) -> tuple[str, ...]:
         """Identity of every run, in the order of `runs`."""
         return tuple(run.identity for run in self.runs)
+
+    @functools.cached_property
+    def known(self) -> frozenset[str]:
+        """Identities of all runs."""
+        return frozenset(self.identities)
 
     @property
     def _points(self) -> Iterator[Run]:

@@ -86,9 +86,11 @@ class Vocabulary:
 
     def is_read_at(self, name: str, algorithm: str, point: Mapping[str, Any]) -> bool:
         """Returns whether a run at a point, which holds the parameters that `is_read`, depends on one."""
-        readers = self.readers.get(name)
-        if readers is None or name in self.policies[algorithm].reads:
+        readers, unread = self.readers.get(name), self.parameters[name].unread_with
+        if name in self.policies[algorithm].reads:
             return True
+        if readers is None:
+            return unread is None or point.get(unread[0]) not in unread[1]
         return any(key in point and point[key] in parts for key, parts in readers.items() if key)
 
 

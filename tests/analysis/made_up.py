@@ -36,8 +36,8 @@ FIXED = {
 ROUNDS, EVALUATED, CLIENTS = 12, np.array([4, 8, 12]), 5
 
 
-def build(policies, seeds, axes, mode="training", random_seed=0):
-    """Random runs of policies {label: {axis: values}}; some stop early, some diverge."""
+def build(policies, seeds, axes, mode="training", random_seed=0, whole=False):
+    """Random runs of policies {label: {axis: values}}; some stop early unless `whole`, some diverge."""
     rng = np.random.default_rng(random_seed)
     rows = [
         {"policy": policy, "seed": seed, **dict(zip(own, point, strict=True))}
@@ -47,7 +47,7 @@ def build(policies, seeds, axes, mode="training", random_seed=0):
     ]
     rng.shuffle(rows)
     runs = len(rows)
-    last = np.where(rng.random(runs) < 0.4, rng.integers(4, ROUNDS + 1, runs), ROUNDS)
+    last = np.where((rng.random(runs) < 0.4) & (not whole), rng.integers(4, ROUNDS + 1, runs), ROUNDS)
     recorded = np.arange(1, ROUNDS + 1) <= last[:, None]
     measured = last[:, None] >= EVALUATED
     latency = rng.uniform(0.1, 1, (runs, ROUNDS))

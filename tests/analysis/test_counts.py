@@ -58,6 +58,43 @@ def test_a_count_that_is_not_there_is_missing_in_a_table(result, name):
     assert table[name].isna().all() and not pd.isna(table["reward"]).any()
 
 
+@pytest.mark.parametrize("name", [*COUNTS, "counts"])
+@pytest.mark.parametrize("at", [{}, {"round": -1}, {"round": slice(20, 30)}])
+def test_a_mean_of_an_array_leaves_out_what_no_run_recorded(result, name, at):
+    array = result[name] if name == "counts" else result[name].isel(at)
+    if name == "counts":
+        few = result["seed"].values == 1
+        array = array.where(~(few[:, None] & (result["client"].values >= 4)), -1)
+        result = result.assign({name: array})
+        array = result[name]
+    values = array.values.astype(float)
+    assert array.dtype.kind == "i" and (values < 0).any()
+    values[values < 0] = np.nan
+    policy, rate = result["policy"].values, result["failure_probability"].values
+
+    def mean(rows):
+        held = ~np.isnan(rows)
+        return np.where(held, rows, 0).sum(axis=0) / np.where(held.any(axis=0), held.sum(axis=0), np.nan)
+
+    found = analysis.mean_ci(result, array)
+    for place, row in enumerate(found["mean"].values):
+        own = values[
+            (policy == found["policy"].values[place]) & (rate == found["failure_probability"][place].item())
+        ]
+        np.testing.assert_allclose(row, mean(own))
+        np.testing.assert_array_equal(found["left_out"].values[place], np.isnan(own).sum(axis=0))
+    pairs = analysis.paired_difference(result, "random", "fastest", array)
+    for place, row in enumerate(pairs["mean"].values):
+        own = rate == pairs["failure_probability"][place].item()
+        sides = (values[own & (policy == one)] for one in ("random", "fastest"))
+        np.testing.assert_allclose(row, mean(np.subtract(*sides)))
+
+
+def test_numbers_below_zero_that_a_user_has_computed_are_numbers(result):
+    balance = (result["failed_count"] - result["available_count"]).isel(round=0)
+    assert (analysis.mean_ci(result, balance)["mean"].values < 0).all()
+
+
 def test_two_runs_of_a_seed_are_one_value_of_a_mean_curve():
     """Both rates are played as 1/√49."""
     result = pausejax.simulate(

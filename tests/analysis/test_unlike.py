@@ -105,7 +105,7 @@ BOTH = {"generalization_weight": ALPHA, "privacy_weight": GAMMA}
 
 
 def test_regrets_of_unlike_rewards_are_not_compared():
-    swept = build({"pause": BOTH, "uniform": BOTH}, 4, WEIGHTS, "bandit")[0].load()
+    swept = build({"pause": BOTH, "uniform": BOTH}, 4, WEIGHTS, "bandit", whole=True)[0].load()
     with pytest.raises(ValueError, match=r"means something else for each α, which is 1, 10, 100 here.*per="):
         analysis.best(swept, "cumulative_pseudo_regret")
     with pytest.raises(ValueError, match="means something else for each γ"):
@@ -130,3 +130,20 @@ def test_rewards_are_unlike_where_the_least_latency_is():
     with pytest.raises(ValueError, match=r"means something else for each τ_min, which is 0\.01, 0\.05 here"):
         analysis.best(slow, "cumulative_pseudo_regret")
     assert analysis.best(slow, "elapsed").sizes == {}
+
+
+@pytest.mark.parametrize("metric", ["cumulative_pseudo_regret", "cumulative_regret"])
+def test_sums_over_unequally_many_rounds_are_not_compared(metric):
+    made, _, last = build({"a": {}, "b": {}}, 6, (), "bandit")
+    assert len(set(last)) > 1
+    asks = (analysis.best, lambda made, name: analysis.pareto(made, [name]), analysis.verdict)
+    for ask in asks:
+        for one in (made, analysis.finals(made)):
+            with pytest.raises(ValueError, match=f"is a sum over {min(last)} to {max(last)} rounds"):
+                ask(one, metric)
+        assert ask(made, "mean_latency") is not None
+    equal = made.isel(run=np.flatnonzero(last == last.max()))
+    whole = analysis.mean_ci(equal, metric)
+    assert float(analysis.best(equal, metric)["mean"]) == whole["mean"].values.min()
+    alone = [analysis.best(made.isel(run=[place]), metric) for place in range(3)]
+    assert all(np.isfinite(float(one["mean"])) for one in alone)

@@ -18,7 +18,8 @@ def means(result, metric):
 @pytest.mark.parametrize("metric", ["elapsed", "cumulative_pseudo_regret"])
 def test_the_two_best_and_their_paired_difference(result, metric):
     # Regrets are compared where the reward is the same.
-    result = result if metric == "elapsed" else analysis.select(result, gamma=1)
+    if metric != "elapsed":
+        result = analysis.select(build(POLICIES, 6, AXES, whole=True)[0], gamma=1)
     found = analysis.verdict(result, metric)
     ranked = sorted(means(result, metric).items(), key=lambda pair: pair[1])
     assert (found.metric, found.settings) == (metric, len(ranked))
@@ -36,6 +37,23 @@ def test_one_setting_has_no_rival_and_strangers_no_difference():
     apart = pair.assign_coords(seed=pair["seed"] + 10 * (pair["policy"] == "a"))
     found = analysis.verdict(apart, "elapsed")
     assert found.runner_up is not None and found.difference is None
+
+
+def test_settings_without_a_value_are_not_compared(tmp_path, capsys):
+    """Of five settings one has no value of its last round, one has it in half of its runs."""
+    made = build(
+        {"a": {"privacy_weight": [1.0, 2, 3, 4, 5]}}, 4, {"privacy_weight": "gamma"}, "bandit", whole=True
+    )[0]
+    gap, gamma = made["selection_gap"].values, made["privacy_weight"].values
+    gap[gamma == 3.0] = np.inf
+    gap[(gamma == 4.0) & (made["seed"].values < 2)] = np.inf
+    found = analysis.verdict(made, "exact_share")
+    assert (found.settings, found.without_value) == (4, 1)
+    one = analysis.verdict(analysis.select(made, gamma=[1.0, 3.0]), "exact_share")
+    assert (one.settings, one.without_value) == (1, 1) and one.runner_up is None
+    store(made, tmp_path)
+    _, lines, _ = run(capsys, tmp_path, "--metric", "exact_share")
+    assert lines[1].startswith("  best of 4 (1 more without a value): a, ")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +105,9 @@ def test_mistakes_are_one_line(folder, capsys, more, said):
 
 
 def test_what_cannot_be_compared_comes_with_options_to_type(tmp_path, capsys):
-    made = build({"a": {"privacy_weight": [1.0, 5.0]}}, 2, {"privacy_weight": "gamma"}, "bandit")[0]
+    made = build({"a": {"privacy_weight": [1.0, 5.0]}}, 2, {"privacy_weight": "gamma"}, "bandit", whole=True)[
+        0
+    ]
     store(made, tmp_path)
     code, _, error = run(capsys, tmp_path, "--metric", "cumulative_pseudo_regret")
     assert code == cli.BAD_SPEC and error.count("\n") == 1

@@ -1,5 +1,6 @@
 """Users' own files: what is executed, what an identity covers, what travels, and what a mistake says."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pausejax
 from pausejax import kinds, parts
 from pausejax.commands import main as cli
 from pausejax.study.plan import make_plan
+from pausejax.study.spec import SpecError
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = """
@@ -85,6 +87,51 @@ def test_what_a_file_imports_from_its_folder_belongs_to_it(tmp_path, capsys):
     assert not set(identities(spec)) & set(before)
     assert run(spec, tmp_path / "out") == cli.BAD_SPEC
     assert "helper.py: its content has changed since" in capsys.readouterr().err
+
+
+HELPERS = {
+    "plain.py": "BEGIN = 1\n",
+    "pack/__init__.py": "",
+    "pack/inner.py": "from . import other\nfrom .other import VALUE\n",
+    "pack/other.py": "VALUE = 1\n",
+    "lazy.py": "import pack.inner\n",
+    "beside.py": "nobody imports this\n",
+}
+
+
+@pytest.mark.parametrize("before", [(), ("plain",), ("pack.other", "lazy"), ("plain", "pack.inner", "lazy")])
+def test_what_a_file_imports_belongs_to_it_whatever_was_imported_before(tmp_path, monkeypatch, before):
+    """A changed helper counts too, although the process still holds the old one."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = write(tmp_path, "BEGIN", more="from plain import BEGIN\ndef later():\n    import lazy\n")
+    for file, text in HELPERS.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    for name in before:
+        importlib.import_module(name)
+    found = {"mine.py", *HELPERS} - {"beside.py"}
+    assert set(kinds.load(spec).parts.sources[0].files) == found
+    names = {identities(spec)[0]}
+    for file in ("plain.py", "pack/other.py", "lazy.py"):
+        (tmp_path / file).write_text(HELPERS[file].replace("1", "2") + "# changed\n")
+        names.add(identities(spec)[0])
+    assert len(names) == 4
+    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 2
+    for name in ("plain", "lazy", "pack", "pack.inner", "pack.other"):
+        sys.modules.pop(name, None)
+
+
+def test_a_helper_whose_name_another_module_has_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "twice.py").write_text("BEGIN = 7\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "elsewhere"))
+    importlib.import_module("twice")
+    spec = write(tmp_path, "BEGIN", more="from twice import BEGIN")
+    (tmp_path / "twice.py").write_text("BEGIN = 1\n")
+    with pytest.raises(SpecError, match=r"a module named twice is in use already, from .*elsewhere"):
+        kinds.load(spec)
+    del sys.modules["twice"]
+    assert kinds.load(spec).parts.get("policy", "first_ones").parameters["start"].default == 1
 
 
 @pytest.mark.parametrize("file", ["lab.py", "lab/__init__.py", "lab/deep/models.py"])

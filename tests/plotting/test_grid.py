@@ -124,6 +124,33 @@ def test_a_policy_without_the_axis_of_the_panels_is_in_each():
     }
 
 
+PARTLY = [
+    *crossed(policy=["a", "b"], ending=["all"], seed=[0, 1]),
+    *crossed(policy=["a", "b"], ending=["deadline"], deadline=[0.2, 0.4], seed=[0, 1]),
+    *crossed(policy=["c"], ending=["all"], seed=[0, 1]),
+]
+"""Runs without a deadline are 0 to 3 and 12, 13; those with 0.2 s are 4, 5 and 8, 9."""
+
+
+def test_runs_without_an_axis_are_never_averaged_with_runs_that_have_it():
+    found = drawn(arrange(runs_of(PARTLY), ["policy", "deadline"]))
+    without = {"a, without deadline": [0, 1], "b, without deadline": [2, 3], "c": [12, 13]}
+    assert found == {
+        "deadline = 0.2": {"a": [4, 5], "b": [8, 9], **without},
+        "deadline = 0.4": {"a": [6, 7], "b": [10, 11], **without},
+    }
+    found = drawn(arrange(runs_of(PARTLY), ["deadline", "policy"]))
+    assert found == {
+        "a": {"deadline = 0.2": [4, 5], "deadline = 0.4": [6, 7], "a, without deadline": [0, 1]},
+        "b": {"deadline = 0.2": [8, 9], "deadline = 0.4": [10, 11], "b, without deadline": [2, 3]},
+        "c": {"c": [12, 13]},
+    }
+    alone = [row for row in PARTLY if row["policy"] == "a"]
+    assert drawn(arrange(runs_of(alone), ["deadline"])) == {
+        "": {"deadline = 0.2": [2, 3], "deadline = 0.4": [4, 5], "a, without deadline": [0, 1]}
+    }
+
+
 def test_a_label_has_one_style_in_all_panels():
     """Whichever lines a panel has: q is in the second panel first, where p is in neither of the others."""
     rows = [*crossed(policy=["p", "r"], gamma=[1.0]), *crossed(policy=["q", "r"], gamma=[2.0])]

@@ -25,7 +25,7 @@ def arrays_of(plan, places):
     """What the runs at some places leave; it depends on their identities alone."""
     found = labels.blank(
         plan.study.outputs.variables,
-        ("reward", "elapsed", "selected", "counts"),
+        plan.study.outputs.variables,
         len(places),
         {"round": ROUNDS, "slot": SLOTS, "client": CLIENTS},
     )

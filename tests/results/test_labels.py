@@ -51,7 +51,7 @@ TIMES = {"min_latency", "fast_latency", "slow_latency", "slow_range", "deadline"
 def finished(folder, plan):
     """A study whose runs have left fill values."""
     known = plan.study.outputs.variables
-    arrays = labels.blank(known, ("elapsed", "counts"), len(plan.runs), {"round": 2, "client": 3})
+    arrays = labels.blank(known, known, len(plan.runs), {"round": 2, "slot": 1, "client": 3})
     store.write_part(folder, plan.identities, arrays)
     assert store.consolidate(folder, plan) == 0
     return labels.merge(plan, [(range(len(plan.runs)), arrays)])

@@ -14,7 +14,7 @@ from pausejax.results import blocks, store
 from pausejax.results.folder import Folder
 from pausejax.study.spec import SpecError
 
-from .studies import Killed, arrays_of, check, expected, finish, make
+from .studies import CLIENTS, ROUNDS, SLOTS, Killed, arrays_of, check, expected, finish, make
 
 
 def test_parts_become_one_result_in_the_plans_order(tmp_path):
@@ -266,3 +266,51 @@ def test_files_whose_writers_were_killed_go_with_the_parts(tmp_path):
         path.write_text("")
     finish(Folder(tmp_path), make(seeds=1))
     assert not left.exists() and not mark.exists() and mine.exists()
+
+
+def _swapped(folder, plan, name):
+    """The arrays of a checkpoint, which have neither identities nor the variables of a result."""
+    return {"round_latency": np.ones((2, ROUNDS)), "positions": np.arange(2)}
+
+
+def _of_others(folder, plan, name):
+    return {**arrays_of(plan, (2, 3)), "identity": np.array(plan.identities[2:4])}
+
+
+def _lacking(folder, plan, name):
+    arrays = {**arrays_of(plan, (0, 1)), "identity": np.array(plan.identities[:2])}
+    return {key: array for key, array in arrays.items() if key != "round_latency"}
+
+
+def _flat(folder, plan, name):
+    arrays = {**arrays_of(plan, (0, 1)), "identity": np.array(plan.identities[:2])}
+    return {**arrays, "elapsed": arrays["elapsed"][:, 0]}
+
+
+def _of_words(folder, plan, name):
+    arrays = {**arrays_of(plan, (0, 1)), "identity": np.array(plan.identities[:2])}
+    return {**arrays, "reward": arrays["reward"].astype(str)}
+
+
+@pytest.mark.parametrize("forge", [_swapped, _of_others, _lacking, _flat, _of_words])
+def test_an_intact_file_that_is_not_the_part_is_damage(forge, tmp_path):
+    folder, plan = Folder(tmp_path), make(seeds=2)
+    store.prepare(folder, plan)
+    name = store.write_part(folder, plan.identities[:2], arrays_of(plan, (0, 1)))
+    assert store.examine(folder, plan).identities == set(plan.identities[:2])
+    folder.write_arrays(name, **forge(folder, plan, name))
+    found = store.prepare(folder, plan)
+    assert found.damaged == (name,) and not found.identities
+    assert finish(folder, plan) == (0, 4)
+    check(tmp_path, plan)
+
+
+def test_a_part_of_a_larger_study_serves_a_smaller_one(tmp_path):
+    """A larger study was killed before it had played anything that the smaller one lacks."""
+    larger = make(seeds=1, network={"K": CLIENTS, "m": SLOTS, "failure_probability": [0.0, 0.5]})
+    plan, folder = make(seeds=1), Folder(tmp_path)
+    places = [place for place, one in enumerate(larger.identities) if one in plan.known]
+    store.prepare(folder, larger)
+    store.write_part(folder, [larger.identities[place] for place in places], arrays_of(larger, places))
+    assert finish(folder, plan) == (0, 0)
+    assert "failed_count" not in pausejax.open(tmp_path)

@@ -126,12 +126,28 @@ def test_a_partition_runs_only_the_values_that_it_reads():
     assert len(found.groups) == 5
 
 
+def test_rounds_without_late_clients_have_one_run_whatever_becomes_of_late_clients():
+    network = {"ending": ["all", "deadline", "buffered", "first"], "late": ["released", "stopped"]}
+    found = plan(mode="bandit", network=network, policy=[{"name": "random"}])
+    read = [(run.values["ending"], run.values.get("late")) for run in found.runs]
+    both = [[(ending, late) for late in ("released", "stopped")] for ending in ("deadline", "first")]
+    assert read == [("all", None), *both[0], ("buffered", None), *both[1]]
+    assert len(set(found.identities)) == 6
+    # What the runs of older studies are called does not change.
+    for ending in network["ending"]:
+        (alone,) = plan(mode="bandit", network={"ending": ending}, policy=[{"name": "random"}]).identities
+        assert alone in found.identities
+    for late in (["released"], ["stopped", "released"]):
+        with pytest.raises(SpecError, match=r"network\.late"):
+            plan(network={"ending": ["all", "buffered"], "late": late})
+
+
 def test_what_is_recorded_or_cut_short_is_part_of_the_identity_only_if_asked_for():
     found = plan()
     run, study = found.runs[0], found.study
     keys = ("mode", "rounds", "eval_every")
     # Parameters that were added later are left out at their defaults, so that older results hold.
-    added = {"ending", "late", "mechanism", "stop_at_epsilon", "federated_algorithm", "aggregator"}
+    added = {"ending", "mechanism", "stop_at_epsilon", "federated_algorithm", "aggregator"}
     added |= {"held_out_share"}
     assert added <= run.values.keys()
     values = {name: value for name, value in run.values.items() if name not in added}

@@ -1,0 +1,251 @@
+"""Digests of parts: what the identities of runs say of functions from outside the package.
+
+A part in a file counts by the content of its file. A part of a session (a notebook, an interpreter or a
+script) counts by all that its function reaches: code, closures, and the global names that it uses, with
+functions, classes and constants of the session. Installed libraries count by the names in them.
+"""
+
+import copyreg
+import dis
+import functools
+import hashlib
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pausejax.parts.part import Part, PartError
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
+_DESCRIBING = frozenset(
+    (
+        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "_abc_impl"),
+        *("__annotations__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
+    )
+)
+"""Attributes of a class that do not say what it does."""
+
+
+@functools.cache
+def package() -> Path:
+    """Returns the folder of this package."""
+    return Path(__file__).resolve().parents[1]
+
+
+@functools.cache
+def _standard() -> Path:
+    return Path(sysconfig.get_path("stdlib")).resolve()
+
+
+def in_package(file: str) -> bool:
+    """Returns whether a file belongs to this package."""
+    return Path(file).is_relative_to(package())
+
+
+def of_others(path: Path) -> bool:
+    """Returns whether a file belongs to this package, to Python, or to an installed package."""
+    installed = {"site-packages", "dist-packages"}
+    return in_package(str(path)) or bool(installed & set(path.parts)) or path.is_relative_to(_standard())
+
+
+def is_of_session(part: Part) -> bool:
+    """Returns whether a part was defined in a notebook, an interpreter or a script."""
+    return part.function.__module__ == "__main__" or not Path(part.file).is_file()
+
+
+def digest_of(part: Part) -> str:
+    """Returns the digest of a part; "" for a part of the package.
+
+    Raises:
+      PartError: the part is of the session and reaches a value that has no digest.
+    """
+    if in_package(part.file):
+        return ""
+    if not is_of_session(part):
+        return hashlib.sha256(Path(part.file).read_bytes()).hexdigest()
+    content = _Content()
+    try:
+        content.add(part.function, part.name)
+    except _NoDigest as error:
+        raise PartError(
+            f"{part.where}: uses {error}, which can't stand in the identity of a run: put the part into a "
+            "file, and name the file in use"
+        ) from error
+    return content.digest()
+
+
+class _NoDigest(Exception):
+    """A value has no digest; the message names the value."""
+
+
+class _Content:
+    """Digest of values by their content, equal in every process."""
+
+    def __init__(self) -> None:
+        self._found = hashlib.sha256()
+        self._seen: dict[int, int] = {}
+        self._alive: list[Any] = []
+
+    def digest(self) -> str:
+        return self._found.hexdigest()
+
+    def _put(self, *words: Any) -> None:
+        for word in words:
+            text = word if isinstance(word, bytes) else str(word).encode()
+            self._found.update(f"{len(text)};".encode() + text)
+
+    def add(self, value: Any, name: str) -> None:
+        """Adds a value; `name` says in an error where it was found.
+
+        Raises:
+          _NoDigest: the value has no digest.
+        """
+        if type(value) in _PLAIN:
+            self._put(type(value).__name__, repr(value))
+            return
+        if id(value) in self._seen:
+            self._put("again", self._seen[id(value)])
+            return
+        self._seen[id(value)] = len(self._seen)
+        self._alive.append(value)  # or another value could get its id
+        try:
+            self._add_one(value, name)
+        except (_NoDigest, RecursionError) as error:
+            raise error if isinstance(error, _NoDigest) else _NoDigest(name) from error
+
+    def _add_one(self, value: Any, name: str) -> None:
+        if isinstance(value, types.FunctionType):
+            self._add_function(value, name)
+        elif isinstance(value, types.CodeType):
+            self._add_code(value, name)
+        elif isinstance(value, types.ModuleType):
+            self._put("module", value.__name__)
+            if not _is_foreign(value.__name__):
+                own = {key: one for key, one in vars(value).items() if not key.startswith("__")}
+                self._add_all(own, name)
+        elif isinstance(value, type):
+            self._put("class", value.__module__, value.__qualname__)
+            if not _is_foreign(value.__module__):
+                self.add(value.__bases__, f"{name}.__bases__")
+                own = {key: one for key, one in vars(value).items() if key not in _DESCRIBING}
+                self._add_all(own, name)
+        elif type(value) in (list, tuple):
+            self._put(type(value).__name__, len(value))
+            for place, one in enumerate(value):
+                self.add(one, f"{name}[{place}]")
+        elif isinstance(value, dict | types.MappingProxyType):
+            self._put(type(value).__name__, len(value))
+            for key, one in value.items():
+                self.add(key, name)
+                self.add(one, f"{name}[{key!r}]")
+        elif isinstance(value, set | frozenset):
+            self._put(type(value).__name__, *sorted(_alone(one, name) for one in value))
+        elif hasattr(value, "__array__") and hasattr(value, "dtype"):
+            self._add_array(value, name)
+        else:
+            self._add_object(value, name)
+
+    def _add_all(self, values: Mapping[str, Any], name: str) -> None:
+        for key in sorted(values):
+            self._put(key)
+            self.add(values[key], f"{name}.{key}")
+
+    def _add_function(self, function: types.FunctionType, name: str) -> None:
+        code = function.__code__
+        home = str(function.__globals__.get("__name__"))
+        if _is_foreign(home):
+            self._put("function", home, function.__qualname__)
+        else:
+            self._add_code(code, name)
+            self.add(function.__defaults__, name)
+            self.add(function.__kwdefaults__, name)
+            for key in sorted(set(_globals(code)) & function.__globals__.keys()):
+                self._put(key)
+                self.add(function.__globals__[key], key)
+        for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self._put(key)
+            try:
+                found = cell.cell_contents
+            except ValueError:  # assigned later
+                continue
+            self.add(found, f"{name}.{key}")
+
+    def _add_code(self, code: types.CodeType, name: str) -> None:
+        names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        self._put("code", code.co_code, code.co_exceptiontable, *names, *counts)
+        for constant in code.co_consts:
+            self.add(constant, name)
+
+    def _add_array(self, array: Any, name: str) -> None:
+        try:
+            found = np.asarray(array)
+        except TypeError:  # a key of JAX
+            import jax
+
+            found = np.asarray(jax.random.key_data(array))
+        self._put("array", array.dtype, found.shape)
+        if found.dtype.kind == "O":
+            self.add(found.ravel().tolist(), name)
+        else:
+            self._put(found.tobytes())
+
+    def _add_object(self, value: Any, name: str) -> None:
+        self.add(type(value), name)
+        if isinstance(value, property):
+            self.add((value.fget, value.fset), name)
+        elif isinstance(value, staticmethod | classmethod):
+            self.add(value.__func__, name)
+        elif isinstance(value, types.MethodType):
+            self.add((value.__self__, value.__func__), name)
+        elif isinstance(value, functools.partial):
+            self.add((value.func, value.args, value.keywords), name)
+        elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+            self._put(value.__qualname__)
+        elif callable(getattr(value, "__wrapped__", None)):  # jitted, cached and the like
+            self.add(value.__wrapped__, name)
+            self._add_all(_public(getattr(value, "__dict__", {})), name)
+        else:
+            try:
+                registered = copyreg.dispatch_table.get(type(value))
+                how = registered(value) if registered else value.__reduce_ex__(4)
+            except Exception as error:
+                raise _NoDigest(f"{name}, a {type(value).__qualname__}") from error
+            if isinstance(how, str):
+                self._put(how)
+            else:
+                self.add([list(one) if isinstance(one, Iterator) else one for one in how], name)
+
+
+def _alone(value: Any, name: str) -> str:
+    content = _Content()
+    content.add(value, name)
+    return content.digest()
+
+
+def _public(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if not key.startswith("_")}
+
+
+def _is_foreign(module: str) -> bool:
+    """Returns whether a module is of this package, of Python, or installed; names stand for its content."""
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return top != "__main__"
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in (module, top))
+    file = next(filter(None, files), None)
+    return file is not None and of_others(Path(file).resolve())
+
+
+def _globals(code: types.CodeType) -> Iterator[str]:
+    """Yields the global names that a code object, and those within it, may read."""
+    for step in dis.get_instructions(code):
+        if step.opname.startswith("LOAD_") and ("GLOBAL" in step.opname or step.opname == "LOAD_NAME"):
+            yield step.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _globals(constant)

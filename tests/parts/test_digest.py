@@ -1,0 +1,148 @@
+"""What the identity of a run knows of parts that a notebook or script defines: all that they reach."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pausejax
+from pausejax import kinds, parts
+from pausejax.parts.digest import digest_of
+from pausejax.study.plan import make_plan
+from pausejax.study.spec import SpecError
+
+ROOT = Path(__file__).resolve().parents[2]
+BEFORE = """
+import collections, dataclasses, enum, functools, typing
+import flax.linen as nn, jax, jax.numpy as jnp, numpy as np, optax
+from pausejax import parts
+"""
+QUANTITY = """
+@parts.quantity
+def noted(snapshot):
+    '''A number.'''
+    return jnp.float32(0) + {reads}
+"""
+CHANGES = {
+    "a number": ("C = {v}", "C"),
+    "a word": ("C = 'a{v}'", "len(C)"),
+    "a table": ("C = {{'a': [1, (2, {v})]}}", "C['a'][0]"),
+    "a set": ("C = {{'a', 'b', 'c', 'd', '{v}'}}", "len(C)"),
+    "an array": ("C = np.arange(3.0) * {v}", "C.sum()"),
+    "an array of JAX": ("C = jnp.arange(3.0) * {v}", "C.sum()"),
+    "a key": ("C = jax.random.key({v})", "jax.random.normal(C)"),
+    "a helper": ("def C(x):\n    return x * {v}", "C(2)"),
+    "a constant in a helper": ("D = {v}\ndef C(x):\n    return x * D", "C(2)"),
+    "a helper of a helper": ("def D(x):\n    return x * {v}\ndef C(x):\n    return D(x)", "C(2)"),
+    "a helper that calls itself": ("def C(x):\n    return {v} if x < 1 else C(x - 1)", "C(2)"),
+    "a jitted helper": ("@jax.jit\ndef C(x):\n    return x * {v}", "C(2.0)"),
+    "a vectorized helper": ("C = jax.vmap(lambda x: x * {v})", "C(jnp.ones(2)).sum()"),
+    "a gradient": ("C = jax.grad(lambda x: x**2 * {v})", "C(1.0)"),
+    "a cached helper": ("@functools.lru_cache\ndef C(x):\n    return x * {v}", "C(2)"),
+    "a partial": ("C = functools.partial(max, {v})", "C(0)"),
+    "a closure": ("def make(n):\n    return lambda x: x * n\nC = make({v})", "C(2)"),
+    "a default": ("def C(x, *, by={v}):\n    return x * by", "C(2)"),
+    "a closure of a library": ("C = optax.scale({v})", "C.update(jnp.ones(1), None)[0].sum()"),
+    "another function of a library": ("from numpy import {f} as C", "C(1.0)"),
+    "a method": ("class C:\n    def of(self):\n        return {v}", "C().of()"),
+    "an attribute of a class": ("class C:\n    at = {v}", "C.at"),
+    "a base": ("class B:\n    at = {v}\nclass C(B):\n    pass", "C.at"),
+    "a property": ("class C:\n    @property\n    def at(self):\n        return {v}", "C().at"),
+    "an object": ("class B:\n    pass\nC = B()\nC.at = {v}", "C.at"),
+    "a data class": ("@dataclasses.dataclass\nclass B:\n    at: int\nC = B({v})", "C.at"),
+    "a named tuple": ("class B(typing.NamedTuple):\n    at: int\nC = B({v})", "C.at"),
+    "an enumeration": ("class C(enum.Enum):\n    A = {v}", "C.A.value"),
+    "a module of flax": (
+        "class C(nn.Module):\n    @nn.compact\n    def __call__(self, x):\n        return x * {v}",
+        "C().apply({{}}, 1.0)",
+    ),
+    "a deque": ("C = collections.deque([1, {v}])", "C[0]"),
+}
+
+
+def define(text):
+    """Runs a text as the cells of a new session do, and returns its part."""
+    exec(compile(text, "<cell>", "exec"), {"__name__": "notebook"})
+    return parts.registered_parts().get("quantity", "noted")
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    yield
+    parts.registered_parts()._own.pop(("quantity", "noted"), None)
+
+
+def texts(change):
+    made, reads = CHANGES[change]
+    for values in ({"v": 1, "f": "sin"}, {"v": 2, "f": "cos"}):
+        yield BEFORE + made.format(**values) + "\n" + QUANTITY.format(reads=reads.format())
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_all_that_a_part_reaches_stands_in_its_digest(change):
+    one, other = texts(change)
+    first, second, again = digest_of(define(one)), digest_of(define(other)), digest_of(define(one))
+    assert first == again != second
+    # What it does not reach, comments and lines do not.
+    assert digest_of(define(f"# A comment.\nUNUSED = 7\n\n{one}")) == first
+    # Python rewrites code that has run often.
+    part = define(one)
+    for _ in range(40):
+        part.function(None)
+    if "cached" not in change:
+        assert digest_of(part) == first
+
+
+def test_a_digest_is_the_same_in_every_process():
+    changes = [change for change in CHANGES if change != "a key"]
+    code = (
+        "from tests.parts.test_digest import define, texts\nfrom pausejax.parts.digest import digest_of\n"
+        f"print(*(digest_of(define(next(texts(change)))) for change in {changes!r}))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin", "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+        ).stdout
+        for seed in "12"
+    }
+    assert len(found) == 1 and len(set(found.pop().split())) == len(changes)
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        ("import threading\nC = threading.Lock()", "C, a lock"),
+        ("C = (n for n in range(3))", "C, a generator"),
+        ("import threading\nD = [threading.Lock()]\ndef C():\n    return D", r"D\[0\], a lock"),
+    ],
+)
+def test_what_has_no_content_is_refused_by_its_name(made, named):
+    define(BEFORE + made + QUANTITY.format(reads="(0 if C else 0)"))
+    document = {"mode": "bandit", "rounds": 3, "policy": [{"name": "random"}]}
+    with pytest.raises(SpecError, match=f"quantity noted: uses {named}, which can't stand in the identity"):
+        kinds.parse({**document, "quantities": ["noted"]})
+    assert make_plan(kinds.parse(document)).identities  # a study that does not use the part does not care
+
+
+def test_a_changed_constant_gives_another_number_and_another_identity(tmp_path):
+    """Within one session, where the program of the old number is compiled already."""
+    space = {"__name__": "notebook"}
+    exec(compile(BEFORE + "C = 1.0" + QUANTITY.format(reads="C"), "<cell>", "exec"), space)
+    small = {"mode": "bandit", "rounds": 3, "num_clients": 4, "clients_per_round": 2, "quantities": ["noted"]}
+    identities = []
+    for value in (1.0, 2.0, 1.0):
+        space["C"] = value
+        found = pausejax.simulate("random", **small)
+        assert (found["noted"] == value).all()
+        identities.append(found["identity"].item())
+    assert identities[0] == identities[2] != identities[1]
+    pausejax.simulate("random", **small, out=tmp_path)
+    space["C"] = 3.0
+    with pytest.raises(SpecError, match=r"quantity noted: its content has changed since"):
+        pausejax.simulate("random", **small, out=tmp_path)
