@@ -86,7 +86,7 @@ class Vocabulary:
         return not self.for_policy_alone(name)
 
     def is_read_at(self, name: str, algorithm: str, point: Mapping[str, Any]) -> bool:
-        """Returns whether a run depends on a parameter; `point` has all parameters that the policy may read."""
+        """Returns whether a run depends on a parameter; `point` has all that its policy may read."""
         readers = self.readers.get(name)
         if readers is None or name in self.policies[algorithm].reads:
             return True
