@@ -41,19 +41,19 @@ WINDOW = 10
 """Rounds over which accuracies are averaged, as in the paper."""
 
 PARTS = (0.25, 0.5, 0.75, 1.0)
-"""Of PAUSE's time or rounds."""
+"""Shares of PAUSE's time or rounds at which claims are tested."""
 
 NEAR = 2.0
-"""Points of accuracy within which one policy passes for another."""
+"""Difference of accuracy, in points, within which two policies count as equal."""
 
 CURVES = ("elapsed", "max_leakage", "test_accuracy")
 RIVALS = ("random", "clustered by size", "clustered by similarity", "fastest", "FedAvg, private")
 POLICIES = ("PAUSE", "SA-PAUSE", *RIVALS, "FedAvg, no privacy")
-"""Of all figures; each has its colour."""
+"""Policies of all figures; each has its own colour."""
 
 
 class Claim(NamedTuple):
-    """That one policy has more than another, or less, or as much."""
+    """Claim that one policy has more than another, less, or as much."""
 
     better: str
     worse: str
@@ -88,7 +88,7 @@ FIGURES = {
     "fig8": Shown("test_accuracy", "time", _ahead("SA-PAUSE")),
     "fig9": Shown("max_leakage", "time", _ahead("SA-PAUSE", relation="<")),
 }
-"""What the paper's text says of each."""
+"""Figures, with the claims of the paper's text."""
 
 LABELS = {"test_accuracy": "test accuracy (%)", "max_leakage": "maximum leakage ε (per coordinate)"}
 
@@ -160,7 +160,7 @@ def _frame(line: Line) -> pd.DataFrame:
 
 
 def read(path: Path) -> tuple[dict[str, xr.Dataset], dict[str, str]]:
-    """What was kept: the runs of each line by label, by seed, accuracies smoothed; and what made it."""
+    """Returns the kept runs of each line by label and seed, with smoothed accuracies, and their record."""
     table, about = _load(path)
     found = {}
     for label, rows in table.to_pandas().groupby("line", sort=False):
@@ -183,14 +183,14 @@ def read(path: Path) -> tuple[dict[str, xr.Dataset], dict[str, str]]:
 
 
 def marks(found: dict[str, xr.Dataset], clock: str) -> list[float]:
-    """Where claims are looked at: quarters of PAUSE's mean time, or of its rounds."""
+    """Returns the points at which claims are tested: quarters of PAUSE's mean time, or of its rounds."""
     pause = found["PAUSE"]
     last = float(pause["elapsed"].values[:, -1].mean()) if clock == "time" else pause.sizes["round"]
     return [round(part * last) for part in PARTS]
 
 
 def values(runs: xr.Dataset, shown: Shown, mark: float) -> np.ndarray:
-    """A measure of each run at a time or round, [runs]; a run that is over keeps its last."""
+    """Returns a metric of each run at a time or round, [runs]; after its end, a run keeps its last value."""
     if shown.measure == "test_accuracy":
         return 100 * accuracy_at(runs, mark)
     leakage = runs["max_leakage"].values.astype(np.float64)
@@ -201,7 +201,7 @@ def values(runs: xr.Dataset, shown: Shown, mark: float) -> np.ndarray:
 
 
 def judge(found: dict[str, xr.Dataset], shown: Shown, claim: Claim) -> tuple[int, list[str], str]:
-    """Seeds, the paired differences at the marks, and the verdict."""
+    """Returns the seeds, the paired differences at the marks, and the verdict."""
     left, right = found[claim.better], found[claim.worse]
     seeds = np.intersect1d(left["seed"].values, right["seed"].values)
     left, right = (runs.isel(run=np.isin(runs["seed"].values, seeds)) for runs in (left, right))
@@ -210,7 +210,7 @@ def judge(found: dict[str, xr.Dataset], shown: Shown, claim: Claim) -> tuple[int
 
 
 def verdict(gaps: list[np.ndarray], relation: str) -> str:
-    """Of the differences of some seeds at each mark; those before a first evaluation do not count."""
+    """Returns the verdict on the differences at each mark; values before a first evaluation do not count."""
     gaps = [gap for gap in gaps if np.isfinite(gap).all()]
     if not gaps:
         return "not beyond doubt"
@@ -253,7 +253,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def claims(kept: dict[str, tuple[dict[str, xr.Dataset], dict[str, str]]]) -> str:
-    """The table of claims of all figures that are kept."""
+    """Returns the table of claims of all kept figures."""
     rows = []
     for name, (found, _) in kept.items():
         shown = FIGURES[name]
@@ -267,7 +267,7 @@ def claims(kept: dict[str, tuple[dict[str, xr.Dataset], dict[str, str]]]) -> str
 
 
 def levels(name: str, found: dict[str, xr.Dataset], about: dict[str, str]) -> str:
-    """What every policy has at the marks, the command and its cost."""
+    """Returns the values of every policy at the marks, with the command and its cost."""
     shown = FIGURES[name]
     at = marks(found, shown.clock)
     unit = "{:.0f} s" if shown.clock == "time" else "round {:.0f}"

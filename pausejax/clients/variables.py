@@ -183,7 +183,7 @@ METRICS: dict[str, Metric] = {
         "mean_gap",
         False,
         "1",
-        "mean loss in (14) once everybody was explored",
+        "mean gap in (14) after all clients were explored",
         heading="mean gap\nin (14)",
         shown=".3f",
         scaled_by=_REWARD,

@@ -93,7 +93,7 @@ class Worker:
         """Sets JAX up, and checks that the worker sees the driver's folder.
 
         Raises:
-          OSError: the driver's mark is not in the worker's folder.
+          OSError: the file that the driver has put into its folder is not in the worker's folder.
         """
         LOGGER.addHandler(logging.handlers.QueueHandler(self._records))
         LOGGER.setLevel(logging.INFO)

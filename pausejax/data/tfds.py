@@ -111,7 +111,8 @@ def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dic
 
 
 def _library() -> Any:
-    """Imports TFDS with warnings ignored; a warning raised as an error would leave a partial import."""
+    """Imports TFDS with warnings ignored, because a warning raised as an error would leave a partial
+    import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import tensorflow_datasets as tfds

@@ -39,7 +39,9 @@ def check(say: Say, study: Study) -> None:
         )
     if uplink <= NUM_EXPERTS:
         say(
-            "network.uplink", uplink, f"must be >= {NUM_EXPERTS + 1}, the losses in one report on every model"
+            "network.uplink",
+            uplink,
+            f"must be >= {NUM_EXPERTS + 1}, the number of losses in one client's report",
         )
     for section, name in (("weights", "exploration_rate"), ("pool", "fit_fraction")):
         for value in values_of(study, name):

@@ -50,7 +50,7 @@ PARAMETERS: dict[str, Parameter] = table(
     pool={
         "fit_fraction": Parameter(0.1, "share of the rows on which the models are fitted", low=0, high=1),
         "pool_seed": Parameter(
-            0, "seed of the choice of these rows and of the networks' initial weights", low=0
+            0, "seed of the choice of the fitted rows and of the networks' initial weights", low=0
         ),
         "ridge": Parameter(1.0, "regularization of the kernel models", low=0, low_open=True),
         "kernel_parameters": Parameter(

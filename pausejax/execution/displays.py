@@ -129,7 +129,7 @@ class _Listener(logging.Handler):
 
 
 def default_form() -> Form:
-    """Returns "bar" where stderr is a terminal or a notebook, else "text"."""
+    """Returns "bar" if stderr is a terminal or a notebook, else "text"."""
     console = Console(stderr=True)
     return "bar" if console.is_terminal or console.is_jupyter else "text"
 

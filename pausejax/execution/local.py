@@ -114,7 +114,7 @@ class LocalExecutor:
         Args:
           study: the study of the batches.
           work: the batches.
-          fits: the number of runs that fit side by side, by name, as `Layouts.fits` returns it.
+          fits: the number of runs that fit side by side, by the name of the group; see `Layouts.fits`.
 
         Raises:
           SpecError: a group can't be built, or one of its parts does not work with the others.

@@ -97,7 +97,7 @@ def place_data(simulation: S, limit: int, wanted: str | None) -> S:
 
 
 def why_sharded(wanted: str | None, *, before: bool) -> str:
-    """Says why a group's training inputs are sharded.
+    """Returns the reason why a group's training inputs are sharded.
 
     Args:
       wanted: the placement that was asked for.

@@ -98,8 +98,8 @@ def title_of(name: str) -> str:
 def numbers(chart: ChartData) -> tuple[list[Table], bool]:
     """Returns the numbers of a chart as tables, and whether rows are left out.
 
-    The tables show the last value of each line, every point of each set of points, and every cell of each
-    heat map, up to the limits on rows and points.
+    The tables show the last value of each line, all points of a set of points, and all cells of a heat map.
+    The numbers of rows and points are limited.
     """
     tables, rows, more = [], [], False
     for panel in chart.panels:

@@ -50,7 +50,7 @@ def summary(result: xr.Dataset) -> Table:
 def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table | None, list[str]]:
     """Returns a table of each policy minus the baseline, paired by seed, and notes on omitted rows.
 
-    With up to `_FEW` settings, the two runs of a pair agree in all axes that both policies have, and each
+    With up to `_FEW` settings, the two runs of a pair agree in all axes that both policies have. Each
     combination of values of these axes has a row. With more settings, each seed is first averaged over all
     axes except data sets. A study of one policy compares its settings. The intervals of a column hold jointly
     at 95 % (Bonferroni). So if all policies are equal, a column has a mark with probability at most 1/20. The

@@ -41,9 +41,9 @@ def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confid
 def _bounds(
     scores: np.ndarray, neighbour_scores: np.ndarray, thresholds: np.ndarray, confidence: float
 ) -> np.ndarray:
-    """Returns, for each threshold s, the log of the smallest P[score >= s] over the largest P[score' >= s].
+    """Returns the lower bound on ε at each threshold s, at least 0: ln(P[score >= s] / P[score' >= s]).
 
-    Both probabilities are the ends of confidence intervals; the result is at least 0.
+    The numerator is the lower end of its confidence interval, the denominator the upper end.
     """
     hits, other_hits = (
         len(sample) - np.searchsorted(np.sort(sample), thresholds) for sample in (scores, neighbour_scores)

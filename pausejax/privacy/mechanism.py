@@ -40,9 +40,9 @@ class Mechanism(NamedTuple):
     increase.
     """
     server: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] | None = None
-    """Function from a key, the mean upload, float32 [d], and the aggregation weights, float32 [n], 0 for rows
-    without an update, to the mean that the server uses. If it is given, the server is trusted and only
-    aggregated updates spend privacy."""
+    """Function from a key, the mean upload, float32 [d], and the aggregation weights, float32 [n], to the
+    mean that the server uses. Weights are 0 for rows without an update. With this function, the server is
+    trusted and only aggregated updates spend privacy."""
     protects: str = "per update"
     """Unit whose leakage ε bounds, in words."""
 

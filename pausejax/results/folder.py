@@ -281,7 +281,10 @@ class Folder:
         return act()
 
     def _opened(self, name: str) -> int:
-        """Opens a file to lock and returns its descriptor. It is not truncated and must not be a link."""
+        """Opens a file to lock, without truncating it, and returns its descriptor.
+
+        The file must not be a link.
+        """
         flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
         return os.open(self._inside(name), flags, 0o644)
 

@@ -123,7 +123,7 @@ def examine(folder: Folder, plan: Plan) -> Contents:
     """Reads all parts and all blocks of the result once to check them, and returns the contents."""
     found = contents.read(folder, Recorded.of(plan))
     spec = ""
-    if found.blocks:  # the metadata are then intact
+    if found.blocks:  # in this case the metadata are intact
         with contextlib.suppress(Exception):
             result = held(folder) or RESULT
             spec = opened(folder, result, manifest.read(folder, result)).attrs["spec"]

@@ -45,7 +45,7 @@ class Dimension(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The name with spaces in place of underscores."""
+        """Name of the parameter with spaces in place of underscores."""
         return self.name.replace("_", " ")
 
 

@@ -1,7 +1,7 @@
 """Axes of a study: lists, zipped lists, and ranges that are sampled jointly.
 
-A policy's points are the product of its factors. Each single list is a factor, each zipped group of lists is
-a factor, and all ranges together are one factor, whose rows are the points of one design.
+A policy's points are the product of its factors. Each single list and each zipped group of lists is a factor.
+All ranges together are one factor, whose rows are the points of one design.
 """
 
 import dataclasses

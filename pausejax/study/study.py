@@ -86,7 +86,7 @@ class Study:
     """Folder from which relative paths of files start."""
 
     def __reduce__(self) -> Any:
-        # Functions of users' files can be sent to another process only with their layer.
+        # Functions of users' files can be pickled only together with the registry that holds them.
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         del fields["words"]
         return _study, (fields,)
@@ -149,8 +149,8 @@ class Study:
     def settings(self, algorithm: str, values: Mapping[str, Any]) -> str:
         """Returns everything but the seed that a run's results depend on, as JSON with sorted keys.
 
-        A file counts by its content, not by its name. The files are those that parameters name, all files of
-        `use`, and the file of any other part from outside the package that the run uses.
+        A file counts by its content, not by its name. These files count: files that parameters name, all
+        files of `use`, and the files of other parts from outside the package that the run uses.
         """
         named = {category: values.get(CATEGORIES[category].key) for category in self.kind.categories}
         used = {

@@ -86,8 +86,7 @@ class Vocabulary:
         return not self.for_policy_alone(name)
 
     def is_read_at(self, name: str, algorithm: str, point: Mapping[str, Any]) -> bool:
-        """Returns whether a run at a point depends on a parameter; the point has all parameters for which
-        `is_read` is true."""
+        """Returns whether a run depends on a parameter; `point` has all that its policy may read."""
         readers, unread = self.readers.get(name), self.parameters[name].unread_with
         if name in self.policies[algorithm].reads:
             return True

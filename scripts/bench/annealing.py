@@ -1,4 +1,4 @@
-"""What annealing costs: steps per second of batches, and cost per selection against K (Table I of the paper).
+"""Measures the cost of annealing: steps per second of batches, and cost per selection against K (Table I).
 
     python scripts/bench/annealing.py --out DIR [--quick]
 
@@ -35,7 +35,7 @@ FUNCTIONS = {"tailored": selection.anneal, "vanilla": selection.vanilla_anneal}
 
 
 def speed(runs_of, steps):
-    """Rows of CPU time per annealing step and run, the set-up of each selection included."""
+    """Returns rows of CPU time per annealing step and run, including the set-up of each selection."""
     rows = []
     for num_clients, m in SETTINGS:
         for runs in runs_of(num_clients):
@@ -69,7 +69,8 @@ def speed(runs_of, steps):
 
 
 def neighbourhood_size(values, members):
-    """|A| (K - m) + (m - |A|) |U|, the paper's cost of one step, of a set."""
+    """Returns |A| (K - m) + (m - |A|) |U|, the number of neighbours of a set: the paper's cost of one
+    step."""
     num_clients, m = len(values[0]), len(members)
     ranks = [np.argsort(np.argsort(np.asarray(x), kind="stable")) for x in values]
     first = {int(members[np.argmin(r[members])]) for r in ranks}
@@ -80,7 +81,7 @@ def neighbourhood_size(values, members):
 
 
 def scaling(sizes, steps):
-    """Rows of the cost of one selection, and of the sizes of neighbourhoods, for m = K / 20."""
+    """Returns rows of the cost of one selection, and of the sizes of neighbourhoods, for m = K / 20."""
     rows = []
     for num_clients in sizes:
         m = max(2, num_clients // 20)
@@ -106,7 +107,7 @@ def scaling(sizes, steps):
 
 
 def brute_force(sizes, m=5):
-    """Rows of the cost of trying all sets of 5, which soon cannot be paid."""
+    """Returns rows of the cost of trying all sets of 5 clients, for small K."""
     rows = []
     for num_clients in sizes:
         ucb, g, p = middle_of_a_run(num_clients, m, 0)
@@ -118,7 +119,7 @@ def brute_force(sizes, m=5):
 
 
 def slopes(rows):
-    """The exponent of K in every column, by least squares on logarithms over K >= 300."""
+    """Returns the exponent of K in every column, by least squares on logarithms over K >= 300."""
     rows = [row for row in rows if row["clients"] >= 300]
     log_size = np.log([row["clients"] for row in rows])
     columns = [c for c in rows[0] if c.endswith("seconds") or "neighbours" in c]

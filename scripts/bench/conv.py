@@ -1,4 +1,4 @@
-"""Which way to convolve when every client has its own kernels: times one scan of training steps.
+"""Compares implementations of convolutions with kernels of each client: times one scan of training steps.
 
     python scripts/bench/conv.py [--clients 5] [--batch 20] [--steps 3] [--repeats 3] [--only vmap/im2col ...]
 
@@ -22,7 +22,7 @@ CLASSES = 10
 
 
 def patches(images, kernel):
-    """Patches by a convolution with an identity kernel, then a matrix product."""
+    """Convolves by patches from a convolution with an identity kernel, and a matrix product."""
     height, width, _, features = kernel.shape
     columns = lax.conv_general_dilated_patches(
         images, (height, width), (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -32,7 +32,8 @@ def patches(images, kernel):
 
 
 def shifts(images, kernel):
-    """One matrix product per kernel position, summed: no patches in memory."""
+    """Convolves by one matrix product per kernel position; the products are summed, without patches in
+    memory."""
     height, width = images.shape[1] - kernel.shape[0] + 1, images.shape[2] - kernel.shape[1] + 1
     return sum(
         images[:, row : row + height, column : column + width] @ kernel[row, column]

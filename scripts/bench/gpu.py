@@ -38,19 +38,19 @@ from pausejax.study.simulation import Layout
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu.md"
 ORDER = ("mlp", "pause-30", "cnn_cifar", "sa_pause-30", "pause-300", "cnn_mnist", "*")
-"""What is measured first; the rest in the order of the table."""
+"""Cases that are measured first; the others follow in the order of the table."""
 TUNED = {"mlp": (8, 128), "cnn_mnist": (8,), "cnn_cifar": (8,)}
 """Runs by case for which other layouts are timed."""
 SMALL = ("pause-30", "sa_pause-30", "mlp", "efl_fg")
 SMALL_CHANGES = {"data.train_samples": 600, "training.max_steps": 2}
 _SECONDS = 1.0
-"""What a case is timed for."""
+"""Time for which a case is measured, seconds."""
 _GAIN = 0.03
-"""What another layout has to bring, as a share of the time: less is noise."""
+"""Least gain of another layout, as a share of the time. Smaller gains are noise."""
 
 
 class Program(GroupProgram):
-    """A case as it is timed: its simulation, and its program, which compiles meanwhile."""
+    """A case with its simulation and its program, which compiles while others are timed."""
 
     def __init__(
         self, case: Case, runs: int, changes: dict[str, Any], sources: Sources, layout: Layout | None = None
@@ -62,7 +62,7 @@ class Program(GroupProgram):
         self.runs, self.learns = runs, learns
 
     def seconds(self, call: jax.stages.Compiled) -> float:
-        """Of a round of all runs, the least of the calls that fit into a second, by the wall."""
+        """Returns the wall time of a round of all runs: the least of the calls that fit into a second."""
         simulation, runs = self.simulation, self.group.runs
         rows = [*runs, *[runs[-1]] * (simulation.padded(self.runs) - self.runs)]
         mesh, rounds = runs_mesh(len(rows)), simulation.rounds_per_call
@@ -79,7 +79,7 @@ class Program(GroupProgram):
 
 
 def chosen(patterns: list[str], small: bool) -> list[tuple[str, int]]:
-    """The cases that are asked for and their runs, in `ORDER`."""
+    """Returns the selected cases and their runs, in `ORDER`."""
     asked = [name for name in (SMALL if small else CASES) if any(fnmatch.fnmatch(name, p) for p in patterns)]
     asked.sort(key=lambda name: next(n for n, pattern in enumerate(ORDER) if fnmatch.fnmatch(name, pattern)))
     return [
@@ -90,7 +90,7 @@ def chosen(patterns: list[str], small: bool) -> list[tuple[str, int]]:
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What was found, case by case; what no time was left for is said."""
+    """Returns the results of the cases; prints the cases for which no time was left."""
     sources, begun, found = Sources(), time.monotonic(), []
     changes = SMALL_CHANGES if options.small else {}
     left = chosen(options.case, options.small)
@@ -182,7 +182,7 @@ def told(row: dict[str, Any]) -> str:
 
 
 def table(found: list[dict[str, Any]], model: dict[tuple[str, int], float]) -> str:
-    """Model against measured, ready for a page."""
+    """Returns the table of modelled and measured times for a page."""
     lines = [
         "| case | runs | layout | model, µs | measured, µs | ratio | rounds × runs per s | memory, GB |",
         "|" + " --- |" * 8,

@@ -1,4 +1,4 @@
-"""What a round launches, moves and takes on a GPU, by the compiler's account; no GPU is needed.
+"""Estimates launches, memory traffic and time of a round on a GPU from the compiled program, without a GPU.
 
     pip install 'pausejax[gpu-plan]'
     python scripts/bench/gpu_plan.py --case 'pause-*' mlp [--device h100 a100 l4] [--out out/gpu_plan]
@@ -33,7 +33,7 @@ from pausejax.federated import placement
 
 
 def changes_of(items: list[str]) -> dict[str, object]:
-    """Values by dotted key from `key=value`; a value that is no JSON is text."""
+    """Parses `key=value` to values by dotted key; a value that is no JSON is text."""
     found = {}
     for item in items:
         key, value = item.split("=", 1)
@@ -45,14 +45,14 @@ def changes_of(items: list[str]) -> dict[str, object]:
 
 
 def place(items: list[str]) -> None:
-    """Has the package place work as the command line says, where it says so."""
+    """Sets the placement of work in the package, as given on the command line."""
     if wanted := changes_of(items):
         usual = placement.choose
         placement.choose = lambda *args, **kwargs: usual(*args, **kwargs)._replace(**wanted)
 
 
 def look_at(name: str, runs: int, device: str, options: argparse.Namespace) -> dict[str, object]:
-    """One case, as it is kept."""
+    """Returns the results of one case in the form in which they are stored."""
     case = CASES[name]
     begun, changes = time.perf_counter(), changes_of(options.set)
     told = changes_of(options.xla)

@@ -1,4 +1,4 @@
-"""What calls of `simulate` leave in a process's memory: its resident size after each few of them.
+"""Measures the memory that calls of `simulate` leave: the resident size of the process after some calls.
 
     python scripts/bench/memory.py [--calls 200] [--mode bandit] [--policy random] [--same]
 
@@ -31,12 +31,12 @@ def main() -> None:
 
 
 def resident() -> int:
-    """Bytes of this process that lie in memory."""
+    """Returns the resident bytes of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def mappings() -> int:
-    """Memory mappings of this process, of which XLA takes some for every kernel."""
+    """Returns the number of memory mappings of this process; XLA makes some for every kernel."""
     return Path("/proc/self/maps").read_text().count("\n")
 
 

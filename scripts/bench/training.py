@@ -47,7 +47,7 @@ cores (brute force, evaluated every round): as shipped, and with the images prel
 
 
 def timed(call, repeats):
-    """Least wall and CPU seconds of some repeats, after a first call."""
+    """Returns the least wall and CPU seconds of some repeats, after a first call."""
     call()
     wall, cpu = [], []
     for _ in range(repeats):
@@ -59,7 +59,7 @@ def timed(call, repeats):
 
 
 def peaks():
-    """FLOP/s of a float32 matrix product, and bytes/s of a copy."""
+    """Measures FLOP/s of a float32 matrix product, and bytes/s of a copy."""
     on_cpu = jax.default_backend() == "cpu"
     matrix = jnp.ones((2048, 2048) if on_cpu else (8192, 8192))
     product = jax.jit(jnp.matmul)
@@ -71,7 +71,7 @@ def peaks():
 
 
 def counted(seconds):
-    """Of wall and CPU seconds, those that shares and ratios go by."""
+    """Returns the wall or the CPU seconds, whichever shares and ratios use."""
     return seconds[1 if jax.default_backend() == "cpu" else 0]
 
 
@@ -91,7 +91,7 @@ def study(setting, runs, rounds, eval_every, **changes):
 
 
 def override(options):
-    """Has the package place work as the command line says, where it says so."""
+    """Sets the placement of work in the package, as given on the command line."""
     names = ("lanes", "eval_lanes", "eval_batch", "conv")
     wanted = {name: getattr(options, name) for name in names if getattr(options, name)}
     if not wanted:
@@ -105,7 +105,7 @@ def override(options):
 
 
 def play(plan, sources, repeats):
-    """(Wall, CPU) seconds of one round of all runs, and the simulation of their group."""
+    """Returns (wall, CPU) seconds of one round of all runs, and the simulation of their group."""
     (group,) = plan.groups
     batch, executor = Batch(group, group.runs, len(group.runs)), LocalExecutor(sources)
     executor.prepare(plan.study, [batch])
@@ -117,7 +117,7 @@ def play(plan, sources, repeats):
 
 
 def parts(simulation, own, repeats):
-    """Seconds (wall, CPU) of noise, aggregation and evaluation in one round of some runs; FLOPs; bytes."""
+    """Returns (wall, CPU) seconds of noise, aggregation and evaluation in one round; FLOPs; bytes."""
     program, (world, _) = simulation.program, simulation.arguments(own)
     learning = program.learning
     training = learning.training
@@ -171,7 +171,7 @@ def parts(simulation, own, repeats):
 
 
 def matrix_flops(model, weights, image_shape):
-    """FLOPs of the matrix products (and convolutions) of one image's forward pass."""
+    """Returns the FLOPs of matrix products and convolutions in the forward pass of one image."""
     jaxpr = jax.make_jaxpr(model.apply)(*weights, jnp.zeros((1, *image_shape)))
 
     def count(jaxpr):

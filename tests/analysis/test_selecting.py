@@ -107,7 +107,7 @@ def test_runs_that_have_the_values_in_their_order(made, wanted, places):
         ({"gamma": []}, "gamma = []: name at least one value"),
         (
             {"gamma": 5.0, "seed": 1},
-            "gamma = 5: no run with seed = 1 has this value; did you mean 0.1? known: 0.1",
+            "gamma = 5: no run with seed = 1 has it; did you mean 0.1? known: 0.1",
         ),
         ({"policy": ["PAUSE", "uniform"], "J": 10}, "J = 10: no run with policy = ['PAUSE', 'uniform'] has"),
         ({"policy": "PAUSE", "J": 10}, "has it; these runs lack it"),

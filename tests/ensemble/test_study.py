@@ -173,7 +173,7 @@ def test_a_study_without_rounds_lasts_whole_steps_of_its_record():
         ({"network": {"budget": 0.5}}, "budget = 0.5: must be >= 1, the cost of the most expensive model"),
         (
             {"network": {"uplink": 22}},
-            "network.uplink = 22: must be >= 23, the losses in one report on every model",
+            "network.uplink = 22: must be >= 23, the number of losses in one client",
         ),
         ({"weights": {"xi": 1}}, "weights.exploration_rate = 1.0: must be between 0 and 1"),
         ({"pool": {"fit_fraction": 0}}, "pool.fit_fraction = 0.0: must be between 0 and 1"),

@@ -1,1 +1,1 @@
-"""What XLA makes of the package's programs for GPUs that are not there, and what a round would take."""
+"""Compiles the package's programs for GPUs that are not present, and estimates the time of a round."""

@@ -1,4 +1,4 @@
-"""The programs that are looked at: studies, how many runs side by side, and data of the right shapes."""
+"""The cases: studies, the number of runs side by side, and data of the right shapes."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ class Case(NamedTuple):
 
     document: dict[str, Any]
     runs: tuple[int, ...]
-    """How many side by side."""
+    """Numbers of runs side by side."""
     goal: dict[int, float] = {}  # noqa: RUF012, never written to
     """Rounds × runs per second that one H100 should reach, by the number of runs."""
 
@@ -30,13 +30,13 @@ def _images(shape: tuple[int, ...], train: int) -> Dataset:
 
 @pausejax.dataset
 def like_mnist() -> Dataset:
-    """Noise of MNIST's shapes."""
+    """Returns noise with the shapes of MNIST."""
     return _images((28, 28, 1), 60_000)
 
 
 @pausejax.dataset
 def like_cifar10() -> Dataset:
-    """Noise of CIFAR-10's shapes."""
+    """Returns noise with the shapes of CIFAR-10."""
     return _images((32, 32, 3), 50_000)
 
 
@@ -98,7 +98,7 @@ CASES: dict[str, Case] = {
 
 
 def document(case: Case, runs: int, changes: dict[str, Any]) -> dict[str, Any]:
-    """The spec of a case; changes are values by dotted key."""
+    """Returns the spec of a case; changes are values by dotted key."""
     rounds = {} if case.document.get("mode") == "ensemble" else {"rounds": ROUNDS, "eval_every": 10}
     made = {"seeds": runs, **rounds, **case.document}
     for path, value in changes.items():

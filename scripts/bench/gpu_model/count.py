@@ -18,7 +18,7 @@ from gpu_model.thunks import CHOICE, GRAPH, LOOP, SLICED, Thunk
 
 @dataclass
 class Counts:
-    """What some thunks are worth."""
+    """Counts of some thunks."""
 
     launches: float = 0.0
     in_graphs: float = 0.0
@@ -27,9 +27,9 @@ class Counts:
     bytes: float = 0.0
     flops: float = 0.0
     work: float = 0.0
-    """Seconds of moving and multiplying, as if nothing else cost any."""
+    """Seconds of memory traffic and products, without launch costs."""
     seconds: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    """By low, middle and high launch costs."""
+    """Seconds with low, middle and high launch costs."""
 
     def add(self, other: "Counts", times: float = 1.0) -> None:
         for name in ("launches", "in_graphs", "graphs", "syncs", "bytes", "flops", "work"):
@@ -38,7 +38,7 @@ class Counts:
 
 
 class Kernel(NamedTuple):
-    """One kernel and how often a round launches it."""
+    """One kernel, with the number of its launches in a round."""
 
     times: float
     seconds: float
@@ -67,7 +67,7 @@ class Counting:
         """Sources of loops and choices that no pattern fits; they count once."""
 
     def count(self, thunks: list[Thunk]) -> Counts:
-        """The whole program."""
+        """Counts the whole program."""
         return self._sequence(thunks, self._module.entry, 1.0, inside=False)
 
     def _sequence(self, thunks: list[Thunk], computation: str, times: float, *, inside: bool) -> Counts:
@@ -135,7 +135,7 @@ class Counting:
         return 1.0
 
     def _control(self, computation: str) -> list[Instruction]:
-        """Loops and choices of a computation in order, those of what it calls included."""
+        """Returns the loops and conditionals of a computation in order, including those that it calls."""
         found = []
         for instruction in self._module.computations[computation]:
             if instruction.operation in ("while", "conditional"):

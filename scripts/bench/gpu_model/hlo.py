@@ -22,11 +22,11 @@ _SLICES = ("gather", "dynamic-slice", "slice")
 
 
 class Work(NamedTuple):
-    """What a kernel moves and multiplies."""
+    """Bytes and FLOPs of a kernel."""
 
     bytes: float
     flops: float
-    """Of matrix products and convolutions."""
+    """FLOPs of matrix products and convolutions."""
 
 
 @dataclass
@@ -40,30 +40,31 @@ class Instruction:
     tail: str
 
     def named(self, key: str) -> str:
-        """The value of an attribute `key=value`, or "" where it has none."""
+        """Returns the value of an attribute `key=value`; "" if the instruction has none."""
         found = re.search(rf"[ ,]{key}=%?([\w.\-]+)", self.tail)
         return found.group(1) if found else ""
 
     def listed(self, key: str) -> list[str]:
-        """The values of an attribute `key={a, b}`."""
+        """Returns the values of an attribute `key={a, b}`."""
         found = re.search(rf"[ ,]{key}=\{{([^}}]*)\}}", self.tail)
         return [x.strip().lstrip("%") for x in found.group(1).split(",") if x.strip()] if found else []
 
     @property
     def source(self) -> str:
-        """Where in the program it comes from."""
+        """Returns the source of an instruction in the program."""
         found = re.search(r'op_name="([^"]*)"', self.tail)
         return found.group(1) if found else ""
 
     @property
     def trips(self) -> int | None:
-        """How often a loop goes round, where XLA knows it."""
+        """Returns the number of iterations of a loop if XLA knows it."""
         found = re.search(r'"known_trip_count":\{"n":"(\d+)"', self.tail)
         return int(found.group(1)) if found else None
 
     @property
     def called(self) -> list[str]:
-        """The computations of a loop (condition, body) or of a choice, in the order of its branches."""
+        """Returns the computations of a loop (condition, body) or of a conditional, in the order of its
+        branches."""
         if self.operation == "while":
             return [self.named("condition"), self.named("body")]
         if self.operation == "conditional":
@@ -75,13 +76,13 @@ class Instruction:
 
 
 def shape_of(type_: str) -> list[int]:
-    """Of the first array in a type."""
+    """Returns the shape of the first array in a type."""
     found = _ARRAY.search(type_)
     return [int(d) for d in found.group(2).split(",") if d] if found else []
 
 
 def size_of(type_: str) -> int:
-    """Bytes of all arrays in a type."""
+    """Returns the bytes of all arrays in a type."""
     total = 0
     for kind, lengths in _ARRAY.findall(type_):
         width = 1 if kind == "pred" else 2 if kind == "bf16" else max(int(kind[1:]) // 8, 1)
@@ -107,7 +108,7 @@ class Module:
 
     @cached_property
     def work(self) -> dict[str, Work]:
-        """Of every instruction that may be a kernel, by its name as kernels have it."""
+        """Returns the work of every instruction that may be a kernel, by the name of the kernel."""
         return {
             kernel_name(instruction.name): self._work_of(instruction, {i.name: i for i in body})
             for body in self.computations.values()
@@ -122,7 +123,10 @@ class Module:
         return Work(read + size_of(instruction.type), _flops(instruction, beside))
 
     def _work_of_fusion(self, instruction: Instruction) -> Work:
-        """What is sliced or gathered counts what is read of it, what is updated what changes."""
+        """Returns the work of a fusion.
+
+        Of sliced, gathered or updated arrays, only the entries in use count.
+        """
         body = self.computations[instruction.named("calls")]
         beside = {i.name: i for i in body}
         users: dict[str, list[Instruction]] = defaultdict(list)
@@ -160,7 +164,7 @@ _COLLECTIVE = ("all-", "reduce-scatter", "collective-", "send", "recv", "ragged-
 
 
 def facts(module: Module) -> dict[str, Any]:
-    """What a program must not have, or must say: each a list of where it is, or of names."""
+    """Returns facts that tests check: for each, a list of sources in the program or of names."""
     found: dict[str, Any] = {"custom_calls": set(), "callbacks": [], "collectives": [], "float64": []}
     found |= {"unsaid_precision": [], "float_atomics": []}
     for instruction in (i for body in module.computations.values() for i in body):
@@ -188,7 +192,7 @@ def facts(module: Module) -> dict[str, Any]:
 
 
 def kernel_name(name: str) -> str:
-    """An instruction's name as that of its kernel."""
+    """Returns the name of the kernel of an instruction."""
     return re.sub(r"[.\-]", "_", name)
 
 

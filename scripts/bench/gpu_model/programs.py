@@ -1,4 +1,4 @@
-"""One case compiled for a device that is not there, and what its round costs by the counts."""
+"""Compiles a case for a device that is not present, and estimates the cost of a round from counts."""
 
 import math
 import tempfile
@@ -22,28 +22,28 @@ from pausejax.study.plan import make_plan
 
 SOURCES = Sources()
 _VALID_SHARE = 2 / 3
-"""Of the annealer's proposals; `_walk` draws again where one is not."""
+"""Assumed share of valid proposals of the annealer; `_walk` draws an invalid one again."""
 
 
 class Round(NamedTuple):
-    """What a program launches in one round of all its runs."""
+    """Launches of a program in one round of all its runs."""
 
     counts: Counts
     kernels: list[Kernel]
-    """The dearest first; times are per round."""
+    """Kernels, the most expensive first; times are per round."""
     unknown: list[str]
-    """Loops and choices that were taken to go round once."""
+    """Loops and conditionals that were assumed to run once."""
     memory: int
-    """Bytes on each device: arguments, outputs and what is needed in between."""
+    """Bytes on each device: arguments, outputs and temporaries."""
     arguments: int
     least_bytes: float
-    """What a round has to read and write however it is computed."""
+    """Bytes that a round must read and write in any implementation."""
     module: Module
 
 
 @cache
 def devices(target: str, count: int = 1) -> tuple[jax.Device, ...]:
-    """Devices that programs can be compiled for, though none is there."""
+    """Returns devices for which programs can be compiled, although none is present."""
     described = topologies.get_topology_desc(
         topology_name=target,
         platform="cuda",
@@ -56,7 +56,7 @@ def devices(target: str, count: int = 1) -> tuple[jax.Device, ...]:
 def simulation_of(
     case: cases.Case, runs: int, changes: dict[str, Any], on: tuple[jax.Device, ...] | None = None
 ) -> Any:
-    """A case as its kind of study simulates it, for some devices."""
+    """Returns the simulation of a case for some devices."""
     plan = make_plan(parse(cases.document(case, runs, changes)))
     (group,) = plan.groups
     return plan.study.kind.simulation(plan.study, group, SOURCES, on)
@@ -121,7 +121,7 @@ def simulation_static(simulation: Any) -> dict[str, Any]:
 
 
 def trips_of(simulation: Any) -> dict[str, float]:
-    """How often loops go round whose number only a run decides, by where they stand."""
+    """Returns assumed numbers of iterations of data-dependent loops, by their place in the program."""
     program = getattr(simulation, "program", None)
     if program is None:
         return {}
@@ -147,7 +147,8 @@ def trips_of(simulation: Any) -> dict[str, float]:
 
 
 def least_bytes(simulation: Any, runs: int) -> float:
-    """State in and out, samples of every step, the test set and its share of evaluations."""
+    """Returns the bytes of the state, the samples of every step, and the test set times its share of
+    evaluations."""
 
     def size(tree: Any) -> float:
         return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
@@ -167,7 +168,7 @@ def least_bytes(simulation: Any, runs: int) -> float:
 
 
 def roofline(found: Round, target: str, precision: str = "highest") -> float:
-    """Seconds that no program could do without, at the bandwidth and peak that the maker names."""
+    """Returns the least time of a round in seconds, at the maker's bandwidth and peak."""
     device = TARGETS[target]
     return max(found.least_bytes / device.bandwidth, found.counts.flops / device.peak[precision])
 

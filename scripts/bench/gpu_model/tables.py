@@ -1,4 +1,4 @@
-"""What was found, as lines and as the tables of `docs/gpu.md`."""
+"""Writes results as lines and as the tables of `docs/gpu.md`."""
 
 import re
 from collections.abc import Iterable
@@ -25,12 +25,12 @@ _HEAD = (
 
 
 def rate(found: dict[str, Any], costs: int) -> float:
-    """Rounds × runs per second by low (0), middle (1) or high (2) launch costs."""
+    """Returns rounds × runs per second with low (0), middle (1) or high (2) launch costs."""
     return found["runs"] / found["seconds"][costs]
 
 
 def line(found: dict[str, Any]) -> str:
-    """In one line, for the terminal."""
+    """Returns the results of a case in one line, for the terminal."""
     us = [round(seconds * 1e6) for seconds in found["seconds"]]
     told = (
         f"{found['device']} {found['case']} {found['runs']}: {found['launches']:.0f} launches "
@@ -44,7 +44,7 @@ def line(found: dict[str, Any]) -> str:
 
 
 def short(number: float) -> str:
-    """With two or three digits: 1.2M, 340k, 56."""
+    """Formats a number with two or three digits: 1.2M, 340k, 56."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if number >= size:
             scaled = number / size
@@ -53,7 +53,7 @@ def short(number: float) -> str:
 
 
 def row(found: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Returns a row of the table."""
     low, middle, high = (rate(found, costs) for costs in range(3))
     share = found["roofline"] / found["seconds"][1]
     cells = (
@@ -109,13 +109,13 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _rows(text: str, title: str) -> dict[tuple[str, int], list[str]]:
-    """The cells of the table under a title, by case and runs."""
+    """Returns the cells of the table under a title, by case and runs."""
     rest = text.partition(title)[2].split("<!--")[0].split("###")[0]
     found = ([cell.strip() for cell in line.split("|")[1:-1]] for line in rest.splitlines())
     return {(c[0], int(c[1].replace(",", ""))): c for c in found if c and c[0] in CASES}
 
 
 def modelled(text: str, device: str) -> dict[tuple[str, int], float]:
-    """The model's time of a round, µs, by case and runs, from the tables of a page; {} without one."""
+    """Returns the model's time of a round in µs, by case and runs, from a page; {} without a table."""
     place = _HEAD.index("round, µs")
     return {key: float(cells[place].replace(",", "")) for key, cells in _rows(text, f"### {device}").items()}

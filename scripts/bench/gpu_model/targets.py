@@ -38,7 +38,7 @@ device_description_str: "{name}"
 
 
 class Costs(NamedTuple):
-    """Seconds of what the device does not compute."""
+    """Overheads of launches in seconds."""
 
     alone: float
     """A kernel that the host launches."""
@@ -75,11 +75,11 @@ class Target(NamedTuple):
     clock: float
     """GHz."""
     peak: dict[str, float]
-    """Dense FLOP/s of matrix products by precision."""
+    """Dense FLOP/s of matrix products, by precision."""
 
     @property
     def config(self) -> str:
-        """As XLA reads it."""
+        """Returns the target in the form that XLA reads."""
         return _CONFIG.format(**self._asdict())
 
 
@@ -100,4 +100,4 @@ TARGETS = {
 }  # fmt: skip
 
 REACHED = {"bandwidth": 0.8, "highest": 0.7, "tf32": 0.5, "bf16": 0.5}
-"""Shares of bandwidth and of the peaks that kernels are taken to reach."""
+"""Shares of bandwidth and peaks that kernels are assumed to reach."""

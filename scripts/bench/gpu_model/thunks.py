@@ -16,12 +16,12 @@ _REGION = re.compile(r"^ *(condition|body|false_branch|true_branch|branch_\d+):\
 class Thunk:
     kind: str
     name: str
-    """Of its kernel."""
+    """Name of its kernel."""
     regions: dict[str, list["Thunk"]] = field(default_factory=dict)
-    """What is in it: a graph's kernels under "", a loop's condition and body, the branches of a choice."""
+    """Contents: a graph's kernels under "", a loop's condition and body, the branches of a conditional."""
 
     def walk(self):
-        """It, and all that is in it."""
+        """Yields the thunk and all thunks inside it."""
         yield self
         for region in self.regions.values():
             for thunk in region:
@@ -29,7 +29,7 @@ class Thunk:
 
 
 def read(text: str) -> list[Thunk]:
-    """The program's thunks, in order.
+    """Returns the program's thunks, in order.
 
     Raises:
       ValueError: a line is not understood.
