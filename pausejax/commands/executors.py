@@ -19,7 +19,7 @@ def devices() -> argparse.ArgumentParser:
         "--lanes",
         type=common.count,
         metavar="N",
-        help="put at most N runs side by side (default: the number measured for such devices)",
+        help="put at most N runs side by side (default: the number in the table of layouts for such devices)",
     )
     return parser
 
