@@ -113,7 +113,7 @@ def _list(item: Check, most: int = _MANY, *, different: bool = True) -> Check:
 def _pair(first: Check, second: Check) -> Check:
     def check(value: Any) -> str:
         if not isinstance(value, list) or len(value) != 2:
-            return f"must be a list of two, not {brief(value)}"
+            return f"must be a list of two entries, not {brief(value)}"
         return first(value[0]) or second(value[1])
 
     return check

@@ -55,7 +55,10 @@ def make_pool(
     if not predictions.size:
         raise ValueError(f"predictions: the pool is empty, shape {predictions.shape}")
     if not (np.issubdtype(counts.dtype, np.integer) and counts.min() > 0 and counts.sum() < 2**31):
-        raise ValueError("parameters: expected positive integers whose sum is below 2^31 (use a larger unit)")
+        raise ValueError(
+            "parameters: expected positive integers whose sum is below 2^31; if the sum is larger, give all "
+            "numbers in a larger unit, such as thousands of parameters"
+        )
     for name, values in (("predictions", predictions), ("targets", targets)):
         outside = values[~((values >= 0) & (values <= 1))]
         if outside.size:

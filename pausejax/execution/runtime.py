@@ -9,10 +9,12 @@ from pausejax.data.cache import cache_dir
 
 
 def set_up_jax(cores: int | None = None) -> None:
-    """Sets up one CPU device per core, and a cache of compiled programs in the user's cache folder.
+    """Gives JAX one CPU device per core, and a folder in which it keeps compiled programs.
+
+    The folder is in the user's cache folder. A folder that JAX's own setting names is used instead.
 
     Args:
-      cores: the number of CPU devices; one for each core that this process may use if not given.
+      cores: the number of CPU devices. By default there is one for each core that this process may use.
     """
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them

@@ -1,4 +1,4 @@
-"""Endings of rounds: a round waits for all clients, for a time, or for the first clients to deliver."""
+"""Rules that end a round: when all clients have delivered, at a deadline, or when the first m have."""
 
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
@@ -93,9 +93,10 @@ def first(
         Parameter(help="first: number of clients that are selected in addition to the m that count", low=0),
     ] = 2,
 ) -> Ending:
-    """The round ends when the first m clients have delivered, and more than m clients are selected.
+    """The round ends when m of the selected clients have delivered.
 
-    The policy selects m + `extra_clients` clients, but at most K: the over-selection of Bonawitz et al. 2019.
+    The policy selects m + `extra_clients` clients, but at most K. This is the over-selection of Bonawitz et
+    al. 2019.
     If fewer than m clients deliver, the round lasts as long as the slowest client.
     """
 

@@ -11,9 +11,12 @@ from pausejax.plotting import encodings, vega
 from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends, look
 
 MOST_BYTES = 500_000
-"""Approximate largest size of the numbers of all lines of a page, in bytes."""
+"""Approximate limit on the bytes that the numbers of all lines of a page take in JSON."""
 MOST_SETTINGS = 1000
-"""Largest number of rows of the table below the explorer."""
+"""Largest number of rows of the table of settings.
+
+It is below the explorer, the interactive chart of all settings.
+"""
 _BYTES = 7
 """Approximate size of a number in JSON, in bytes."""
 _FEWEST_POINTS = 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def imported(base: Path, module: str, belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
-    """Returns the modules of a folder that a module imports, directly or through each other.
+    """Returns the modules of a folder that a module imports, itself or through the modules it imports.
 
     Nothing is executed, so it does not matter what the process has imported before. Imports within functions
     count. Names that a module makes at run time are not found.

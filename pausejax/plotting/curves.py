@@ -130,7 +130,9 @@ def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> st
         text += f"; each seed is averaged over {words_for(grid.averaged, drawn[0][0].runs)} first"
     if grid.binned and drawn:
         binned = words_for(grid.binned, drawn[0][0].runs)
-        text += f"; {binned} in bins, and each seed is averaged within a bin"
+        text += (
+            f"; values of {binned} are divided into bins, and the runs of a seed in a bin are averaged first"
+        )
     if learned and (diverged := _runs(drawn, diverged=True)):
         text += f". {len(diverged)} of {len(_runs(drawn))} runs diverged and are left out"
     return f"{text}."

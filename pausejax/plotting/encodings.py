@@ -15,9 +15,9 @@ NOTEBOOK = 300
 _TITLE = 42
 """Largest number of letters in a line of an axis' label."""
 _MOST_NAMES = 16
-"""Largest number of names along an axis for which all names are shown.
+"""An axis with at most this number of names shows all of them.
 
-Of more names, overlapping ones are hidden.
+If an axis has more names, overlapping ones are hidden.
 """
 _MOST_DECADES = 4
 """If a symlog axis spans fewer decades than this number, it also has ticks at 2 and 5."""

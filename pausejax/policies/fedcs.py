@@ -22,9 +22,9 @@ def fedcs(
     ] = 1.0,
     num_candidates: NumCandidates = NUM_CANDIDATES,
 ) -> Policy:
-    """Draws random candidates and selects those whose latency meets the deadline, the fastest first.
+    """Selects the fastest m of random candidates, without those that would miss the deadline.
 
-    Candidates are available clients. At most m of them are selected, and the fastest one always is. The
+    Candidates are available clients. The fastest candidate is selected even if it misses the deadline. The
     paper's greedy rule is for sequential uploads. In this package uploads are parallel, for which the greedy
     rule becomes this rule.
 

@@ -31,18 +31,24 @@ class Mechanism(NamedTuple):
     """Privacy mechanism, which protects clients' updates. `release` and `server` are pure and jittable."""
 
     release: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-    """Function from a key, an upload, float32 [d], and the number of the client's release, int32 >= 1, to the
-    protected upload, float32 [d]."""
-    leakage: Callable[[np.ndarray, int], Leakage]
-    """Function on the host from numbers of releases, int [..., T], and d to the leakage.
+    """Function that protects one upload.
 
-    In this call the mechanism's hyper-parameters are float32 [..., 1]. ε must not decrease as releases
-    increase.
+    Its arguments are a key, the upload, float32 [d], and the number of the client's release, int32 >= 1. It
+    returns the protected upload, float32 [d].
+    """
+    leakage: Callable[[np.ndarray, int], Leakage]
+    """Function that runs on the host and computes the leakage.
+
+    Its arguments are numbers of releases, int [..., T], and d, the length of an upload. The mechanism's
+    hyper-parameters are float32 [..., 1] in this call. ε must not decrease as releases increase.
     """
     server: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] | None = None
-    """Function from a key, the mean upload, float32 [d], and the aggregation weights, float32 [n], to the
-    mean that the server uses. Weights are 0 for rows without an update. With this function, the server is
-    trusted and only aggregated updates spend privacy."""
+    """Function that protects the mean upload on the server.
+
+    Its arguments are a key, the mean upload, float32 [d], and the aggregation weights, float32 [n], which are
+    0 for rows without an update. It returns the mean that the server uses, float32 [d]. If this function is
+    given, the server is trusted and only aggregated updates spend privacy.
+    """
     protects: str = "per update"
     """Unit whose leakage ε bounds, in words."""
 

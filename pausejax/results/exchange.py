@@ -78,7 +78,7 @@ def read(directory: str | Path) -> xr.Dataset:
         if sealed:
             raise OSError(f"{directory}: {RESULT} is being extended; open it again")
     raise ValueError(
-        f"{directory}: {RESULT} is damaged or no result of this release ({reason}); "
+        f"{directory}: {RESULT} is damaged, or another release wrote it ({reason}); "
         "`pausejax run` with its spec repairs it"
     ) from reason
 

@@ -72,7 +72,8 @@ def _check(result: xr.Dataset) -> None:
     for name in whole:
         if result[name].dims[:1] != ("run",):
             raise ValueError(f"result: {name} does not have the dimension run first; nothing was saved")
-    # Two labels of one policy, or two files of equal content, are runs of their own with equal identities.
+    # Runs may have equal identities: under two labels of one policy, or with two files of equal content. So
+    # a run is the same only if all its coordinates are equal.
     columns = {str(name): column.values for name, column in result.coords.items() if column.dims == ("run",)}
     if pd.DataFrame(columns).duplicated().any():
         raise ValueError("result: holds a run twice; nothing was saved")

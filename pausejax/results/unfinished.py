@@ -101,4 +101,4 @@ def _said(finished: int, planned: int, damaged: Sequence[str]) -> str:
     if finished == planned or not damaged:  # under a URL an unfinished move looks like damage
         return line
     more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
-    return f"{line}; damaged, so not finished: {', '.join(damaged[:_NAMED])}{more}"
+    return f"{line}; damaged files, whose runs do not count: {', '.join(damaged[:_NAMED])}{more}"

@@ -82,12 +82,10 @@ def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
         if held.get(name) != version:
             library = {"optuna": "Optuna"}.get(name, name)
             if name not in held:
-                began = f"the version of {library} was not recorded"
-                return f"was begun by another release: {began}, and here is {version}; choose another folder"
-            began = f"was begun with {library} {held[name]}, and here is {version}"
-            return (
-                f"{began}, which may suggest other settings; install {held[name]}, or choose another folder"
-            )
+                began = f"was begun by another release, which did not record the version of {library}"
+                return f"{began}; {library} {version} is installed; choose another folder"
+            began = f"was begun with {library} {held[name]}, but {library} {version} is installed"
+            return f"{began} and may suggest other settings; install {held[name]}, or choose another folder"
     return ""
 
 

@@ -94,7 +94,16 @@ def by_replacement(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM)
 def _replace(
     thresholds: jax.Array, place: jax.Array, scores: jax.Array, m: int, worth: Worth
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Computes `by_replacement` of one run: thresholds [K] ascending, place and scores [2K]."""
+    """Computes the bounds of `by_replacement` for one run.
+
+    Args:
+      thresholds: [K], ascending.
+      place: [2K]. First, for the clients in ascending order of ucb, their ranks by score. Then, for the
+        clients in descending order of score, their ranks by ucb.
+      scores: [2K], the scores of the clients in these two orders.
+      m: the number of clients to select.
+      worth: the value of a set.
+    """
     num_clients = thresholds.shape[0]
     last = num_clients - 1
     best_score = jnp.abs(scores[num_clients])

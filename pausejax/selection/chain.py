@@ -124,8 +124,8 @@ def is_irreducible(adjacency: np.ndarray) -> bool:
 def is_weakly_reversible(adjacency: np.ndarray, energy: np.ndarray) -> bool:
     """Returns whether the graph is weakly reversible (R1 of the proof).
 
-    At every height, through vertices of at least that energy, U must be reachable from V if and only if V is
-    reachable from U.
+    For every height, only the vertices whose energy is at least this height are kept. Among them, U must be
+    reachable from V if and only if V is reachable from U.
     """
     for height in np.unique(energy):
         level = energy >= height

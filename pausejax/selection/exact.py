@@ -175,7 +175,10 @@ def _settle(
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
 
     def pending(last: jax.Array) -> jax.Array:
-        """Returns which thresholds below `last`, [N], may be the best; recomputed, to save a kernel."""
+        """Returns which thresholds below `last`, [N], may be the best, bool [N, K].
+
+        The condition and the body of the loop both call it. Carrying its result would cost one more kernel.
+        """
         return may_be_best & (bounds.threshold < last[:, None])
 
     def evaluate(chosen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -1,7 +1,7 @@
 """Axes of a study: lists, zipped lists, and ranges that are sampled jointly.
 
-A policy's points are the product of its factors. Each single list and each zipped group of lists is a factor.
-All ranges together are one factor, whose rows are the points of one design.
+A policy's points are the product of its factors. Each single list is a factor, each zipped group of lists is
+a factor, and all ranges together are one factor, whose rows are the sampled points.
 """
 
 import dataclasses
@@ -17,18 +17,18 @@ LAWS = ("uniform", "log_uniform", "int_uniform")
 
 SAMPLING: dict[str, Parameter] = table(
     sampling={
-        "n": Parameter(256, "number of points of each policy's design", low=1, high=2**20),
+        "n": Parameter(256, "number of points that are sampled for each policy", low=1, high=2**20),
         "method": Parameter(
             "sobol", "method that draws the points", choices=("sobol", "random", "latin_hypercube")
         ),
-        "seed": Parameter(0, "seed of the design, not of the runs", low=0),
+        "seed": Parameter(0, "seed of the sampled points; it does not change the seeds of runs", low=0),
     }
 )
 """Keys of the table [sampling]."""
 
 
 class Sampling(NamedTuple):
-    """Settings of the design that samples points from ranges."""
+    """Settings by which points are sampled from ranges: the table [sampling] of a spec."""
 
     n: int
     method: str
@@ -85,9 +85,9 @@ def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
 
 
 def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
-    """Returns one coordinate of a design: fractions [n] in [0, 1).
+    """Returns one coordinate of the n sampled points: fractions [n] in [0, 1).
 
-    The coordinate depends only on the arguments, not on other coordinates of the design. So two designs with
+    The coordinate depends only on the arguments, not on the points' other coordinates. So two policies with
     the same parameter in the same column have the same values of this parameter. With "sobol" and "random", a
     larger n keeps the first points.
 
@@ -117,7 +117,7 @@ class Factor(NamedTuple):
 
 
 def columns(shared: Mapping[str, Axis], axes: Mapping[str, Axis]) -> dict[str, int]:
-    """Returns the column of the design for each ranged parameter of a policy.
+    """Returns which coordinate of the sampled points each ranged parameter of a policy has.
 
     Ranges of the sections come first, so that all policies get the same values of these parameters. The
     policy's own ranges follow.

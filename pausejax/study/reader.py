@@ -34,7 +34,7 @@ class Reader:
         home = self.words.parameters[name].section if name in self.words.parameters else None
         hint = f"; it belongs in [{home}]" if home else self.words.hint(key, known)
         if not (home or where or key in self.words.ambiguous):
-            # The hint covers misspelt parameters without their section, and spelt-out symbols such as gamma.
+            # The key may be a misspelt parameter outside its section, or a misspelt symbol (gama for gamma).
             aliases = [alias for alias in self.words.aliases if len(alias) > 3]
             hint = nearest(key, [*known, *self.words.parameters, *aliases])
         self.problems.append(f"{self.source}: {where}{key}: unknown key{hint}")

@@ -213,7 +213,7 @@ def test_a_damaged_part_counts_as_not_finished_and_is_named(tmp_path, capsys):
         bad.write_bytes(damage)
         found = pausejax.open(tmp_path, partial=True)
         assert check(found, SMALL) == [2]
-        assert found.attrs["partial"].endswith(f"damaged, so not finished: parts/{bad.name}")
+        assert found.attrs["partial"].endswith(f"damaged files, whose runs do not count: parts/{bad.name}")
     assert cli.main(["best", str(tmp_path), "--partial", "--metric", "elapsed"]) == cli.OK
     assert f"parts/{bad.name}" in capsys.readouterr().out
 

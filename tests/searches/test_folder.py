@@ -166,7 +166,7 @@ def test_old_folders_are_refused_in_a_line(killed):
     held = read_sealed(Folder(killed), "search.json")
     del held["versions"]
     write_sealed(Folder(killed), "search.json", held)
-    with pytest.raises(SpecError, match="the version of Optuna was not recorded"):
+    with pytest.raises(SpecError, match="did not record the version of Optuna"):
         play(BANDIT, ASKED, Folder(killed))
 
 
