@@ -56,8 +56,8 @@ def test_a_python_that_is_named_has_exact_versions_of_everything(python):
 def test_the_files_of_exact_versions_are_those_of_the_pythons_that_are_named():
     files = {path.name for path in ROOT.glob("constraints-*.txt")}
     assert files == {f"constraints-py{python.replace('.', '')}.txt" for python in NAMED}
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in readme for name in files)
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in files)
 
 
 @pytest.mark.parametrize("name", LAST_WITH_A_HOLE)

@@ -239,7 +239,7 @@ def test_a_batch_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, mo
         hand_out(plan, tmp_path, monkeypatch, ["", ""] + ["before"] * 5, lanes=2)
     message = str(caught.value)
     named = "policy random (2 runs, from run 5 of the study on)"
-    assert message.startswith(f"{named}: 5 workers in a row were lost at it")
+    assert message.startswith(f"{named}: 5 workers in a row were lost at this task")
     assert "it was told to die" in message and "\n" not in message
     assert len(store.examine(Folder(tmp_path), plan).identities) == 4
     hand_out(plan, tmp_path, monkeypatch, ["before"] * 4, lanes=2)

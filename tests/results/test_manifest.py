@@ -72,7 +72,7 @@ def test_a_codec_that_results_are_not_written_with_is_refused_before_anything_is
     path.write_text(json.dumps(described))
     # Whoever can write here can seal it as well.
     manifest.seal(Folder(out), "results.zarr")
-    with pytest.raises(ValueError, match=rf"names the codec '{name}[ a-z0-9]*'; nothing was decoded"):
+    with pytest.raises(ValueError, match=rf"names the codec '{name}[ a-z0-9]*', .*nothing was decoded"):
         pausejax.open(out)
     assert cli.main(run) == cli.OK
     pausejax.open(out).load()
