@@ -32,8 +32,8 @@ def sticky(
     def select(key: jax.Array, state: StickyState, view: View) -> Cohort:
         coin, draw = jax.random.split(key)
         stays = state.last & (jax.random.uniform(coin, (num_clients,)) < stickiness)
-        # The clients with the lowest numbers are selected: members that stay, then random clients.
-        # Unavailable ones have inf.
+        # The clients with the lowest values are selected. Members that stay have values below 0, other
+        # clients have random values from 0 to 1, and unavailable clients have infinity.
         place = jax.random.uniform(draw, (num_clients,)) - stays.astype(jnp.float32)
         if view.available is not None:
             place = jnp.where(view.available, place, jnp.inf)

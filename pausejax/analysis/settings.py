@@ -212,9 +212,9 @@ def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndar
 
 
 def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Groups the runs of a result, or its settings, that have equal values of some coordinates.
+    """Groups the runs or settings of a result by the values of some coordinates.
 
-    Two runs without a value of a coordinate are equal in this coordinate; placeholders are ignored.
+    All runs that lack a coordinate have an equal value of it, whatever placeholder stands there.
 
     Returns:
       As in `group`.

@@ -25,22 +25,7 @@ from pausejax.federated.tasks import Task, build
 from pausejax.parts import PartError
 from pausejax.study.checks import values_of
 from pausejax.study.study import Outputs, Study
-
-_COORDINATES = (
-    "run",
-    "round",
-    "eval",
-    "slot",
-    "client",
-    "model_weight",
-    "client_weight",
-    "eval_round",
-    "eval_elapsed",
-    "policy",
-    "algorithm",
-    "seed",
-    "identity",
-)
+from pausejax.study.vocabulary import COORDINATES
 
 
 def tasks_of(study: Study) -> list[Task]:
@@ -68,7 +53,7 @@ def _taken(study: Study) -> frozenset[str]:
     """Returns the names of variables in every result, which no part may use for its own variables."""
     words = study.words
     known = (VARIABLES, METRICS, words.parameters, words.aliases, words.study)
-    return frozenset(_COORDINATES).union(*known)
+    return frozenset(COORDINATES).union(*known)
 
 
 def outputs(study: Study) -> Outputs:

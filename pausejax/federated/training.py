@@ -31,7 +31,7 @@ class Jobs(NamedTuple):
     """J clients to train, one in each row."""
 
     run: jax.Array
-    """int32 [J], the run of the client: its global model is trained, and the update is added to its sum."""
+    """int32 [J], the run. The client trains its global model, and its sum receives the update."""
     client: jax.Array
     """int32 [J], the client; -1 marks a row without a client."""
     weight: jax.Array

@@ -27,7 +27,7 @@ _DESCRIBING = frozenset(
         *("__annotations__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
     )
 )
-"""Attributes of a class that do not say what it does."""
+"""Attributes of a class that do not change what the class does."""
 
 
 @functools.cache

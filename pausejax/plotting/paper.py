@@ -241,7 +241,7 @@ def _series(one: Series, axes: Axes, norm: Normalize | None) -> None:
         shades[~np.isfinite(one.color)] = matplotlib.colors.to_rgba("0.6")
         points["color"] = shades
         axes.scatter(one.x, one.y, **points)
-        # In the legend the markers are those of policies without colour, because colours show a metric.
+        # Colours show a metric here, so the legend shows the markers of policies in grey.
         axes.scatter([], [], label=label, **points | {"color": "0.4"})
         return
     axes.scatter(one.x, one.y, label=label, **points)

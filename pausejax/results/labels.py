@@ -117,7 +117,7 @@ def outline(plan: Plan) -> xr.Dataset:
 
 
 class Labels(NamedTuple):
-    """Labels of the runs of a plan: everything in its result that the runs do not record."""
+    """Labels of the runs of a plan: their coordinates, and the attributes of the result."""
 
     kind: Kind
     mode: str

@@ -63,7 +63,7 @@ def part_name(identities: Sequence[str]) -> str:
 
 
 def read_part(folder: Folder, name: str, recorded: Recorded) -> Arrays:
-    """Returns the arrays of a part's runs, by the variables of a study.
+    """Returns the arrays of a part's runs, with every variable of their study.
 
     Raises:
       FileNotFoundError: there is no such part.

@@ -13,23 +13,26 @@ Say: TypeAlias = Callable[[str, Any, str], None]
 """Function that reports a mistake; its arguments are a key, its value, and what is allowed."""
 
 
+COORDINATES = (
+    "run",
+    "round",
+    "eval",
+    "slot",
+    "client",
+    "model_weight",
+    "client_weight",
+    "eval_round",
+    "eval_elapsed",
+    "policy",
+    "algorithm",
+    "seed",
+    "identity",
+)
+"""Names of dimensions and coordinates of results, besides parameters."""
 RESERVED = frozenset(
     (
-        *("use", "quantities", "seeds", "zip", "sampling", "policy", "name", "label"),
-        *(
-            "run",
-            "round",
-            "eval",
-            "slot",
-            "client",
-            "model_weight",
-            "client_weight",
-            "eval_round",
-            "algorithm",
-            "seed",
-            "identity",
-        ),
-        *("eval_elapsed", "unread_parameters"),
+        *("use", "quantities", "seeds", "zip", "sampling", "name", "label", "unread_parameters"),
+        *COORDINATES,
         *COLUMNS,
     )
 )

@@ -163,6 +163,16 @@ def test_each_part_gets_its_own_values_and_results_have_its_names(files, tmp_pat
     assert "first.pace" in capsys.readouterr().out
 
 
+BOTH = {
+    "mode": "bandit",
+    "rounds": 3,
+    "num_clients": 4,
+    "clients_per_round": 2,
+    "latency": ["first", "second"],
+}
+"""A study of both laws, as keyword arguments."""
+
+
 def test_zips_and_simulate_take_such_names(files):
     paces = {"first.pace": [1.0, 2.0], "second.pace": [0.5, 4.0]}
     study = kinds.parse(
@@ -180,12 +190,8 @@ def test_zips_and_simulate_take_such_names(files):
     assert points == {(1.0, 3), (2.0, 4)}
     result = pausejax.simulate(
         "random",
-        mode="bandit",
-        rounds=3,
         use=files,
-        num_clients=4,
-        clients_per_round=2,
-        latency=["first", "second"],
+        **BOTH,
         **paces,
     )
     found = zip(
@@ -203,12 +209,8 @@ def test_a_search_ranges_over_such_names(files):
         trials=4,
         metric="mean_latency",
         fresh_seeds=1,
-        mode="bandit",
-        rounds=3,
         use=files,
-        num_clients=4,
-        clients_per_round=2,
-        latency=["first", "second"],
+        **BOTH,
         **{"first.pace": {"uniform": [1.0, 2.0]}, "second.pace": {"uniform": [0.1, 0.2]}},
     )
     assert {"first_pace", "second_pace"} <= {name for trial in found.trials for name in trial.setting.values}

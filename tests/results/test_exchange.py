@@ -22,15 +22,6 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "_BLOCK_RUNS", 3)
 
 
-@pytest.fixture(params=["disk", "memory"])
-def folder(request, tmp_path, monkeypatch):
-    """A folder on the disk, or one under a URL."""
-    monkeypatch.setattr("pausejax.results.snapshot._PAUSES", (0.0,), raising=False)
-    made = Folder(tmp_path / "out" if request.param == "disk" else f"memory://{tmp_path.name}/out")
-    yield made
-    made.remove("")
-
-
 SMALL, LARGE = make(seeds=2), make(seeds=4)
 
 

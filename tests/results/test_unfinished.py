@@ -30,15 +30,6 @@ def _quick(monkeypatch):
     monkeypatch.setattr(unfinished, "_PAUSES", (0.0,) * 5)
 
 
-@pytest.fixture(params=["disk", "memory"])
-def folder(request, tmp_path, monkeypatch):
-    """A folder on the disk, or one under a URL."""
-    monkeypatch.setattr("pausejax.results.snapshot._PAUSES", (0.0,), raising=False)
-    made = Folder(tmp_path / "out" if request.param == "disk" else f"memory://{tmp_path.name}/out")
-    yield made
-    made.remove("")
-
-
 def put(folder, plan, rows):
     """Writes some runs of a plan as one part."""
     store.write_part(folder, [plan.identities[row] for row in rows], arrays_of(plan, rows))
