@@ -94,7 +94,10 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
 
 
 def _budget(drawn: Drawn) -> tuple[tuple[str, float], ...]:
-    """Returns the level of the privacy budget, if all private lines share it and one reaches half of it."""
+    """Returns the label and the value of the privacy budget, for a horizontal line; else ().
+
+    There is a line if all private runs have the same budget and a leakage reaches half of it.
+    """
     private = [line.runs for line, _ in drawn if not np.isinf(line.runs["max_leakage"].values).any()]
     if not all("privacy_budget" in runs.coords and has(runs, "privacy_budget").all() for runs in private):
         return ()  # a mechanism without a privacy budget
@@ -114,7 +117,8 @@ def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Cha
     """Draws a cumulative regret on a symlog scale, which is linear between -`linear` and `linear`."""
     drawn = curves(grid, metric, x=x)
     means = [one.y for panel in drawn.panels for one in panel.series]
-    # The means fix the range of the axis: an interval may reach below 0 even if no regret is negative.
+    # Only means decide whether the axis starts at 0. An interval may reach below 0 even if no regret is
+    # negative.
     zero = not any((mean < 0).any() for mean in means)
     y = Axis(metric.axis_label, "symlog", zero=zero, linear=linear)
     panels = tuple(dataclasses.replace(panel, y=y) for panel in drawn.panels)

@@ -65,7 +65,7 @@ class Program:
     """Static description of learning; None in mode "bandit"."""
 
     def build(self, hyper: Hyper, files: Files) -> Policy:
-        """Builds the policy of one run; tracing checks it."""
+        """Builds the policy of one run, which is checked when it is traced."""
         built = self.policy.build(**hyper, **files)
         return checked(built, self.policy.part, self.num_clients)
 
@@ -84,7 +84,7 @@ class Program:
         return network.checked_ending(self.ending.build(**hyper, **files), self.ending.part)
 
     def build_mechanism(self, hyper: Any, files: Any) -> privacy.Mechanism:
-        """Builds the privacy mechanism of one run, or on the host of many runs at once."""
+        """Builds the privacy mechanism of one run. On the host, arrays of values build that of many runs."""
         return privacy.checked_mechanism(self.mechanism.build(**hyper, **files), self.mechanism.part)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
@@ -160,7 +160,8 @@ class State(NamedTuple):
     """int32 [R], first round after which a run's model is not finite; 0 if there is none."""
 
 
-# All randomness derives from a run's seed: what a purpose draws in a round never depends on another purpose.
+# All randomness derives from a run's seed. In a round, each purpose has a key of its own, so its draws never
+# depend on another purpose.
 LATENCY, POLICY, CLIENT, AVAILABILITY, FAILURE, SERVER_NOISE = range(6)
 
 

@@ -108,7 +108,8 @@ def learning_of(
     return learning
 
 
-# There is one object per part, its values and the content of its files. So equal programs compare equal.
+# The cache holds one object for each part, its values and its files' content. So equal programs compare
+# equal.
 @functools.cache
 def _model(
     part: Bound,

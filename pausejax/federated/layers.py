@@ -114,7 +114,7 @@ class GroupNorm(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Normalization of every channel, over the minibatch in training, by running statistics in evaluation.
+    """Normalization of every channel: by minibatch statistics in training, else by running statistics.
 
     The shape [B, ..., C] stays the same. A minibatch has weight 0.1 in the running statistics (Ioffe and
     Szegedy 2015).

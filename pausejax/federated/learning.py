@@ -165,11 +165,11 @@ class Learning:
         return frozenset({"learning_rate"}.union(*(part.traced for part in bound)))
 
     def build_algorithm(self, values: Values) -> Algorithm:
-        """Builds the federated algorithm of one run from its traced values; tracing checks it."""
+        """Builds the federated algorithm of one run from its traced values. Tracing checks its results."""
         return checked_algorithm(self.algorithm.build(**values), self.algorithm.part)
 
     def build_aggregator(self, values: Values) -> Aggregator:
-        """Builds the aggregator of one run from its traced values; tracing checks it."""
+        """Builds the aggregator of one run from its traced values. Tracing checks its result."""
         return checked_aggregator(self.aggregator.build(**values), self.aggregator.part)
 
     def release(self, mechanism: Mechanism, upload: Weights, key: jax.Array, number: jax.Array) -> jax.Array:

@@ -106,7 +106,7 @@ def build(
       num_outputs: the number of outputs for a sample, or their shape.
       dtype: the type of the inputs.
       conv_variant: the implementation of convolutions in built-in networks; None uses `placement.choose`.
-      **values: values of the part's own parameters; others are ignored.
+      **values: values of the part's parameters; other values are ignored.
 
     Raises:
       ValueError: no model has this name.

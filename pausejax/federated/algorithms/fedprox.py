@@ -9,7 +9,7 @@ from pausejax.federated.modules import Params
 
 @parts.algorithm
 def fedprox(*, proximal_weight: Number) -> Algorithm:
-    """FedAvg with a pull towards the global model: the gradient of ½ μ ‖w - w_t‖² (Li et al. 2020).
+    """Adds the gradient of ½ μ ‖w - w_t‖² to every local step of FedAvg (Li et al. 2020).
 
     A spec that gives `proximal_weight` without a `federated_algorithm` also uses FedProx.
     """

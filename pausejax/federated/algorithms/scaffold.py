@@ -19,7 +19,7 @@ def scaffold(*, optimizer: str) -> Algorithm:
     holds after every round for every cohort. A client sends two vectors. Clipping and noise apply to both.
 
     Raises:
-      ValueError: the local optimizer is not "sgd", from whose steps the control variates are computed.
+      ValueError: the local optimizer is not "sgd". The control variates are computed from its steps.
     """
     if optimizer != "sgd":
         raise ValueError(f'optimizer = "{optimizer}": federated_algorithm = "scaffold" needs "sgd"')
