@@ -1,4 +1,4 @@
-"""Rules that end a round: when all clients have delivered, at a deadline, or when the first m have."""
+"""Rules that end a round: after all deliveries, at a deadline, or after the first m deliveries."""
 
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
@@ -22,7 +22,7 @@ class Work(NamedTuple):
     fails: jax.Array
     """Bool [n], clients that fail in the round.
 
-    After the latency of such a client, the server knows that it delivers nothing.
+    After the latency of such a client, the server knows that the client delivers nothing.
     """
     age: jax.Array
     """Int32 [n], number of server steps since each client was selected; 0 for the cohort."""
@@ -73,7 +73,10 @@ def deadline(
         Parameter(help="deadline: longest duration of a round, seconds", low=0, low_open=True, units="s"),
     ] = 1.0,
 ) -> Ending:
-    """The round ends at a deadline, or when all have delivered. Updates of late clients do not count."""
+    """The round ends at a deadline, or when all clients have delivered.
+
+    Updates of late clients do not count.
+    """
 
     def close(work: Work) -> Close:
         there = work.client >= 0
@@ -130,7 +133,7 @@ def buffered(
 
     The ending follows Nguyen et al. 2022. Every round selects m clients, and closes when the m earliest of
     all clients at work have delivered. While fewer than `concurrency` clients are at work, a round waits for
-    fewer clients or none. A client at work can't be selected.
+    fewer than m deliveries, or for none. A client at work can't be selected.
 
     Raises:
       ValueError: `concurrency` is below m or above K.

@@ -34,7 +34,7 @@ def _seconds(help: str, *, low_open: bool = True) -> Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Speeds:
-    """Mean latencies of the paper's two groups of clients; each number may be traced."""
+    """Mean latencies of the paper's two groups of clients, seconds; each number may be traced."""
 
     fast_latency: Annotated[Number, _seconds("largest mean latency of the fast half, seconds")] = 0.2
     slow_latency: Annotated[
@@ -117,9 +117,10 @@ def lognormal(
     speeds: Speeds = Speeds(),
     latency_deviation: Deviation = DEVIATION,
 ) -> Law:
-    """τ_min plus a lognormal excess with the means of `two_speed`; `latency_deviation` is of the logarithm.
+    """τ_min plus a lognormal excess with the means of `two_speed`.
 
-    The arguments are those of `two_speed`.
+    `latency_deviation` is the standard deviation of the excess's logarithm. The other arguments are those of
+    `two_speed`.
     """
     floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
     deviation = _float32(latency_deviation)

@@ -1,7 +1,7 @@
 """Analyses Algorithm 2 as a Markov chain on all sets of a small network, for Theorem 4.
 
-The code runs on the host in float64. It enumerates the C(K, m) sets ("vertices"), and shares no code with the
-annealer.
+The code runs on the host in float64. It enumerates the C(K, m) sets ("vertices"). It shares no code with the
+annealer, so it can test the annealer.
 """
 
 import itertools
@@ -200,7 +200,7 @@ def stationary_law(adjacency: np.ndarray, energy: np.ndarray, temperature: float
     """Returns the stationary law of `transition_matrix` on a symmetric graph, float64 [n].
 
     The law is degree * exp(E / τ), normalized. A vertex draws from its own neighbours, so the degrees do not
-    cancel: detailed balance holds with the degree-weighted law, and not with exp(E / τ) alone.
+    cancel. Detailed balance therefore holds with the degree-weighted law, and not with exp(E / τ) alone.
     """
     weight = adjacency.sum(axis=1) * np.exp((energy - energy.max()) / temperature)
     return weight / weight.sum()
