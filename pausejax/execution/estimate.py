@@ -1,7 +1,7 @@
 """Estimates the cost of a plan: runs, batches, memory and rough times.
 
 The memory comes from array shapes or from the compiled programs. The times come from the operations of the
-traced programs and from the rates of devices of that kind (`measured.json`).
+traced programs and from the measured rates of the same kind of device (`measured.json`).
 """
 
 import time
@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     rounds: int
     batches: int
     lanes: int
-    """The number of runs in a batch, which are computed side by side."""
+    """The number of runs in a batch, which are computed in parallel."""
     resident: DeviceBytes
     """The bytes that stay on each device while the group is played."""
     fitting: int
@@ -65,7 +65,7 @@ def plan_table(
     data_placement: str | None = None,
     store: "FolderView | None" = None,
 ) -> Lines:
-    """Returns tables of the costs of all groups and of the memory on a device. No run is played.
+    """Returns tables of the costs of all groups and of the bytes on a device. No run is played.
 
     Args:
       plan: the study.
@@ -126,8 +126,8 @@ def _left(runs: int, costs: Sequence[Cost]) -> str:
 
 
 def _models(costs: Sequence[Cost]) -> list[str]:
-    """Says how many bytes the kept models of all runs have; nothing if no models are kept."""
-    # Shorter models are padded to the length of the longest.
+    """Says how many bytes the models of all runs take in the result; nothing if no models are kept."""
+    # Shorter vectors of weights are padded to the length of the longest.
     most, runs = max(cost.model_bytes for cost in costs), sum(cost.runs for cost in costs)
     told = f"keep_models: the result keeps the models of {runs:,} runs, {most / 1e6:,.4g} MB each"
     return [f"{told}: {runs * most / 1e6:,.4g} MB before compression"] if most else []
@@ -155,7 +155,7 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
 def group_costs(
     plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "FolderView | None" = None
 ) -> list[Cost]:
-    """Returns the predicted cost of every group that has runs left; as `plan_table`."""
+    """Returns the predicted cost of every group that has runs left; arguments as for `plan_table`."""
     rates = measured.rates(jax.default_backend())
     work, known = _work(plan, executor, store), store.layouts.fits() if store else {}
     costs = []

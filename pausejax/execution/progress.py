@@ -51,11 +51,14 @@ class Meter:
         raise NotImplementedError
 
     def status(self) -> Message:
-        """Returns a message about the progress. Its field "part" is a fraction of the whole, or None."""
+        """Returns a message about the progress.
+
+        Its field "part" is the finished fraction in [0, 1], or None.
+        """
         raise NotImplementedError
 
     def end(self, completed: bool) -> Message:
-        """Returns a message about the end: what is finished, and whether everything is."""
+        """Returns a message about the end. It says what is finished, and whether everything is finished."""
         raise NotImplementedError
 
     def _forget_speed(self, count: float) -> None:
@@ -133,7 +136,7 @@ class StudyMeter(Meter):
             elif event == "compiled":
                 self._compiled += 1
                 if self._compiled <= min(self._programs, COMPILED_AHEAD):
-                    # Rounds played while programs are compiled are slower than later rounds.
+                    # Rounds that are played while programs are compiled take longer than later rounds.
                     self._forget_speed(self._played_here)
         return True
 
@@ -178,7 +181,7 @@ class StudyMeter(Meter):
 
     @property
     def _played_here(self) -> float:
-        """The rounds × runs that this process has played itself, without those restored from checkpoints."""
+        """The rounds × runs that this process has played, without those restored from checkpoints."""
         return max(self._played - self._restored, 0.0)
 
     def _preparing(self) -> str:
