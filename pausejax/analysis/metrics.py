@@ -7,7 +7,7 @@ import xarray as xr
 
 from pausejax.analysis.quantities import Metric, metrics_in
 
-# Values of (14) are about 10, so their float32 rounding error is about 1e-6.
+# Largest gap that counts as 0. Values of (14) are about 10, so their float32 rounding error is about 1e-6.
 _EXACT = 1e-5
 
 
@@ -107,7 +107,7 @@ def highest_tenth(values: np.ndarray) -> np.ndarray:
 def spread(values: np.ndarray) -> np.ndarray:
     """Returns the standard deviation of the values of each row that are not NaN, float64 [runs].
 
-    The divisor is the number of values, not this number minus 1. It is NaN if all values are NaN.
+    The divisor is the number of values, not this number minus 1. The result is NaN if all values are NaN.
 
     Args:
       values: values of each client, [runs, clients].

@@ -53,9 +53,15 @@ class Metric(NamedTuple):
     share: bool = False
     """Whether it is a share of a whole. Charts show shares on a linear scale."""
     scaled_by: tuple[str, ...] = ()
-    """Parameters that change the meaning of the metric, so that it can't be compared between their values."""
+    """Parameters that change the metric's meaning.
+
+    Runs with different values of them can't be compared by it.
+    """
     if_negative: str = ""
-    """Reason why it may be negative, if this is unexpected; the table shows it with a negative mean."""
+    """Reason why the metric may be negative, if this is unexpected.
+
+    The table shows the reason with a negative mean.
+    """
     name: str = ""
     """Its name in the table of metrics from which it was read."""
 

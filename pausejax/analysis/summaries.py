@@ -149,8 +149,8 @@ def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[
     """Finds the best rows and the best row of each policy; returns their indices, the best first, and a note.
 
     Settings are ranked first by their share of runs without a value, then by the mean. The mean over the
-    other runs may be too good. If the metric can be compared only within groups of rows (such as errors on
-    one data set), the best rows of each group are returned.
+    remaining runs may be too good, because bad runs have no value. If the metric can be compared only within
+    groups of rows (such as errors on one data set), the best rows of each group are returned.
     """
     lost = (rows["left_out"] / rows["runs"]).to_numpy()
     mean = rows["mean"].fillna(0).to_numpy()

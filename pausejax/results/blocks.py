@@ -24,7 +24,7 @@ _BLOCK_RUNS = 256
 
 
 class Source(NamedTuple):
-    """Finished runs in one file or block on disk, which has been checked."""
+    """Finished runs in one checked file or block on disk."""
 
     identities: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
@@ -68,10 +68,11 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | 
     def source(rows: slice, arrays: Arrays) -> Source:
         return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)
 
-    # A damaged store can make its libraries raise any exception. In each case the runs are not finished.
+    # A damaged store can make its libraries raise any exception. In each case the runs in it count as not
+    # finished.
     try:
         sealed = manifest.read(folder, name)
-        # Files of values are left out here: they are compared with the manifest when they are read below.
+        # Files of values are left out here. They are compared with the manifest when they are read below.
         others = [f for f in sealed.files if manifest.is_metadata(f) or f.partition("/")[0] not in table]
         broken = manifest.damaged(folder, name, sealed, others)
         store = opened(folder, name, sealed, chunks=None)
@@ -197,7 +198,7 @@ def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> No
       labelled: the labelled runs of the block.
       size: the runs per chunk of a new store; None: the block is appended.
     """
-    # Zarr 3 stores words with variable length.
+    # Zarr 3 stores strings of variable length.
     words = [name for name in labelled.coords if labelled[name].dtype.kind == "U"]
     labelled = labelled.assign_coords({key: labelled[key].astype(np.dtypes.StringDType()) for key in words})
     how: dict[str, Any] = {"append_dim": "run"}
@@ -217,7 +218,7 @@ def seal(folder: Folder, name: str) -> None:
         # Zarr 3 does not specify consolidated metadata, but xarray warns if a store lacks them.
         warnings.filterwarnings("ignore", "Consolidated metadata")
         group = zarr.consolidate_metadata(folder.path(name), zarr_format=3)
-    # A reader would fill a removed chunk with fill values without an error.
+    # A reader would replace a missing chunk by fill values without an error.
     files = set(folder.tree(name))
     for array_name, array in group.arrays():
         grid = [-(-length // size) for length, size in zip(array.shape, array.chunks, strict=True)]

@@ -3,9 +3,9 @@
     checkpoints/<batch>/records-<first>-<last>.npz  records of some rounds in a row
     checkpoints/<batch>/state-<last>.npz            the state after round <last>, and which records precede it
 
-A batch's name is a digest of the identities of its runs, and every file contains these identities, so that a
-checkpoint of other runs is never used. Rows are positions in the batch. Every file is written whole and ends
-with a digest.
+A batch's name is a digest of the identities of its runs. Every file contains these identities, so that a
+checkpoint of other runs is never used. Rows are positions in the batch. Every file is written completely or
+not at all, and ends with a digest.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class Checkpoint:
     """Checkpoint of one batch.
 
     If several processes play the batch, only the process that holds the lease writes checkpoints. Under a URL
-    there are no locks, so every process writes, and all of them write the same records.
+    there are no locks, so every process writes checkpoints. All of them write the same records.
 
     Args:
       folder: the folder of the study.
@@ -164,7 +164,7 @@ def _records_name(first: int, last: int) -> str:
 
 
 def _described(state: Any) -> str:
-    """Returns the names, types and shapes of a state's arrays (or of its shapes) as JSON."""
+    """Returns the names, types and shapes of a state's arrays, or of their `ShapeDtypeStruct`s, as JSON."""
     leaves, _ = jax.tree.flatten_with_path(state)
     return json.dumps(
         [[jax.tree_util.keystr(path), str(leaf.dtype), list(leaf.shape)] for path, leaf in leaves]

@@ -16,7 +16,10 @@ from pausejax.study.simulation import Arrays
 
 PARTS = "parts"
 PLAYING = ".playing"
-"""The lock that all processes share that simulate runs for the folder. Without them it is tidied up."""
+"""The lock that is shared by all processes that simulate runs for the folder.
+
+The folder is tidied up when no process holds this lock.
+"""
 _IDENTITY = "identity"
 """The name of the identities of a part's runs."""
 _MADE = ".made"
@@ -104,7 +107,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Source:
     """
     identities, records, arrays = _read(folder, name)
     shapes = {}
-    if not recorded.identities.isdisjoint(identities):  # what runs of other studies record is not known here
+    if not recorded.identities.isdisjoint(identities):  # the variables of other studies are not known here
         shapes = blocks.shapes_of(_fitting(name, recorded, arrays, len(identities)))
     return Source(identities, shapes, lambda: read_part(folder, name, recorded), records, name)
 

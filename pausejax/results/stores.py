@@ -162,7 +162,8 @@ class FolderStore(Store):
         name = parts.part_name([run.identity for run in runs])
         with contextlib.suppress(FileNotFoundError):
             return self._table_of(plan).label(runs, parts.read_part(self.folder, name, Recorded.of(plan)))
-        # The parts are now in the result. Another process may have extended it, so places may differ.
+        # The parts are now in the result. Another process may have extended the result, so indices may
+        # differ.
         result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)
         return result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()
