@@ -40,7 +40,7 @@ class Partition(NamedTuple):
     sizes: np.ndarray
     """int32 [K], |D_k|: the number of training samples of each client."""
     held_out: np.ndarray | int = 0
-    """int32 [K], number of samples of each client for its test only; in `order` they come last."""
+    """int32 [K], number of each client's samples that only test its model; they come last in `order`."""
 
     @property
     def owned(self) -> np.ndarray:
@@ -83,9 +83,9 @@ def dirichlet_quantity(
 ) -> Partition:
     """Sizes from a symmetric Dirichlet law, one dominant label per client: the non-i.i.d. case of PAUSE.
 
-    Each client gets the label with the most unassigned samples as its dominant label; the largest clients
-    come first. The rest of a client's samples is a uniform draw from the remaining samples. A client has a
-    smaller dominant share if no label has enough samples for it.
+    The dominant label of a client is the label with the most unassigned samples; the largest clients come
+    first. The rest of a client's samples is a uniform draw from the remaining samples. A client has a smaller
+    dominant share if no label has enough samples for it.
 
     Args:
       labels: int [N], the label of each sample.
@@ -143,7 +143,8 @@ def dirichlet_label(
       labels: int [N], the label of each sample.
       num_clients: K, the number of clients.
       seed: the seed, not negative.
-      batch_size: the smallest number of samples; a client with fewer gets random ones of the largest clients.
+      batch_size: the smallest number of samples of a client. Clients with fewer get random samples of the
+        largest clients.
       concentration: the law's parameter, above 0; the smaller, the fewer labels a client has.
     """
     _check_labels(labels)
@@ -172,7 +173,8 @@ def shards(
       labels: int [N], the label of each sample.
       num_clients: K, the number of clients.
       seed: the seed, not negative.
-      batch_size: the smallest number of samples; a client with fewer gets random ones of the largest clients.
+      batch_size: the smallest number of samples of a client. Clients with fewer get random samples of the
+        largest clients.
       shards_per_client: s, at least 1; the smaller, the fewer labels a client has.
     """
     _check_labels(labels)
@@ -236,7 +238,7 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
 
     Raises:
       ValueError: no partitioner has this name, or an argument is out of its range.
-      PartError: the partitioner returns something that is no partition.
+      PartError: the partitioner does not return a partition.
     """
     part = parts.find("partition", part)
     made = part.build(labels, num_clients, seed, **values)

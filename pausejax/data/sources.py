@@ -33,10 +33,11 @@ def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: 
       part: a data set part or the name of a registered data set.
       data_dir: the folder of prepared TFDS copies, default `$PAUSEJAX_DATA_DIR` or else TFDS's own; not used
         by `digits`, which is bundled with scikit-learn.
-      **values: values of the part's own parameters; others are ignored.
+      **values: values of the part's parameters; other values are ignored.
 
     Raises:
-      ValueError: no data set has this name, `data_dir` holds another data set, or the part returns none.
+      ValueError: no data set has this name, `data_dir` holds another data set, or the part does not return a
+        data set.
       FileNotFoundError: the data set is not on this machine and can't be fetched; the message says what to
         run.
     """
@@ -52,7 +53,7 @@ def digits() -> Dataset:
 
     The split is fixed and stratified: the training and test sets have the same class shares.
     """
-    # scikit-learn takes longer to load than a small study to plan.
+    # Loading scikit-learn takes longer than planning a small study. So the arrays are cached.
     made = f"{metadata.version('scikit-learn')}-{_DIGITS_TEST_SIZE}-{_DIGITS_SPLIT_SEED}"
     kept = cache.cache_dir() / f"digits-{made}.npz"
     arrays = cache.read(kept)

@@ -21,7 +21,7 @@ EXTRA = "pausejax[prepare]"
 
 
 class Source(NamedTuple):
-    """Required content of a prepared copy of a data set. The version fixes the records and their order."""
+    """Content that a prepared copy of a data set must have. The version fixes the records and their order."""
 
     version: str
     train_counts: tuple[int, ...]
@@ -111,8 +111,10 @@ def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dic
 
 
 def _library() -> Any:
-    """Imports TFDS with warnings ignored, because a warning raised as an error would leave a partial
-    import."""
+    """Imports TFDS and ignores its warnings.
+
+    A warning that is raised as an error would leave a partial import.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import tensorflow_datasets as tfds

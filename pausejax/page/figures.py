@@ -11,7 +11,7 @@ from pausejax.plotting import encodings, vega
 from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends, look
 
 MOST_BYTES = 500_000
-"""Approximate limit on the bytes that the numbers of all lines of a page take in JSON."""
+"""Approximate limit on the size in bytes of the numbers of all lines of a page, in JSON."""
 MOST_SETTINGS = 1000
 """Largest number of rows of the table of settings.
 
@@ -45,7 +45,7 @@ class Figure(NamedTuple):
     panels: list[tuple[int, str, str]]
     """For each panel: its index in the page's data, its title and its note."""
     legend: list[Key]
-    """The entries for labels that have no button on the page."""
+    """The entries of labels that have no button on the page."""
     colors: tuple[str, str, str] | None
     """Label, lowest and highest value of the colour scale."""
     scales: list[tuple[str, bool]]

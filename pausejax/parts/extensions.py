@@ -1,8 +1,8 @@
-"""Parts from users' files: how they are found, executed, hashed, and sent to other processes.
+"""Finds, executes and hashes users' files with parts, and sends them to other processes.
 
 A study names these files in `use`: each entry is a path from the spec's folder, or a module. Executing a file
 registers its parts in the study's own layer. A module that the file imports from its own folder belongs to
-the file: the module's content is hashed and sent as well.
+the file. Its content is hashed and sent too.
 """
 
 import atexit
@@ -62,7 +62,7 @@ class Layer(Parts):
         self.sources = tuple(sources)
 
     def __reduce__(self) -> Any:
-        # Functions of a file that another process has not executed can't be sent to it: the file can.
+        # A function can't be sent to a process that has not executed its file. So the files are sent.
         others = tuple(part for part in registered_parts().own() if not in_package(part.file))
         return _unpack, (self.sources, others)
 
@@ -89,7 +89,8 @@ def _over(layers: Sequence[Layer]) -> Layer:
     return whole
 
 
-# By content, so that the same file gives the same functions: programs compiled for them serve again.
+# Layers by the content of their files. An unchanged file gives the same functions, so compiled programs are
+# used again.
 _LOADED: dict[tuple[str, str], Layer] = {}
 
 
@@ -142,7 +143,8 @@ def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
     _forget_helpers(entry, module, reached)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
-    # Bytecode is told from its source by second and size, which is too little for a file in the making.
+    # Python detects outdated bytecode by the source's time in seconds and its size. Both can stay equal while
+    # a file is edited.
     writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         importlib.invalidate_caches()
@@ -180,7 +182,7 @@ def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> Non
             )
 
 
-# Names of modules that came from users' files. Others of the process are not ours to replace.
+# Names of modules that came from users' files. Other modules of the process are never replaced.
 _OURS: set[str] = set()
 
 
@@ -190,7 +192,7 @@ def _forget(entry: str, module: str) -> None:
     This also removes modules of the same name from other folders.
 
     Raises:
-      PartError: the file has the name of a module that is not a user's.
+      PartError: the file has the name of a module that is not from a user's file.
     """
     top = module.partition(".")[0]
     beside = entry.endswith(".py")
@@ -255,7 +257,7 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     return _over(layers)
 
 
-# Once for each content, so that a plan that arrives again brings the functions that it brought before.
+# Folders by the content of their files. A plan that arrives again is unpacked to the same functions.
 _WRITTEN: dict[tuple[str, str], Path] = {}
 
 

@@ -231,8 +231,8 @@ def _lines(
 ) -> tuple[Line, ...]:
     """Returns the lines of a panel. Runs without the axis of the lines have a line with their policy's name.
 
-    Runs without an axis of the panels are never averaged with runs that have it. Their label says so, unless
-    no run of their policy has it.
+    Runs without an axis of the panels are never averaged with runs that have this axis. Their label says that
+    the axis is absent, unless no run of their policy has it.
     """
     column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)
