@@ -51,7 +51,7 @@ def _weigh(log_weight: jax.Array, graph: jax.Array) -> jax.Array:
 def efl_fg(
     *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, exploration_rate: jax.Array
 ) -> EnsemblePolicy:
-    """Builds the policy.
+    """Sends the out-neighbours of a vertex that is drawn from the feedback graph (EFL-FG Algorithm 2).
 
     Args:
       parameters: int32 [K], model sizes.

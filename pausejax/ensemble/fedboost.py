@@ -52,11 +52,11 @@ def fedboost(
     sampling: Sampling,
     normalized: bool = False,
 ) -> EnsemblePolicy:
-    """Builds the policy.
+    """Builds a policy that draws each model independently, with a limit on the expected cost.
 
     Each round sends model k with probability γ_k, independently of the other models. The expected cost of a
     round is a share of the budget; the cost of a round may exceed the budget. The weights of the sent models
-    are α_k / γ_k. The prediction is unbiased, but the weights need not sum to 1; if no model is sent, the
+    are α_k / γ_k. The prediction is unbiased, but the weights need not sum to 1. If no model is sent, the
     prediction is 0. The weights are learned by mirror descent with entropy: α_k ∝ α_k exp(-η δ_k), where δ is
     the clients' mean gradient, which is 0 for models that were not sent.
 

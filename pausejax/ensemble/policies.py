@@ -27,7 +27,7 @@ class Hyper(NamedTuple):
     spending: jax.Array
     """float32 [R], FedBoost's expected cost of a round over the budget."""
     own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
-    """Traced parameters of a policy that are no fields of this class, float32 [R] each, by name."""
+    """Traced parameters of a policy that are not fields of this class, float32 [R] each, by name."""
 
 
 def fedboost(

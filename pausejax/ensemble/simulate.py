@@ -45,10 +45,10 @@ def simulate(
     num_clients: int = NUM_CLIENTS,
     record_every: int = 1,
 ) -> dict[str, np.ndarray]:
-    """Simulates R runs of one policy on one pool, all in one call of the program.
+    """Simulates R runs of one policy on one pool with one call of the compiled program.
 
     The rows of the stream are distributed to the clients in an order that depends only on the seed. In each
-    round every client gets its next row; after the last row the stream starts again. A uniform subset of
+    round every client gets its next row. After the last row the stream starts again. A uniform subset of
     floor(uplink / (models sent + 1)) clients reports the losses on its rows. Randomness depends only on a
     run's seed and the round, so all policies and settings with one seed have the same stream.
 
@@ -100,11 +100,11 @@ def simulate(
 
 def hyper_of(runs: Runs, pool: Pool) -> Hyper:
     """Converts checked settings to the program's hyper-parameters, [R] each."""
-    # The arrays are NumPy's until they are put on the devices.
+    # The arrays stay NumPy arrays until they are put on the devices.
     arrays: tuple[Any, ...] = (
         runs.learning_rate.astype(np.float32),
         runs.exploration_rate.astype(np.float32),
-        # Sums of model sizes are integers, so the budget may be rounded down to one.
+        # Sums of model sizes are integers, so the budget may be rounded down to an integer.
         np.minimum(np.floor(runs.budget * pool.parameters.max()), pool.parameters.sum()).astype(np.int32),
         runs.uplink.astype(np.int32),
         np.asarray(runs.spending, np.float32),

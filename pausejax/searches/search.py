@@ -1,9 +1,9 @@
 """Searches a study's ranges and lists for the best settings.
 
 In each step the search asks the sampler for settings, simulates their runs, and tells the sampler the scores.
-The store keeps the runs as it does for any study, and finds them again by their identities. Every choice
-depends only on the study, the options and the figures of earlier settings. So a search that was killed asks
-for the same settings again, and simulates only the missing runs.
+As for any study, the store keeps the runs and finds them again by their identities. Every choice depends only
+on the study, the options and the figures of earlier settings. So a search that was killed asks for the same
+settings again, and simulates only the missing runs.
 """
 
 import json
@@ -85,7 +85,7 @@ def search(
     for name, sentence in zip(contents.damaged, damaged, strict=True):
         events.say("damaged", sentence, file=name)
     if held is None:
-        # Raises an error at once if a program can't be built or does not fit.
+        # This raises an error at once if a program can't be built or does not fit into memory.
         executor.layouts(everything, store)
         held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
         held = search_file.write(folder, held) if folder else held
@@ -146,7 +146,10 @@ class _Steps:
         self._known: set[tuple[Any, ...]] = set()
 
     def next(self) -> list[Question]:
-        """Returns the settings of the next step: full lists, or at the end the rest; [] if none are left."""
+        """Returns the settings of the next step; [] if none are left.
+
+        They are those of full lists, or at the end those of all lists.
+        """
         while len(self._full()) < self._lists and (asked := self._ask()):
             self._waiting.setdefault(self._space.program(asked[1]), []).append(asked)
         keys = self._full() or list(self._waiting)

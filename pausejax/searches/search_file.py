@@ -26,7 +26,7 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
       wanted: the "spec", "options" and "versions" of this search. The file may have further keys.
 
     Raises:
-      SpecError: the folder holds another search, or a study that is no search.
+      SpecError: the folder holds another search, or a study that is not a search.
       OSError: the folder can't be made or read.
     """
     folder.make()
