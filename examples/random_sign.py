@@ -1,4 +1,4 @@
-"""Your own mechanism: every coordinate is sent as its sign, which is flipped at random."""
+"""Your own mechanism: every coordinate is sent as its sign, and signs are flipped at random."""
 
 import jax
 import jax.numpy as jnp

@@ -199,8 +199,8 @@ def search(
 def _with_parameters(function: Callable[..., Any]) -> inspect.Signature:
     """Returns a function's signature with all parameters of the package before `**parameters`.
 
-    Editors and notebooks use the signature to complete names. It does not check any values: that is done when
-    the study is read.
+    Editors and notebooks use the signature to complete names. The signature does not check any values: values
+    are checked when the study is read.
     """
     signature = inspect.signature(function)
     own = {name: value for name, value in signature.parameters.items() if name != "parameters"}

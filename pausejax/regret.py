@@ -150,7 +150,10 @@ def gap_bound(
 
 
 def largest_gap(regret: jax.Array) -> jax.Array:
-    """Returns the largest gap over the last axis, without NaN. It is the observed counterpart of Δ_max."""
+    """Returns the largest gap over the last axis, without NaN.
+
+    This gap is the observed counterpart of Δ_max.
+    """
     return jnp.nanmax(regret, axis=-1)
 
 

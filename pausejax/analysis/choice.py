@@ -51,7 +51,8 @@ def best(
 
     Raises:
       ValueError: a metric, axis or direction is unknown, no setting has a value, or the metric can't compare
-        the settings, such as cumulative regrets under different rewards or accuracies on different data.
+        the settings. Cumulative regrets under different rewards and accuracies on different data are
+        examples.
     """
     result = with_divergence(select(result, where), [metric])
     sign = 1 if direction(result, metric, maximize) else -1
@@ -82,9 +83,9 @@ def pareto(
 ) -> xr.Dataset:
     """Finds the settings on the Pareto front of the means of several metrics.
 
-    A setting is beaten if another setting is at least as good in every metric and better in one metric. Equal
-    settings are all kept. A setting without a value of some metric is left out. Only settings with the
-    smallest share of runs without a value are compared; usually this share is 0.
+    A setting is beaten if another setting is at least as good in every metric and better in one metric. All
+    equal settings stay on the front. A setting without a value of some metric is left out. Only settings with
+    the smallest share of runs without a value are compared; usually this share is 0.
 
     Args:
       result: a result, or its `finals`.
@@ -190,8 +191,8 @@ def weighed_means(means: Sequence[xr.Dataset]) -> np.ndarray:
 def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
     """Returns which points no other point beats, bool [n].
 
-    Equal points are all kept; points with NaN are never kept. For a front of f points in d dimensions the
-    time is O(n f d), and no table of n² entries is made.
+    Of equal points none beats another. The entry of a point with NaN is False. For a front of f points in d
+    dimensions the time is O(n f d), and no table of n² entries is made.
 
     Args:
       values: the points, [n, d].
@@ -213,7 +214,8 @@ def _front(points: np.ndarray) -> np.ndarray:
     for first in range(0, len(points), _BLOCK):
         block = points[first : first + _BLOCK]
         rivals = np.concatenate([front, block])
-        # All points differ, so a point as good in every dimension is better in one. No point beats itself.
+        # All points differ. So a point that is as good as another in every dimension is better in some
+        # dimension. No point beats itself.
         beaten = np.all(rivals[:, None] <= block, axis=2)
         own = np.arange(len(block))
         beaten[len(front) + own, own] = False

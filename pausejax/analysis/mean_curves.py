@@ -40,8 +40,9 @@ def curves(
     Args:
       result: the result, as `pausejax.open` or `simulate` returns it.
       metric: a name in `metrics_of(result)`, of a metric with a value after every round or evaluation.
-      against: "round", or "elapsed" for simulated time in seconds. All runs of a setting then have values at
-        the same times: the value after the last round or evaluation that has ended by this time.
+      against: "round", or "elapsed" for simulated time in seconds. With "elapsed", all runs of a setting have
+        values at the same times. A value is that after the last round or evaluation that has ended by this
+        time.
       smoothing: number of evaluations that the trailing mean averages. Metrics with a value for every round
         are not smoothed.
       points: number of times at which the runs of a setting have values.

@@ -39,10 +39,10 @@ def mean_ci(
     Args:
       result: a result, or its `finals`.
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
-        `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. So is
-        -1 in a count of the result, which stands for no value.
-      over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several, each
-        seed is first averaged over the others, because runs with the same seed are not independent.
+        `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. -1 in a
+        count of the result stands for no value and is left out too.
+      over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several names,
+        each seed is first averaged over the other names, because runs with the same seed are not independent.
       level: coverage of the interval, which is Student's t interval.
 
     Returns:

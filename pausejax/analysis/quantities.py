@@ -1,7 +1,7 @@
 """Descriptions of a result's variables, and of the metrics that are computed from them.
 
 Each kind of study has a table of variables and a table of metrics. A result contains its table of metrics in
-its attributes, so that the result of a study with a user's own parts can be read without these parts.
+its attributes. So the result of a study with a user's parts can be read without these parts.
 """
 
 import json

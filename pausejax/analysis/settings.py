@@ -134,7 +134,7 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
     """Returns the name in `known` that a name, an alias or a symbol means.
 
     Raises:
-      ValueError: `known` has no such name; the message lists the known names and suggests a similar one.
+      ValueError: `known` has no such name; the message lists the known names and suggests a similar name.
     """
     spellings = {
         other: name
@@ -150,7 +150,7 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
 
 
 def symbols(result: xr.Dataset) -> dict[str, str]:
-    """Returns the symbol of each parameter that has one, by the name of the parameter."""
+    """Returns the symbols of the parameters that have a symbol, by the name of the parameter."""
     return {name: symbol for name, (_, symbol) in parameters_in(result).items() if symbol}
 
 

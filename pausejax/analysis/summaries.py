@@ -115,7 +115,7 @@ def on_one_line(heading: str) -> str:
 def cell(row: dict[str, Any], metric: Metric) -> str:
     """Formats a mean of a summary and the half-width of its interval in the metric's format.
 
-    If runs have no value, such as diverged runs, the text also says how many runs have one.
+    If runs have no value, such as diverged runs, the text also says how many runs have a value.
     """
     counted = row["runs"] - row["left_out"]
     if not counted:
@@ -129,7 +129,10 @@ def cell(row: dict[str, Any], metric: Metric) -> str:
 
 
 def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
-    """Returns a line for each run that diverged; after `most` runs, a line with the number of all others."""
+    """Returns a line for each run that diverged.
+
+    After `most` runs, one line counts the other diverged runs.
+    """
     if "diverged_round" not in result:
         return []
     rounds = result["diverged_round"].values
@@ -149,8 +152,8 @@ def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[
     """Finds the best rows and the best row of each policy; returns their indices, the best first, and a note.
 
     Settings are ranked first by their share of runs without a value, then by the mean. The mean over the
-    remaining runs may be too good, because bad runs have no value. If the metric can be compared only within
-    groups of rows (such as errors on one data set), the best rows of each group are returned.
+    remaining runs may be too good, because bad runs have no value. Some metrics can be compared only within
+    groups of rows, such as errors on one data set. Then the best rows of each group are returned.
     """
     lost = (rows["left_out"] / rows["runs"]).to_numpy()
     mean = rows["mean"].fillna(0).to_numpy()

@@ -14,7 +14,7 @@ from pausejax.policies.base import Clients, View
 from pausejax.study.simulation import DeviceBytes, bytes_of
 
 SimulationOfClients = Any
-"""Type of a `ClientSimulation`; `Any`, because its module imports this one."""
+"""Type of a `ClientSimulation`; `Any`, because the module of `ClientSimulation` imports this module."""
 
 
 def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""Tests of each client's own model on the samples that were kept out of its training."""
+"""Tests each client's own model on the samples that were held out of its training."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -93,7 +93,7 @@ def _no_work(program: Program, runs: int) -> HeldWork:
 def of_world(split: Any, shared: Any, *, sharded: bool = False) -> World:
     """Returns a `World` with `split` in place of each array [R, ...] and `shared` in place of all others.
 
-    If the training inputs are sharded, `split` is also in their place.
+    If the training inputs are sharded, `split` also replaces these inputs.
     """
     data = TrainingData(split, *[shared] * (len(TrainingData._fields) - 1)) if sharded else shared
     places: tuple[Any, ...] = (split, split, split, shared, data, shared)
@@ -149,7 +149,8 @@ def _play(
 ) -> tuple[State, Record]:
     first = jnp.broadcast_to(first_round, world.seed.shape)
     # The compiler of jax 0.11 crashes if a program that is split over devices reads an array without
-    # elements, such as the updates of a model without parameters. See tests/clients/test_split_empty.py.
+    # elements. An example is the updates of a model without parameters. See
+    # tests/clients/test_split_empty.py.
     state = jax.tree.map(lambda leaf: leaf if leaf.size else jnp.zeros(leaf.shape, leaf.dtype), state)
 
     # With `jit` the round is traced once, although it is called twice.

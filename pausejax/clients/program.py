@@ -94,7 +94,10 @@ class Program:
 
 
 class World(NamedTuple):
-    """Input arrays of a group's runs. Arrays [R, ...] have a row for each run; all runs share the others."""
+    """Input arrays of a group's runs.
+
+    Arrays [R, ...] have a row for each run. All runs share the other arrays.
+    """
 
     seed: jax.Array
     """uint32 [R], seed of each run."""
@@ -141,8 +144,10 @@ class State(NamedTuple):
     """State of all runs between two rounds; leading axis [R]."""
 
     bandit: bandit.BanditState
-    """Participations T_k, which are also the privacy ledger of each run, and mean rewards, [R, K]. They are
-    kept in the same way for every policy."""
+    """Participations T_k and mean rewards, [R, K].
+
+    T_k is also the privacy ledger of each run. Both have the same meaning for every policy.
+    """
     genie: jax.Array
     """int32 [R, K], participations in the genie's own trajectory."""
     mean_reward: jax.Array

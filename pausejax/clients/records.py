@@ -21,7 +21,7 @@ def evaluated_rounds(rounds: int, eval_every: int) -> np.ndarray:
 
 
 def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
-    """Copies a segment's records to the host as [n, rounds, ...], without rounds beyond the last one."""
+    """Copies a segment's records to the host as [n, rounds, ...], without rounds beyond the last round T."""
     played = min(record.round_latency.shape[0], rounds + 1 - first)
     fields = record._asdict()
     for name in ("fault", "lost"):  # `refuse` reads them

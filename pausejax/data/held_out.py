@@ -1,4 +1,4 @@
-"""Samples of each client that are kept out of its training, to test the client's own model."""
+"""Holds samples of each client out of its training, to test the client's own model."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from pausejax.data.partition import Partition, generator
 
 
 def hold_out(partition: Partition, share: float, seed: int) -> Partition:
-    """Returns a partition in which a share of each client's samples is kept out of training.
+    """Returns a partition in which a share of each client's samples is held out of training.
 
     Of n samples, the share times n are held out: rounded to the nearest integer, halves to even, at most n −
     1. The samples are drawn at random; the draw depends only on the seed.

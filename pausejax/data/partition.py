@@ -2,8 +2,8 @@
 
 A partitioner is a function `(labels, num_clients, seed, *, ...)` on the host. It returns a `Partition`, or
 every sample's owner. Its random numbers depend on the seed alone, so every policy with the same seed gets the
-same partition. Every sample has one owner. If a partitioner draws at random, every client owns at least one
-minibatch of samples.
+same partition. Every sample has one owner. With random partitioners, every client owns at least a minibatch
+of samples.
 """
 
 import zlib
@@ -234,7 +234,7 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
       labels: [N, ...], the targets.
       num_clients: K, the number of clients.
       seed: the seed, not negative.
-      **values: arguments of the partitioner: `batch_size`, `owner`, its own parameters; others are ignored.
+      **values: `batch_size`, `owner` and the partitioner's own parameters; other values are ignored.
 
     Raises:
       ValueError: no partitioner has this name, or an argument is out of its range.

@@ -122,7 +122,7 @@ def _library() -> Any:
 
 
 def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any:
-    """Returns a TFDS builder of a prepared copy; if there is no copy, tries to make one."""
+    """Returns a TFDS builder of a prepared copy; if there is no copy, tries to make a copy."""
     tfds = _library()
     folder = Path(
         data_dir or os.environ.get("PAUSEJAX_DATA_DIR") or tfds.core.constants.DATA_DIR

@@ -80,7 +80,7 @@ def unfinished(work: Sequence[Batch], finished: Collection[str]) -> list[Batch]:
 def split(batch: Batch, width: int) -> list[Batch]:
     """Cuts a batch into consecutive batches of at most `width` runs.
 
-    A killed study that resumes gets the same batches as before, so its numbers are the same.
+    A killed study that resumes gets equal batches, so its numbers are equal too.
     """
     runs = batch.runs
     return [batch._replace(runs=runs[first : first + width]) for first in range(0, len(runs), width)]

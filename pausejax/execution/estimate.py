@@ -46,7 +46,7 @@ class Cost(NamedTuple):
     memory: int
     """Bytes on all devices.
 
-    An estimate from shapes omits temporary arrays; one from compiled programs includes them.
+    An estimate from shapes omits temporary arrays. An estimate from compiled programs includes them.
     """
     seconds: float
     """The time to play all rounds, in seconds."""
@@ -73,7 +73,7 @@ def plan_table(
       compiles: whether memory and compile time come from the compiled programs instead of the shapes.
       device_memory: bytes that a program may use on each device; measured if not given.
       data_placement: the placement of the training inputs, as for `LocalExecutor`.
-      store: the study's result so far. Its runs are left out of the costs. It is only read.
+      store: the study's result so far. Its runs are left out of the costs. The store is not changed.
 
     Raises:
       SpecError: a group can't be built, a device has no room for even one run of a group, or the store

@@ -119,7 +119,7 @@ class LocalExecutor:
           fits: the number of runs that fit in parallel, by the name of the group; see `Layouts.fits`.
 
         Raises:
-          SpecError: a group can't be built, or one of its parts does not work with the others.
+          SpecError: a group can't be built, or one of its parts does not work with the other parts.
         """
         for batch in {batch.group.key: batch for batch in work}.values():
             self.program(study, batch.group).trace(self.width(study, batch, fits))

@@ -101,7 +101,7 @@ def why_sharded(wanted: str | None, *, before: bool) -> str:
     """Returns the reason why a group's training inputs are sharded.
 
     Args:
-      wanted: the placement that was asked for.
+      wanted: the requested placement.
       before: whether the inputs were sharded when the study began.
     """
     if wanted:

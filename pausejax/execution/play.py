@@ -70,7 +70,7 @@ class Executor(Protocol):
           stopping: the signal that asks the study to stop.
 
         Yields:
-          Each batch whose runs have been written to the store: a batch of `work`, or a piece of one.
+          Each batch whose runs have been written to the store: a batch of `work`, or a piece of such a batch.
 
         Raises:
           StopRequested: the study was asked to stop.
@@ -79,7 +79,7 @@ class Executor(Protocol):
         """
 
     def close(self) -> None:
-        """Ends the executor's threads or processes. It can't play batches afterwards."""
+        """Ends the executor's threads or processes. The executor can't play batches afterwards."""
 
 
 class Outcome(NamedTuple):

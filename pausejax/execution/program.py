@@ -79,7 +79,7 @@ class GroupProgram:
         """Traces the program for `width` runs, so that errors appear before the program is compiled.
 
         Raises:
-          SpecError: a part does not work with the others, or a file that a run needs can't be read.
+          SpecError: a part does not work with the other parts, or a file that a run needs can't be read.
         """
         is_ready = self.is_compiled and self.compiled().width == width
         if width != self._width and not is_ready:
@@ -101,13 +101,13 @@ class GroupProgram:
     def halve(self, threads: ThreadPoolExecutor) -> None:
         """Starts to compile the program for half as many runs.
 
-        It is called when the device ran out of memory.
+        The caller does this when the device ran out of memory.
         """
         self._width = -(-self.compiled().width // 2)
         self._compiled = threads.submit(self._compile, self.lower(self._width), self._width)
 
     def compiled(self, stopping: StopSignal = NO_STOP) -> Executable:
-        """Waits for the compiled program and returns it. Its width is the traced width or a smaller one.
+        """Waits for the compiled program and returns it. Its width is the traced width or smaller.
 
         Raises:
           StopRequested: the study was asked to stop during the wait.

@@ -86,7 +86,7 @@ class Meter:
 
 
 class StudyMeter(Meter):
-    """Meter of the rounds and runs of a study. It is called with the number of rounds × runs advanced.
+    """Meter of the rounds and runs of a study. A call adds a number of rounds × runs that were played.
 
     Args:
       plan: the plan of the whole study.

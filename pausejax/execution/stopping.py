@@ -9,7 +9,8 @@ from types import FrameType
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 """The signals that stop a study.
 
-They are sent by Ctrl-C, at the end of a batch job, and by some batch systems as an earlier warning.
+Ctrl-C sends SIGINT. Batch systems send SIGTERM at the end of a job, and some send SIGUSR1 as an earlier
+warning.
 """
 
 
@@ -44,11 +45,11 @@ class StopSignal:
     def note(self, number: int, frame: FrameType | None) -> None:
         """Handles a signal by noting its number.
 
-                The handler raises no exception at the first signal, because an exception could be lost in a callback.
+        The handler raises no exception at the first signal, because an exception could be lost in a callback.
         Batch systems send SIGTERM twice. So only a second Ctrl-C ends the study without a checkpoint.
 
-                Raises:
-                  KeyboardInterrupt: the second SIGINT.
+        Raises:
+          KeyboardInterrupt: the second SIGINT.
         """
         if number == signal.SIGINT and self._interrupted:
             raise KeyboardInterrupt

@@ -50,8 +50,8 @@ def work_of(jaxpr: Any, turns: Mapping[str, float]) -> Work:
 
     Args:
       jaxpr: the program's jaxpr.
-      turns: by named scope, the number of iterations of a loop in that scope, or the share of calls in which
-        a condition takes its costly branch.
+      turns: a number for each named scope. For a loop, it is the number of iterations. For a condition, it is
+        the share of calls that take its costly branch.
     """
     total = Work()
     for equation in jaxpr.eqns:

@@ -14,7 +14,7 @@ from pausejax.federated.learning import Learning, LocalTraining
 
 
 class TrainingData(NamedTuple):
-    """Training set and its partitions, kept on the device and shared by all runs."""
+    """Training set and its partitions on the device, shared by all runs."""
 
     inputs: jax.Array
     """[N, D], raw inputs, flattened, in the data set's type.
@@ -36,7 +36,7 @@ class TrainingData(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """Test set in batches, kept on the device; a short last batch is padded."""
+    """Test set in batches on the device; a short last batch is padded."""
 
     inputs: jax.Array
     """[batches, B, D], raw inputs, flattened, in the data set's type."""

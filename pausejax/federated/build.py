@@ -54,7 +54,7 @@ def learning_of(
       chosen: the placement of a run on its device; from `placement.choose` if not given.
 
     Raises:
-      PartError: a part can't be built, or does not fit the others; the message is one line.
+      PartError: a part can't be built, or does not fit the other parts; the message is one line.
     """
     tables, contents = tables or {}, contents or {}
 

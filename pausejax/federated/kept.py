@@ -97,8 +97,8 @@ def vectors_of_run(
 def is_own(learning: Learning) -> list[bool]:
     """Returns, for each leaf of `Weights`, whether it may differ between the clients of a run.
 
-    These are the parameters that the algorithm's `start` computes from the client's state, and batch norm's
-    statistics if clients keep them.
+    Parameters may differ if the algorithm's `start` computes them from the client's state. Batch norm's
+    statistics may differ if clients keep them.
     """
     weights = _shapes(learning)
     server, client = learning.states

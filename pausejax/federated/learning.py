@@ -176,7 +176,8 @@ class Learning:
         """Returns an upload after the privacy mechanism, as a vector float32 [num_parameters].
 
         Args:
-          mechanism: the privacy mechanism; it does not apply to arrays that are sent in the clear.
+          mechanism: the privacy mechanism. Arrays that are sent in the clear do not pass through the
+            mechanism.
           upload: the upload, with the structure of `sent`.
           key: the key of the noise, consumed.
           number: int32 scalar >= 1, the number of this release among all releases of the client.

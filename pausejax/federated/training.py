@@ -225,8 +225,8 @@ def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lan
         position = within * training.batch_size + jnp.arange(training.batch_size)
         valid = position < lane.size
         if learning.model.has_statistics:
-            # The statistics are those of the whole minibatch; a short one is filled with samples of the same
-            # client.
+            # Batch statistics are computed over the whole minibatch. So a short minibatch is filled with
+            # samples of the same client.
             position = position % jnp.maximum(lane.size, 1)
         local = orders.at[jnp.minimum(epoch, epochs - 1), position].get(mode="clip")
         index = data.order.at[lane.partition, lane.offset + local].get(mode="clip")

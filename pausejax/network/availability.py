@@ -104,7 +104,7 @@ def availability_trace(
 
     Args:
       num_clients: K, the number of clients.
-      availability_file: float32 [T, K], 1 for available clients, 0 for others.
+      availability_file: float32 [T, K], 1 for available clients, 0 for other clients.
 
     Raises:
       ValueError: the file has no rows, not exactly K columns, or numbers other than 0 and 1.

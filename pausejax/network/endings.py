@@ -13,7 +13,7 @@ Number = jax.Array | float
 
 
 class Work(NamedTuple):
-    """Clients at work in a round, one in each slot: first those of earlier rounds, then the cohort."""
+    """Clients at work in a round, one in each slot. Clients of earlier rounds come first, then the cohort."""
 
     client: jax.Array
     """Int32 [n], client in each slot; -1 for an empty slot."""
@@ -148,8 +148,8 @@ def buffered(
         there = work.client >= 0
         # Ties go to the lower slot, which is the older update.
         rank = jnp.argsort(jnp.argsort(jnp.where(there, work.latency, jnp.inf), stable=True))
-        # A round without a new client waits for m clients, because otherwise no time would pass. The cohort
-        # is in the last slots.
+        # A round without a new client waits for m clients, because a round that waits for no client lasts no
+        # time. The cohort is in the last slots.
         anyone = jnp.any(there[waiting:])
         number = jnp.where(anyone, jnp.sum(there) - waiting, clients_per_round)
         done = there & (rank < number)

@@ -45,7 +45,7 @@ class Speeds:
     ] = 0.2
 
     def problem(self, min_latency: float) -> tuple[str, float, str] | None:
-        """Returns the first parameter that does not fit the others, its value and what is allowed.
+        """Returns the first parameter that does not fit the other parameters, its value and what is allowed.
 
         Returns None if all parameters fit.
         """

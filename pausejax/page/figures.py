@@ -15,13 +15,13 @@ MOST_BYTES = 500_000
 MOST_SETTINGS = 1000
 """Largest number of rows of the table of settings.
 
-It is below the explorer, the interactive chart of all settings.
+This table is below the explorer, the interactive chart of all settings.
 """
 _BYTES = 7
 """Approximate size of a number in JSON, in bytes."""
 _FEWEST_POINTS = 20
 _MOST_ROWS, _MOST_POINTS = 60, 40
-"""Largest number of rows of a table below a chart, and of points of one series in it."""
+"""Largest number of rows of a table below a chart, and of points of one series in this table."""
 _NONE = "–"
 
 
@@ -164,8 +164,8 @@ def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
 def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, list[float | int | None]]:
     """Returns the limits of an axis on a linear and a log scale; empty if the reader can not switch them.
 
-    The reader can not switch the scale of axes whose positions are names, of symlog axes, of charts with a
-    heat map, and of values that are not positive.
+    Four kinds of axes can not be switched: axes with names as positions, symlog axes, axes of charts with a
+    heat map, and axes with values that are not positive.
     """
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):

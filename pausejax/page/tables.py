@@ -58,7 +58,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
 
     Args:
       result: the result. The table is None if it has one seed, or one policy or setting.
-      baseline: the name of the policy or setting that is subtracted; default: the first one.
+      baseline: the name of the policy or setting that is subtracted; default: the first policy or setting.
 
     Raises:
       ValueError: there is no policy or setting with this name.

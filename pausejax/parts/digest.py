@@ -1,8 +1,9 @@
 """Computes digests of parts from outside the package, which the identities of runs contain.
 
 A part in a file counts by the content of its file. A part of a session (a notebook, an interpreter or a
-script) counts by all that its function reaches: code, closures, and the global names that it uses, with
-functions, classes and constants of the session. Objects of installed libraries count by their names.
+script) counts by all that its function reaches. These are its code, its closures, and the global names that
+it uses, with the session's functions, classes and constants. Objects of installed libraries count by their
+names.
 """
 
 import copyreg

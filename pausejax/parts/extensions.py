@@ -68,7 +68,7 @@ class Layer(Parts):
 
 
 def load(entries: Sequence[str], folder: Path) -> Layer:
-    """Executes the entries of `use` and returns a layer with their parts on top of all others.
+    """Executes the entries of `use`, and returns a layer with their parts on top of all registered parts.
 
     Args:
       entries: files (with the ending .py) or modules.
@@ -108,7 +108,7 @@ def _load_one(entry: str, folder: str) -> Layer:
 
 
 def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
-    """Returns the folder that a module is imported from, its name there, and its file."""
+    """Returns the folder from which a module is imported, its name in this folder, and its file."""
     if entry.endswith(".py"):
         path = (folder / entry).resolve()
         if not path.is_file():
@@ -210,7 +210,7 @@ def _file(module: ModuleType) -> Path | None:
 
 
 def _where(error: BaseException, base: Path, module: str) -> str:
-    """Returns the place of the last line of the user's files in an error's traceback, or ""."""
+    """Returns the file and number of the last line of the user's files in an error's traceback, or ""."""
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno
     else:
@@ -243,7 +243,7 @@ def _load_entry_points() -> None:
 
 
 def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
-    """Rebuilds a layer in another process: writes its files to a folder there and executes them."""
+    """Rebuilds a layer in another process: writes its files to a folder and executes them."""
     for part in others:
         known = registered_parts().of(part.category).get(part.name)
         if known is None or digest_of(known) != digest_of(part):

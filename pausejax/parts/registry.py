@@ -45,7 +45,7 @@ class Parts:
         return part
 
     def add(self, part: Part) -> None:
-        """Registers a part. If a notebook's cell is run again, its part replaces the earlier one.
+        """Registers a part. If a notebook's cell is run again, its part replaces the earlier part.
 
         Raises:
           PartError: another part has this name.
@@ -80,7 +80,7 @@ def find(category: str, part: str | Part) -> Part:
     """Returns a given part unchanged, or the registered part with a given name.
 
     Raises:
-      ValueError: no part has this name; the message lists the known names and the nearest one.
+      ValueError: no part has this name; the message lists the known names and the nearest name.
     """
     if isinstance(part, Part):
         return part

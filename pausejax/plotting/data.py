@@ -129,9 +129,9 @@ def look(style: int) -> Look:
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
     """Returns the indices of the points of a line that are drawn, int [about `most`].
 
-    These are evenly spaced points, or logarithmically spaced points for a logarithmic axis. The lowest and
-    the highest point of each section are included, so that no spike is lost. The points at the edges of gaps
-    are included too.
+    The points are evenly spaced, or logarithmically spaced for a logarithmic axis. The lowest and the highest
+    point of each section are included, so that no spike is lost. The points at the edges of gaps are included
+    too.
 
     Args:
       values: y values of the line, float [n]; NaN is a gap.

@@ -1,8 +1,8 @@
 """Charts as Vega-Lite 6 specifications, which the page, JupyterLab, altair and vl-convert draw.
 
-A label is never part of an expression or the name of a field. In the scales the series have the names s0, s1,
-…, and the columns are x, y, low, …; a table maps the series to their labels. Only the titles of tooltips are
-part of expressions, because Vega-Lite writes titles into expressions.
+A label is never part of an expression or the name of a field. In the scales, the series have the names s0,
+s1, …, and the columns have the names x, y, low, …. A table maps the series to their labels. Only the titles
+of tooltips are part of expressions, because Vega-Lite writes titles into expressions.
 """
 
 import json

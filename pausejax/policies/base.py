@@ -1,8 +1,8 @@
 """The interface of every client-selection policy: three pure functions on pytrees.
 
 Like an `optax.GradientTransformation`, a policy is a NamedTuple of pure functions. The function that makes a
-policy takes the hyper-parameters. They may be Python numbers or traced scalars, so one compiled program
-serves a whole sweep.
+policy takes the hyper-parameters. Hyper-parameters may be Python numbers or traced scalars, so one compiled
+program serves a whole sweep.
 """
 
 from collections.abc import Callable

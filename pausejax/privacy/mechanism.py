@@ -1,7 +1,8 @@
 """The interface of privacy mechanisms, clipping, and the Laplace mechanism (Theorem 1), on update vectors.
 
-The noise is for simulations only. It is accurate enough for the study of learning. Do not use it to release
-real data: float32 Laplace draws end near 16 scales, and their low bits depend on the input (Mironov 2012).
+The noise is for simulations only. Its distribution is accurate enough for the study of learning. Do not use
+it to release real data: float32 Laplace draws end near 16 scales, and their low bits depend on the input
+(Mironov 2012).
 """
 
 from collections.abc import Callable

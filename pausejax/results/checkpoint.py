@@ -86,7 +86,8 @@ class Checkpoint:
     def restore(self, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
         """Returns the latest state, on the host, and all records up to it; None if no state can be used.
 
-        A state of another program has arrays of other shapes or types. It is neither used nor removed.
+        A state of another program has arrays of other shapes or types. Such a state is neither used nor
+        removed.
 
         Args:
           shapes: the function from a number of rows to the shapes and types of their state.
@@ -183,7 +184,7 @@ def _packed(state: Any) -> Arrays:
 
 
 def _unpacked(arrays: Arrays, target: Any) -> Any:
-    """Returns the state that `_packed` packed: JAX arrays for typed keys, NumPy arrays for the others.
+    """Returns the state that `_packed` packed: JAX arrays for typed keys, NumPy arrays for all other leaves.
 
     Raises:
       KeyError, ValueError: an array is missing, or its number of bytes does not fit the target.

@@ -227,8 +227,8 @@ class Folder:
           wait: whether to wait until other processes release the lock.
 
         Yields:
-          Whether the lock is held. It is not if the system has no locks, or if another process holds the lock
-          and `wait` is false.
+          Whether this process holds the lock. The value is False if the system has no locks, or if another
+          process holds the lock and `wait` is false.
         """
         if not self.is_local:
             yield False
@@ -273,7 +273,10 @@ class Folder:
             os.close(file)
 
     def _inside_its_folder(self, path: str, act: Callable[[], _T]) -> _T:
-        """Makes the folder of a path and calls `act`; repeats both if another process removes the folder."""
+        """Makes the folder of a path and calls `act`.
+
+        Repeats both steps if another process removes the folder.
+        """
         for _ in range(_ATTEMPTS):
             os.makedirs(posixpath.dirname(path), exist_ok=True)
             with contextlib.suppress(FileNotFoundError):

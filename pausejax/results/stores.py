@@ -93,7 +93,7 @@ class FolderStore(Store):
     Args:
       folder: the folder of the study.
       checkpoint_seconds: the seconds between two checkpoints of a batch.
-      command: the command that plays the study, as it was typed; it is recorded in the result.
+      command: the command that plays the study, as it was typed. The result records the command.
     """
 
     def __init__(self, folder: Folder, *, checkpoint_seconds: float = 300.0, command: str = "") -> None:

@@ -40,7 +40,7 @@ def finalists(result: SearchResult) -> dict[str, Setting]:
 def confirmation(result: SearchResult, seeds: int) -> Study:
     """Returns a study of the finalists on fresh seeds, up to the horizon.
 
-    The default setting is left out if it does not fit the rest of the spec.
+    The default setting is left out if it does not fit the fixed values of the spec.
     """
     study = result.study
     first = max(study.seeds) + 1

@@ -1,4 +1,4 @@
-"""The sampler of a search, which suggests settings by ask and tell; it wraps Optuna's samplers."""
+"""The sampler of a search. It suggests settings by ask and tell, and wraps Optuna's samplers."""
 
 import contextlib
 import importlib

@@ -148,7 +148,7 @@ class _Steps:
     def next(self) -> list[Question]:
         """Returns the settings of the next step; [] if none are left.
 
-        They are those of full lists, or at the end those of all lists.
+        The settings come from full lists, or at the end of the search from all lists.
         """
         while len(self._full()) < self._lists and (asked := self._ask()):
             self._waiting.setdefault(self._space.program(asked[1]), []).append(asked)

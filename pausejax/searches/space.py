@@ -129,7 +129,7 @@ class Space(NamedTuple):
 
 
 def _corner(fixed: Mapping[str, int], step: int) -> Choose:
-    """Returns a function that makes the choices in `fixed`, and all others by `step`.
+    """Returns a function that makes the choices in `fixed`, and all other choices by `step`.
 
     An even `step` chooses the lower end of a range, an odd `step` the upper end. Among n rows, `step` chooses
     the row with the index `step` mod n.

@@ -55,9 +55,8 @@ def anneal(
 
     Returns:
       The best set that was visited, including the first set. If fewer than m clients are available, all of
-      them in ascending order, followed by pads of -1; the value of an empty set is -inf. If a term is invalid
-      inside jit (NaN, an infinite g or p, a ucb of -inf), the members are still m distinct clients, and the
-      value is NaN.
+      them in ascending order, followed by pads of -1. The value of an empty set is -inf. With an invalid term
+      inside jit (NaN, infinite g or p, ucb -inf), the members are m distinct clients and the value is NaN.
 
     Raises:
       ValueError: m, steps or a shape is out of range, or `available` is not bool. Outside jit also: a weight,
@@ -159,9 +158,10 @@ def finite_ucb(
 ) -> jax.Array:
     """Replaces every +inf of `ucb` by one finite number that preserves the order of the sets by (14).
 
-    The number is the sum of the largest finite ucb (0 if there is none), the largest difference between the
-    summed scores of two sets, and the margin. So a set of only unexplored clients beats every other set, and
-    such sets are ordered by their scores. In a mixed set the minimum is over the explored members.
+    The number is a sum of three terms. They are the largest finite ucb (0 if there is none), the largest
+    difference between the summed scores of two sets, and the margin. So a set of only unexplored clients
+    beats every other set, and such sets are ordered by their scores. In a mixed set the minimum is over the
+    explored members.
 
     Args:
       ucb: float32 [K].

@@ -105,8 +105,8 @@ def _binomials(num_clients: int, m: int) -> jax.Array:
 def _sets(numbers: jax.Array, binomials: jax.Array) -> jax.Array:
     """Returns the sets with the given lexicographic numbers, int32 [B, m], each ascending.
 
-    A set's number, counted from the last set, is Σ C(K - 1 - member_i, m - i), i = 0, ..., m - 1 (the
-    combinatorial number system).
+    The numbers are those of the combinatorial number system. Counted from the last set, a set's number is Σ
+    C(K - 1 - member_i, m - i), i = 0, ..., m - 1.
     """
     m, num_clients = binomials.shape
     num_sets = math.comb(num_clients, m)

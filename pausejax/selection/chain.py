@@ -72,7 +72,7 @@ def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np
       m: the number of clients in a set.
       rule: the rule for neighbours. "ranked" is R1 and R2, where a stable sort orders every list strictly.
         "raw" is R1 and R2 with all minimizers of the values. "printed" is N1 and N2 word for word on the
-        values, where N1 takes the first minimizer and N2 the users whose value is lower than a's or b's.
+        values. N1 then takes the first minimizer, and N2 the users whose value is lower than a's or b's.
         "any" is only R1.
     """
     if rule not in RULES:
@@ -237,8 +237,8 @@ def optimum_probability(
     rate = np.asarray(divisors, np.float64)[:, None] * fall / constant
     n = len(energy)
     down = np.zeros((len(divisors), n * n))
-    # Three distributions for each divisor: of chains whose last uphill vertex is not optimal, of chains whose
-    # last uphill vertex is optimal, and of chains that have never been at an optimum.
+    # Three distributions for each divisor. Index 0: chains whose last uphill vertex is not optimal. Index 1:
+    # chains whose last uphill vertex is optimal. Index 2: chains that have never been at an optimum.
     law = np.zeros((len(divisors), 3, n))
     law[:, 0] = law[:, 2] = ~optimal / n
     law[:, 1] = optimal / n
@@ -278,7 +278,8 @@ def path(
         leaving = lowest if first_phase else int(rng.choice(sorted(vertex - target)))
         vertex = vertex - {leaving} | {entering}
         # No step adds a missing client, and a step of the second phase removes one. So only steps of the
-        # first phase can return to a vertex. They are deterministic, so the path would then cycle forever.
+        # first phase can return to a vertex. These steps are deterministic, so the path would then cycle
+        # forever.
         if vertex in walked:
             return None
         walked.append(vertex)

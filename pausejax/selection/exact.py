@@ -42,7 +42,7 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
 
     Returns:
       The best set. If fewer than m clients are available, all of them in ascending order, followed by pads of
-      -1; the value of an empty set is -inf. Sets of only unexplored clients have the value +inf and are
+      -1. The value of an empty set is -inf. Sets of only unexplored clients have the value +inf and are
       ordered by Σ score. Ties go to the lexicographically smallest ascending tuple of members. If a term is
       invalid inside jit (NaN, an infinite score, a ucb of -inf), the term counts as the worst value. The
       members are still m distinct clients, and the value of the set is NaN.
@@ -177,7 +177,7 @@ def _settle(
     def pending(last: jax.Array) -> jax.Array:
         """Returns which thresholds below `last`, [N], may be the best, bool [N, K].
 
-        The condition and the body of the loop both call it. Carrying its result would cost one more kernel.
+        The loop's condition and body call this function. Carrying its result would cost one more kernel.
         """
         return may_be_best & (bounds.threshold < last[:, None])
 

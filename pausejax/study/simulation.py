@@ -128,7 +128,7 @@ class Simulation(Protocol):
         """Computes the bytes on each device while runs are played, from the shapes of the arrays."""
 
     def release(self) -> None:
-        """Frees the arrays on the devices. The next use puts them there again."""
+        """Frees the arrays on the devices. The next use puts the arrays on the devices again."""
 
 
 def bytes_of(tree: Any) -> int:

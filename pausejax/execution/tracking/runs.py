@@ -73,9 +73,10 @@ class TrackedRun(NamedTuple):
     points: tuple[Point, ...]
     """Points with finite values, the objectives first.
 
-    They are a metric's curve, or its value at the last round.
+    The points of a metric are its curve, or its value at the last round.
 
-    If the run's model diverged, metrics of its learning are left out."""
+    If the run's model diverged, metrics of its learning are left out.
+    """
 
     @property
     def key(self) -> str:

@@ -11,7 +11,7 @@ from pausejax.federated.modules import Params
 def fedprox(*, proximal_weight: Number) -> Algorithm:
     """Adds the gradient of ½ μ ‖w - w_t‖² to every local step of FedAvg (Li et al. 2020).
 
-    A spec that gives `proximal_weight` without a `federated_algorithm` also uses FedProx.
+    A spec with `proximal_weight` but without `federated_algorithm` also uses FedProx.
     """
 
     def gradient(gradient: Params, local: Local) -> Params:
