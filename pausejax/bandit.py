@@ -136,9 +136,9 @@ def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditS
 
 
 def time_of_terms(round: jax.Array, clock: Clock = "paper") -> jax.Array:
-    """Returns the time of the terms by which the clients of round t are selected.
+    """Returns the time of the terms that select the clients of round t, in the shape of `round`.
 
-    This is t - 1 with the clock "paper", as in (14), and t with "reference", as in the authors' code.
+    The time is t - 1 with the clock "paper", as in (14). It is t with "reference", as in the authors' code.
 
     Raises:
       ValueError: the clock is unknown.

@@ -104,7 +104,7 @@ def selection_gap(
     members: jax.Array,
     available: jax.Array | None,
 ) -> jax.Array:
-    """Returns the maximum of (14) minus its value for a cohort; NaN while a client is unexplored.
+    """Returns the maximum of (14) minus the value of a cohort, scalar; NaN while a client is unexplored.
 
     Unavailable clients are not in the maximum and do not count as unexplored. The arguments are those of
     `step`; `history` is the state of the bandit before the round.

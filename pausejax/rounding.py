@@ -16,7 +16,7 @@ def rounded(product: jax.Array | np.ndarray) -> jax.Array:
 
 
 def tree_sum(x: jax.Array) -> jax.Array:
-    """Sums over the first axis by halving it repeatedly, always in the same order.
+    """Sums x, [n, ...] -> [...], by halving the first axis repeatedly, always in the same order.
 
     In a fixed order of additions, rounding is monotone: raising an entry never lowers the sum. `jnp.sum`
     guarantees no order.

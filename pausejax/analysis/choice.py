@@ -85,7 +85,7 @@ def pareto(
 
     A setting is beaten if another setting is at least as good in every metric and better in one metric. All
     equal settings stay on the front. A setting without a value of some metric is left out. Only settings with
-    the smallest share of runs without a value are compared; usually this share is 0.
+    the smallest share of runs without a value are compared. The share is 0 if no run diverged.
 
     Args:
       result: a result, or its `finals`.
@@ -174,7 +174,7 @@ def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
 
 
 def share_left_out(means: xr.Dataset) -> np.ndarray:
-    """Returns the share of each setting's runs that the means of `mean_ci` leave out."""
+    """Returns the share of each setting's runs that the means of `mean_ci` leave out, float [settings]."""
     return (means["left_out"] / means["runs"]).values
 
 

@@ -36,7 +36,7 @@ def refuse_unlike(
       result: the `finals` of a result, from `with_divergence`.
       metric: a name in `metrics_of(result)`.
       values: values of the metric, float [run]; runs with NaN are ignored.
-      groups: names of coordinates; runs are only compared if they have equal values of these.
+      groups: names of coordinates; runs are only compared if they have equal values of these coordinates.
       ask: the argument by which the caller sets the groups, for the message; "" if there is none.
 
     Raises:

@@ -118,7 +118,7 @@ def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) ->
     """Returns the full names for "policy", "seed", or names, aliases and symbols of axes.
 
     Raises:
-      ValueError: a name means none of these; the message begins with the name `argument`.
+      ValueError: a name means no policy, seed or axis; the message begins with the name `argument`.
     """
     known = ("policy", "seed", *axes_of(result))
     try:

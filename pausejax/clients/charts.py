@@ -60,7 +60,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     tenths = [metric for metric in known.values() if metric.reduce in ("lowest_tenth", "highest_tenth")]
     found += [_of_clients(grid, metric) for metric in tenths if "client" in result[metric.variable].dims]
     for name, metric in known.items():
-        # Quantities that the user has registered; built-in metrics have charts of their own.
+        # Quantities that the user has registered; built-in metrics have other charts.
         if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
             found.append(curves(grid, metric._replace(reduce="each")))
     if len(grid.panels) == 1 and selecting.panels:

@@ -41,7 +41,10 @@ def check(say: Say, study: Study) -> None:
 
 
 def _check_size(say: Say, study: Study) -> None:
-    """Reports a study with too many runs times clients, because each client of a run needs memory."""
+    """Reports a study with more than `_MAX_CLIENTS` clients in all runs.
+
+    Each client of a run needs memory.
+    """
     runs, clients = count_runs(study), max(values_of(study, "num_clients"))
     if runs * clients > _MAX_CLIENTS:
         say("network.num_clients", clients, f"times {runs} runs must be <= {_MAX_CLIENTS}")

@@ -75,8 +75,7 @@ def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.nd
 
 
 def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns nodes and weights of the quadrature on (0, 1]; its intervals end at quantiles of τ_min /
-    τ_k."""
+    """Returns nodes and weights of the quadrature on (0, 1]; intervals end at quantiles of τ_min / τ_k."""
     ends = {0.0, 1.0}
     for level in _LEVELS:
         low = np.zeros(np.asarray(cdf(np.array([[min_latency]]))).shape[1])

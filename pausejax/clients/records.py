@@ -16,7 +16,7 @@ from pausejax.study.study import Study
 
 
 def evaluated_rounds(rounds: int, eval_every: int) -> np.ndarray:
-    """Returns the rounds after which the global model is evaluated: every `eval_every`-th and the last."""
+    """Returns the evaluated rounds, int32 [evaluations]: every `eval_every`-th round and the last round."""
     return np.unique(np.append(np.arange(eval_every, rounds + 1, eval_every), rounds)).astype(np.int32)
 
 

@@ -100,7 +100,7 @@ def fedboost(
         return compensated.add(state, feedback.gradient / clients[None])
 
     def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-        """Returns the loss of the mean prediction plus the variance of the draw.
+        """Returns the loss of the mean prediction plus the variance of the draw, [n, R].
 
         The variance of independent inclusions is Σ (α_k f_k)² (1 - γ_k) / γ_k.
         """

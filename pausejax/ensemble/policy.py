@@ -78,5 +78,5 @@ def squared_error(mixing: jax.Array, predictions: jax.Array, targets: jax.Array)
 
 
 def certain_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-    """Computes `expected_loss` of a policy without random draws."""
+    """Computes `expected_loss`, [n, R], of a policy without random draws."""
     return squared_error(choice.mixing, predictions, targets)

@@ -58,7 +58,10 @@ class Meter:
         raise NotImplementedError
 
     def end(self, completed: bool) -> Message:
-        """Returns a message about the end. It says what is finished, and whether everything is finished."""
+        """Returns a message about the end.
+
+        The message says which runs are finished, and whether all runs are finished.
+        """
         raise NotImplementedError
 
     def _forget_speed(self, count: float) -> None:

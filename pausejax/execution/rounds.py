@@ -158,13 +158,16 @@ def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) 
 
 
 def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns the indices of some of the played rows; for a row that padding repeats, the first index."""
+    """Returns the indices in `rows` of the rows `wanted`, int [n].
+
+    For a row that padding repeats, this is the first index.
+    """
     order = np.argsort(rows, kind="stable")
     return order[np.searchsorted(rows, wanted, sorter=order)]
 
 
 def take(state: Any, places: Sequence[int] | np.ndarray) -> Any:
-    """Returns the state of some of the rows that were played."""
+    """Returns the state of the played rows with the indices `places`."""
     return put(jax.tree.map(lambda leaf: leaf[np.asarray(places)], state), runs_mesh(len(places)), SPLIT)
 
 

@@ -133,7 +133,10 @@ def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def num_steps(training: LocalTraining, size: jax.Array) -> jax.Array:
-    """Returns the minibatch steps of a client with `size` samples: whole epochs, but at most `max_steps`."""
+    """Returns the minibatch steps of a client with `size` samples, in the shape of `size`.
+
+    These are whole epochs, but at most `max_steps`.
+    """
     per_epoch = -(-size // training.batch_size)
     return jnp.minimum(per_epoch * training.local_epochs, training.max_steps)
 

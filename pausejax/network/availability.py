@@ -100,7 +100,7 @@ def availability_trace(
         File | jax.Array, Parameter(help="CSV or .npy file of 0 and 1, [T, K], for availability_trace")
     ] = File(""),  # noqa: B008
 ) -> Availability:
-    """Measured availability: round t uses row (t - 1) mod T of a file.
+    """Replays measured availability: round t uses row (t - 1) mod T of a file.
 
     Args:
       num_clients: K, the number of clients.

@@ -56,7 +56,7 @@ class Ending(NamedTuple):
 
 @parts.ending
 def all() -> Ending:
-    """The round lasts as long as the slowest client of the cohort, as in the PAUSE paper."""
+    """Ends the round when the slowest client of the cohort is done, as in the PAUSE paper."""
 
     def close(work: Work) -> Close:
         there = work.client >= 0
@@ -73,7 +73,7 @@ def deadline(
         Parameter(help="deadline: longest duration of a round, seconds", low=0, low_open=True, units="s"),
     ] = 1.0,
 ) -> Ending:
-    """The round ends at a deadline, or when all clients have delivered.
+    """Ends the round at a deadline, or when all clients have delivered.
 
     Updates of late clients do not count.
     """
@@ -96,7 +96,7 @@ def first(
         Parameter(help="first: number of clients that are selected in addition to the m that count", low=0),
     ] = 2,
 ) -> Ending:
-    """The round ends when m of the selected clients have delivered.
+    """Ends the round when m of the selected clients have delivered.
 
     The policy selects m + `extra_clients` clients, but at most K. This is the over-selection of Bonawitz et
     al. 2019.
@@ -160,5 +160,5 @@ def buffered(
 
 
 def _latest(work: Work, waited: jax.Array) -> jax.Array:
-    """Returns the time at which the last of some slots delivers or fails; 0 if there are no slots."""
+    """Returns the time at which the last of the slots `waited` delivers or fails; 0 if there are no slots."""
     return jnp.max(jnp.where(waited, work.latency, 0.0))

@@ -182,7 +182,7 @@ def trace(
         Parameter(help="CSV or .npy file of latencies [T, K], seconds, for the law trace"),
     ] = File(""),  # noqa: B008
 ) -> Law:
-    """Measured latencies: each round draws one row of a file, floored at τ_min.
+    """Draws one row of a file of measured latencies in each round; latencies below τ_min become τ_min.
 
     Args:
       num_clients: K, the number of clients.

@@ -210,7 +210,7 @@ def _file(module: ModuleType) -> Path | None:
 
 
 def _where(error: BaseException, base: Path, module: str) -> str:
-    """Returns the file and number of the last line of the user's files in an error's traceback, or ""."""
+    """Returns where an error arose in the user's files, such as "line 3: ", for a message; else ""."""
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno
     else:

@@ -89,7 +89,7 @@ def none() -> Mechanism:
 def gaussian(
     *, clip_norm: ClipNorm = 1.0, noise_multiplier: NoiseMultiplier = 1.0, delta: Delta = 1e-5
 ) -> Mechanism:
-    """Every client clips its update in L2 and adds Gaussian noise: local (ε, δ)-privacy.
+    """Clips each client's update in L2 and adds Gaussian noise to it: local (ε, δ)-privacy.
 
     Any two clipped updates differ by at most twice `clip_norm`, so ε is computed with half the multiplier.
     """
@@ -113,7 +113,7 @@ def central_gaussian(
     noise_multiplier: NoiseMultiplier = 1.0,
     delta: Delta = 1e-5,
 ) -> Mechanism:
-    """A trusted server adds Gaussian noise to the mean of clipped updates: DP-FedAvg (McMahan et al. 2018).
+    """Adds noise on a trusted server to the mean of clipped updates: DP-FedAvg (McMahan et al. 2018).
 
     If a client's update is replaced by 0, the mean changes by at most `clip_norm` times the largest weight.
     Cohorts and weights count as public. If n < m updates arrive, the noisy mean is multiplied by n/m, so its

@@ -37,8 +37,8 @@ class Store:
 
         Args:
           plan: the plan of the study.
-          grows: whether the store may hold runs that the plan lacks. A search needs this, because it does not
-            know its runs in advance.
+          grows: whether the store may hold runs that the plan lacks. A search needs `grows`, because it does
+            not know its runs in advance.
 
         Raises:
           SpecError: the store holds runs of another spec.

@@ -115,7 +115,7 @@ class Goal(NamedTuple):
 
 
 def order(scores: Sequence[Score]) -> np.ndarray:
-    """Returns the indices of scores in the order of their rank, the best first.
+    """Returns the indices of scores in the order of their rank, the best first, int [n].
 
     Scores with a smaller violation of the constraints come first. Equal violations are ordered by the metric.
     For several metrics, they are ordered by the number of the front, and within a front by crowding distance,

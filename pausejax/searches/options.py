@@ -79,7 +79,7 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
 
 
 def check(options: SearchOptions) -> None:
-    """Checks each option on its own.
+    """Checks each option separately.
 
     Raises:
       SpecError: an option is wrong; the message has one line for each wrong option.

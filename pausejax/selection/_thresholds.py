@@ -1,8 +1,8 @@
 """Bounds the value of each threshold on ucb in two ways; `best_set` evaluates the best thresholds.
 
-For a threshold u, the best set among the clients with ucb >= u has the m best scores. Its value is at least u
-+ Σ score. Lowering u only adds clients, so one sweep over the sorted thresholds is enough. The same holds for
-u · Σ score, if all numbers are positive.
+For a threshold u, the best set among the clients with ucb >= u has the m best scores. The value of this set
+is at least u + Σ score. Lowering u only adds clients, so one sweep over the sorted thresholds is enough. The
+same holds for u · Σ score, if all numbers are positive.
 """
 
 from collections.abc import Callable

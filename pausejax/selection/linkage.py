@@ -37,7 +37,7 @@ class _Chain(NamedTuple):
 def ward(distance: jax.Array) -> Tree:
     """Computes Ward's tree.
 
-    The algorithm follows nearest neighbours until two clusters are each other's nearest, and merges these.
+    The algorithm follows nearest neighbours until two clusters are each other's nearest, and merges the two.
     The algorithm takes at most 3 (K - 1) steps of O(K). Among equal distances it takes the lowest index, and
     equal heights keep the order of their merges, as in `scipy.cluster.hierarchy.linkage(..., "ward")`. The
     distances of clusters are float64, as in SciPy; with another rounding, other clusters would be tied.

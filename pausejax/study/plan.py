@@ -52,7 +52,7 @@ def _name(key: tuple[Any, ...]) -> str:
 def program_key(study: Study, algorithm: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Returns the values that define a compiled program: policy, static values, and optional terms in use.
 
-    Optional terms cost time, such as a proximal term or failures. So programs with and without such a term
+    Optional terms, such as a proximal term or failures, cost time. So programs with and without such a term
     are separate. So the program of a run never depends on the other runs of its study.
     """
     static = tuple((name, value) for name, value in values.items() if not _is_traced(study, name))
