@@ -28,7 +28,7 @@ def best(
     maximize: bool | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Finds the setting with the best mean of a metric; ties go to the first setting.
+    """Finds the setting with the best mean of a metric; ties go to the first of these settings.
 
     Means leave out runs without a value, such as runs whose model diverged. Settings are ranked by the share
     of such runs first, the smallest share first, and by the mean second. Without this rule, a setting could
@@ -85,12 +85,13 @@ def pareto(
 
     A setting is beaten if another setting is at least as good in every metric and better in one metric. All
     equal settings stay on the front. A setting without a value of some metric is left out. Only settings with
-    the smallest share of runs without a value are compared. The share is 0 if no run diverged.
+    the smallest share of runs without a value are compared.
 
     Args:
       result: a result, or its `finals`.
       metrics: names in `metrics_of(result)`, or a table from names to whether a larger value is better.
-        Default: accuracy, latency and leakage; in mode "bandit" latency, imbalance and leakage.
+        Default: the objectives of the study. They are accuracy, latency and leakage in mode "training", and
+        imbalance, latency and leakage in mode "bandit".
       over: what is averaged, as in `mean_ci`.
       where: the runs to choose from, as in `select`.
       level: coverage of the intervals.

@@ -50,7 +50,10 @@ def tasks_of(study: Study) -> list[Task]:
 
 
 def _taken(study: Study) -> frozenset[str]:
-    """Returns the names of variables in every result, which no part may use for its own variables."""
+    """Returns the names that parts may not use for their variables.
+
+    They are names of variables, metrics, coordinates, parameters and keys of a spec.
+    """
     words = study.words
     known = (VARIABLES, METRICS, words.parameters, words.aliases, words.study)
     return frozenset(COORDINATES).union(*known)

@@ -99,8 +99,7 @@ def first(
     """Ends the round when m of the selected clients have delivered.
 
     The policy selects m + `extra_clients` clients, but at most K. This is the over-selection of Bonawitz et
-    al. 2019.
-    If fewer than m clients deliver, the round lasts as long as the slowest client.
+    al. 2019. If fewer than m clients deliver, the round lasts as long as the slowest client.
     """
 
     def close(work: Work) -> Close:

@@ -89,8 +89,8 @@ def _over(layers: Sequence[Layer]) -> Layer:
     return whole
 
 
-# Layers by the content of their files. An unchanged file gives the same functions, so compiled programs are
-# used again.
+# Loaded layers by entry and path. A layer whose files are unchanged is used again, with its compiled
+# programs.
 _LOADED: dict[tuple[str, str], Layer] = {}
 
 
@@ -182,7 +182,7 @@ def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> Non
             )
 
 
-# Names of modules that came from users' files. Other modules of the process are never replaced.
+# Names of modules that came from users' files. `_forget` removes no other modules.
 _OURS: set[str] = set()
 
 
@@ -257,7 +257,7 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     return _over(layers)
 
 
-# Folders by the content of their files. A plan that arrives again is unpacked to the same functions.
+# Folders by entry and content. A plan that arrives again is unpacked to the same functions.
 _WRITTEN: dict[tuple[str, str], Path] = {}
 
 

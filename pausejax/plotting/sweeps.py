@@ -63,7 +63,7 @@ def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
 
 
 def heat_maps(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Draws each metric over each pair of axes, for each policy and data set."""
+    """Draws each metric over each pair of the first `MAX_AXES` axes, for each policy and data set."""
     drawn = {}
     for ending, runs in _by_data_set(whole):
         policies = list(dict.fromkeys(runs["policy"].values.tolist()))

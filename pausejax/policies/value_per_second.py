@@ -56,10 +56,10 @@ def value_per_second(
       price: c; 0 ignores spent budgets, large prices even out participations.
       share_exponent: s; 0 gives all clients the same data value.
       optimism: the factor of the uncertainty of latencies; 0 ignores the uncertainty.
-      speed_index: how optimistic latencies are computed. "variance": the mean latency minus
-        sqrt(2 log(t) / T_k) standard deviations; for clients with few participations, the standard deviation
-        is pooled over clients. "range": τ_min divided by the upper confidence bound (13) on τ_min / τ, which
-        assumes only that τ_min / τ is in (0, 1]. "thompson": a normal draw around the mean latency.
+      speed_index: how optimistic latencies are computed. "variance": the mean latency minus sqrt(2 log(t) /
+        T_k) standard deviations. The pooled variance of all clients enters each client's variance as one
+        observation. "range": τ_min divided by the upper confidence bound (13) on τ_min / τ, which assumes
+        only that τ_min / τ is in (0, 1]. "thompson": a normal draw around the mean latency.
 
     Raises:
       ValueError: clients_per_round is not in [1, num_clients], or the index is unknown.
@@ -84,8 +84,8 @@ def value_per_second(
             width = bandit.ucb(jnp.zeros(num_clients), counts, time, m)
             return min_latency / (mean_reward + rounded(optimism * width))
         seen = jnp.maximum(counts, 1).astype(jnp.float32)
-        # A client with one participation has the pooled variance of the other clients, or τ_min² if no client
-        # has taken part twice.
+        # The pooled variance includes τ_min² as one observation. It is τ_min² until a client has taken part
+        # twice.
         repeats = jnp.sum(jnp.maximum(counts - 1, 0)).astype(jnp.float32)
         pooled = (jnp.sum(state.squares) + min_latency**2) / (repeats + 1)
         error = optimism * jnp.sqrt((state.squares + pooled) / seen / seen)

@@ -33,7 +33,10 @@ from pausejax.study.runs import Run
 from pausejax.study.study import Study
 
 _STEPS = 32
-"""Least number of steps of a search, because samplers learn only between two steps."""
+"""Least number of lists into which the trials of a search are cut, if there are as many trials.
+
+Samplers learn only between two steps, and each worker gets one list in a step.
+"""
 _KNOWN_IN_A_ROW = 200
 """Number of known settings in a row after which the space of settings counts as exhausted."""
 
