@@ -60,7 +60,11 @@ def runs_frame(result: xr.Dataset) -> pd.DataFrame:
 def curve_frames(
     result: xr.Dataset, variables: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
 ) -> Iterator[pd.DataFrame]:
-    """Yields the table of `to_dataframe(curves=True)` in one or more parts of whole runs."""
+    """Yields the table of `to_dataframe(curves=True)` in one or more parts of whole runs.
+
+    Raises:
+      ValueError: as `to_dataframe`.
+    """
     names = list(variables) if variables is not None else _curves(result)
     for name in names:
         if name not in result.data_vars:

@@ -19,7 +19,11 @@ _MAX_CLIENTS = 2**28
 
 
 def check(say: Say, study: Study) -> None:
-    """Reports values of a study that contradict each other, each problem once."""
+    """Reports values of a study that contradict each other, each problem once.
+
+    Raises:
+      SpecError: a parameter of a user's part has the name of a variable of results.
+    """
     if not learns(study.mode):
         _check_bandit(say, study)
     else:

@@ -153,6 +153,9 @@ def close_round(
       cohort: the cohort, [n].
       network: the network in this round.
       held: the work of clients from earlier rounds, [waiting]; None if no client can stay at work.
+
+    Raises:
+      PartError: clients can stay at work, and the cohort has another size than the ending requires.
     """
     work = _slots_of(cohort, network)
     if held:

@@ -112,7 +112,12 @@ def cifar10(*, data_dir: str | os.PathLike | None) -> Dataset:
 def tfds_image(
     *, data_dir: str | os.PathLike | None, tfds_name: TfdsName = "", tfds_version: TfdsVersion = ""
 ) -> Dataset:
-    """Any image-classification set of TensorFlow Datasets with images of one size and a test split."""
+    """Any image-classification set of TensorFlow Datasets with images of one size and a test split.
+
+    Raises:
+      ValueError: `tfds_name` or `tfds_version` is empty, or the set has other splits or features.
+      FileNotFoundError: there is no prepared copy and none can be made, as for `tfds.read`.
+    """
     if not tfds_name or not tfds_version:
         raise ValueError("dataset tfds_image: needs data.tfds_name and data.tfds_version")
     return tfds.read_any(tfds_name, tfds_version, data_dir)
@@ -120,7 +125,11 @@ def tfds_image(
 
 @parts.dataset
 def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
-    """Your own arrays in an .npz file: x_train, y_train, x_test, y_test, and optionally owner_train [N]."""
+    """Your own arrays in an .npz file: x_train, y_train, x_test, y_test, and optionally owner_train [N].
+
+    Raises:
+      ValueError: no file is given, the file can't be read, or its arrays are not a valid data set.
+    """
     if not data_file:
         raise ValueError("dataset npz: needs data.data_file")
     names = ("x_train", "y_train", "x_test", "y_test")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 _MAX_LOG_RATIO = 50.0
-"""The limit of a log-ratio of weights: larger ratios are replaced by e^50."""
+"""The largest logarithm of a ratio of weights. Larger ratios are replaced by e^50."""
 
 
 def feedback_graph(

@@ -108,8 +108,8 @@ def learning_of(
     return learning
 
 
-# The cache holds one object for each part, its values and its files' content. So equal programs compare
-# equal.
+# The cache holds one object for each combination of a part, its values and its files' content. So equal
+# programs compare equal.
 @functools.cache
 def _model(
     part: Bound,

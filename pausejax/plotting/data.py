@@ -51,7 +51,10 @@ class Series:
     """Upper ends of intervals, float64 [n]."""
     mark: Mark = "line"
     style: int = 0
-    """Index into the palette; a label has the same index in all charts of a result. -1: thin and grey."""
+    """Index into the palette; -1 means a thin grey line.
+
+    A label has the same index in all charts of a result.
+    """
     color: np.ndarray | None = None
     """Values that the chart's colour scale shows, float64 [n]; NaN is grey. None: the palette's colour."""
     names: tuple[str, ...] = ()

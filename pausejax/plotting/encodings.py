@@ -11,7 +11,7 @@ from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, look
 VIRIDIS = "viridis"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 NOTEBOOK = 300
-"""Width of a panel that is not on the page, in pixels."""
+"""Width of a panel in a notebook or in a file, in pixels."""
 _TITLE = 42
 """Largest number of letters in a line of an axis' label."""
 _MOST_NAMES = 16

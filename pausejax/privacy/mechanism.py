@@ -109,6 +109,9 @@ def clip_update(update: jax.Array, sensitivity: jax.Array | float, clip: Clip) -
 
     Returns:
       float32 [d].
+
+    Raises:
+      ValueError: `clip` is unknown.
     """
     bound = jnp.asarray(sensitivity, jnp.float32) / 2
     if clip == "coordinate":

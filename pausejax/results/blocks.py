@@ -30,7 +30,7 @@ class Source(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
     load: Callable[[], Arrays]
     records: tuple[Record, ...] = ()
-    """The records of how the runs were made."""
+    """The records of commands, devices and versions with which the runs were made."""
     file: str = ""
     """The file's name, if the source is a part."""
 
@@ -119,7 +119,7 @@ def write(
       name: the name of the new store.
       planned: the labels of the runs.
       sources: the sources of the runs.
-      records: the records of how the runs were made.
+      records: the records of commands, devices and versions with which the runs were made.
     """
     lengths = labels.sizes(planned.variables, (source.shapes for source in sources))
     names = {variable for source in sources for variable in source.shapes}
@@ -143,7 +143,9 @@ def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: in
 
 
 def runs_per_block(largest: int) -> int:
-    """Returns the runs per chunk of a store, so that a chunk has at most some megabytes.
+    """Returns the runs per chunk of a store, from 1 to `_BLOCK_RUNS`.
+
+    A chunk of the largest variable has at most 16 MiB, unless a single run is larger.
 
     Args:
       largest: the bytes per run of the largest variable.
@@ -159,7 +161,7 @@ def labelled(
     Args:
       planned: the labels of the runs.
       sources: the sources of the runs; all of them together have the lengths of the dimensions.
-      records: the records of how the runs were made.
+      records: the records of commands, devices and versions with which the runs were made.
       size: the number of runs of each data set; the last one may hold fewer.
     """
     lengths = labels.sizes(planned.variables, (source.shapes for source in sources))

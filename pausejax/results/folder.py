@@ -21,9 +21,9 @@ from pausejax.atomic import replacing
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _ATTEMPTS = 5
 MARK = ".mark-"
-"""Prefix of a mark's name; see `Folder.marked`.
+"""Prefix of the names of files that `Folder.marked` writes.
 
-Marks of killed processes are removed when no process plays.
+Files of killed processes are removed when no process plays.
 """
 _T = TypeVar("_T")
 
@@ -175,7 +175,7 @@ class Folder:
 
     @contextlib.contextmanager
     def marked(self) -> Iterator[str]:
-        """Puts a mark into the folder during the context, by which other nodes recognize this folder.
+        """Puts a file into the folder during the context. Other nodes recognize the folder by this file.
 
         Yields:
           The name of the mark, a file.

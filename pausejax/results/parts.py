@@ -1,4 +1,4 @@
-"""Reads and writes parts: files of finished runs with a checksum and a record of how the runs were made."""
+"""Reads and writes parts: files of finished runs with a checksum and a record of their process."""
 
 import contextlib
 import hashlib
@@ -23,7 +23,7 @@ The folder is tidied up when no process holds this lock.
 _IDENTITY = "identity"
 """The name of the identities of a part's runs."""
 _MADE = ".made"
-"""The name of the record of how a part's runs were made. No variable has such a name."""
+"""The name of the record of the process that made a part's runs. No variable has such a name."""
 _PART = re.compile(r"[0-9a-f]{16}\.npz")
 
 
@@ -43,7 +43,7 @@ def write_part(
       folder: the folder of the study.
       identities: the identities of the runs.
       arrays: the recorded arrays by variable; the first axis is that of the runs.
-      record: the record of how the runs were made.
+      record: the record of the command, devices and versions with which the runs were made.
 
     Raises:
       OSError: the file can't be written; no file remains then.
@@ -88,7 +88,7 @@ def part_names(folder: Folder) -> list[str]:
 
 
 def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Record, ...], Arrays]:
-    """Returns the identities of a part's runs, the record of how they were made, and their arrays."""
+    """Returns the identities of a part's runs, the record of the process that made them, and their arrays."""
     arrays = folder.read_arrays(name)
     if _IDENTITY not in arrays:
         raise ValueError(f"{name}: holds no finished runs")

@@ -211,7 +211,7 @@ def _in_words(setting: Setting, result: SearchResult) -> str:
 
 
 def summary(result: SearchResult) -> str:
-    """Returns one line on what was simulated, with warnings such as broken constraints or NaN."""
+    """Returns one line that says what was simulated, with warnings such as broken constraints or NaN."""
     rounds = sum(trial.rounds for trial in result.trials)
     words = [f"{len(result.trials)} settings", f"{rounds:,} rounds × runs"]
     words += [

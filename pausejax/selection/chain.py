@@ -74,6 +74,9 @@ def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np
         "raw" is R1 and R2 with all minimizers of the values. "printed" is N1 and N2 word for word on the
         values. N1 then takes the first minimizer, and N2 the users whose value is lower than a's or b's.
         "any" is only R1.
+
+    Raises:
+      ValueError: the rule is unknown, or there are more than `MAX_VERTICES` sets.
     """
     if rule not in RULES:
         raise ValueError(f"rule: unknown rule {rule!r}; allowed: {', '.join(RULES)}")
