@@ -40,10 +40,15 @@ def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: 
       level: coverage of the intervals, which are Student's t intervals.
 
     Returns:
-      A table with the columns `setting` (its label), `policy`, each axis (missing if the policy lacks it),
-      `metric`, `units`, `mean`, `low` and `high` (NaN with one seed), `seeds` (number of averaged seeds),
-      `runs` (number of runs), `left_out` (number of runs without a value, such as diverged runs) and
-      `infinite` (number of runs with an infinite value).
+      A table with these columns:
+
+      - `setting` (its label), `policy` and each axis (missing if the policy lacks it)
+      - `metric` and `units`
+      - `mean`, `low` and `high` (NaN with one seed)
+      - `seeds`, the number of averaged seeds
+      - `runs`, the number of runs
+      - `left_out`, the number of runs without a value, such as diverged runs
+      - `infinite`, the number of runs with an infinite value
 
     Raises:
       ValueError: a metric is unknown, or the level is out of range.

@@ -61,11 +61,18 @@ def simulate(
       record_every: the rounds between two recorded rounds, a divisor of T.
 
     Returns:
-      Arrays [R, T / record_every] for the rounds record_every, 2 record_every, ...: `mse` (running mean, as
-      in the paper), `best_expert_mse` (MSE of the best model so far, in hindsight), `regret`, EFL-FG (10),
-      `realized_regret` (regret of the incurred losses), `regret_bound`, EFL-FG (11), of efl_fg only,
-      `violations` (share of rounds over the budget), `cost` (mean cost sent per round, largest model = 1),
-      `reports` (sum of |C_t|); and int32 [R, K] `sent_counts`.
+      Arrays [R, T / record_every] for the rounds record_every, 2 record_every, ...:
+
+      - `mse`: the running mean squared error, as in the paper
+      - `best_expert_mse`: the MSE of the best model so far, in hindsight
+      - `regret`: EFL-FG (10)
+      - `realized_regret`: the regret of the incurred losses
+      - `regret_bound`: EFL-FG (11); only of efl_fg
+      - `violations`: the share of rounds over the budget
+      - `cost`: the mean cost sent per round, in units of the largest model
+      - `reports`: the sum of |C_t|
+
+      Also `sent_counts`, int32 [R, K]: the number of rounds in which each model was sent.
 
     Raises:
       ValueError: a setting is out of range.

@@ -1,8 +1,8 @@
 """Layers that stay fast when every client has its own weights.
 
 `vmap` over the clients' kernels turns a convolution into a grouped convolution, whose gradient inside a loop
-is slow on CPU. Slices, concatenation and a matrix product are fast. Max-pooling by reshape has a cheap
-gradient, which also compiles if deterministic operations are required.
+is slow on CPU. Slices, concatenation and a matrix product are fast. Max-pooling by reshape has a fast
+gradient. This gradient also compiles if deterministic operations are required.
 """
 
 import jax

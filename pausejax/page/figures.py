@@ -164,8 +164,8 @@ def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
 def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, list[float | int | None]]:
     """Returns the limits of an axis on a linear and a log scale; empty if the reader can not switch them.
 
-    Four kinds of axes can not be switched: axes with names as positions, symlog axes, axes of charts with a
-    heat map, and axes with values that are not positive.
+    The reader can not switch axes with names as positions, symlog axes, and axes of charts with a heat map.
+    Axes with values that are not positive can not be switched either.
     """
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):

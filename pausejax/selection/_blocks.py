@@ -52,8 +52,8 @@ def sums_of_the_best(
     until, is_first = until[None, None], place == 0
     counted = np.arange(2).reshape(1, 2, 1, 1) == 0
 
-    # Count and Σ score of the clients with a lower rank and an earlier arrival, for each block of ranks and
-    # each block of times, [N, 2, rank, time]. One kernel computes count and sum, since they are one array.
+    # For each block of ranks and block of times: count and Σ score of the clients with a lower rank and an
+    # earlier arrival, [N, 2, rank, time]. One kernel computes count and sum, since they are one array.
     block = rank >> (width.bit_length() - 1)
     values = jnp.where(counted, 1, score[:, None])
     inside = jnp.where(block[:, None, None] < number[None, None, :, None, None], values[:, :, None], 0)
