@@ -1,5 +1,4 @@
-"""Regression: predicts the progression of diabetes after one year (Efron et al. 2004) from ten
-measurements."""
+"""Regression from ten measurements: the progression of diabetes after one year (Efron et al. 2004)."""
 
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -10,8 +9,7 @@ from pausejax.data import Dataset
 
 @pausejax.dataset
 def diabetes(*, test_samples: int = 100) -> Dataset:
-    """The 442 patients of scikit-learn's data set; inputs and targets have mean 0 and standard deviation
-    1."""
+    """The 442 patients of scikit-learn's data set, with standardized inputs and targets."""
     inputs, targets = load_diabetes(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(targets))
     train, test = order[test_samples:], order[:test_samples]

@@ -1,4 +1,4 @@
-"""Your own server optimizer: FedAdagrad, the third one of Reddi et al. (2021)."""
+"""Your own server optimizer: FedAdagrad (Reddi et al. 2021)."""
 
 import optax
 

@@ -11,7 +11,7 @@ from pausejax.federated.algorithms import Algorithm, Arrivals, Local
 
 @pausejax.algorithm
 def fednova() -> Algorithm:
-    """The weight of a client depends on its data only, not on its number of local steps."""
+    """Averages clients' updates per local step, so that a client's weight depends only on its data."""
 
     def upload(local: Local) -> tuple[Any, Any]:
         steps = local.steps.astype(jnp.float32)

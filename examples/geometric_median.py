@@ -15,7 +15,7 @@ def geometric_median(
         1e-6, "smaller distances are replaced by this distance", low=0, low_open=True
     ),
 ) -> Aggregator:
-    """The point with the smallest weighted sum of distances to all updates."""
+    """Returns the point with the smallest weighted sum of distances to all updates."""
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
         # A row of weight 0 may contain NaN, and 0 · NaN is NaN.

@@ -16,7 +16,10 @@ def heavy_tail(
         2.0, "shape of Pareto's law; the smaller, the longer the longest latencies", low=1, low_open=True
     ),
 ) -> Law:
-    """Pareto's law; client k, counted from 0, is never faster than (k + 1) times the minimum latency."""
+    """Pareto's law.
+
+    The latency of client k, counted from 0, is at least (k + 1) times the minimum latency.
+    """
     fastest = min_latency * jnp.arange(1, num_clients + 1, dtype=jnp.float32)
 
     def sample(key: jax.Array) -> jax.Array:

@@ -16,7 +16,10 @@ PEOPLE = 10
 
 
 def make(path: str) -> None:
-    """Returns scikit-learn's digits; each person writes with another pressure, and some write more digits."""
+    """Writes scikit-learn's digits to a file.
+
+    Each person has another pressure and another number of digits.
+    """
     digits = load_digits()
     random = np.random.default_rng(0)
     x_train, x_test, y_train, y_test = train_test_split(

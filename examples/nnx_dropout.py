@@ -1,4 +1,7 @@
-"""A network in flax's nnx with dropout. It takes `rngs`, so each seed has its own initial weights."""
+"""A network in flax's nnx with dropout.
+
+The network takes `rngs`, so each seed has its own initial weights.
+"""
 
 import jax
 from flax import nnx

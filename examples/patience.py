@@ -16,7 +16,7 @@ def patience(
         0.5, "time that the other clients have after this share has delivered, seconds", low=0, units="s"
     ),
 ) -> Ending:
-    """The round ends `grace` seconds after a share of the cohort has delivered, or when all have."""
+    """The round ends `grace` seconds after a share of the cohort has delivered, or when all clients have."""
 
     def close(work: Work) -> Close:
         there = work.client >= 0

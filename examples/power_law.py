@@ -16,7 +16,7 @@ def power_law(
         1.0, "exponent: the share of the k-th client is proportional to k^-skew", low=0
     ),
 ) -> np.ndarray:
-    """Random samples in shares proportional to k^-skew; every client owns at least a minibatch."""
+    """Assigns random samples in shares proportional to k^-skew; every client owns at least a minibatch."""
     share = np.arange(1.0, num_clients + 1) ** -skew
     free = len(labels) - batch_size * num_clients
     if free < 0:

@@ -1,4 +1,4 @@
-"""Your own mechanism: every coordinate is sent as its sign, which is flipped at random."""
+"""Your own mechanism: every coordinate is sent as its sign, and signs are flipped at random."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ def random_sign(
         1e-3, "size of the step that a sign stands for", low=0, low_open=True
     ),
 ) -> Mechanism:
-    """Randomized response on signs: each sign is sent correctly with probability e^ε / (1 + e^ε)."""
+    """Randomized response: each sign is sent unchanged with probability e^ε / (1 + e^ε)."""
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
         true = jax.random.bernoulli(key, jax.nn.sigmoid(sign_epsilon), upload.shape)

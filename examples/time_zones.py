@@ -14,7 +14,7 @@ def time_zones(
     rounds_per_day: int = pausejax.Parameter(24, "number of rounds in a day", low=1),
     awake: float = pausejax.Parameter(0.4, "share of its day in which a client is available", low=0, high=1),
 ) -> Availability:
-    """The day of client k begins k/K of a day after that of client 0."""
+    """The day of client k begins k/K of a day after the day of client 0."""
     zone = jnp.arange(num_clients, dtype=jnp.float32) / num_clients
 
     def step(key: jax.Array, state: tuple[()], round: jax.Array) -> tuple[tuple[()], jax.Array]:

@@ -63,16 +63,16 @@ def simulate(
       mode: "training", or "bandit" to simulate only selection and latency.
       data_dir: folder of prepared data sets. Data sets that are part of the package need no folder.
       progress: True shows the progress of the study on stderr: a bar on a terminal or in a notebook, else a
-        line every 30 s. A function is called after each segment with the number of rounds × runs that were
-        simulated in it. Runs that `out` already holds do not count.
+        line every 30 s. A function is called after each segment of rounds, with the segment's number of
+        rounds times runs. Runs that `out` already holds are not counted.
       tracker: receives every finished batch of runs: "mlflow", "tensorboard", "wandb", or your own tracker;
         see `pausejax.execution.tracking`.
       data_placement: "replicated" puts all training data on every device. "sharded" puts an equal share of
-        the inputs on every device. Both select the same clients; other numbers differ by float32 rounding
-        and by its effect on training. Default: replicated, or sharded if the data only fit that way.
-      out: a folder or a URL for the result. Runs that it already holds are not simulated again. So the same
-        call continues an interrupted one, and a call with more seeds or policies simulates only the new
-        runs, as `pausejax run` does.
+        the inputs on every device. Both placements select the same clients. Other numbers differ by float32
+        rounding, which training can amplify. Default: "replicated" if the data fit, else "sharded".
+      out: a folder or a URL for the result. Runs that the folder already holds are not simulated again. So
+        the same call continues an interrupted call. A call with more seeds or policies simulates only the new
+        runs.
       checkpoint_every: seconds between two checkpoints of unfinished runs; only used with `out`.
       **parameters: any parameter of a spec, by its name or symbol. A list or a range makes an axis:
         `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. These keys of a spec are allowed
@@ -85,7 +85,7 @@ def simulate(
     Raises:
       SpecError: (a ValueError) the arguments have mistakes; raised before anything is computed.
       Interruption: (a KeyboardInterrupt) the call was interrupted. `out` then keeps finished and unfinished
-        runs, also after SIGTERM and SIGUSR1. Without `out` nothing is kept.
+        runs; SIGTERM and SIGUSR1 interrupt too. Without `out` nothing is kept.
     """
     if not checkpoint_every >= 0:
         raise SpecError([f"simulate: checkpoint_every = {checkpoint_every}: must be 0 s or more"])
@@ -113,7 +113,7 @@ def simulate(
 
 
 class Interruption(KeyboardInterrupt):
-    """The interruption of a study; the message says which of its results are kept."""
+    """Reports that a study was interrupted. The message says which runs are kept."""
 
     def _render_traceback_(self) -> list[str]:
         """Returns the lines that IPython shows: one line, or the traceback if the user has switched it on."""
@@ -149,7 +149,7 @@ def search(
       trials: number of settings to try.
       metric: name of the metric to optimize; default: the first objective of the study. For several metrics
         the search finds their Pareto front.
-      maximize: whether a larger value of the metric is better; default: as the table of metrics says.
+      maximize: whether a larger value of the metric is better; default: the metric's own direction.
       constraints: bounds on metrics that the best setting must keep, such as "max_leakage<=50".
       at_round: the round at which settings are compared; default: the last round.
       at_latency: the simulated time in seconds at which settings are compared, in place of `at_round`.
@@ -199,16 +199,16 @@ def search(
 def _with_parameters(function: Callable[..., Any]) -> inspect.Signature:
     """Returns a function's signature with all parameters of the package before `**parameters`.
 
-    Editors and notebooks use the signature to complete names. It does not check any values: that is done when
-    the study is read.
+    Editors and notebooks use the signature to complete names. The signature does not check any values: values
+    are checked when the study is read.
     """
     signature = inspect.signature(function)
     own = {name: value for name, value in signature.parameters.items() if name != "parameters"}
     for kind in kinds.KINDS:
-        # Parts of other packages are loaded only with a study, which also reports their errors.
+        # Parts of other packages are loaded when a study is read, which also reports their errors.
         try:
             words = words_of(kind, Layer(registered_parts(), ()), {})
-        except PartError:  # two user parts contradict each other; the study reports this
+        except PartError:  # two user parts contradict each other; reading a study reports this
             continue
         for name, parameter in {**words.study, **words.parameters}.items():
             own.setdefault(name, _keyword(name, parameter))
@@ -238,7 +238,7 @@ def _document(
         "mode": mode,
         "policy": [_plain(table) if isinstance(table, Mapping) else {"name": table} for table in tables],
     }
-    # The parts of the study say to which section each parameter belongs.
+    # Parameters need no section here: the study finds the section of each by its name.
     return document | {key: _plain(value) for key, value in parameters.items()}
 
 
@@ -259,7 +259,7 @@ def open(directory: str | Path, *, partial: bool = False) -> xr.Dataset:
       partial: whether to read a study that is still running, or was killed. Its finished runs are then loaded
         into memory, with the variables, coordinates and labels of the final result. The attribute `partial`
         says how many runs are finished: "37 of 120 runs are finished". A finished study is opened as without
-        `partial`, and has no such attribute. The folder does not change.
+        `partial` and lacks the attribute. The folder does not change.
 
     Raises:
       FileNotFoundError: the folder holds no result; with `partial`, no finished run.
@@ -279,7 +279,8 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
 
     Args:
       result: the result, as `simulate` or `open` returns it, or a selection of its runs by `select`.
-      directory: a folder or a URL. If it already holds a result, `result` must contain all runs of that one.
+      directory: a folder or a URL. If the folder already holds a result, `result` must contain all runs of
+        that result.
 
     Raises:
       ValueError: `result` is not a complete result, or the folder holds other runs. Nothing was written.

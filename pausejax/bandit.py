@@ -1,7 +1,7 @@
 """The bandit of PAUSE: statistics of clients, and the scores computed from them, (7)-(9), (11)-(13).
 
-The argument `round` is the time of a term in the paper: (14) selects the clients of round t by the terms of
-time t - 1. Counts never include the round for which clients are selected.
+The argument `round` is the time index of the paper's terms. In (14), terms of time t - 1 select the clients
+of round t. Counts never include the round for which clients are selected.
 """
 
 import dataclasses
@@ -43,9 +43,9 @@ class Weights(TypedDict):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """Objective that a server maximizes, (14): the weights, shapes and time of its three terms.
+    """Holds the hyper-parameters of the objective (14): α, β, γ, ζ, η and the clock.
 
-    The objective is a pytree. Its leaves are the numbers; the clock is static.
+    The objective is a pytree. Its leaves are the five numbers; the clock is static.
     """
 
     generalization_weight: GeneralizationWeight = 100.0
@@ -118,11 +118,11 @@ def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditS
 
     Args:
       state: the state before the round.
-      members: int32 [n], distinct clients; -1 pads, and rewards at these places are ignored.
+      members: int32 [n], distinct clients; -1 pads, and the rewards of pads are ignored.
       reward: float32 [n], τ_min / τ of the members.
 
     Raises:
-      AssertionError: members and rewards differ in shape, members are no integers, or rewards are no floats
+      AssertionError: members and rewards differ in shape, members are not integers, or rewards are not floats
         (when traced).
     """
     chex.assert_equal_shape([members, reward])
@@ -136,9 +136,9 @@ def update(state: BanditState, members: jax.Array, reward: jax.Array) -> BanditS
 
 
 def time_of_terms(round: jax.Array, clock: Clock = "paper") -> jax.Array:
-    """Returns the time of the terms by which the clients of round t are selected.
+    """Returns the time of the terms that select the clients of round t, in the shape of `round`.
 
-    This is t - 1 with the clock "paper", as in (14), and t with "reference", as in the authors' code.
+    The time is t - 1 with the clock "paper", as in (14). It is t with "reference", as in the authors' code.
 
     Raises:
       ValueError: the clock is unknown.
@@ -197,7 +197,10 @@ def privacy_reward(counts: jax.Array, budget_decay: Number) -> jax.Array:
 def terms(
     counts: jax.Array, round: jax.Array, data_share: jax.Array, m: int, objective: Objective
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes g, (8), and p, (7), of an objective, float32 [K] each; arguments as for `generalization`."""
+    """Computes the terms g_k, (8), and p_k, (7), float32 [K] each, with β and η of an objective.
+
+    The other arguments are those of `generalization`.
+    """
     return (
         generalization(counts, round, data_share, m, objective.generalization_exponent),
         privacy_reward(counts, objective.budget_decay),
@@ -212,7 +215,10 @@ def score(
     generalization_weight: Number,
     privacy_weight: Number,
 ) -> jax.Array:
-    """Computes each client's summand in (14) and (10), (α g_k + γ p_k) / m, float32 [K]."""
+    """Computes (α g_k + γ p_k) / m, float32 [K]: each client's summand in (10) and (14).
+
+    `generalization` is g and `privacy` is p, float32 [K] each; m is the number of clients per round.
+    """
     weighted = rounded(generalization_weight * generalization) + rounded(privacy_weight * privacy)
     return weighted / m
 

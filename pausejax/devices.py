@@ -16,11 +16,11 @@ SPLIT, SHARED = PartitionSpec(AXIS), PartitionSpec()
 
 
 _IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
-"""Commands that XLA may put into CUDA graphs: its default commands, and the last two of this list."""
+"""Commands that XLA may put into CUDA graphs: its default commands, and WHILE and CONDITIONAL."""
 
 
 _SHAPES_HELD = 16
-"""Largest number of shapes for which JAX holds a compiled function; then its caches are cleared.
+"""Largest number of shapes for which JAX holds a compiled function. Above it, JAX's caches are cleared.
 
 See docs/reliability.md."""
 
@@ -44,9 +44,9 @@ def runs_mesh(rows: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
 def compiler_options(platform: str) -> dict[str, str | bool]:
     """Returns XLA's options for the programs of a study on one platform; empty unless it is a GPU.
 
-    On a GPU, loops and choices become parts of CUDA graphs, so that the host reads no number between two
-    kernels. XLA leaves them out if the driver does not support them. A flag that is set in `XLA_FLAGS` is not
-    changed.
+    On a GPU, loops and conditionals become parts of CUDA graphs, so that the host reads no number between two
+    kernels. XLA omits them from graphs if the driver does not support them. A flag that is set in `XLA_FLAGS`
+    is not changed.
     """
     wanted: dict[str, str | bool] = {}
     if platform == "gpu":
@@ -72,9 +72,9 @@ def forget(programs: Sequence[Any]) -> None:
 def make_room(programs: Sequence[Any]) -> None:
     """Clears all of JAX's caches if one of these jitted functions has been compiled for many shapes.
 
-    JAX caches the trace and the program of each shape, about 40 MB for a group of runs. This helps a study
-    that is played again. But the memory of a process that plays many different studies would grow without
-    limit. Functions within a program have their own traces, which only `jax.clear_caches` drops.
+    JAX caches the trace and the program of each shape, about 40 MB for a group of runs. The caches speed up a
+    study that is played again. But they would let the memory of a process that plays many different studies
+    grow without limit. Functions within a program have their own traces, which only `jax.clear_caches` drops.
     """
     if max(program._cache_size() for program in programs) > _SHAPES_HELD:
         jax.clear_caches()
@@ -85,7 +85,7 @@ def padded(width: int, *, on_all: bool = False) -> int:
 
     Args:
       width: the number of rows.
-      on_all: whether all local devices are used; if false, at most one device per row.
+      on_all: whether all local devices are used; if false, at most one device for each row is used.
     """
     return width + -width % (len(jax.local_devices()) if on_all else runs_mesh(width).size)
 
@@ -96,7 +96,7 @@ def put(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 
 
 def put_shares(rows: Any, mesh: Mesh) -> jax.Array:
-    """Puts consecutive, equal shares of the host's rows [N, ...] on the devices; zeros fill the last."""
+    """Puts consecutive, equal shares of rows [N, ...] on the devices; zeros fill the last share."""
     share = -(-len(rows) // mesh.size)
 
     def own(place: Any) -> np.ndarray:

@@ -26,10 +26,13 @@ KINDS: tuple[Kind, ...] = (CLIENTS, ENSEMBLE)
 """The kinds of study. A spec without a `mode` belongs to the first kind."""
 
 _TYPES = {float: "fiu", int: "iuf", bool: "b"}
-"""For each Python type of a parameter, the allowed kinds of NumPy types in a result. Other types are text."""
+"""Maps a parameter's Python type to the NumPy kinds that its coordinate may have.
 
-# Largest size in bytes of a result that is read once for all charts. Of a larger result, each chart reads its
-# own parts.
+Other parameters are text.
+"""
+
+# Results up to this size in bytes are read once for all charts. From a larger result, each chart reads the
+# variables that it draws.
 _LOADED = 1 << 29
 
 
@@ -41,7 +44,7 @@ def load(
     Args:
       path: a TOML file.
       overrides: strings `section.key=value` that replace or add keys. A value that is not TOML is a string.
-      use: files and modules with parts, in addition to those of the spec; relative to the spec's folder.
+      use: further files and modules with parts. Relative paths start at the spec's folder.
       searched: as in `spec.parse`.
 
     Raises:
@@ -76,16 +79,17 @@ def charts(
     by: Sequence[str] = (),
     smoothing: int = 1,
 ) -> "Charts":
-    """Returns all charts that a result has the data for, by name; a notebook shows them.
+    """Returns the charts for which a result has data, by name; a notebook displays them.
 
     Args:
       result: as `pausejax.open` or `simulate` returns it.
-      measures: names of metrics, or of variables with a value for each round or evaluation. They are shown
-        as curves, heat maps and main effects. For two or more, there is also a Pareto front, with the first
-        on the y axis, the second on the x axis and the third as colour. Default: the charts of the study's
+      measures: names of metrics, or of variables with a value for each round or evaluation. They are shown as
+        curves, heat maps and main effects. For two or more, there is also a Pareto front. The first is on the
+        y axis, the second on the x axis, and the third is the colour. Default: the charts of the study's
         kind.
       where: the runs to show, as in `pausejax.select`: `{"gamma": 5, "policy": "pause"}`.
-      by: names, aliases or symbols of the axis of lines, of columns of panels, and of rows of panels.
+      by: up to three axes, by name, alias or symbol. They distinguish lines, columns of panels and rows of
+        panels, in this order.
       smoothing: number of evaluations that the trailing mean averages.
 
     Raises:
@@ -119,8 +123,9 @@ def models(
 ) -> "list[KeptModel]":
     """Returns the final model of every run of a result that was simulated with `keep_models = true`.
 
-    The network is built from the spec in the result, and the data set is loaded for its shapes and its scale.
-    All weights are read into memory; select runs first if that is too much. The files of `use` are executed.
+    The network is built from the spec in the result, and the data set is loaded for its shapes and its mean
+    and standard deviation. All weights are read into memory; select runs first if that is too much. The files
+    of `use` are executed.
 
     Args:
       result: as `pausejax.open` or `simulate` returns it, or a selection of its runs.
@@ -128,8 +133,9 @@ def models(
       data_dir: folder of prepared data sets, as for `simulate`.
 
     Returns:
-      A `KeptModel` for each run, in the order of the runs: `apply`, a pure function `(weights, inputs)`; the
-      run's `weights`, a pytree; the weights of its `clients`, [K, ...], where these keep layers of their own.
+      A `KeptModel` for each run, in the order of the runs: its `apply` is a pure function `(weights,
+      inputs)`, and its `weights` are a pytree. Its `clients` are the weights of each client, leaves [K, ...],
+      if clients have weights of their own, else None.
 
     Raises:
       SpecError: (a ValueError) a file of the spec is absent, or the model can't be built.
@@ -152,7 +158,7 @@ def omitted(
     where: Mapping[str, Any] | None = None,
     by: Sequence[str] = (),
 ) -> list[str]:
-    """Returns lines on what `charts` with the same arguments omits, why, and how to show it."""
+    """Returns lines that say what `charts` omits with the same arguments, why, and how to show it."""
     from pausejax.plotting import grid, request
 
     runs, wanted = request.resolve(result, measures, where)
@@ -173,7 +179,7 @@ def sweep_table(result: "xr.Dataset") -> "Sweep | None":
 def with_units(result: "xr.Dataset") -> "xr.Dataset":
     """Adds missing units to the coordinates of parameters, as registered with the parameters.
 
-    Results of older releases contain no units of parameters. No values are read.
+    Results of older releases contain no units of parameters. The values of variables are not read.
     """
     kind = next((kind for kind in KINDS if kind.name == result.attrs.get("kind")), None)
     found = {}

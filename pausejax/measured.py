@@ -1,8 +1,9 @@
-"""Provides layouts and rates of programs by backend, as measured on other devices of that kind.
+"""Provides layouts and rates of programs by backend, measured on other devices of the same kind.
 
-The numbers are in `measured.json`, beside this file. The rows of CPUs were measured (docs/benchmarks.md). The
-rows of GPUs come from the compiler's counts (docs/gpu.md), not from a device; `scripts/bench/gpu.py` prints
-measured rows. The rates of CPUs were fitted to measured programs (docs/benchmarks.md, "Estimates of `plan`").
+The numbers are in `measured.json`, beside this file. The layouts of CPUs were measured (docs/benchmarks.md).
+The layouts of GPUs come from the compiler's counts (docs/gpu.md), not from a device; `scripts/bench/gpu.py`
+prints measured rows. The rates of CPUs were fitted to measured programs (docs/benchmarks.md, "Estimates of
+`plan`").
 """
 
 import functools
@@ -44,7 +45,7 @@ def rates(backend: str) -> Rates:
 
 
 def most_runs(backend: str) -> int:
-    """Returns the number of runs that are computed side by side if they fit into memory."""
+    """Returns the number of runs that are computed in parallel if they fit into memory."""
     return _of(backend)["runs"]
 
 
@@ -54,7 +55,8 @@ def nearest(backend: str, *, convolutional: bool, num_parameters: int) -> dict[s
     Args:
       backend: the name of the backend, such as "cpu" or "gpu".
       convolutional: whether the given network has convolutions.
-      num_parameters: the number of its parameters. The distance is the difference of logarithms.
+      num_parameters: the number of parameters of the given network. Similarity is the difference of
+        logarithms of this number.
     """
     alike = [row for row in _of(backend)["programs"] if row["convolutional"] == convolutional]
     size = math.log(max(num_parameters, 1))

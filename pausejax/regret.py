@@ -19,9 +19,12 @@ class Regrets(NamedTuple):
     reward: jax.Array
     """Reward r(S_t, t), (9)."""
     regret: jax.Array
-    """Regret r(G_t, t) - r(S_t, t), (15), of both sets with the same latencies and the policy's history."""
+    """Regret r(G_t, t) - r(S_t, t), (15).
+
+    Both sets have the same drawn latencies and the policy's history.
+    """
     pseudo_regret: jax.Array
-    """Regret C^G(G_t, t) - C^G(S_t, t), with expectations instead of draws; >= 0 for m clients."""
+    """Regret C^G(G_t, t) - C^G(S_t, t), with μ in place of drawn speeds; >= 0 for cohorts of m clients."""
     regret_own_history: jax.Array
     """Regret r(G'_t, t) - r(S_t, t), where G'_t is chosen and scored on the genie's own history."""
 
@@ -76,7 +79,7 @@ def step(
     def reward(speed: jax.Array, counts: jax.Array, members: jax.Array) -> jax.Array:
         return bandit.set_reward(speed, *terms(counts), members, **objective.weights)
 
-    # Both searches for the best set are one batch.
+    # The best sets for both histories are searched in one vmapped call.
     best, own_best = jax.vmap(genie_set)(jnp.stack([counts, genie_counts]))
     played = reward(latency_reward, counts, members)
     regrets = Regrets(
@@ -101,9 +104,9 @@ def selection_gap(
     members: jax.Array,
     available: jax.Array | None,
 ) -> jax.Array:
-    """Returns the maximum of (14) minus its value for a cohort; NaN while a client is unexplored.
+    """Returns the maximum of (14) minus the value of a cohort, scalar; NaN while a client is unexplored.
 
-    Unavailable clients are ignored, in the maximum and among unexplored clients. The arguments are those of
+    Unavailable clients are not in the maximum and do not count as unexplored. The arguments are those of
     `step`; `history` is the state of the bandit before the round.
     """
     m = clients_per_round
@@ -147,7 +150,10 @@ def gap_bound(
 
 
 def largest_gap(regret: jax.Array) -> jax.Array:
-    """Returns the largest observed gap, to compare with Δ_max: the maximum over the last axis without NaN."""
+    """Returns the largest gap over the last axis, without NaN.
+
+    This gap is the observed counterpart of Δ_max.
+    """
     return jnp.nanmax(regret, axis=-1)
 
 

@@ -9,13 +9,14 @@ def rounded(product: jax.Array | np.ndarray) -> jax.Array:
     """Returns a product rounded to float32 before anything is added to it; -inf becomes the least float32.
 
     Depending on the surrounding code, a compiler may fuse x * y + z into one operation that rounds once. The
-    value of a client would then depend on the number of runs side by side. A maximum prevents the fusion.
+    value of a client would then depend on the number of runs in parallel. The maximum with the least float32
+    prevents the fusion.
     """
     return jnp.maximum(product, jnp.finfo(jnp.float32).min)
 
 
 def tree_sum(x: jax.Array) -> jax.Array:
-    """Sums over the first axis by halving it repeatedly, always in the same order.
+    """Sums x, [n, ...] -> [...], by halving the first axis repeatedly, always in the same order.
 
     In a fixed order of additions, rounding is monotone: raising an entry never lowers the sum. `jnp.sum`
     guarantees no order.

@@ -10,6 +10,6 @@ def closest(wrong: str, known: Iterable[str]) -> str | None:
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:
-    """Returns the end of a message, such as `; did you mean 'x'?`; "" if no name is similar."""
+    """Returns the end of a message with the closest known name, such as `; did you mean 'x'?`, or ""."""
     match = closest(wrong, known)
     return "" if match is None else f"; did you mean {match!r}?"

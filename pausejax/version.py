@@ -1,3 +1,3 @@
-"""The version of the package, kept apart so that any room may read it."""
+"""The version of the package, in a separate module so that any module may import it."""
 
 __version__ = "0.3.0"

@@ -28,13 +28,13 @@ def best(
     maximize: bool | None = None,
     level: float = 0.95,
 ) -> xr.Dataset:
-    """Finds the setting with the best mean of a metric; of equal settings the first.
+    """Finds the setting with the best mean of a metric; ties go to the first of these settings.
 
     Means leave out runs without a value, such as runs whose model diverged. Settings are ranked by the share
-    of such runs first, the smallest share first, and by the mean second. Otherwise a setting could win
-    because only its lucky runs are left.
+    of such runs first, the smallest share first, and by the mean second. Without this rule, a setting could
+    win because its bad runs have no value.
 
-    The best of many settings is partly lucky. Its interval does not correct for this choice.
+    The best of many settings is partly the best by chance. Its interval does not correct for this selection.
 
     Args:
       result: a result, or its `finals`.
@@ -46,12 +46,13 @@ def best(
       level: coverage of the interval.
 
     Returns:
-      The data set of `mean_ci`: without `per` for one setting (no dimension `setting`), else with one setting
-      for each group.
+      The data set of `mean_ci`. Without `per`, it has one setting and no dimension `setting`. With `per`, it
+      has one setting for each group.
 
     Raises:
       ValueError: a metric, axis or direction is unknown, no setting has a value, or the metric can't compare
-        the settings, such as cumulative regrets under different rewards or accuracies on different data.
+        the settings. Cumulative regrets under different rewards and accuracies on different data are
+        examples.
     """
     result = with_divergence(select(result, where), [metric])
     sign = 1 if direction(result, metric, maximize) else -1
@@ -67,7 +68,7 @@ def best(
     codes, first = group_by(means, groups)
     order = np.lexsort((np.arange(len(score)), -score, share_left_out(means)))
     winners = np.full(len(first), -1)
-    # Assigns from the worst to the best, so that the best overwrites all others.
+    # Writes from the worst setting to the best, so that the best overwrites all others.
     winners[codes[order[::-1]]] = order[::-1]
     return means.isel(setting=winners if groups else int(winners[0]))
 
@@ -82,14 +83,15 @@ def pareto(
 ) -> xr.Dataset:
     """Finds the settings on the Pareto front of the means of several metrics.
 
-    A setting is beaten if another one is at least as good in every metric and better in one of them. Equal
-    settings are all kept. A setting without a value of some metric is left out. Only settings with the
-    smallest share of runs without a value are compared; usually this share is 0.
+    A setting is beaten if another setting is at least as good in every metric and better in one metric. All
+    equal settings stay on the front. A setting without a value of some metric is left out. Only settings with
+    the smallest share of runs without a value are compared.
 
     Args:
       result: a result, or its `finals`.
       metrics: names in `metrics_of(result)`, or a table from names to whether a larger value is better.
-        Default: accuracy, latency and leakage; in mode "bandit" latency, imbalance and leakage.
+        Default: the objectives of the study. They are accuracy, latency and leakage in mode "training", and
+        imbalance, latency and leakage in mode "bandit".
       over: what is averaged, as in `mean_ci`.
       where: the runs to choose from, as in `select`.
       level: coverage of the intervals.
@@ -98,7 +100,8 @@ def pareto(
       The data set of `mean_ci` over `setting` and `metric`, sorted by the first metric, the best first.
 
     Raises:
-      ValueError: a metric or direction is unknown, no metric is given, or one can't compare the settings.
+      ValueError: a metric or direction is unknown, no metric is given, or a metric can't compare the
+        settings.
     """
     result = select(result, where)
     if metrics is None:
@@ -128,16 +131,16 @@ class Verdict(NamedTuple):
     difference: xr.Dataset | None
     """The best minus the runner-up, paired by seed; None if they have no seed in common."""
     settings: int
-    """Number of settings that were compared: those with a value of the metric."""
+    """Number of settings that were compared: those in which a run has a value of the metric."""
     without_value: int
-    """Number of further settings, of which no run has a value."""
+    """Number of further settings, in which no run has a value."""
 
 
 def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Verdict:
     """Finds the best setting, the runner-up, and their difference paired by seed.
 
     If the interval of the difference includes 0, these seeds do not show which of the two settings is better.
-    The best of many settings is partly lucky. Its own interval does not correct for this choice.
+    The best of many settings is partly the best by chance. Its interval does not correct for this selection.
 
     Args:
       result: a result, or its `finals`.
@@ -172,7 +175,7 @@ def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
 
 
 def share_left_out(means: xr.Dataset) -> np.ndarray:
-    """Returns the share of each setting's runs that the means of `mean_ci` leave out."""
+    """Returns the share of each setting's runs that the means of `mean_ci` leave out, float [settings]."""
     return (means["left_out"] / means["runs"]).values
 
 
@@ -189,8 +192,8 @@ def weighed_means(means: Sequence[xr.Dataset]) -> np.ndarray:
 def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
     """Returns which points no other point beats, bool [n].
 
-    Equal points are all kept; points with NaN are never kept. For a front of f points in d dimensions the
-    time is O(n f d), and no table of n² entries is made.
+    Of equal points none beats another. The entry of a point with NaN is False. For a front of f points in d
+    dimensions the time is O(n f d), and no table of n² entries is made.
 
     Args:
       values: the points, [n, d].
@@ -212,7 +215,8 @@ def _front(points: np.ndarray) -> np.ndarray:
     for first in range(0, len(points), _BLOCK):
         block = points[first : first + _BLOCK]
         rivals = np.concatenate([front, block])
-        # All points differ, so a point as good in every dimension is better in one. No point beats itself.
+        # All points differ. So a point that is as good as another in every dimension is better in some
+        # dimension. No point beats itself.
         beaten = np.all(rivals[:, None] <= block, axis=2)
         own = np.arange(len(block))
         beaten[len(front) + own, own] = False

@@ -29,17 +29,18 @@ def refuse_unlike(
 ) -> None:
     """Checks that a metric means the same for all runs of each group.
 
-    All parameters that its meaning depends on must be equal. A sum over rounds must be over equally many.
+    All parameters on which its meaning depends must be equal. A sum over rounds must be over equally many
+    rounds.
 
     Args:
       result: the `finals` of a result, from `with_divergence`.
       metric: a name in `metrics_of(result)`.
       values: values of the metric, float [run]; runs with NaN are ignored.
-      groups: names of coordinates; runs are only compared if they have equal values of these.
+      groups: names of coordinates; runs are only compared if they have equal values of these coordinates.
       ask: the argument by which the caller sets the groups, for the message; "" if there is none.
 
     Raises:
-      Incomparable: such a parameter differs.
+      Incomparable: within a group, a parameter differs on which the metric's meaning depends.
       ValueError: the runs lasted unequally many rounds, and the metric is a sum over rounds.
     """
     for name, seen in unlike(result, metric, values, groups).items():

@@ -24,8 +24,9 @@ def to_dataframe(
 
     Args:
       result: a result; for the table of runs, its `finals` are enough.
-      curves: whether to return a row for each run and round, with the swept axes only. Default: a row for
-        each run, with every parameter. Accuracy and loss are NaN in rounds without an evaluation.
+      curves: whether to return a row for each run and round, with columns of swept axes only. Default: a row
+        for each run, with a column of every parameter. Accuracy and loss are NaN in rounds without an
+        evaluation.
       variables: names of variables; implies `curves`. Default: all variables with one value for each round or
         evaluation. A variable with other dimensions (`selected`, `counts`) makes a separate table, with a
         row for each run and element.
@@ -59,7 +60,11 @@ def runs_frame(result: xr.Dataset) -> pd.DataFrame:
 def curve_frames(
     result: xr.Dataset, variables: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
 ) -> Iterator[pd.DataFrame]:
-    """Yields the table of `to_dataframe(curves=True)` in one or more parts of whole runs."""
+    """Yields the table of `to_dataframe(curves=True)` in one or more parts of whole runs.
+
+    Raises:
+      ValueError: as `to_dataframe`.
+    """
     names = list(variables) if variables is not None else _curves(result)
     for name in names:
         if name not in result.data_vars:

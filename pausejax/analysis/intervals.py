@@ -41,8 +41,8 @@ def group_intervals(
 ) -> Interval:
     """Computes means and Student's t intervals of groups of runs, [groups, ...].
 
-    The bootstrap is not used, because its coverage with few seeds is too small: with 3 seeds, a nominal 95 %
-    interval covers about 75 %.
+    The bootstrap is not used, because its coverage with few seeds is too small. With 3 seeds, its nominal 95
+    % interval contains the true mean in about 75 % of cases.
 
     Args:
       values: values of the runs, [runs, ...]; NaN is left out.

@@ -40,8 +40,9 @@ def curves(
     Args:
       result: the result, as `pausejax.open` or `simulate` returns it.
       metric: a name in `metrics_of(result)`, of a metric with a value after every round or evaluation.
-      against: "round", or "elapsed" for simulated time in seconds. All runs of a setting then have values at
-        the same times: the value after the last round or evaluation that has ended by this time.
+      against: "round", or "elapsed" for simulated time in seconds. With "elapsed", all runs of a setting have
+        values at the same times. Each value is that after the last round or evaluation that has ended by this
+        time.
       smoothing: number of evaluations that the trailing mean averages. Metrics with a value for every round
         are not smoothed.
       points: number of times at which the runs of a setting have values.
@@ -85,7 +86,7 @@ def has_curve(result: xr.Dataset, metric: Metric) -> bool:
 
 
 def without_diverged(runs: xr.Dataset) -> xr.Dataset:
-    """Returns the runs that did not diverge; means of learned metrics use only these."""
+    """Returns the runs that did not diverge; means of learned metrics use only these runs."""
     if "diverged_round" not in runs:
         return runs
     return runs.isel(run=np.flatnonzero(runs["diverged_round"].values == 0))
@@ -122,7 +123,10 @@ def samples(
 
 
 def smooth(values: np.ndarray, window: int) -> np.ndarray:
-    """Computes the trailing mean over the last axis; the first points average all points so far."""
+    """Computes the trailing mean over the last axis of values [..., n]; the shape stays the same.
+
+    Each point averages up to `window` points. The first points average all points so far.
+    """
     if window <= 1 or not values.shape[-1]:
         return values
     # Sums each window: differences of running sums would be NaN after the first infinite value.

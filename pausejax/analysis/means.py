@@ -39,10 +39,10 @@ def mean_ci(
     Args:
       result: a result, or its `finals`.
       metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`, such as
-        `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. So is
-        -1 in a count of the result, which stands for no value.
-      over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several, each
-        seed is first averaged over the others, because runs with the same seed are not independent.
+        `result.test_accuracy` for whole curves. NaN, such as a diverged run's accuracy, is left out. -1 in a
+        count of the result stands for no value and is left out too.
+      over: what is averaged: "seed", "policy", or axes by name or symbol. If "seed" is one of several names,
+        each seed is first averaged over the other names, because runs with the same seed are not independent.
       level: coverage of the interval, which is Student's t interval.
 
     Returns:
@@ -78,7 +78,7 @@ def paired_difference(
     """Computes the mean of policy a's metric minus policy b's, over pairs of runs on the same network.
 
     Runs are paired by seed and by the value of every axis that both policies have. Each value of an axis that
-    only one policy has makes a setting of its own.
+    only one policy has makes a separate setting.
 
     Args:
       result: a result, or its `finals`.
@@ -123,7 +123,7 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
         return finals(result, [metric])[metric]
     if metric.dims[:1] != ("run",) or metric.sizes["run"] != result.sizes["run"]:
         raise ValueError(f"metric: an array over {metric.dims}; its first dimension must be the result's run")
-    # What a user has computed of several variables has no name, and may be below 0.
+    # An array that a user computed from several variables has no name. In such an array -1 may be a value.
     return metric if metric.name is None else metric.copy(data=recorded(metric.values))
 
 

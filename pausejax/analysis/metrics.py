@@ -7,12 +7,12 @@ import xarray as xr
 
 from pausejax.analysis.quantities import Metric, metrics_in
 
-# Values of (14) are about 10, so their float32 rounding error is about 1e-6.
+# Largest gap that counts as 0. Values of (14) are about 10, so their float32 rounding error is about 1e-6.
 _EXACT = 1e-5
 
 
 def recorded(values: np.ndarray) -> np.ndarray:
-    """Returns the values of a variable, with NaN where a run recorded no value.
+    """Returns the values of a variable in their shape, with NaN where a run recorded no value.
 
     In counts, which are integers, -1 stands for no value. Other variables already have NaN.
     """
@@ -100,14 +100,14 @@ def lowest_tenth(values: np.ndarray) -> np.ndarray:
 
 
 def highest_tenth(values: np.ndarray) -> np.ndarray:
-    """Returns the mean of the highest tenth of the values of each row, as `lowest_tenth`."""
+    """Returns the mean of the highest tenth of each row's values, [runs], as `lowest_tenth`."""
     return -lowest_tenth(-values)
 
 
 def spread(values: np.ndarray) -> np.ndarray:
     """Returns the standard deviation of the values of each row that are not NaN, float64 [runs].
 
-    The divisor is the number of values, not this number minus 1. It is NaN if all values are NaN.
+    The divisor is the number of values, not this number minus 1. The result is NaN if all values are NaN.
 
     Args:
       values: values of each client, [runs, clients].
@@ -139,14 +139,14 @@ REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean of all values so far; NaN where a value is missing."""
+    """Returns the mean of each run's values so far, [runs, n]; NaN where a value is missing."""
     present = ~np.isnan(values)
     summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
     return np.where(present, summed / np.maximum(np.cumsum(present, axis=1), 1), np.nan)
 
 
 def _running_total(values: np.ndarray) -> np.ndarray:
-    """Returns the sum of all values so far; NaN after the last value."""
+    """Returns the sum of each run's values so far, [runs, n]; NaN after the last value."""
     present = ~np.isnan(values)
     summed = np.cumsum(np.where(present, values, 0), axis=1, dtype=np.float64)
     follows = np.logical_or.accumulate(present[:, ::-1], axis=1)[:, ::-1]

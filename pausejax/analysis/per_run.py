@@ -17,11 +17,11 @@ ROUNDS = "rounds_played"
 def run_blocks(*arrays: xr.DataArray, max_bytes: int = MAX_BYTES) -> Iterator[slice]:
     """Yields slices of the runs that cover all of them in order, cut where the stored chunks end.
 
-    A slice has at least one chunk of runs, and otherwise as many chunks as fit into `max_bytes`.
+    A slice has as many chunks of runs as fit into `max_bytes`, but at least one chunk.
 
     Args:
       *arrays: arrays with the leading dimension `run`, all of the same length.
-      max_bytes: memory for the values of one slice of all arrays together, in bytes.
+      max_bytes: largest size in bytes of the values of one slice, summed over all arrays.
     """
     runs = arrays[0].sizes["run"]
     chunk = max(_stored_chunk(array) for array in arrays)

@@ -1,7 +1,7 @@
 """Descriptions of a result's variables, and of the metrics that are computed from them.
 
 Each kind of study has a table of variables and a table of metrics. A result contains its table of metrics in
-its attributes, so that the result of a study with a user's own parts can be read without these parts.
+its attributes. So the result of a study with a user's parts can be read without these parts.
 """
 
 import json
@@ -53,9 +53,15 @@ class Metric(NamedTuple):
     share: bool = False
     """Whether it is a share of a whole. Charts show shares on a linear scale."""
     scaled_by: tuple[str, ...] = ()
-    """Parameters that change the meaning of the metric, so that it can't be compared between their values."""
+    """Parameters that change the metric's meaning.
+
+    Runs with different values of them can't be compared by it.
+    """
     if_negative: str = ""
-    """Reason why it may be negative, if this is unexpected; the table shows it with a negative mean."""
+    """Reason why the metric may be negative, if this is unexpected.
+
+    The table shows the reason with a negative mean.
+    """
     name: str = ""
     """Its name in the table of metrics from which it was read."""
 

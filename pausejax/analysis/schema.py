@@ -1,7 +1,8 @@
 """The schema of a result's attributes: the type, form and largest size of each.
 
 A result may come from a stranger, who can write anything into its attributes. Therefore all code reads the
-attributes of a result through `read`. It refuses a value of another type, length or form, with one line.
+attributes of a result through `read`. `read` refuses a value of another type, length or form, with an error
+of one line.
 """
 
 import functools
@@ -64,7 +65,8 @@ def _format(value: Any) -> str:
 
 def _number(value: Any) -> str:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Compares before it converts: an integer of a thousand digits does not fit into a float.
+    # The value is compared before it is converted, because an integer of a thousand digits does not fit into
+    # a float.
     if number and abs(value) <= 1e15 and math.isfinite(value) and value:
         return ""
     return f"must be a finite number from -1e15 to 1e15 and not 0, not {brief(value)}"
@@ -78,7 +80,7 @@ def _is(*kinds: type | None) -> Check:
     names = " or ".join(words[kind] for kind in kinds)
 
     def check(value: Any) -> str:
-        # Charts draw floats, and larger integers do not fit into one.
+        # Larger integers do not fit into NumPy's int64.
         small = type(value) is not int or abs(value) < 2**63
         return "" if type(value) in allowed and small else f"must be {names}, not {brief(value)}"
 

@@ -36,7 +36,7 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **want
 
     Raises:
       ValueError: a name is unknown, or no run that meets the other conditions has the value. The message
-        lists the known names or values, and suggests a similar one.
+        lists the known names or values, and suggests the most similar name or value.
     """
     if "run" not in result.dims:
         raise ValueError("result: has no dimension run, so there is nothing to select from")

@@ -39,7 +39,7 @@ def split_settings(result: xr.Dataset) -> tuple[np.ndarray, pd.DataFrame, list[s
 
     Returns:
       The index of each run's setting, int [runs]; a table with a row for each setting; and the labels of the
-      settings. The table has the columns of `runs_table` without the seed. Its index is the place of the
+      settings. The table has the columns of `runs_table` without the seed. Its index is the index of the
       setting's first run.
     """
     table = runs_table(result).drop(columns="seed")
@@ -59,7 +59,7 @@ def seed_counts(result: xr.Dataset) -> np.ndarray:
 
 
 def counted(numbers: Sequence[int] | np.ndarray) -> str:
-    """Returns a count in words: "3" if all numbers are equal to it, else the range "2 to 3"."""
+    """Returns numbers in words: "3" if all of them are 3, or a range such as "2 to 3"."""
     low, high = min(numbers), max(numbers)
     return str(high) if low == high else f"{low} to {high}"
 
@@ -118,7 +118,7 @@ def full_names(result: xr.Dataset, names: str | Sequence[str], argument: str) ->
     """Returns the full names for "policy", "seed", or names, aliases and symbols of axes.
 
     Raises:
-      ValueError: a name means none of these; the message begins with the name `argument`.
+      ValueError: a name means no policy, seed or axis; the message begins with the name `argument`.
     """
     known = ("policy", "seed", *axes_of(result))
     try:
@@ -134,7 +134,7 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
     """Returns the name in `known` that a name, an alias or a symbol means.
 
     Raises:
-      ValueError: `known` has no such name; the message lists the known names and suggests a similar one.
+      ValueError: `known` has no such name; the message lists the known names and suggests a similar name.
     """
     spellings = {
         other: name
@@ -150,7 +150,7 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
 
 
 def symbols(result: xr.Dataset) -> dict[str, str]:
-    """Returns the symbol of each parameter that has one, by the name of the parameter."""
+    """Returns the symbols of the parameters that have a symbol, by the name of the parameter."""
     return {name: symbol for name, (_, symbol) in parameters_in(result).items() if symbol}
 
 
@@ -172,7 +172,7 @@ def labels(rows: Sequence[Mapping[str, Any]], symbols: Mapping[str, str]) -> lis
 
 
 def told_apart(texts: Sequence[str], longer: Sequence[str]) -> list[str]:
-    """Replaces each text that is not unique by the text of `longer` at the same place."""
+    """Replaces each text that is not unique by the text of `longer` at the same index."""
     counts = Counter(texts)
     return [long if counts[text] > 1 else text for text, long in zip(texts, longer, strict=True)]
 
@@ -214,7 +214,7 @@ def group(table: pd.DataFrame, keys: Sequence[str]) -> tuple[np.ndarray, np.ndar
 def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Groups the runs or settings of a result by the values of some coordinates.
 
-    All runs that lack a coordinate have an equal value of it, whatever placeholder stands there.
+    Runs without a value of a coordinate count as equal in it, whatever their placeholder is.
 
     Returns:
       As in `group`.

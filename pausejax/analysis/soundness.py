@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _CHARACTERS = 2**28
-"""Largest size of one coordinate in characters: the number of values times the length of the longest."""
+"""Largest size of one coordinate in characters: the number of values times the longest value's length."""
 
 
 def check(result: "xr.Dataset") -> None:

@@ -40,10 +40,15 @@ def summary(result: xr.Dataset, metrics: Sequence[str] | None = None, *, level: 
       level: coverage of the intervals, which are Student's t intervals.
 
     Returns:
-      A table with the columns `setting` (its label), `policy`, each axis (missing if the policy lacks it),
-      `metric`, `units`, `mean`, `low` and `high` (NaN with one seed), `seeds` (number of averaged seeds),
-      `runs` (number of runs), `left_out` (number of runs without a value, such as diverged runs) and
-      `infinite` (number of runs with an infinite value).
+      A table with these columns:
+
+      - `setting` (its label), `policy` and each axis (missing if the policy lacks it)
+      - `metric` and `units`
+      - `mean`, `low` and `high` (NaN with one seed)
+      - `seeds`, the number of averaged seeds
+      - `runs`, the number of runs
+      - `left_out`, the number of runs without a value, such as diverged runs
+      - `infinite`, the number of runs with an infinite value
 
     Raises:
       ValueError: a metric is unknown, or the level is out of range.
@@ -115,7 +120,7 @@ def on_one_line(heading: str) -> str:
 def cell(row: dict[str, Any], metric: Metric) -> str:
     """Formats a mean of a summary and the half-width of its interval in the metric's format.
 
-    If runs have no value, such as diverged runs, the text also says how many runs have one.
+    If runs have no value, such as diverged runs, the text also says how many runs have a value.
     """
     counted = row["runs"] - row["left_out"]
     if not counted:
@@ -129,7 +134,10 @@ def cell(row: dict[str, Any], metric: Metric) -> str:
 
 
 def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
-    """Returns a line for each run that diverged; after `most` runs, a line with the number of all others."""
+    """Returns a line for each run that diverged.
+
+    After `most` runs, one line counts the other diverged runs.
+    """
     if "diverged_round" not in result:
         return []
     rounds = result["diverged_round"].values
@@ -149,8 +157,8 @@ def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[
     """Finds the best rows and the best row of each policy; returns their indices, the best first, and a note.
 
     Settings are ranked first by their share of runs without a value, then by the mean. The mean over the
-    other runs may be too good. If the metric can be compared only within groups of rows (such as errors on
-    one data set), the best rows of each group are returned.
+    remaining runs may be too good, because bad runs have no value. Some metrics can be compared only within
+    groups of rows, such as errors on one data set. Then the best rows of each group are returned.
     """
     lost = (rows["left_out"] / rows["runs"]).to_numpy()
     mean = rows["mean"].fillna(0).to_numpy()

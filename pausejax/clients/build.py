@@ -156,9 +156,9 @@ def _sizes(study: Study, static: Mapping[str, Any], learning: Learning | None) -
 
 
 def static_values(group: Group) -> dict[str, Any]:
-    """Returns a group's static values; keys that abbreviate a part are replaced by the part.
+    """Returns a group's static values, with abbreviations replaced by the names of parts.
 
-    `private = false` is the mechanism "none", and a proximal weight with "fedavg" is "fedprox".
+    `private = false` becomes the mechanism "none". With a proximal weight > 0, "fedavg" becomes "fedprox".
     """
     found = dict(group.static)
     if found.get("private") is False:
@@ -199,7 +199,7 @@ def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: So
     """Returns the partition of the training samples in the runs of one seed.
 
     Raises:
-      SpecError: the partitioner can't share out the samples with these values.
+      SpecError: the samples can't be partitioned among the clients with these values.
     """
     part, dataset = part_of(study, "partition", static), dataset_of(study, static, sources)
     values, clients = _on_host(study, static), static["num_clients"]
@@ -233,7 +233,7 @@ def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarr
     parts (policy, latency, availability) have one column for each client.
 
     Raises:
-      SpecError: a file is not given, can't be read, or holds no such table.
+      SpecError: a file is not given, can't be read, or holds no table of this form.
     """
     found, static = {}, static_values(group)
     for category in map(CATEGORIES.__getitem__, (study.kind.policy_category, *study.kind.categories)):

@@ -60,7 +60,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     tenths = [metric for metric in known.values() if metric.reduce in ("lowest_tenth", "highest_tenth")]
     found += [_of_clients(grid, metric) for metric in tenths if "client" in result[metric.variable].dims]
     for name, metric in known.items():
-        # Quantities that the user has registered; built-in metrics have charts of their own.
+        # Quantities that the user has registered; built-in metrics have other charts.
         if name not in METRICS and metric.label and result[metric.variable].dims == ("run", "round"):
             found.append(curves(grid, metric._replace(reduce="each")))
     if len(grid.panels) == 1 and selecting.panels:
@@ -94,7 +94,10 @@ def _of_lines(grid: Grid, kept: Callable[[xr.Dataset], bool]) -> Grid:
 
 
 def _budget(drawn: Drawn) -> tuple[tuple[str, float], ...]:
-    """Returns the level of the privacy budget, if all private lines share it and one reaches half of it."""
+    """Returns the label and the value of the privacy budget, for a horizontal line; else ().
+
+    There is a line if all private runs have the same budget and a leakage reaches half of it.
+    """
     private = [line.runs for line, _ in drawn if not np.isinf(line.runs["max_leakage"].values).any()]
     if not all("privacy_budget" in runs.coords and has(runs, "privacy_budget").all() for runs in private):
         return ()  # a mechanism without a privacy budget
@@ -114,7 +117,8 @@ def _regret(grid: Grid, metric: Metric, x: Axis | None, *, linear: float) -> Cha
     """Draws a cumulative regret on a symlog scale, which is linear between -`linear` and `linear`."""
     drawn = curves(grid, metric, x=x)
     means = [one.y for panel in drawn.panels for one in panel.series]
-    # The means fix the range of the axis: an interval may reach below 0 even if no regret is negative.
+    # Only means decide whether the axis starts at 0. An interval may reach below 0 even if no regret is
+    # negative.
     zero = not any((mean < 0).any() for mean in means)
     y = Axis(metric.axis_label, "symlog", zero=zero, linear=linear)
     panels = tuple(dataclasses.replace(panel, y=y) for panel in drawn.panels)

@@ -19,7 +19,11 @@ _MAX_CLIENTS = 2**28
 
 
 def check(say: Say, study: Study) -> None:
-    """Reports values of a study that contradict each other, each problem once."""
+    """Reports values of a study that contradict each other, each problem once.
+
+    Raises:
+      SpecError: a parameter of a user's part has the name of a variable of results.
+    """
     if not learns(study.mode):
         _check_bandit(say, study)
     else:
@@ -41,7 +45,10 @@ def check(say: Say, study: Study) -> None:
 
 
 def _check_size(say: Say, study: Study) -> None:
-    """Reports a study with too many clients in all runs together: each client of a run needs memory."""
+    """Reports a study with more than `_MAX_CLIENTS` clients in all runs.
+
+    Each client of a run needs memory.
+    """
     runs, clients = count_runs(study), max(values_of(study, "num_clients"))
     if runs * clients > _MAX_CLIENTS:
         say("network.num_clients", clients, f"times {runs} runs must be <= {_MAX_CLIENTS}")
@@ -141,7 +148,10 @@ def _check_bandit(say: Say, study: Study) -> None:
 
 
 def needs_learning(study: Study, algorithm: str) -> bool:
-    """Returns whether a policy, built at one of the study's points, selects by clients' losses or updates."""
+    """Returns whether a policy selects by clients' losses or updates.
+
+    The policy is built with the first combination of its values in the study.
+    """
     part = study.parts.get(study.kind.policy_category, algorithm)
     label = next(policy.label for policy in study.policies if policy.algorithm == algorithm)
     names = sorted(part.reads & study.axes.keys())

@@ -39,26 +39,28 @@ class NetworkDraw(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Slots of overlapping rounds, s in each of R runs: clients of earlier rounds come first, then the
-    cohort."""
+    """Describes the s slots of each of R runs if rounds overlap.
+
+    Clients of earlier rounds come first, then the cohort.
+    """
 
     finished: jax.Array
-    """int32 [R, n], slots of `RoundClose.members`."""
+    """int32 [R, n], the indices of the slots of `RoundClose.members`."""
     staying: jax.Array
-    """int32 [R, waiting], slots of clients that are still at work; other slots fill the rest."""
+    """int32 [R, waiting], the indices of slots whose clients are still at work; other indices pad."""
     slots: Slots
     """[R, s], all slots after the round; client -1 in finished slots."""
     staleness: jax.Array
     """float32 [R], mean age of the updates that are aggregated, NaN if there are none."""
     lost: jax.Array
-    """bool [R], whether the finished or the working clients exceed their slots."""
+    """bool [R], whether there are more finished clients than n or more working clients than `waiting`."""
 
 
 class RoundClose(NamedTuple):
-    """Duration of a round, with the updates that are aggregated and released, one row for each run.
+    """Duration of a round, and the updates that are aggregated and released, one row for each run.
 
     The cohort has n slots. If clients of earlier rounds may still be at work, their slots come before these
-    n. All slots together are s.
+    n. There are s slots in total.
     """
 
     training: Cohort
@@ -69,7 +71,10 @@ class RoundClose(NamedTuple):
     latency: jax.Array
     """float32 [R, n], seconds, latency of `members` as the server observes it."""
     members: jax.Array
-    """int32 [R, n], clients whose latency the server observes: the cohort, or finished clients; -1 pads."""
+    """int32 [R, n], clients whose latency the server observes; -1 pads.
+
+    They are the cohort, or the clients that have finished if rounds overlap.
+    """
     arrived: jax.Array | None
     """bool [R, n], `members` whose update is aggregated; None if no client can fail, be late or stay at
     work."""
@@ -148,6 +153,9 @@ def close_round(
       cohort: the cohort, [n].
       network: the network in this round.
       held: the work of clients from earlier rounds, [waiting]; None if no client can stay at work.
+
+    Raises:
+      PartError: clients can stay at work, and the cohort has another size than the ending requires.
     """
     work = _slots_of(cohort, network)
     if held:

@@ -14,11 +14,11 @@ from pausejax.policies.base import Clients, View
 from pausejax.study.simulation import DeviceBytes, bytes_of
 
 SimulationOfClients = Any
-"""Type of a `ClientSimulation`; `Any`, because its module imports this one."""
+"""Type of a `ClientSimulation`; `Any`, because the module of `ClientSimulation` imports this module."""
 
 
 def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
-    """Returns the largest size of a cohort, and whether the updates of its clients are kept one by one."""
+    """Returns the largest size of a cohort, and whether its clients' updates are stored separately."""
     program, (world, hyper) = simulation.program, simulation.argument_shapes(1)
     clients, keeps, learning = jnp.ones(program.num_clients), [], program.learning
 
@@ -35,7 +35,7 @@ def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
 
 
 def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
-    """Returns iterations of loops and shares of branches that a trace can't show; see `Simulation.turns`."""
+    """Returns iterations of loops and shares of branches, by named scope; see `Simulation.turns`."""
     program, data = simulation.program, simulation.world.data
     found = {"rounds": float(simulation.rounds_per_call)}
     if program.learning is None or data is None:

@@ -1,4 +1,7 @@
-"""Check that all devices exchange samples at the same time; otherwise they would wait forever."""
+"""Checks that all devices exchange samples at the same time.
+
+A device that exchanges alone would wait forever.
+"""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,8 @@
-"""Regret against the cohort with the largest expected reward, by enumeration, after the runs.
+"""Computes the regret against the cohort with the largest expected reward, after the runs.
 
-E[r(S, t)] is E[min_k τ_min / τ_k] plus terms that need no expectation. The expectation depends on the latency
-law alone. So one table over all sets of m clients serves every round of every run with that law. The other
-terms are one matrix product. All sets are enumerated, so their number is limited by `MOST_SETS`.
+E[r(S, t)] is E[min_k τ_min / τ_k] plus terms that need no expectation. This expectation depends only on the
+latency law. So one table over all sets of m clients serves every round of every run with that law. The other
+terms are one matrix product. All sets are enumerated; their number is at most `MOST_SETS`.
 """
 
 import functools
@@ -45,9 +45,9 @@ def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.nd
     """Returns E[min_k τ_min / τ_k] over the members of a set of independent clients, as a function of sets.
 
     With u = τ_min / x, the expectation is the integral over (0, 1] of P(τ_k <= τ_min / u for all k). This
-    probability is the product of the members' distribution functions. The integral is computed by
-    Gauss-Legendre quadrature between quantiles of the clients, which also resolves narrow laws. Compared with
-    adaptive quadrature, the error is below 1e-5 (`tests/clients`).
+    probability is the product of the members' distribution functions. Gauss-Legendre quadrature computes the
+    integral between quantiles of the clients' latencies. So laws with a small variance are resolved too. The
+    error is below 1e-5, compared with adaptive quadrature (`tests/clients`).
 
     Args:
       cdf: the distribution functions of latencies that are never below τ_min.
@@ -75,8 +75,7 @@ def expected_speed(cdf: Cdf, min_latency: float) -> Callable[[np.ndarray], np.nd
 
 
 def _quadrature(cdf: Cdf, min_latency: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns nodes and weights of the quadrature on (0, 1]; its intervals end at quantiles of τ_min /
-    τ_k."""
+    """Returns nodes and weights of the quadrature on (0, 1]; intervals end at quantiles of τ_min / τ_k."""
     ends = {0.0, 1.0}
     for level in _LEVELS:
         low = np.zeros(np.asarray(cdf(np.array([[min_latency]]))).shape[1])
@@ -111,7 +110,7 @@ def regrets(
     Args:
       selected: int [rounds, n], the selected clients, who all take part; -1 pads.
       table: float64 [S], `expected_speed` of all `cohorts`.
-      speed_of: the function of `expected_speed`, for other sets.
+      speed_of: the function that `expected_speed` returns; it is applied to the selected sets.
       data_share: float32 [K], |D_k| / |D|.
       clients_per_round: m.
       objective: the objective of the reward.
@@ -138,8 +137,8 @@ def regrets(
         place = np.argmax(value, axis=1)
         found = np.take_along_axis(block, sets[place], axis=1).sum(axis=1)
         best[first : first + len(block)] = table[place] + found
-    # Rounding to float32 may select another set as the best. The maximum is never below the cohort's own
-    # value.
+    # Rounding to float32 may select a set that is not the best. Clip at 0, since the true maximum is never
+    # below the cohort's value.
     return np.where(size == m, np.maximum(best - played, 0.0), best - played)
 
 

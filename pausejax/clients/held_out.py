@@ -1,4 +1,4 @@
-"""Tests of each client's own model on the samples that were kept out of its training."""
+"""Tests each client's own model on the samples that were held out of its training."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -30,7 +30,8 @@ def client_metrics(
 ) -> np.ndarray:
     """Computes the task's metric of every client's model on the client's held-out samples.
 
-    The models are evaluated run by run, so that their bits do not depend on the other runs of a batch.
+    The models are evaluated run by run. So the metrics of a run are bit for bit independent of the other runs
+    of its batch.
 
     Args:
       learning: the static description of learning.

@@ -31,7 +31,7 @@ PARTS = (data, network, policies, privacy, algorithms, aggregators, models, opti
 def coordinates(
     mode: str, rounds: int, eval_every: int, arrays: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the coordinates of rounds, clients and evaluations, and the unchanged variables."""
+    """Returns the coordinates of rounds, clients and evaluations by name, and `arrays` unchanged."""
     found: dict[str, Any] = {
         "round": np.arange(1, rounds + 1, dtype=np.int32),
         "client": np.arange(arrays["counts"].shape[1], dtype=np.int32),

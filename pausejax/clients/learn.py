@@ -131,8 +131,8 @@ def _join(
     """Joins the losses and updates of earlier rounds' clients, which come first, with those of this round.
 
     Returns:
-      The losses of all slots, [R, s]; the losses and root mean squares of finished clients, [R, n] each; the
-      updates of all slots, [R, s, d]; the work that continues.
+      Five values: the losses of all slots, [R, s]; the losses of finished clients, [R, n]; the root mean
+      squares of their losses, [R, n]; the updates of all slots, [R, s, d]; the work that continues.
     """
     every = [
         jnp.concatenate([old, new], axis=1)

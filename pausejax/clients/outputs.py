@@ -50,7 +50,10 @@ def tasks_of(study: Study) -> list[Task]:
 
 
 def _taken(study: Study) -> frozenset[str]:
-    """Returns the names of variables in every result, which no part may use for its own variables."""
+    """Returns the names that parts may not use for their variables.
+
+    They are names of variables, metrics, coordinates, parameters and keys of a spec.
+    """
     words = study.words
     known = (VARIABLES, METRICS, words.parameters, words.aliases, words.study)
     return frozenset(COORDINATES).union(*known)
@@ -63,7 +66,7 @@ def outputs(study: Study) -> Outputs:
       PartError: a quantity has the name of another variable, or a task can't be built.
     """
     learned = [task.metric_name for task in tasks_of(study)]
-    # Without training, accuracy is not known.
+    # In mode "bandit" there is no accuracy.
     objectives = next(iter(learned), "participation_imbalance"), "mean_latency", "max_leakage"
     best_by = objectives[0] if learns(study.mode) else "mean_latency"
     return Outputs(variables(study), metrics(study), objectives, best_by, ("dataset", "task"))
@@ -83,7 +86,7 @@ def variables(study: Study) -> dict[str, Variable]:
 
 
 def _protected(study: Study) -> set[str]:
-    """Returns the unit that ε protects under the mechanisms of a study, such as "per update"."""
+    """Returns the units that ε protects under the mechanisms of a study, such as "per update"."""
     if not learns(study.mode):
         return {"per update"}
     names = values_of(study, "mechanism")

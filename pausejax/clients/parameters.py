@@ -63,7 +63,8 @@ PARAMETERS: dict[str, Parameter] = table(
             "whether a late client stops before it releases its update, or releases it",
             choices=("stopped", "released"),
             added=True,
-            # Nobody is late in rounds that wait, or that go on with who is still at work.
+            # No client is late if a round waits for all clients, or if slow clients stay at work past the
+            # round.
             unread_with=("ending", frozenset(("all", "buffered"))),
         ),
         "failure_probability": Parameter(

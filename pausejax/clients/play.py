@@ -91,9 +91,9 @@ def _no_work(program: Program, runs: int) -> HeldWork:
 
 
 def of_world(split: Any, shared: Any, *, sharded: bool = False) -> World:
-    """Returns a `World` with `split` in place of arrays with a row for each run, else with `shared`.
+    """Returns a `World` with `split` in place of each array [R, ...] and `shared` in place of all others.
 
-    If the training inputs are sharded, they are replaced by `split` too.
+    If the training inputs are sharded, `split` also replaces these inputs.
     """
     data = TrainingData(split, *[shared] * (len(TrainingData._fields) - 1)) if sharded else shared
     places: tuple[Any, ...] = (split, split, split, shared, data, shared)
@@ -149,10 +149,11 @@ def _play(
 ) -> tuple[State, Record]:
     first = jnp.broadcast_to(first_round, world.seed.shape)
     # The compiler of jax 0.11 crashes if a program that is split over devices reads an array without
-    # elements, such as the updates of a model without parameters. See tests/clients/test_split_empty.py.
+    # elements. An example is the updates of a model without parameters. See
+    # tests/clients/test_split_empty.py.
     state = jax.tree.map(lambda leaf: leaf if leaf.size else jnp.zeros(leaf.shape, leaf.dtype), state)
 
-    # With `jit` the round is traced once, although it is used twice.
+    # With `jit` the round is traced once, although it is called twice.
     played = jax.jit(functools.partial(play_round, program, world, hyper, last_round), inline=True)
     record = jax.eval_shape(played, state, first)[1]
     leaves, structure = jax.tree.flatten(record)
@@ -172,8 +173,8 @@ def _play(
         jnp.zeros((program.rounds_per_call, len(places), *leaves[places[0]].shape), leaves[places[0]].dtype)
         for places in alike
     ]
-    # Not a scan: it is as fast, but its length is fixed. A last call with fewer rounds would need a second
-    # program, or a branch in every round that copies the state.
+    # A scan is as fast, but its length is fixed. A last call with fewer rounds would need a second program,
+    # or a branch in every round that copies the state.
     left = jnp.clip(last_round + 1 - first[0], 0, program.rounds_per_call)
     with jax.named_scope("rounds"):
         state, records = jax.lax.fori_loop(0, left, step, (state, empty))

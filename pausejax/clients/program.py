@@ -65,7 +65,7 @@ class Program:
     """Static description of learning; None in mode "bandit"."""
 
     def build(self, hyper: Hyper, files: Files) -> Policy:
-        """Builds the policy of one run; tracing checks it."""
+        """Builds the policy of one run, which is checked when it is traced."""
         built = self.policy.build(**hyper, **files)
         return checked(built, self.policy.part, self.num_clients)
 
@@ -84,7 +84,7 @@ class Program:
         return network.checked_ending(self.ending.build(**hyper, **files), self.ending.part)
 
     def build_mechanism(self, hyper: Any, files: Any) -> privacy.Mechanism:
-        """Builds the privacy mechanism of one run, or on the host of many runs at once."""
+        """Builds the privacy mechanism of one run. On the host, arrays of values build that of many runs."""
         return privacy.checked_mechanism(self.mechanism.build(**hyper, **files), self.mechanism.part)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
@@ -94,7 +94,10 @@ class Program:
 
 
 class World(NamedTuple):
-    """Input arrays of a group's runs. Arrays [R, ...] have a row for each run; all runs share the others."""
+    """Input arrays of a group's runs.
+
+    Arrays [R, ...] have a row for each run. All runs share the other arrays.
+    """
 
     seed: jax.Array
     """uint32 [R], seed of each run."""
@@ -141,8 +144,10 @@ class State(NamedTuple):
     """State of all runs between two rounds; leading axis [R]."""
 
     bandit: bandit.BanditState
-    """Participations T_k, which are also the privacy ledger of each run, and mean rewards, [R, K]. They are
-    kept in the same way for every policy."""
+    """Participations T_k and mean rewards, [R, K].
+
+    T_k is also the privacy ledger of each run. Both have the same meaning for every policy.
+    """
     genie: jax.Array
     """int32 [R, K], participations in the genie's own trajectory."""
     mean_reward: jax.Array
@@ -160,7 +165,8 @@ class State(NamedTuple):
     """int32 [R], first round after which a run's model is not finite; 0 if there is none."""
 
 
-# All randomness derives from a run's seed: what a purpose draws in a round never depends on another purpose.
+# All randomness derives from a run's seed. In a round, each purpose has a key of its own, so its draws never
+# depend on another purpose.
 LATENCY, POLICY, CLIENT, AVAILABILITY, FAILURE, SERVER_NOISE = range(6)
 
 

@@ -20,8 +20,10 @@ class Snapshot(NamedTuple):
     arrived: jax.Array
     """bool [n], members whose update has reached the server; False for pads, failed and late clients."""
     weights: jax.Array
-    """float32 [n], aggregation weights in this round. They are 0 for members whose update has not arrived;
-    the others sum to 1."""
+    """float32 [n], aggregation weights in this round.
+
+    Weights of members whose update has not arrived are 0. All other weights sum to 1.
+    """
     latency: jax.Array
     """float32 [K], latency of each client in this round, seconds."""
     counts: jax.Array

@@ -45,8 +45,10 @@ class Record(NamedTuple):
     late_count: jax.Array | None = None
     """int32 [R], number of selected clients that came too late; None if the round waits for all clients."""
     released: jax.Array | None = None
-    """int32 [R, n], clients that released an update in this round, -1 pads; None if all selected
-    clients released one."""
+    """int32 [R, n], clients that released an update in this round, -1 pads.
+
+    None if all selected clients released an update.
+    """
     arrived: jax.Array | None = None
     """int32 [R, n], clients whose update is aggregated, -1 pads; None if no client can stay at work."""
     staleness: jax.Array | None = None

@@ -16,12 +16,12 @@ from pausejax.study.study import Study
 
 
 def evaluated_rounds(rounds: int, eval_every: int) -> np.ndarray:
-    """Returns the rounds after which the global model is evaluated: every `eval_every`-th and the last."""
+    """Returns the evaluated rounds, int32 [evaluations]: every `eval_every`-th round and the last round."""
     return np.unique(np.append(np.arange(eval_every, rounds + 1, eval_every), rounds)).astype(np.int32)
 
 
 def to_host(first: int, rows: np.ndarray, record: Any, rounds: int) -> Segment:
-    """Copies a segment's records to the host as [n, rounds, ...], without rounds beyond the last one."""
+    """Copies a segment's records to the host as [n, rounds, ...], without rounds beyond the last round T."""
     played = min(record.round_latency.shape[0], rounds + 1 - first)
     fields = record._asdict()
     for name in ("fault", "lost"):  # `refuse` reads them
@@ -71,7 +71,10 @@ def refuse(program: Program, segment: Segment, record: Any) -> None:
 
 
 def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: float) -> np.ndarray:
-    """Returns which of some distinct rows have not reached the simulated time `stop_at_latency`, bool [n]."""
+    """Returns whether each run has not yet reached the simulated time `stop_at_latency`, bool [n].
+
+    `rows` are the distinct positions of the runs, int [n]; the time is in seconds.
+    """
     elapsed = np.zeros(len(rows))
     for segment in segments:
         here, there = _places(segment, rows)
@@ -80,7 +83,7 @@ def running(segments: Sequence[Segment], rows: np.ndarray, stop_at_latency: floa
 
 
 def _places(segment: Segment, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the places in `rows` of the rows that a segment has, and their places in the segment."""
+    """Returns the indices of a segment's runs in `rows`, and the indices of these runs in the segment."""
     played, there = np.unique(segment.positions, return_index=True)
     order = np.argsort(rows)
     here = np.searchsorted(rows, played, sorter=order).clip(max=len(rows) - 1)
@@ -129,19 +132,20 @@ def finish(
 
 
 _ALWAYS = ("test_loss", "counts", "releases")
-"""Variables with the dimensions of tasks' metrics that no other variable replaces."""
+"""Variables that have the dimensions of a task's metric but exist for every task."""
 
 
 def complete(table: Mapping[str, Variable], arrays: Arrays) -> Arrays:
-    """Returns the arrays of runs with every variable of a study, which may record more than the runs did.
+    """Returns the arrays of runs, with the variables of the study that these runs did not record.
 
-    Runs record only what their own settings can change. A count that their settings fix has its true value in
-    every played round: no client fails, no client is late, all clients are available. Regrets of rounds that
-    do not wait for all, the metrics of other tasks, and what describes overlapping rounds have no value.
+    Runs record only what their settings can change. A count that the settings fix gets its true value in
+    every played round: 0 failed clients, 0 late clients, all clients available. Other variables get fill
+    values: regrets of rounds that do not wait for all clients, metrics of other tasks, models that are not
+    kept, and variables of overlapping rounds.
 
     Args:
       table: the variables of the study, by name.
-      arrays: the arrays of the runs; those without a variable in the table are left out.
+      arrays: the arrays of the runs, by name; arrays that are not in the table are left out.
     """
     found = {name: arrays[name] for name in table if name in arrays}
     played = ~np.isnan(arrays["elapsed"])

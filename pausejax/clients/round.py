@@ -59,7 +59,7 @@ def play_round(
     reward = hyper["min_latency"][:, None] / close.latency
     history = jax.vmap(bandit.update)(state.bandit, close.released, reward)
 
-    # Train, aggregate and evaluate; mode "bandit" skips this.
+    # Train, aggregate and evaluate; mode "bandit" skips these steps.
     learned = learn(program, world, hyper, state, keys, close)
     evaluated = evaluate_if_due(program, world, hyper, round, last_round, learned)
 

@@ -1,4 +1,4 @@
-"""Simulation of one group of runs of client selection, as the engine calls it."""
+"""Simulation of one group of runs of client selection, as `execution` calls it."""
 
 import copy
 import dataclasses
@@ -53,7 +53,7 @@ class ClientSimulation:
           layout: the placement of runs on the devices; taken from the table of measurements if not given.
 
         Raises:
-          SpecError: the partition of the data fails, or a part refuses its arguments.
+          SpecError: the data can't be partitioned, or a part refuses its arguments.
         """
         self._study, self._static, self._sources = study, group.static, sources
         self._devices = devices or jax.local_devices()
@@ -115,7 +115,10 @@ class ClientSimulation:
         return padded(width, on_all=self.data_shares > 1)
 
     def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, HeldOut | None]:
-        """Returns the data shares by seed, [P, K], and the training and test data, None without learning."""
+        """Returns the data shares of each of P seeds, [P, K], and the training and test data.
+
+        Both data are None in mode "bandit".
+        """
         program = self.program
         if not program.learning:
             share = np.full((len(seeds), program.num_clients), 1 / program.num_clients, np.float32)

@@ -38,7 +38,7 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
       address: HOST:PORT, "auto" or "local"; None: $RAY_ADDRESS, or "local" without it.
       to_the_end: whether the connection stays until the process ends. The caller must then end the process at
         once, without cleanup (`commands.main`). A cluster notices that its driver has ended. A local Ray ends
-        with the process, except two idle agents, which end a minute later.
+        with the process. Two idle agents of Ray end a minute later.
 
     Raises:
       ValueError: the address has another form, or Ray is not installed.
@@ -48,9 +48,9 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
     more: dict[str, Any] = {}
     if address == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Otherwise Ray's services listen on every network interface and execute code from any sender. Ray
-        # listens on the loopback only if it may not form clusters, and it reads this variable when it is
-        # imported.
+        # Without this variable, Ray's services listen on every network interface and execute code from any
+        # sender. Ray listens only on the loopback interface if it may not form clusters. It reads the
+        # variable when it is imported.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         more["include_dashboard"] = False
     ray = installed()

@@ -1,6 +1,6 @@
 """Plays batches on the workers of a Ray cluster, which write into the shared folder.
 
-The folder holds the whole state of the study. After a driver dies, the same command continues the study.
+The folder holds the whole state of the study. If the driver dies, the same command continues the study.
 """
 
 import collections
@@ -43,12 +43,12 @@ class Task:
     number: int = -1
     """The number of the task; -1 for a task that plays no batch."""
     attempts: int = 0
-    """The number of workers that were lost at the task."""
+    """The number of workers that were lost while they carried out the task."""
     played: float = 0
     """The rounds × runs that have been reported."""
 
     def note_loss(self, loss: Loss) -> None:
-        """Counts an attempt at which a worker was lost.
+        """Counts an attempt that ended with the loss of a worker.
 
         Raises:
           ChildProcessError: this was the last of `_ATTEMPTS` attempts.
@@ -148,7 +148,7 @@ class RayExecutor:
         """Plays batches on the workers, as `play.Executor.play`.
 
         Raises:
-          ChildProcessError: a batch has lost `_ATTEMPTS` workers.
+          ChildProcessError: `_ATTEMPTS` workers were lost while they played one batch.
         """
         assert self._pool is not None
         groups = {batch.group.key: batch.group for batch in work}
@@ -213,8 +213,8 @@ class RayExecutor:
 def pick(waiting: Sequence[str], own: set[str], others: Sequence[str]) -> int:
     """Returns the index in `waiting` of the task that a worker takes.
 
-    The worker takes a task whose program it has, if there is one. Among the groups, it takes the one with the
-    most waiting tasks per worker.
+    The worker takes a task whose program it has, if there is one. Of the groups that remain, it takes the
+    group with the most waiting tasks per worker.
 
     Args:
       waiting: keys of the groups of the tasks, at least one.

@@ -11,9 +11,10 @@ from pausejax.cluster.worker import Slot, Status, Worker
 
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_WITHOUT_A_NODE = 300.0
-# The waits before a slot gets a new worker, by the number of workers that failed to start there.
+# Seconds before a slot gets a new worker, by the number of workers that failed to start in this slot.
 _RETRY_SECONDS = (0.0, 5.0, 20.0, 60.0)
-# Batch systems send a signal two minutes before they kill a process.
+# Seconds in which workers checkpoint their runs. Batch systems send a signal two minutes before they kill a
+# process.
 _SECONDS_TO_KEEP = 60.0
 
 

@@ -123,8 +123,8 @@ class Worker:
           group: the group of the batch.
           runs: the runs of the batch, without those that were finished when the driver began.
           width: the width of the batch.
-          again: whether another worker was lost at this batch. That worker may have finished some of the
-            runs.
+          again: whether another worker was lost while it played this batch. That worker may have finished
+            some of the runs.
 
         Returns:
           The final status of the task.

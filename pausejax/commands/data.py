@@ -29,7 +29,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prepares a data set, draws samples and the partition, and prints the sizes of both.
+    """Prepares a data set, draws samples and the partition, and prints the sizes of data set and partition.
 
     Raises:
       SpecError: an option is out of its range; the message names the option and the allowed values.

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         # The process runs only this command. Loading libraries and tracing programs make millions of
-        # permanent objects. Scans of these objects by the garbage collector would take a third of the time of
+        # permanent objects. The garbage collector's scans of these objects would take a third of the time of
         # `plan`.
         gc.set_threshold(50_000, 20, 100)
         warnings.showwarning = _warn
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ending.code = _carry_out(sys.argv[1:], own_process=True)
             return ending.code
         finally:
-            gc.freeze()  # no scan at the end of the process, which frees all objects anyway
+            gc.freeze()  # no scan at the end of the process, because the system then frees all objects
     return _carry_out(arguments, own_process=False)
 
 
@@ -75,9 +75,7 @@ class _Ending:
         ray = sys.modules.get("ray")
         if ray is not None and ray.is_initialized():
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(
-                    OSError, ValueError
-                ):  # the stream has no reader any more, or is closed
+                with contextlib.suppress(OSError, ValueError):  # the stream has no reader, or is closed
                     stream.flush()
             os._exit(self.code)
 

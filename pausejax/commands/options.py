@@ -243,7 +243,7 @@ def opened(directory: str, *, partial: bool) -> "xr.Dataset":
 
 
 def partial_line(result: "xr.Dataset") -> str:
-    """Returns the line on how many runs of a partial result are finished; "" for a whole result."""
+    """Returns the line that says how many runs of a partial result are finished; "" for a whole result."""
     from pausejax.analysis import schema
 
     line: str = schema.read(result, "partial")

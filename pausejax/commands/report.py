@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pausejax.plotting.chart import Chart
 
 
-# Requests that become different folder names. No value has an underscore or a character that such names lack.
+# Requests for which the name of the folder needs no digest. Their values contain only characters that the
+# name keeps, and no underscores.
 _PLAIN = re.compile(
     r"(?:(?:^| )--(?:measure(?: \w+)+|by \w+(?:,\w+)*|smooth \d+|where \w+=[^\W_]+(?:,\w+=[^\W_]+)*))+"
 )
@@ -124,8 +125,8 @@ def _leave(
 ) -> None:
     """Writes a page and charts into a folder or under a URL, and prints their names.
 
-    The final report replaces the page of a partial result. Charts of a partial result have names of their
-    own, because a picture does not say which runs it lacks.
+    The final report replaces the page of a partial result. Charts of a partial result have separate names,
+    because a picture does not say which runs it lacks.
     """
     from pausejax import page
     from pausejax.plotting.data import check_name
@@ -176,7 +177,7 @@ def within(directory: str, words: str) -> str:
     name = file_names([words])[0]
     cut = name != re.sub(r"\W+", "_", words).strip("_")
     if cut or not _PLAIN.fullmatch(words):
-        # Requests such as x = -1 and x = 1 have the same name, so a digest makes the names different.
+        # Without a digest, requests such as x = -1 and x = 1 would have the same name.
         name += f"_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
     found = Folder(f"{directory.rstrip('/')}/{name}")
     if found.is_local and Path(found.path()).is_symlink():

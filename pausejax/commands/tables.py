@@ -9,7 +9,10 @@ from pausejax.analysis.summaries import summary_text
 
 
 def summary_table(result: xr.Dataset) -> Table:
-    """Returns the table of a study for printing, with a row for each setting. Its texts are not markup."""
+    """Returns the table of a study for printing, with a row for each setting.
+
+    Its texts are not read as markup.
+    """
     text = summary_text(result)
     table = Table(
         title=text.title,

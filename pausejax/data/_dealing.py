@@ -26,7 +26,10 @@ def round_to_sum(quantities: np.ndarray) -> np.ndarray:
 
 
 def top_up(owner: np.ndarray, num_clients: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-    """Moves random samples from the largest clients to clients with less than a minibatch of samples."""
+    """Moves random samples from the largest clients to clients with less than a minibatch of samples.
+
+    `owner` and the returned owners are int [N].
+    """
     sizes = np.bincount(owner, minlength=num_clients)
     lacking = np.maximum(batch_size - sizes, 0)
     largest_first = [(-size, client) for client, size in enumerate(sizes.tolist())]

@@ -35,7 +35,7 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Stores named arrays with their checksum; a reader sees the old or the new file, never a partial one.
+    """Stores named arrays with their checksum; a reader sees the old or the new file, never a partial file.
 
     If the folder can't be written, the function only warns; the next start is then slower.
     """

@@ -22,7 +22,7 @@ class Dataset(NamedTuple):
     test_targets: np.ndarray
     """[N_test, ...], as `train_targets`."""
     num_classes: int = 0
-    """Number of classes of integer targets; 0: one more than the largest target."""
+    """Number of classes of integer targets; 0 means one more than the largest target."""
     mean: float | None = None
     """Number that is subtracted from raw inputs; None means 127.5 for uint8, and 0 for other types."""
     std: float | None = None
@@ -56,7 +56,7 @@ class Dataset(NamedTuple):
         """Number of classes.
 
         Raises:
-          ValueError: the targets are no integers from 0, or not below the given `num_classes`.
+          ValueError: the targets are not integers >= 0, or not below the given `num_classes`.
         """
         return self.count_values("targets", 0)
 
@@ -68,7 +68,7 @@ class Dataset(NamedTuple):
           lowest: the smallest allowed value; -1 if targets may be -1, which means no class.
 
         Raises:
-          ValueError: the values are no integers from `lowest`, or not below the given `num_classes`.
+          ValueError: the values are not integers >= `lowest`, or not below the given `num_classes`.
         """
         train, test = getattr(self, f"train_{kind}"), getattr(self, f"test_{kind}")
         if train.dtype.kind not in "iu":
@@ -91,7 +91,7 @@ class Dataset(NamedTuple):
         )
 
     def first(self, samples: int) -> "Dataset":
-        """Returns the data set with the first `samples` training samples; with all if `samples` is 0."""
+        """Returns the data set with only the first `samples` training samples; 0 keeps all."""
         count = samples or len(self.train_inputs)
         owner = None if self.owner is None else self.owner[:count]
         return self._replace(
@@ -108,7 +108,7 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
     """Returns a data set with its name, with types that devices compute with, and owners numbered from 0.
 
     Raises:
-      ValueError: the arrays are no valid data set; the message begins with `where`.
+      ValueError: the arrays are not a valid data set; the message begins with `where`.
     """
     arrays: dict[str, Any] = {}
     for field in ("train_inputs", "train_targets", "test_inputs", "test_targets"):

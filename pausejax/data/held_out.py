@@ -1,4 +1,4 @@
-"""Samples of each client that are kept out of its training, to test the client's own model."""
+"""Holds samples of each client out of its training, to test the client's own model."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from pausejax.data.partition import Partition, generator
 
 
 def hold_out(partition: Partition, share: float, seed: int) -> Partition:
-    """Returns a partition in which a share of each client's samples is kept out of training.
+    """Returns a partition in which a share of each client's samples is held out of training.
 
-    The share of n samples is rounded to the nearest whole number, halves to the even one, and at most n − 1.
-    The samples are drawn at random, by the seed alone.
+    Of n samples, the share times n are held out: rounded to the nearest integer, halves to even, at most n −
+    1. The samples are drawn at random; the draw depends only on the seed.
 
     Args:
       partition: the partition of all samples.
@@ -19,7 +19,7 @@ def hold_out(partition: Partition, share: float, seed: int) -> Partition:
     held = np.minimum(np.rint(share * partition.sizes).astype(np.int32), partition.sizes - 1)
     client = np.repeat(np.arange(len(partition.sizes)), partition.sizes)
     draw = generator("held_out", seed).random(len(client))
-    # By client, and at random within a client.
+    # Sorts samples by client, and at random within a client.
     order = partition.order[np.lexsort((draw, client))]
     return Partition(order, partition.sizes - held, held)
 

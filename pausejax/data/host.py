@@ -37,8 +37,10 @@ class Sources:
         return self._made[key]
 
     def make_one(self, key: Hashable, kind: Hashable, build: Callable[[], T]) -> T:
-        """Returns an object as `make`, but holds one object at a time: the one of another key is freed
-        first."""
+        """Returns the object of a key and a kind, and holds only the latest kind of each key.
+
+        An object of the key with another kind is freed before `build` is called.
+        """
         if self._latest.get(key, (None, None))[0] != kind:
             self._latest.pop(key, None)
             self._latest[key] = kind, build()

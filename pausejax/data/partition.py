@@ -1,9 +1,8 @@
 """Partitioners: which client owns which training sample.
 
 A partitioner is a function `(labels, num_clients, seed, *, ...)` on the host. It returns a `Partition`, or
-every sample's owner. Its random numbers depend on the seed alone, so every policy with the same seed gets the
-same partition. Every sample has one owner. If a partitioner draws at random, every client owns at least one
-minibatch of samples.
+every sample's owner. Its random numbers depend on the seed alone, so all policies with one seed get one
+partition. Every sample has one owner. With random partitioners, every client owns at least a minibatch.
 """
 
 import zlib
@@ -40,7 +39,7 @@ class Partition(NamedTuple):
     sizes: np.ndarray
     """int32 [K], |D_k|: the number of training samples of each client."""
     held_out: np.ndarray | int = 0
-    """int32 [K], number of samples of each client for its test only; in `order` they come last."""
+    """int32 [K], number of each client's samples that only test its model; they come last in `order`."""
 
     @property
     def owned(self) -> np.ndarray:
@@ -67,7 +66,7 @@ class Partition(NamedTuple):
 
 @parts.partition
 def iid(labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int) -> Partition:
-    """Uniformly random shares whose sizes differ by at most one."""
+    """Assigns samples uniformly at random, in shares whose sizes differ by at most one."""
     rng = _begin("iid", len(labels), num_clients, seed, batch_size)
     return _group(rng.permutation(len(labels)) % num_clients, num_clients, rng)
 
@@ -81,11 +80,11 @@ def dirichlet_quantity(
     batch_size: int,
     concentration: Concentration = CONCENTRATION,
 ) -> Partition:
-    """Sizes from a symmetric Dirichlet law, one dominant label per client: the non-i.i.d. case of PAUSE.
+    """Draws sizes from a Dirichlet law, and a dominant label for each client: the non-i.i.d. case of PAUSE.
 
-    Each client gets the label with the most unassigned samples as its dominant label; the largest clients
-    come first. The rest of a client's samples is a uniform draw from the remaining samples. A client has a
-    smaller dominant share if no label has enough samples for it.
+    A client's dominant label is the label with the most unassigned samples; the largest clients come first.
+    The client's other samples are drawn uniformly. Its dominant share is smaller if no label has enough
+    samples.
 
     Args:
       labels: int [N], the label of each sample.
@@ -137,13 +136,14 @@ def dirichlet_label(
     batch_size: int,
     concentration: Concentration = CONCENTRATION,
 ) -> Partition:
-    """Each label is shared out by its own symmetric Dirichlet draw over the clients (Hsu, Qi, Brown 2019).
+    """Divides each label among the clients by its own symmetric Dirichlet draw (Hsu, Qi, Brown 2019).
 
     Args:
       labels: int [N], the label of each sample.
       num_clients: K, the number of clients.
       seed: the seed, not negative.
-      batch_size: the smallest number of samples; a client with fewer gets random ones of the largest clients.
+      batch_size: the smallest number of samples of a client. Clients with fewer get random samples of the
+        largest clients.
       concentration: the law's parameter, above 0; the smaller, the fewer labels a client has.
     """
     _check_labels(labels)
@@ -166,13 +166,14 @@ def shards(
     batch_size: int,
     shards_per_client: ShardsPerClient = 2,
 ) -> Partition:
-    """Samples sorted by label, cut into K·s pieces, s random ones for each client (McMahan et al. 2017).
+    """Sorts samples by label and gives each client s of K·s pieces at random (McMahan et al. 2017).
 
     Args:
       labels: int [N], the label of each sample.
       num_clients: K, the number of clients.
       seed: the seed, not negative.
-      batch_size: the smallest number of samples; a client with fewer gets random ones of the largest clients.
+      batch_size: the smallest number of samples of a client. Clients with fewer get random samples of the
+        largest clients.
       shards_per_client: s, at least 1; the smaller, the fewer labels a client has.
     """
     _check_labels(labels)
@@ -195,7 +196,7 @@ def shards(
 def natural(
     labels: np.ndarray, num_clients: int, seed: int, *, batch_size: int, owner: np.ndarray | None
 ) -> Partition:
-    """Each client has the samples that it owns in the data set, even if they are fewer than a minibatch.
+    """Gives each client the samples that it owns in the data set, even if they are fewer than a minibatch.
 
     Args:
       labels: [N, ...], the targets.
@@ -232,11 +233,11 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
       labels: [N, ...], the targets.
       num_clients: K, the number of clients.
       seed: the seed, not negative.
-      **values: arguments of the partitioner: `batch_size`, `owner`, its own parameters; others are ignored.
+      **values: `batch_size`, `owner` and the partitioner's own parameters; other values are ignored.
 
     Raises:
       ValueError: no partitioner has this name, or an argument is out of its range.
-      PartError: the partitioner returns something that is no partition.
+      PartError: the partitioner does not return a partition.
     """
     part = parts.find("partition", part)
     made = part.build(labels, num_clients, seed, **values)

@@ -33,10 +33,11 @@ def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: 
       part: a data set part or the name of a registered data set.
       data_dir: the folder of prepared TFDS copies, default `$PAUSEJAX_DATA_DIR` or else TFDS's own; not used
         by `digits`, which is bundled with scikit-learn.
-      **values: values of the part's own parameters; others are ignored.
+      **values: values of the part's parameters; other values are ignored.
 
     Raises:
-      ValueError: no data set has this name, `data_dir` holds another data set, or the part returns none.
+      ValueError: no data set has this name, `data_dir` holds another data set, or the part does not return a
+        data set.
       FileNotFoundError: the data set is not on this machine and can't be fetched; the message says what to
         run.
     """
@@ -52,7 +53,7 @@ def digits() -> Dataset:
 
     The split is fixed and stratified: the training and test sets have the same class shares.
     """
-    # scikit-learn takes longer to load than a small study to plan.
+    # Loading scikit-learn takes longer than planning a small study. So the arrays are cached.
     made = f"{metadata.version('scikit-learn')}-{_DIGITS_TEST_SIZE}-{_DIGITS_SPLIT_SEED}"
     kept = cache.cache_dir() / f"digits-{made}.npz"
     arrays = cache.read(kept)
@@ -111,7 +112,12 @@ def cifar10(*, data_dir: str | os.PathLike | None) -> Dataset:
 def tfds_image(
     *, data_dir: str | os.PathLike | None, tfds_name: TfdsName = "", tfds_version: TfdsVersion = ""
 ) -> Dataset:
-    """Any image-classification set of TensorFlow Datasets with images of one size and a test split."""
+    """Any image-classification set of TensorFlow Datasets with images of one size and a test split.
+
+    Raises:
+      ValueError: `tfds_name` or `tfds_version` is empty, or the set has other splits or features.
+      FileNotFoundError: there is no prepared copy and none can be made, as for `tfds.read`.
+    """
     if not tfds_name or not tfds_version:
         raise ValueError("dataset tfds_image: needs data.tfds_name and data.tfds_version")
     return tfds.read_any(tfds_name, tfds_version, data_dir)
@@ -119,7 +125,11 @@ def tfds_image(
 
 @parts.dataset
 def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
-    """Your own arrays in an .npz file: x_train, y_train, x_test, y_test, and optionally owner_train [N]."""
+    """Your own arrays in an .npz file: x_train, y_train, x_test, y_test, and optionally owner_train [N].
+
+    Raises:
+      ValueError: no file is given, the file can't be read, or its arrays are not a valid data set.
+    """
     if not data_file:
         raise ValueError("dataset npz: needs data.data_file")
     names = ("x_train", "y_train", "x_test", "y_test")

@@ -21,7 +21,7 @@ EXTRA = "pausejax[prepare]"
 
 
 class Source(NamedTuple):
-    """Required content of a prepared copy of a data set. The version fixes the records and their order."""
+    """Content that a prepared copy of a data set must have. The version fixes the records and their order."""
 
     version: str
     train_counts: tuple[int, ...]
@@ -111,8 +111,10 @@ def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dic
 
 
 def _library() -> Any:
-    """Imports TFDS with warnings ignored, because a warning raised as an error would leave a partial
-    import."""
+    """Imports TFDS and ignores its warnings.
+
+    A warning that is raised as an error would leave a partial import.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import tensorflow_datasets as tfds
@@ -120,7 +122,7 @@ def _library() -> Any:
 
 
 def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any:
-    """Returns a TFDS builder of a prepared copy; if there is no copy, tries to make one."""
+    """Returns a TFDS builder of a prepared copy; if there is no copy, tries to make a copy."""
     tfds = _library()
     folder = Path(
         data_dir or os.environ.get("PAUSEJAX_DATA_DIR") or tfds.core.constants.DATA_DIR

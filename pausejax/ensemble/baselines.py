@@ -21,7 +21,7 @@ def fixed(mixing: jax.Array) -> EnsemblePolicy:
 
 
 def best_expert(*, stream_loss: jax.Array, num_runs: int) -> EnsemblePolicy:
-    """The single model with the smallest mean loss on the whole stream. It is known only in hindsight.
+    """Sends the single model with the smallest mean loss on the whole stream, which is known only at its end.
 
     Args:
       stream_loss: float32 [K], the mean loss of each model on the stream.
@@ -32,7 +32,7 @@ def best_expert(*, stream_loss: jax.Array, num_runs: int) -> EnsemblePolicy:
 
 
 def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsemblePolicy:
-    """The unweighted mean of the cheapest models that together fit into the budget.
+    """Sends the cheapest models that together fit into the budget, with equal weights.
 
     Ties go to the lowest index.
 
@@ -47,7 +47,7 @@ def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsembleP
 
 
 def all_experts(*, num_models: int, learning_rate: jax.Array) -> EnsemblePolicy:
-    """All models, without a budget.
+    """Sends all models, without a budget.
 
     Exponential weights learn from all losses: EFL-FG (1), EFL-FG (9a), q = 1.
 
@@ -76,7 +76,7 @@ class _Exp3Plan(NamedTuple):
 
 
 def exp3(*, num_models: int, learning_rate: jax.Array, exploration_rate: jax.Array) -> EnsemblePolicy:
-    """EXP3 on single models (Auer et al. 2003): one model a round, importance-sampled losses.
+    """Sends one model per round by EXP3 (Auer et al. 2003), which learns from importance-sampled losses.
 
     Args:
       num_models: K, the number of models.

@@ -51,7 +51,7 @@ def _weigh(log_weight: jax.Array, graph: jax.Array) -> jax.Array:
 def efl_fg(
     *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, exploration_rate: jax.Array
 ) -> EnsemblePolicy:
-    """Builds the policy.
+    """Sends the out-neighbours of a vertex that is drawn from the feedback graph (EFL-FG Algorithm 2).
 
     Args:
       parameters: int32 [K], model sizes.
@@ -101,7 +101,7 @@ def efl_fg(
         )
 
     def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-        """Returns EFL-FG (32): the sum of the losses of all K ensembles, weighted by p."""
+        """Returns EFL-FG (32), [n, R]: the sum of the losses of all K ensembles, weighted by p."""
         ensembles = choice.plan.ensembles
 
         def add_model(j: jax.Array, total: jax.Array) -> jax.Array:
@@ -113,7 +113,7 @@ def efl_fg(
         return jnp.sum(probability[:, None] * jnp.square(ensemble - targets[None]), axis=0)
 
     def regret_bound(choice: Choice, round_number: jax.Array, num_clients: jax.Array) -> jax.Array:
-        """Returns the summand of EFL-FG (11) for this round.
+        """Returns the summand of EFL-FG (11) for this round, [K, R].
 
         The first term of EFL-FG (11) is added at round 1.
         """

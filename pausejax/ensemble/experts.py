@@ -107,7 +107,8 @@ def _kernel_models(
 
     All kernels use the same pairwise distances and products.
     """
-    # Imported here because the import takes a second, which every command would otherwise need.
+    # Imported here because the import takes a second. At the head of the module it would slow down every
+    # command.
     from sklearn.kernel_ridge import KernelRidge
 
     kernels = _kernels(fit.shape[1])

@@ -52,13 +52,13 @@ def fedboost(
     sampling: Sampling,
     normalized: bool = False,
 ) -> EnsemblePolicy:
-    """Builds the policy.
+    """Builds a policy that draws each model independently, with a limit on the expected cost.
 
     Each round sends model k with probability γ_k, independently of the other models. The expected cost of a
     round is a share of the budget; the cost of a round may exceed the budget. The weights of the sent models
-    are α_k / γ_k. The prediction is unbiased, but the weights need not sum to 1; if no model is sent, the
-    prediction is 0. The weights are learned by mirror descent with entropy: α_k ∝ α_k exp(-η δ_k), where δ is
-    the clients' mean gradient, which is 0 for models that were not sent.
+    are α_k / γ_k. The prediction is unbiased, but the weights need not sum to 1. If no model is sent, the
+    prediction is 0. The weights are learned by mirror descent with entropy: α_k ∝ α_k exp(-η δ_k). Here δ is
+    the clients' mean gradient. It is 0 for models that were not sent.
 
     Args:
       parameters: int32 [K], model sizes.
@@ -67,7 +67,7 @@ def fedboost(
       spending: float32 [R] or a number, the expected cost of a round over the budget, in (0, 1].
       sampling: the rule for γ. `"uniform"`: γ is equal for all models. `"weighted"`: γ is in proportion to α,
         at most 1. `"count"`: γ = `spending` · B / K for models of any cost, with B in units of the largest
-        model, so that `spending` · B models are sent in expectation.
+        model. Then `spending` · B models are sent in expectation.
       normalized: whether the weights of the sent models are divided by their sum, as in EFL-FG (1). The
         prediction is then biased, and `expected_loss` is the loss incurred by the drawn models.
     """
@@ -100,7 +100,7 @@ def fedboost(
         return compensated.add(state, feedback.gradient / clients[None])
 
     def expected_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-        """Returns the loss of the mean prediction plus the variance of the draw.
+        """Returns the loss of the mean prediction plus the variance of the draw, [n, R].
 
         The variance of independent inclusions is Σ (α_k f_k)² (1 - γ_k) / γ_k.
         """

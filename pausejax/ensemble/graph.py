@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 _MAX_LOG_RATIO = 50.0
-"""The limit of a log-ratio of weights: larger ratios are replaced by e^50."""
+"""The largest logarithm of a ratio of weights. Larger ratios are replaced by e^50."""
 
 
 def feedback_graph(
@@ -26,8 +26,8 @@ def feedback_graph(
 
     Args:
       log_weight: float32 [K, R], ln w up to a constant per run.
-      previous: bool [K, K, R], the last round's graph. It is all true before the first round, whose weights
-        are therefore not limited.
+      previous: bool [K, K, R], the last round's graph. Before the first round all entries are true, so the
+        weights of the first round are not limited.
       parameters: int32 [K], model sizes; integers, so that sums are exact.
       budget: int32 [R], the budget in parameters; at least the largest model, (a3).
 
@@ -63,10 +63,10 @@ def feedback_graph(
 def _heaviest_newcomer(graph: jax.Array, previous: jax.Array, log_weight: jax.Array) -> jax.Array:
     """Returns the largest ln w, [K, 1, R], that a new model of a neighbourhood may have by EFL-FG (2).
 
-    A new model is one that is not in the previous neighbourhood. Models in both neighbourhoods cancel: the
-    weight of the new models must not exceed the weight of the missing models. So rounding never excludes a
-    member of a neighbourhood that is rebuilt in another order, and never admits a model whose weight is lost
-    in the sum. Weights are relative to the heaviest missing model, so they do not all underflow.
+    A new model is a model that is not in the previous neighbourhood. Models in both neighbourhoods cancel:
+    the weight of the new models must not exceed the weight of the missing models. So rounding never excludes
+    a member of a neighbourhood that is rebuilt in another order. It also never admits a model whose weight is
+    lost in the sum. Weights are relative to the heaviest missing model, so they do not all underflow.
 
     Args:
       graph: bool [K, K, R], the neighbourhoods so far.

@@ -18,7 +18,7 @@ from pausejax.parts import Part
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Static settings of the compiled program. Each distinct value is compiled once."""
+    """Static settings of the compiled program. Each distinct `Program` is compiled once."""
 
     policy: Part
     rounds: int
@@ -30,7 +30,7 @@ class Program:
     records_per_call: int
     """The number of records that one call computes. Rounds beyond T are skipped."""
     max_uplink: int
-    """The most losses that the clients of any run may report in a round."""
+    """The largest number of losses that the clients of any run may report in a round."""
     statics: tuple[tuple[str, Any], ...] = ()
     """The values of the policy's parameters that are not traced, by name."""
 

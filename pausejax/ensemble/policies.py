@@ -27,13 +27,13 @@ class Hyper(NamedTuple):
     spending: jax.Array
     """float32 [R], FedBoost's expected cost of a round over the budget."""
     own: dict[str, jax.Array] = {}  # noqa: RUF012, never written to
-    """Traced parameters of a policy that are no fields of this class, float32 [R] each, by name."""
+    """Traced parameters of a policy that are not fields of this class, float32 [R] each, by name."""
 
 
 def fedboost(
     *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, spending: jax.Array
 ) -> EnsemblePolicy:
-    """FedBoost that includes every model with the same probability."""
+    """Includes every model with the same probability: FedBoost."""
     return mirror_descent.fedboost(
         parameters=parameters,
         budget=budget,
@@ -46,7 +46,7 @@ def fedboost(
 def fedboost_weighted(
     *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, spending: jax.Array
 ) -> EnsemblePolicy:
-    """FedBoost that includes models with probabilities in proportion to their weights."""
+    """Includes models with probabilities in proportion to their weights: FedBoost."""
     return mirror_descent.fedboost(
         parameters=parameters,
         budget=budget,
@@ -59,7 +59,7 @@ def fedboost_weighted(
 def fedboost_normalized(
     *, parameters: jax.Array, budget: jax.Array, learning_rate: jax.Array, spending: jax.Array
 ) -> EnsemblePolicy:
-    """FedBoost that includes every model with probability B / K and predicts with weights that sum to 1."""
+    """Includes every model with probability B / K; the weights of a prediction sum to 1: FedBoost."""
     return mirror_descent.fedboost(
         parameters=parameters,
         budget=budget,

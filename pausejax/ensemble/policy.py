@@ -1,7 +1,7 @@
 """Defines the interface of a policy that selects the models of a pool to send: init / select / update.
 
-The arms are models, and a round's feedback is their losses on the clients' newest samples. The LAST axis of
-every array is that of the R runs, which are simulated in parallel. Hyper-parameters are arrays [R].
+The arms are models. The feedback of a round is the losses of models on the clients' newest samples. The LAST
+axis of every array is that of the R runs, which are simulated in parallel. Hyper-parameters are arrays [R].
 """
 
 from collections.abc import Callable
@@ -78,5 +78,5 @@ def squared_error(mixing: jax.Array, predictions: jax.Array, targets: jax.Array)
 
 
 def certain_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-    """Computes `expected_loss` of a policy without random draws."""
+    """Computes `expected_loss`, [n, R], of a policy without random draws."""
     return squared_error(choice.mixing, predictions, targets)

@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Running sums over the rounds."""
+    """Running sums over the rounds, one for each of R runs."""
 
     error: Sum
     """[R], the clients' mean squared error."""

@@ -1,4 +1,4 @@
-"""Loads regression data sets: three of the EFL-FG paper from UCI files, and one that is in scikit-learn."""
+"""Loads regression data sets: three of the EFL-FG paper from UCI files, and one of scikit-learn."""
 
 import csv
 import gzip

@@ -45,10 +45,10 @@ def simulate(
     num_clients: int = NUM_CLIENTS,
     record_every: int = 1,
 ) -> dict[str, np.ndarray]:
-    """Simulates R runs of one policy on one pool, all in one call of the program.
+    """Simulates R runs of one policy on one pool with one call of the compiled program.
 
     The rows of the stream are distributed to the clients in an order that depends only on the seed. In each
-    round every client gets its next row; after the last row the stream starts again. A uniform subset of
+    round every client gets its next row. After the last row the stream starts again. A uniform subset of
     floor(uplink / (models sent + 1)) clients reports the losses on its rows. Randomness depends only on a
     run's seed and the round, so all policies and settings with one seed have the same stream.
 
@@ -61,11 +61,18 @@ def simulate(
       record_every: the rounds between two recorded rounds, a divisor of T.
 
     Returns:
-      Arrays [R, T / record_every] for the rounds record_every, 2 record_every, ...: `mse` (running mean, as
-      in the paper), `best_expert_mse` (MSE of the best model so far, in hindsight), `regret`, EFL-FG (10),
-      `realized_regret` (regret of the incurred losses), `regret_bound`, EFL-FG (11), of efl_fg only,
-      `violations` (share of rounds over the budget), `cost` (mean cost sent per round, largest model = 1),
-      `reports` (sum of |C_t|); and int32 [R, K] `sent_counts`.
+      Arrays [R, T / record_every] for the rounds record_every, 2 record_every, ...:
+
+      - `mse`: the running mean squared error, as in the paper
+      - `best_expert_mse`: the MSE of the best model so far, in hindsight
+      - `regret`: EFL-FG (10)
+      - `realized_regret`: the regret of the incurred losses
+      - `regret_bound`: EFL-FG (11); only of efl_fg
+      - `violations`: the share of rounds over the budget
+      - `cost`: the mean cost sent per round, in units of the largest model
+      - `reports`: the sum of |C_t|
+
+      Also `sent_counts`, int32 [R, K]: the number of rounds in which each model was sent.
 
     Raises:
       ValueError: a setting is out of range.
@@ -100,11 +107,11 @@ def simulate(
 
 def hyper_of(runs: Runs, pool: Pool) -> Hyper:
     """Converts checked settings to the program's hyper-parameters, [R] each."""
-    # The arrays are NumPy's until they are put on the devices.
+    # The arrays stay NumPy arrays until they are put on the devices.
     arrays: tuple[Any, ...] = (
         runs.learning_rate.astype(np.float32),
         runs.exploration_rate.astype(np.float32),
-        # Sums of model sizes are integers, so the budget may be rounded down to one.
+        # Sums of model sizes are integers, so the budget may be rounded down to an integer.
         np.minimum(np.floor(runs.budget * pool.parameters.max()), pool.parameters.sum()).astype(np.int32),
         runs.uplink.astype(np.int32),
         np.asarray(runs.spending, np.float32),

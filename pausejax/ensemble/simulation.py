@@ -1,4 +1,4 @@
-"""Simulates one group of runs of an ensemble study for the engine."""
+"""Simulation of one group of runs of an ensemble study, as `execution` calls it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -131,7 +131,7 @@ class EnsembleSimulation:
     def to_host(self, first_round: int, positions: np.ndarray, record: dict[str, jax.Array]) -> Segment:
         last = min(first_round + self.rounds_per_call - 1, self.rounds)
         count = (last + 1 - first_round) // self._every
-        # Counts are cumulative, so only the last counts are kept.
+        # Counts are cumulative, so only the latest counts are kept.
         kept = {
             name: leaf[count - 1 if name == "sent_counts" else 0 : count] for name, leaf in record.items()
         }
@@ -214,7 +214,7 @@ def _pool(study: Study, group: Group, sources: Sources) -> Pool:
 def rounds_of(study: Study, group: Group, sources: Sources) -> int:
     """Returns T. If the spec does not set T, the rounds last one pass of the stream.
 
-    Their number is rounded down to a multiple of `eval_every`, but is at least `eval_every`.
+    Then T is rounded down to a multiple of `eval_every`, but is at least `eval_every`.
 
     Raises:
       SpecError: the data are missing or wrong, or have fewer rows than clients.
@@ -235,7 +235,7 @@ def _settings(runs: Sequence[Run], rounds: int) -> Runs:
     def column(name: str, default: float = 0.0) -> np.ndarray:
         """Returns the values of a parameter, one for each run.
 
-        Values that are 0 or not read are the default.
+        The default replaces values that are 0 or that the policy does not read.
         """
         return np.array([run.values.get(name) or default for run in runs])
 

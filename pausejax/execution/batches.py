@@ -31,14 +31,13 @@ def groups_left(plan: Plan, settled: Collection[str]) -> list[Group]:
 def batches(plan: Plan, settled: Collection[str], most: Mapping[str, int], at_least: int = 1) -> list[Batch]:
     """Cuts every group into batches of nearly one size.
 
-    The cut does not depend on what changes while processes work on the study. So all processes make the same
-    cut.
+    The arguments do not change while processes work on the study. So all processes make the same cut.
 
     Args:
       plan: the whole plan.
       settled: identities of runs whose results existed before any process began; these runs are left out.
       most: the largest number of runs of a batch, by the key of each group that has runs left.
-      at_least: the least number of batches, if there are as many runs; the group with the largest batches
+      at_least: the least number of batches, but at most one for each run. The group with the largest batches
         is cut first.
     """
     known = set(settled)
@@ -81,7 +80,7 @@ def unfinished(work: Sequence[Batch], finished: Collection[str]) -> list[Batch]:
 def split(batch: Batch, width: int) -> list[Batch]:
     """Cuts a batch into consecutive batches of at most `width` runs.
 
-    A killed study that resumes gets the same batches as before, so its numbers are the same.
+    A killed study that resumes gets equal batches, so its numbers are equal too.
     """
     runs = batch.runs
     return [batch._replace(runs=runs[first : first + width]) for first in range(0, len(runs), width)]

@@ -52,5 +52,5 @@ def check_programs(folder: str) -> None:
 
 
 def _digest(key: str, program: bytes) -> bytes:
-    """Returns the digest of a program and its name. A file under a wrong name holds another program."""
+    """Returns the digest of a program and its name. So a program in a file with a wrong name is detected."""
     return blake2b(key.encode() + b"\0" + program, digest_size=_DIGEST_BYTES).digest()

@@ -80,7 +80,9 @@ class Bar:
 
 
 class Cell:
-    """Display that draws a bar in the output of a notebook's cell, where rich's bar would need widgets.
+    """Display that draws a bar in the output of a notebook's cell.
+
+    The bar of the package rich would need widgets.
 
     Args:
       clock: the function that returns the time in seconds.

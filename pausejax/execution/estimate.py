@@ -1,7 +1,7 @@
 """Estimates the cost of a plan: runs, batches, memory and rough times.
 
 The memory comes from array shapes or from the compiled programs. The times come from the operations of the
-traced programs and from the rates of devices of that kind (`measured.json`).
+traced programs and from the measured rates of the same kind of device (`measured.json`).
 """
 
 import time
@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     rounds: int
     batches: int
     lanes: int
-    """The number of runs in a batch, which are computed side by side."""
+    """The number of runs in a batch, which are computed in parallel."""
     resident: DeviceBytes
     """The bytes that stay on each device while the group is played."""
     fitting: int
@@ -46,7 +46,7 @@ class Cost(NamedTuple):
     memory: int
     """Bytes on all devices.
 
-    An estimate from shapes omits temporary arrays; one from compiled programs includes them.
+    An estimate from shapes omits temporary arrays. An estimate from compiled programs includes them.
     """
     seconds: float
     """The time to play all rounds, in seconds."""
@@ -65,7 +65,7 @@ def plan_table(
     data_placement: str | None = None,
     store: "FolderView | None" = None,
 ) -> Lines:
-    """Returns tables of the costs of all groups and of the memory on a device. No run is played.
+    """Returns tables of the costs of all groups and of the bytes on a device. No run is played.
 
     Args:
       plan: the study.
@@ -73,7 +73,7 @@ def plan_table(
       compiles: whether memory and compile time come from the compiled programs instead of the shapes.
       device_memory: bytes that a program may use on each device; measured if not given.
       data_placement: the placement of the training inputs, as for `LocalExecutor`.
-      store: the study's result so far. Its runs are left out of the costs. It is only read.
+      store: the study's result so far. Its runs are left out of the costs. The store is not changed.
 
     Raises:
       SpecError: a group can't be built, a device has no room for even one run of a group, or the store
@@ -126,8 +126,8 @@ def _left(runs: int, costs: Sequence[Cost]) -> str:
 
 
 def _models(costs: Sequence[Cost]) -> list[str]:
-    """Says how many bytes the kept models of all runs have; nothing if no models are kept."""
-    # Shorter models are padded to the length of the longest.
+    """Says how many bytes the models of all runs take in the result; nothing if no models are kept."""
+    # Shorter vectors of weights are padded to the length of the longest.
     most, runs = max(cost.model_bytes for cost in costs), sum(cost.runs for cost in costs)
     told = f"keep_models: the result keeps the models of {runs:,} runs, {most / 1e6:,.4g} MB each"
     return [f"{told}: {runs * most / 1e6:,.4g} MB before compression"] if most else []
@@ -155,7 +155,7 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
 def group_costs(
     plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "FolderView | None" = None
 ) -> list[Cost]:
-    """Returns the predicted cost of every group that has runs left; as `plan_table`."""
+    """Returns the predicted cost of every group that has runs left; arguments as for `plan_table`."""
     rates = measured.rates(jax.default_backend())
     work, known = _work(plan, executor, store), store.layouts.fits() if store else {}
     costs = []

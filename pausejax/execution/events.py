@@ -1,6 +1,6 @@
-"""Reports the engine's events through Python's logging, each as a sentence and as fields.
+"""Reports events of execution through Python's logging, each as a sentence and as fields.
 
-The logger is "pausejax" at level INFO. Without a handler of that level, only the warning is shown.
+The logger is "pausejax" at level INFO. Without a handler of that level, only the warning `NARROWED` is shown.
 """
 
 import logging
@@ -43,7 +43,7 @@ def compiled(policy: str, width: int, seconds: float) -> None:
 
 
 def narrowed(policy: str, before: int, width: int) -> None:
-    """Logs that fewer runs fit side by side than before. The last bits of sums of floats may then differ."""
+    """Logs that fewer runs fit in parallel than before. The last bits of sums of floats may then differ."""
     say(
         NARROWED,
         f"{policy}: {width:,} runs fit side by side, where {before:,} did before; "

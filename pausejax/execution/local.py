@@ -28,11 +28,13 @@ _MOST = 48
 
 
 class LocalExecutor:
-    """Executor that plays batches in this process. It compiles each group's program shortly before its turn.
+    """Executor that plays batches in this process.
+
+    It compiles a group's program shortly before the group is played.
 
     Args:
       sources: the sources of the data.
-      lanes: the largest number of runs side by side; None: the number in each group's layout.
+      lanes: the largest number of runs in parallel; None: the number in each group's layout.
       device_memory: bytes that a program may use on each device; None: the device's memory with a margin.
       data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded only if the replicated data do not fit.
 
@@ -114,17 +116,20 @@ class LocalExecutor:
         Args:
           study: the study of the batches.
           work: the batches.
-          fits: the number of runs that fit side by side, by the name of the group; see `Layouts.fits`.
+          fits: the number of runs that fit in parallel, by the name of the group; see `Layouts.fits`.
 
         Raises:
-          SpecError: a group can't be built, or one of its parts does not work with the others.
+          SpecError: a group can't be built, or one of its parts does not work with the other parts.
         """
         for batch in {batch.group.key: batch for batch in work}.values():
             self.program(study, batch.group).trace(self.width(study, batch, fits))
         self._compile_ahead(study, work)
 
     def width(self, study: Study, batch: Batch, fits: Mapping[str, int]) -> int:
-        """Returns the number of runs for which a batch's program is compiled first. Args as in `prepare`."""
+        """Returns the number of runs for which a batch's program is compiled first.
+
+        Arguments are as in `prepare`.
+        """
         fitted = fits.get(_width_name(batch), batch.width)
         most = self.program(study, batch.group).layout.runs
         return min(batch.width, fitted, self.lanes or batch.width, most)
@@ -137,7 +142,10 @@ class LocalExecutor:
         progress: Progress,
         stopping: StopSignal = NO_STOP,
     ) -> Iterator[Batch]:
-        """Plays batches, as `play.Executor.play`. A stop saves a checkpoint of unfinished runs."""
+        """Plays batches, as `play.Executor.play`.
+
+        If asked to stop, it saves a checkpoint of unfinished runs.
+        """
         fits = dict(store.layouts.fits())
         self.prepare(plan.study, work, fits)
         try:
@@ -165,7 +173,7 @@ class LocalExecutor:
         progress: Progress,
         stopping: StopSignal,
     ) -> Iterator[Batch]:
-        """Plays a batch, in several pieces if its runs do not fit side by side."""
+        """Plays a batch, in several pieces if its runs do not fit in parallel."""
         program, left = self.program(study, batch.group), batch
         # Where the data streams set the number of rounds, each run counts as one round.
         advance = Advance(progress, 1 if study.rounds else 1 / program.simulation.rounds)
@@ -223,7 +231,7 @@ def _width_name(batch: Batch) -> str:
 
 
 def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) -> None:
-    """Stores how many runs fit side by side, and logs an event if the number is lower than before."""
+    """Stores how many runs fit in parallel, and logs an event if the number is lower than before."""
     name = _width_name(batch)
     before = fits.get(name)
     if before is not None and before <= width:

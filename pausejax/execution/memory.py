@@ -1,4 +1,4 @@
-"""Computes how many runs fit side by side, from the memory of the devices and of the compiled programs."""
+"""Computes how many runs fit in parallel, from the memory of the devices and of the compiled programs."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ import jax
 from pausejax.study.simulation import DeviceBytes, Simulation
 from pausejax.study.spec import SpecError
 
-# The remaining memory is for fragmentation, arrays of the host loop, and other libraries on the device.
+# Share of the memory that programs may use. The rest is for fragmentation, arrays of the host loop, and other
+# libraries on the device.
 _MARGIN = 0.85
 
 DATA_PLACEMENTS = ("replicated", "sharded")
@@ -84,7 +85,7 @@ def check_data_placement(wanted: str | None) -> None:
 def place_data(simulation: S, limit: int, wanted: str | None) -> S:
     """Returns a group's simulation with its training inputs placed as wanted.
 
-    If `wanted` is None, every device holds all inputs, unless only shares of them leave room for a run.
+    If `wanted` is None, inputs are sharded only if a device has no room for all inputs and one run.
     """
     if wanted == "replicated":
         return simulation
@@ -100,7 +101,7 @@ def why_sharded(wanted: str | None, *, before: bool) -> str:
     """Returns the reason why a group's training inputs are sharded.
 
     Args:
-      wanted: the placement that was asked for.
+      wanted: the requested placement.
       before: whether the inputs were sharded when the study began.
     """
     if wanted:
@@ -112,7 +113,7 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
     """Checks that a device has room for at least one run of a group.
 
     Raises:
-      SpecError: it has no room; the message states the sizes in GB.
+      SpecError: a device has no room; the message states the sizes in GB.
     """
     resident = simulation.device_bytes()
     if fitting(resident, limit):

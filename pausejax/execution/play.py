@@ -26,7 +26,7 @@ _TOLD_AT_ONCE = 256
 
 
 class Executor(Protocol):
-    """Executor: plays batches on devices. The caller chooses the batches and cuts the plan into them."""
+    """Plays batches on devices. The caller cuts the plan into batches and chooses those to play."""
 
     @property
     def devices(self) -> str:
@@ -70,7 +70,7 @@ class Executor(Protocol):
           stopping: the signal that asks the study to stop.
 
         Yields:
-          Each batch whose runs have been written to the store: a batch of `work`, or a piece of one.
+          Each batch whose runs have been written to the store: a batch of `work`, or a piece of such a batch.
 
         Raises:
           StopRequested: the study was asked to stop.
@@ -79,7 +79,7 @@ class Executor(Protocol):
         """
 
     def close(self) -> None:
-        """Ends the executor's threads or processes. It can't play batches afterwards."""
+        """Ends the executor's threads or processes. The executor can't play batches afterwards."""
 
 
 class Outcome(NamedTuple):
@@ -113,7 +113,7 @@ def play(
       progress: the function that is called with the number of rounds × runs advanced.
       tracker: the tracker that receives every batch that is written, and at the end the runs that were
         finished before.
-      stopping: the signal that asks the study to stop; unfinished runs are then kept as checkpoints.
+      stopping: the signal that asks the study to stop. A stop saves checkpoints of unfinished runs.
 
     Raises:
       StopRequested: the study was asked to stop.
@@ -169,7 +169,8 @@ def work_left(
     layouts = executor.layouts(plan, store, held.settled)
     index, count = shard
     if count > 1:
-        # Shards may run on different devices, but must use the same batches: the first shard fixes the sizes.
+        # Shards may run on different devices, but must use the same batches. So the first shard fixes the
+        # sizes.
         names = {key: f"{key}, cut for {count} shards" for key in layouts}
         cut = store.layouts.fix({names[key]: Layout(layout.runs) for key, layout in layouts.items()})
         layouts = {key: cut[name] for key, name in names.items()}
@@ -189,7 +190,7 @@ def play_batches(
     tracker: Tracker | None = None,
     stopping: StopSignal = NO_STOP,
 ) -> set[tuple[str, str]]:
-    """Plays some batches and writes them to a store. Args are as for `play`.
+    """Plays some batches and writes their runs to a store. Arguments are as for `play`.
 
     Returns:
       The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.
@@ -212,7 +213,7 @@ def play_in_memory(
 ) -> xr.Dataset:
     """Plays a whole study, closes the executor, and returns the labelled result.
 
-    The runs are in the plan's order. Args are as for `play`.
+    The runs are in the plan's order. Arguments are as for `play`.
     """
     store = MemoryStore()
     with contextlib.closing(executor):

@@ -20,7 +20,7 @@ from pausejax.study.study import Study
 
 
 class Executable(NamedTuple):
-    """Compiled program, with the number of runs that it plays side by side."""
+    """Compiled program, with the number of runs that it plays in parallel."""
 
     call: jax.stages.Compiled
     width: int
@@ -35,8 +35,8 @@ class GroupProgram:
       sources: the sources of the data.
       layout: the layout of the runs on the devices; from the measured table if not given.
       device_memory: bytes that a program may use on each device.
-      data_placement: one of `memory.DATA_PLACEMENTS`; if not given, sharded if the layout says so or if only
-        shares of the data fit, else replicated.
+      data_placement: one of `memory.DATA_PLACEMENTS`; if not given, "sharded" if the layout says so or if
+        replicated data do not fit, else "replicated".
 
     Raises:
       SpecError: the group can't be built, or a device has no room for the data and one run.
@@ -79,7 +79,7 @@ class GroupProgram:
         """Traces the program for `width` runs, so that errors appear before the program is compiled.
 
         Raises:
-          SpecError: a part does not work with the others, or a file that a run needs can't be read.
+          SpecError: a part does not work with the other parts, or a file that a run needs can't be read.
         """
         is_ready = self.is_compiled and self.compiled().width == width
         if width != self._width and not is_ready:
@@ -88,7 +88,7 @@ class GroupProgram:
             self._tell_layout(width)
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers a program for `width` runs. Raises are as for `trace`."""
+        """Traces and lowers a program for `width` runs. Errors are as for `trace`."""
         with self._refusals():
             return self.simulation.lower(self.simulation.padded(width))
 
@@ -99,12 +99,15 @@ class GroupProgram:
             self._compiled = threads.submit(self._compile, lowered, self._width)
 
     def halve(self, threads: ThreadPoolExecutor) -> None:
-        """Starts to compile the program for half as many runs, after the device ran out of memory."""
+        """Starts to compile the program for half as many runs.
+
+        The caller does this when the device ran out of memory.
+        """
         self._width = -(-self.compiled().width // 2)
         self._compiled = threads.submit(self._compile, self.lower(self._width), self._width)
 
     def compiled(self, stopping: StopSignal = NO_STOP) -> Executable:
-        """Waits for the compiled program and returns it. Its width is the traced width or a smaller one.
+        """Waits for the compiled program and returns it. Its width is the traced width or smaller.
 
         Raises:
           StopRequested: the study was asked to stop during the wait.
@@ -149,8 +152,8 @@ class GroupProgram:
             if used <= self.device_memory or width == 1:
                 events.compiled(self._policies, width, time.monotonic() - begun)
                 return Executable(call, width)
-            # This assumes that the runs share no memory. So the result may be too small, but it is at least
-            # half of the largest width.
+            # This assumes that the runs share no memory. So the width may be too small, but it is at least
+            # half of the largest width that fits.
             width = -(-width // max(-(-used // self.device_memory), 2))
             lowered = self.lower(width)
 

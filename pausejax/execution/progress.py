@@ -51,11 +51,17 @@ class Meter:
         raise NotImplementedError
 
     def status(self) -> Message:
-        """Returns a message about the progress. Its field "part" is a fraction of the whole, or None."""
+        """Returns a message about the progress.
+
+        Its field "part" is the finished fraction in [0, 1], or None.
+        """
         raise NotImplementedError
 
     def end(self, completed: bool) -> Message:
-        """Returns a message about the end: what is finished, and whether everything is."""
+        """Returns a message about the end.
+
+        The message says which runs are finished, and whether all runs are finished.
+        """
         raise NotImplementedError
 
     def _forget_speed(self, count: float) -> None:
@@ -83,7 +89,7 @@ class Meter:
 
 
 class StudyMeter(Meter):
-    """Meter of the rounds and runs of a study. It is called with the number of rounds × runs advanced.
+    """Meter of the rounds and runs of a study. A call adds a number of rounds × runs that were played.
 
     Args:
       plan: the plan of the whole study.
@@ -133,7 +139,7 @@ class StudyMeter(Meter):
             elif event == "compiled":
                 self._compiled += 1
                 if self._compiled <= min(self._programs, COMPILED_AHEAD):
-                    # Rounds played while programs are compiled are slower than later rounds.
+                    # Rounds that are played while programs are compiled take longer than later rounds.
                     self._forget_speed(self._played_here)
         return True
 
@@ -178,7 +184,7 @@ class StudyMeter(Meter):
 
     @property
     def _played_here(self) -> float:
-        """The rounds × runs that this process has played itself, without those restored from checkpoints."""
+        """The rounds × runs that this process has played, without those restored from checkpoints."""
         return max(self._played - self._restored, 0.0)
 
     def _preparing(self) -> str:

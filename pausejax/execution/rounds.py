@@ -1,4 +1,7 @@
-"""Plays all rounds of a batch, segment by segment, with checkpoints. The batch narrows as its runs stop."""
+"""Plays all rounds of a batch, segment by segment, with checkpoints.
+
+Stopped runs are dropped from the batch.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,11 +24,12 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 """A function that is called after each segment with the number of rounds × runs advanced.
 
-If the data stream sets the rounds, `Advance` scales this number to runs."""
+If the data stream sets the number of rounds, `Advance` converts this number to runs.
+"""
 
 
 class Advance:
-    """Progress of consecutive batches. A round that is played twice is reported only once.
+    """Reports the progress of consecutive batches. A round that is played twice is reported only once.
 
     Args:
       progress: the function that is called with the progress.
@@ -44,7 +48,7 @@ class Advance:
         self._progress((rounds_times_runs - repeated) * self._scale)
 
     def keep(self) -> None:
-        """Ends a batch."""
+        """Ends a batch whose runs are not played again."""
         self._of_batch = 0.0
 
     def repeat(self) -> None:
@@ -79,7 +83,8 @@ def play(
     rounds, padded = simulation.rounds, simulation.padded
     whole = padded(program.compiled(stopping).width)
     segments: list[Segment] = []
-    # Positions of the runs that are played: all runs until most have stopped. A checkpoint holds only these.
+    # Positions of the runs that are played. Stopped runs are dropped when at least half of the played runs
+    # have stopped. A checkpoint holds only these positions.
     positions = np.minimum(np.arange(whole), count - 1)
 
     def played() -> list[Run]:
@@ -113,8 +118,8 @@ def play(
 
     while first <= rounds:
         if simulation.stop_at_latency:
-            # The previous segment is not read, because it may still be computed. Timing must not change which
-            # runs are played.
+            # The previous segment is not read, because a device may still be computing it. Timing must not
+            # change which runs are played.
             seen = [segment for segment in segments if segment.last_round < first - 1]
             left = np.flatnonzero(simulation.running(seen, np.arange(count)))
             if not len(left):
@@ -153,13 +158,16 @@ def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) 
 
 
 def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns the indices of some of the played rows; for a row that padding repeats, the first index."""
+    """Returns the indices in `rows` of the rows `wanted`, int [n].
+
+    For a row that padding repeats, this is the first index.
+    """
     order = np.argsort(rows, kind="stable")
     return order[np.searchsorted(rows, wanted, sorter=order)]
 
 
 def take(state: Any, places: Sequence[int] | np.ndarray) -> Any:
-    """Returns the state of some of the rows that were played."""
+    """Returns the state of the played rows with the indices `places`."""
     return put(jax.tree.map(lambda leaf: leaf[np.asarray(places)], state), runs_mesh(len(places)), SPLIT)
 
 

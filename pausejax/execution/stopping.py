@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
-"""The signals of Ctrl-C, of the end of a batch job, and of the warning before it that some batch systems
-send."""
+"""The signals that stop a study.
+
+Ctrl-C sends SIGINT. Batch systems send SIGTERM at the end of a job, and some send SIGUSR1 as an earlier
+warning.
+"""
 
 
 class StopRequested(Exception):
@@ -42,9 +45,8 @@ class StopSignal:
     def note(self, number: int, frame: FrameType | None) -> None:
         """Handles a signal by noting its number.
 
-        An exception that a signal handler raises could be lost in a callback.
-
-        Batch systems send SIGTERM twice. Only a second Ctrl-C ends the study without a checkpoint.
+        The handler raises no exception at the first signal, because an exception could be lost in a callback.
+        Batch systems send SIGTERM twice. So only a second Ctrl-C ends the study without a checkpoint.
 
         Raises:
           KeyboardInterrupt: the second SIGINT.

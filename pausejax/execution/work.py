@@ -1,4 +1,4 @@
-"""Counts a program's work from its trace: FLOPs of products and convolutions, other results, operations.
+"""Counts a program's work from its trace: FLOPs of products and convolutions, other numbers, operations.
 
 Nothing is compiled. A trace does not show the number of iterations of a loop or the branch that a condition
 takes. The simulation states these numbers for some scopes; for other scopes a guess is used.
@@ -50,8 +50,8 @@ def work_of(jaxpr: Any, turns: Mapping[str, float]) -> Work:
 
     Args:
       jaxpr: the program's jaxpr.
-      turns: by named scope, the number of iterations of a loop in that scope, or the share of calls in which
-        a condition takes its costly branch.
+      turns: a number for each named scope. For a loop, it is the number of iterations. For a condition, it is
+        the share of calls that take its costly branch.
     """
     total = Work()
     for equation in jaxpr.eqns:
@@ -66,7 +66,7 @@ def _of(equation: Any, turns: Mapping[str, float]) -> Work:
     if name == "cond":
         equations = 1 + sum(work.equations for work in inner)
         cheap, *_, dear = sorted(inner, key=lambda work: sum(work[1:]))
-        # Without a stated share the cheap branch counts, since programs seldom take the costly branch.
+        # Without a stated share only the cheap branch counts, since programs seldom take the costly branch.
         share = known or 0.0
         return (cheap.times(1 - share) + dear.times(share))._replace(equations=equations)
     if inner:

@@ -22,19 +22,20 @@ class Aggregator(NamedTuple):
     combine: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     """Function from the updates, float32 [n, d], and their weights, float32 [n], to one update, float32 [d].
 
-    Rows of weight 0 are ignored. None means the weighted mean, which never holds all rows in memory.
+    Rows of weight 0 are ignored. None means the weighted mean, for which the rows are never in memory
+    together.
     """
 
 
 @parts.aggregator
 def mean() -> Aggregator:
-    """The mean, by the cohort's weights (2)."""
+    """Averages the updates with the cohort's weights, (2)."""
     return Aggregator()
 
 
 @parts.aggregator
 def median() -> Aggregator:
-    """The median of every coordinate, without weights (Yin et al. 2018)."""
+    """Takes the median of every coordinate, without weights (Yin et al. 2018)."""
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
         count, rank = jnp.maximum(jnp.sum(weights > 0), 1), _ranks(updates, weights)
@@ -61,11 +62,11 @@ def trimmed_mean(
         ),
     ] = 0.2,
 ) -> Aggregator:
-    """The mean of every coordinate without its ⌊share · n⌋ smallest and largest values (Yin et al. 2018)."""
+    """Averages every coordinate without its ⌊share · n⌋ smallest and largest values (Yin et al. 2018)."""
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
         count = jnp.maximum(jnp.sum(weights > 0), 1)
-        # A share such as 0.1 of 10 must be 1, but float32 may round it to 0.
+        # 0.1 · 10 must give 1 update, but the float32 product may be below 1.
         cut = jnp.floor(trim_share * count.astype(jnp.float32) + 1e-4).astype(jnp.int32)
         cut = jnp.minimum(cut, (count - 1) // 2)
         rank = _ranks(updates, weights)
@@ -82,10 +83,10 @@ def krum(
         int, Parameter(help="krum: f, assumed number of wrong updates in a cohort", low=0, high=2**20)
     ] = 1,
 ) -> Aggregator:
-    """The update that is closest to its n - f - 2 nearest neighbours (Blanchard et al. 2017).
+    """Selects the update that is closest to its n - f - 2 nearest neighbours (Blanchard et al. 2017).
 
     Closeness is the sum of the squared distances. With fewer than f + 3 updates, the result is the update
-    with the nearest neighbour. Of equal updates, the first row is taken.
+    with the nearest neighbour. Ties go to the first row.
     """
 
     def combine(updates: jax.Array, weights: jax.Array) -> jax.Array:
@@ -115,7 +116,8 @@ def checked_aggregator(aggregator: Any, part: Part) -> Aggregator:
     """Returns the aggregator with a function that checks the shape and type of its result.
 
     Raises:
-      PartError: `aggregator` is no `Aggregator`. The function raises it for a wrong result.
+      PartError: `aggregator` is not an `Aggregator`. The aggregator's function raises it for a result of
+        wrong shape or type.
     """
     expect_type(part, aggregator, Aggregator, "pausejax.federated.aggregators.Aggregator")
     of_rows = aggregator.combine

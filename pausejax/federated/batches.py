@@ -14,11 +14,13 @@ from pausejax.federated.learning import Learning, LocalTraining
 
 
 class TrainingData(NamedTuple):
-    """Training set and its partitions, kept on the device and shared by all runs."""
+    """Training set and its partitions on the device, shared by all runs."""
 
     inputs: jax.Array
-    """[N, D], raw inputs, flat, in their own type. If they are sharded, each device has the next
-    ⌈N / devices⌉ rows."""
+    """[N, D], raw inputs, flattened, in the data set's type.
+
+    If inputs are sharded, each device holds ⌈N / devices⌉ consecutive rows.
+    """
     targets: jax.Array
     """[N, ...], targets."""
     mean: jax.Array
@@ -34,10 +36,10 @@ class TrainingData(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """Test set in batches, kept on the device; a short last batch is padded."""
+    """Test set in batches on the device; a short last batch is padded."""
 
     inputs: jax.Array
-    """[batches, B, D], raw inputs, flat, in their own type."""
+    """[batches, B, D], raw inputs, flattened, in the data set's type."""
     targets: jax.Array
     """[batches, B, ...], targets."""
     exists: jax.Array
@@ -60,7 +62,7 @@ def training_data(
 ) -> TrainingData:
     """Returns a training set, inputs [N, D] and targets [N, ...], with its partitions, on the host."""
     columns = ([p.order for p in partitions], [p.offsets for p in partitions], [p.sizes for p in partitions])
-    # NumPy arrays, until they are put on the devices.
+    # The arrays stay NumPy arrays until they are put on the devices.
     arrays: tuple[Any, ...] = (inputs, targets, *scale, *(np.stack(x).astype(np.int32) for x in columns))
     return TrainingData(*arrays)
 
@@ -117,10 +119,11 @@ def gather(learning: Learning, data: TrainingData, index: jax.Array) -> tuple[ja
 
 @jax.named_scope("exchange")
 def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
-    """Returns the rows [B, D] of sample indices [B] from the devices that hold them, [n, D] on each device.
+    """Fetches the rows [B, D] of sample indices [B] from the devices that hold them.
 
-    All devices ask at the same time. Every device sends B rows to every other device. Each device keeps the
-    rows from their owners. Rows are selected and never summed, so all types and bits are preserved.
+    Each device holds a share of the rows, [n, D]. All devices must call this function at the same time. Every
+    device sends B rows to every other device. The receiver keeps a row only from the device that owns it.
+    Rows are selected and never summed, so all types and bits are preserved.
     """
     own = share.shape[0]
     asked = jax.lax.all_gather(index, AXIS) - jax.lax.axis_index(AXIS) * own
@@ -130,7 +133,10 @@ def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def num_steps(training: LocalTraining, size: jax.Array) -> jax.Array:
-    """Returns the minibatch steps of a client with `size` samples: whole epochs, but at most `max_steps`."""
+    """Returns the minibatch steps of a client with `size` samples, in the shape of `size`.
+
+    These are whole epochs, but at most `max_steps`.
+    """
     per_epoch = -(-size // training.batch_size)
     return jnp.minimum(per_epoch * training.local_epochs, training.max_steps)
 

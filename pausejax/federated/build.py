@@ -54,7 +54,7 @@ def learning_of(
       chosen: the placement of a run on its device; from `placement.choose` if not given.
 
     Raises:
-      PartError: a part can't be built, or does not fit the others; the message is one line.
+      PartError: a part can't be built, or does not fit the other parts; the message is one line.
     """
     tables, contents = tables or {}, contents or {}
 
@@ -108,7 +108,8 @@ def learning_of(
     return learning
 
 
-# There is one object per part, its values and the content of its files. So equal programs compare equal.
+# The cache holds one object for each combination of a part, its values and its files' content. So equal
+# programs compare equal.
 @functools.cache
 def _model(
     part: Bound,

@@ -56,7 +56,7 @@ def client_loss(
       learning: the static description of learning.
       data: the training set.
       partition: int32 scalar, the index of the run's partition.
-      weights_of: function from a client, int32 scalar, to the weights from which it would start.
+      weights_of: function from a client, int32 scalar, to the weights from which the client would start.
       clients: int32 [c], the clients.
 
     Returns:
@@ -84,13 +84,15 @@ def client_metric(
     values: Values,
     files: Values,
 ) -> jax.Array:
-    """Computes the task's metric of the model that each client of one run would use, on its own samples.
+    """Computes the task's metric for each client of one run, on the client's samples.
+
+    The metric is that of the model that the client would use.
 
     Args:
       learning: the static description of learning, static.
       longest: the largest number of samples of a client, static.
       data: the samples, with one partition.
-      weights: the run's global model; statistics [K, ...] if clients keep them.
+      weights: the run's global model. Its statistics are [K, ...] if clients keep their own.
       memory: the states of the run's server and clients.
       values: traced hyper-parameters of the run, by name.
       files: tables that all runs share.

@@ -1,4 +1,4 @@
-"""The models that a result keeps: vectors of weights, one for each run and for each client, and back."""
+"""Converts the models that a result keeps to vectors of weights, for each run and client, and back."""
 
 import functools
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def vectors(
 ) -> Vectors:
     """Returns the final models of some runs as vectors, on the host.
 
-    The models are computed run by run, so that their bits do not depend on the other runs of a batch.
+    The models are computed run by run. So a model is bit for bit independent of the other runs of its batch.
 
     Args:
       learning: the static description of learning.
@@ -53,7 +53,7 @@ def vectors(
 def of_runs(
     weights: Weights, memory: Memory, hyper: Any, share: np.ndarray
 ) -> list[tuple[Weights, Memory, Values, np.ndarray]]:
-    """Returns the arguments of each run from those of all runs, [R, ...], on the host.
+    """Splits the arguments of all runs, [R, ...], into those of each run, on the host.
 
     States of optimizers are left out, since no model depends on them.
     """
@@ -97,8 +97,8 @@ def vectors_of_run(
 def is_own(learning: Learning) -> list[bool]:
     """Returns, for each leaf of `Weights`, whether it may differ between the clients of a run.
 
-    These are the parameters that the algorithm's `start` computes from the client's state, and batch norm's
-    statistics if clients keep them.
+    Parameters may differ if the algorithm's `start` computes them from the client's state. Batch norm's
+    statistics may differ if clients keep them.
     """
     weights = _shapes(learning)
     server, client = learning.states
@@ -127,8 +127,8 @@ def weights_of(
 ) -> tuple[Weights, Weights | None]:
     """Returns one run's weights and those of its clients, [K, ...], from their vectors.
 
-    Leaves that all clients share are repeated without a copy. There are no weights of clients if no leaf
-    differs between them.
+    Leaves that all clients share are repeated without a copy. The second value is None if no leaf differs
+    between clients.
 
     Args:
       learning: the static description of learning.

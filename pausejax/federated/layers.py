@@ -1,8 +1,8 @@
 """Layers that stay fast when every client has its own weights.
 
 `vmap` over the clients' kernels turns a convolution into a grouped convolution, whose gradient inside a loop
-is slow on CPU. Slices, concatenation and a matrix product are fast. Max-pooling by reshape has a cheap
-gradient, which also compiles if deterministic operations are required.
+is slow on CPU. Slices, concatenation and a matrix product are fast. Max-pooling by reshape has a fast
+gradient. This gradient also compiles if deterministic operations are required.
 """
 
 import jax
@@ -114,7 +114,7 @@ class GroupNorm(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Normalization of every channel, over the minibatch in training, by running statistics in evaluation.
+    """Normalization of every channel: by minibatch statistics in training, else by running statistics.
 
     The shape [B, ..., C] stays the same. A minibatch has weight 0.1 in the running statistics (Ioffe and
     Szegedy 2015).

@@ -165,18 +165,19 @@ class Learning:
         return frozenset({"learning_rate"}.union(*(part.traced for part in bound)))
 
     def build_algorithm(self, values: Values) -> Algorithm:
-        """Builds the federated algorithm of one run from its traced values; tracing checks it."""
+        """Builds the federated algorithm of one run from its traced values. Tracing checks its results."""
         return checked_algorithm(self.algorithm.build(**values), self.algorithm.part)
 
     def build_aggregator(self, values: Values) -> Aggregator:
-        """Builds the aggregator of one run from its traced values; tracing checks it."""
+        """Builds the aggregator of one run from its traced values. Tracing checks its result."""
         return checked_aggregator(self.aggregator.build(**values), self.aggregator.part)
 
     def release(self, mechanism: Mechanism, upload: Weights, key: jax.Array, number: jax.Array) -> jax.Array:
         """Returns an upload after the privacy mechanism, as a vector float32 [num_parameters].
 
         Args:
-          mechanism: the privacy mechanism; it does not apply to arrays that are sent in the clear.
+          mechanism: the privacy mechanism. Arrays that are sent in the clear do not pass through the
+            mechanism.
           upload: the upload, with the structure of `sent`.
           key: the key of the noise, consumed.
           number: int32 scalar >= 1, the number of this release among all releases of the client.

@@ -106,7 +106,7 @@ def build(
       num_outputs: the number of outputs for a sample, or their shape.
       dtype: the type of the inputs.
       conv_variant: the implementation of convolutions in built-in networks; None uses `placement.choose`.
-      **values: values of the part's own parameters; others are ignored.
+      **values: values of the part's parameters; other values are ignored.
 
     Raises:
       ValueError: no model has this name.
@@ -120,9 +120,9 @@ def build(
 def _draw_layers(key: jax.Array, params: Params) -> Params:
     """Draws every `kernel` and the `bias` of its layer uniformly within ±1/√fan_in, as PyTorch does.
 
-    The biases matter in a network as narrow as `mlp`: a unit that is 0 for all images at the start stays 0,
-    and biases of 0 make such units more frequent. All numbers come from one draw, because one draw for each
-    leaf takes several times as long to compile.
+    The biases matter in a network as narrow as `mlp`. A unit that is 0 for all images at the start stays 0.
+    Biases of 0 make such units more frequent. All numbers come from one draw, because one draw for each leaf
+    takes several times as long to compile.
     """
     leaves, structure = jax.tree.flatten_with_path(params)
     values = [leaf for _, leaf in leaves]

@@ -18,7 +18,7 @@ def adam() -> optax.GradientTransformation:
 
 @parts.optimizer
 def sgd() -> optax.GradientTransformation:
-    """Plain gradient steps."""
+    """Takes plain gradient steps."""
     return optax.identity()
 
 
@@ -27,7 +27,7 @@ def momentum(
     *,
     momentum: Annotated[float, Parameter(help="momentum: weight of the past gradients", low=0, high=1)] = 0.9,
 ) -> optax.GradientTransformation:
-    """Gradient steps with heavy-ball momentum."""
+    """Takes gradient steps with heavy-ball momentum."""
     return optax.trace(momentum)
 
 

@@ -89,8 +89,8 @@ def step_server(
     """Computes the next global models of all runs from their mean uploads, and the servers' next states.
 
     If no update arrives in a round, the parameters and the server's state do not change under any optimizer.
-    Otherwise momentum would still move the parameters. The statistics change by their mean change under any
-    optimizer. Noise can make a variance negative; such a variance is replaced by 0.
+    Without this rule, momentum would move the parameters. Under every optimizer, the statistics change by the
+    mean of the clients' changes. Noise can make a variance negative; such a variance is replaced by 0.
 
     Args:
       learning: the static description of learning.
@@ -157,11 +157,13 @@ def evaluated_weights(
 def weights_of_client(
     learning: Learning, weights: Weights, memory: Memory, values: Values, client: jax.Array
 ) -> Weights:
-    """Returns the model that one client of one run would use: its start, and the statistics that it keeps.
+    """Returns the model that one client of one run would use.
+
+    It has the parameters from which the client would start, and the statistics that the client keeps.
 
     Args:
       learning: the static description of learning.
-      weights: the run's global model; statistics [K, ...] if clients keep them.
+      weights: the run's global model. Its statistics are [K, ...] if clients keep their own.
       memory: the states of the run's server and clients.
       values: traced hyper-parameters and tables of the run.
       client: int32 scalar, the client.

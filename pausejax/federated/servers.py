@@ -44,8 +44,10 @@ def fedavg() -> optax.GradientTransformation:
 def fedavgm(
     *, server_learning_rate: ServerLearningRate = LEARNING_RATE, server_momentum: ServerMomentum = 0.9
 ) -> optax.GradientTransformation:
-    """Momentum on the mean update (Hsu, Qi, Brown 2019); by default the weights of an update over all steps
-    sum to 1, as in FedAvg."""
+    """Applies momentum to the mean update (Hsu, Qi, Brown 2019).
+
+    With the defaults, the weights of one update in this and all later steps sum to 1, as in FedAvg.
+    """
     return optax.chain(optax.trace(server_momentum), optax.scale(-server_learning_rate))
 
 
@@ -57,7 +59,7 @@ def fedadam(
     server_second_moment: ServerSecondMoment = 0.99,
     server_adaptivity: ServerAdaptivity = 1e-3,
 ) -> optax.GradientTransformation:
-    """Adam on the mean update (Reddi et al. 2021), with Adam's correction of the first rounds' bias."""
+    """Applies Adam to the mean update (Reddi et al. 2021), with Adam's bias correction."""
     scale = optax.scale_by_adam(server_momentum, server_second_moment, server_adaptivity)
     return optax.chain(scale, optax.scale(-server_learning_rate))
 
@@ -70,6 +72,6 @@ def fedyogi(
     server_second_moment: ServerSecondMoment = 0.99,
     server_adaptivity: ServerAdaptivity = 1e-3,
 ) -> optax.GradientTransformation:
-    """Yogi on the mean update (Reddi et al. 2021): its estimate of squares decreases slowly."""
+    """Applies Yogi to the mean update (Reddi et al. 2021). Its second-moment estimate decreases slowly."""
     scale = optax.scale_by_yogi(server_momentum, server_second_moment, server_adaptivity)
     return optax.chain(scale, optax.scale(-server_learning_rate))

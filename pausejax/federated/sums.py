@@ -8,11 +8,11 @@ import jax.numpy as jnp
 def add_in_turn(total: jax.Array, run: jax.Array, rows: jax.Array) -> jax.Array:
     """Adds rows to the totals of their runs; the rows of a run are added one after the other.
 
-    In an order set by the device's threads, the sum would differ between executions.
+    If the device's threads set the order, the sums would differ between executions.
 
     Args:
       total: float32 [R, d], the totals.
-      run: int32 [n], the run of each row; a row with R is not added.
+      run: int32 [n], the run of each row; a row whose run is R is not added.
       rows: float32 [n, d], the rows.
     """
     place = jnp.arange(run.shape[0])

@@ -73,8 +73,9 @@ def regression() -> Task:
 
 @parts.task
 def next_token() -> Task:
-    """Language modelling: every position predicts its target. Inputs and targets: int [N, L]; target -1 is
-    no position.
+    """Language modelling: every position predicts its target token.
+
+    Inputs and targets are int [N, L]. A position with target -1 is ignored.
 
     The loss of a sequence is the mean cross-entropy over its positions. The metric of a sequence is the
     fraction of positions that are predicted correctly. All sequences have the same weight.

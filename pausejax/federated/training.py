@@ -23,7 +23,7 @@ from pausejax.federated.sums import add_in_turn
 from pausejax.parts import Bound
 from pausejax.privacy import checked_mechanism
 
-# Larger than any number of an epoch, because other keys are folded with these numbers.
+# This number is larger than that of any epoch, because other keys are folded with the numbers of epochs.
 _DROPOUT = np.uint32(2**32 - 1)
 
 
@@ -31,7 +31,10 @@ class Jobs(NamedTuple):
     """J clients to train, one in each row."""
 
     run: jax.Array
-    """int32 [J], the run. The client trains its global model, and its sum receives the update."""
+    """int32 [J], the run.
+
+    The client trains this run's global model; the upload is added to this run's sum.
+    """
     client: jax.Array
     """int32 [J], the client; -1 marks a row without a client."""
     weight: jax.Array
@@ -58,7 +61,7 @@ class TrainingResult(NamedTuple):
     clients: ClientStates
     """States of the optimizer and the algorithm that clients keep, pytree [R, K, ...]."""
     updates: jax.Array
-    """float32 [J, d], the single uploads, after the clients' privacy noise; [J, 0] if not asked for."""
+    """float32 [J, d], each client's upload, after its privacy noise; [J, 0] without `keep_updates`."""
 
 
 class _Progress(NamedTuple):
@@ -112,7 +115,7 @@ def train(
       mechanism: the bound privacy mechanism, which protects the uploads.
       data: the training set.
       partition: int32 [R], the index of each run's partition.
-      weights: pytree [R, ...], the global models; statistics [R, K, ...] if clients keep them.
+      weights: pytree [R, ...], the global models. Their statistics are [R, K, ...] if clients keep their own.
       memory: the states of servers and clients from the last round.
       hyper: traced hyper-parameters by name, each [R].
       files: tables that all runs share, by name.
@@ -222,8 +225,8 @@ def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lan
         position = within * training.batch_size + jnp.arange(training.batch_size)
         valid = position < lane.size
         if learning.model.has_statistics:
-            # The statistics are those of the whole minibatch; a short one is filled with samples of the same
-            # client.
+            # Batch statistics are computed over the whole minibatch. So a short minibatch is filled with
+            # samples of the same client.
             position = position % jnp.maximum(lane.size, 1)
         local = orders.at[jnp.minimum(epoch, epochs - 1), position].get(mode="clip")
         index = data.order.at[lane.partition, lane.offset + local].get(mode="clip")
@@ -249,7 +252,7 @@ def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lan
         rate = lane.hyper["learning_rate"]
 
         def where_active(new: Any, old: Any) -> Any:
-            # A selection, not a factor of 0, because 0 times an infinite value is NaN.
+            # Select instead of multiplying by 0, because 0 times an infinite value is NaN.
             return jax.tree.map(lambda new, old: jnp.where(active, new, old), new, old)
 
         moved = jax.tree.map(lambda w, u: w - rate * u, progress.weights.params, change)
@@ -269,7 +272,7 @@ def _run_lanes(learning: Learning, data: TrainingData, files: Values, lane: _Lan
 
     progress, orders = jax.vmap(start)(lane)
     longest = jnp.max(lane.steps)
-    if learning.sharded:  # devices whose clients have finished still send rows to the others
+    if learning.sharded:  # devices whose clients have finished still send rows to other devices
         longest = jax.lax.pmax(longest, AXIS)
     return jax.lax.fori_loop(
         0,

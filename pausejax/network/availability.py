@@ -1,7 +1,7 @@
 """Availability processes, which decide which clients can be selected in a round.
 
 The draws depend on a run's seed and the round, but not on the policy. Runs with one seed use common random
-numbers: a client that is available at some probability is also available at every larger one.
+numbers: a client that is available at some probability is also available at every larger probability.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def _stateless(available: Callable[[jax.Array, jax.Array], jax.Array]) -> Availa
 
 @parts.availability
 def always(*, num_clients: int) -> Availability:
-    """Every client, in every round."""
+    """Every client is available in every round."""
     everyone = _stateless(lambda key, round: jnp.ones(num_clients, bool))
     return everyone._replace(always=True)
 
@@ -100,11 +100,11 @@ def availability_trace(
         File | jax.Array, Parameter(help="CSV or .npy file of 0 and 1, [T, K], for availability_trace")
     ] = File(""),  # noqa: B008
 ) -> Availability:
-    """Measured availability: round t has row (t - 1) mod T of a file.
+    """Replays measured availability: round t uses row (t - 1) mod T of a file.
 
     Args:
       num_clients: K, the number of clients.
-      availability_file: float32 [T, K], 1 for available clients, 0 for others.
+      availability_file: float32 [T, K], 1 for available clients, 0 for other clients.
 
     Raises:
       ValueError: the file has no rows, not exactly K columns, or numbers other than 0 and 1.

@@ -21,7 +21,7 @@ def checked_law(law: Any, part: Part, num_clients: int) -> Law:
       num_clients: K, the number of clients.
 
     Raises:
-      PartError: `law` is no `Law`. The functions raise it for a wrong result.
+      PartError: `law` is not a `Law`. Its functions raise it for a result of wrong shape or type.
     """
     expect_type(part, law, Law, "pausejax.network.Law")
     expected = law.expectation
@@ -66,7 +66,7 @@ def checked_ending(ending: Any, part: Part) -> Ending:
     """Returns the ending with a function that checks the shapes and types of its result.
 
     Raises:
-      PartError: `ending` is no `Ending`. The function raises it for a wrong result.
+      PartError: `ending` is not an `Ending`. Its function raises it for a result of wrong shape or type.
     """
     expect_type(part, ending, Ending, "pausejax.network.Ending")
     chooses, waiting = ending.chooses, ending.waiting

@@ -1,4 +1,4 @@
-"""Rules that end a round: when all clients have delivered, at a deadline, or when the first m have."""
+"""Rules that end a round: after all deliveries, at a deadline, or after the first m deliveries."""
 
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
@@ -13,7 +13,7 @@ Number = jax.Array | float
 
 
 class Work(NamedTuple):
-    """Clients at work in a round, one in each slot: first those of earlier rounds, then the cohort."""
+    """Clients at work in a round, one in each slot. Clients of earlier rounds come first, then the cohort."""
 
     client: jax.Array
     """Int32 [n], client in each slot; -1 for an empty slot."""
@@ -22,7 +22,7 @@ class Work(NamedTuple):
     fails: jax.Array
     """Bool [n], clients that fail in the round.
 
-    After the latency of such a client, the server knows that it delivers nothing.
+    After the latency of such a client, the server knows that the client delivers nothing.
     """
     age: jax.Array
     """Int32 [n], number of server steps since each client was selected; 0 for the cohort."""
@@ -56,7 +56,7 @@ class Ending(NamedTuple):
 
 @parts.ending
 def all() -> Ending:
-    """The round lasts as long as the slowest client of the cohort, as in the PAUSE paper."""
+    """Ends the round when the slowest client of the cohort is done, as in the PAUSE paper."""
 
     def close(work: Work) -> Close:
         there = work.client >= 0
@@ -73,7 +73,10 @@ def deadline(
         Parameter(help="deadline: longest duration of a round, seconds", low=0, low_open=True, units="s"),
     ] = 1.0,
 ) -> Ending:
-    """The round ends at a deadline, or when all have delivered. Updates of late clients do not count."""
+    """Ends the round at a deadline, or when all clients have delivered.
+
+    Updates of late clients do not count.
+    """
 
     def close(work: Work) -> Close:
         there = work.client >= 0
@@ -93,11 +96,10 @@ def first(
         Parameter(help="first: number of clients that are selected in addition to the m that count", low=0),
     ] = 2,
 ) -> Ending:
-    """The round ends when m of the selected clients have delivered.
+    """Ends the round when m of the selected clients have delivered.
 
     The policy selects m + `extra_clients` clients, but at most K. This is the over-selection of Bonawitz et
-    al. 2019.
-    If fewer than m clients deliver, the round lasts as long as the slowest client.
+    al. 2019. If fewer than m clients deliver, the round lasts as long as the slowest client.
     """
 
     def close(work: Work) -> Close:
@@ -130,7 +132,7 @@ def buffered(
 
     The ending follows Nguyen et al. 2022. Every round selects m clients, and closes when the m earliest of
     all clients at work have delivered. While fewer than `concurrency` clients are at work, a round waits for
-    fewer clients or none. A client at work can't be selected.
+    fewer than m deliveries, or for none. A client at work can't be selected.
 
     Raises:
       ValueError: `concurrency` is below m or above K.
@@ -145,8 +147,8 @@ def buffered(
         there = work.client >= 0
         # Ties go to the lower slot, which is the older update.
         rank = jnp.argsort(jnp.argsort(jnp.where(there, work.latency, jnp.inf), stable=True))
-        # A round without a new client waits for m clients, because otherwise no time would pass. The cohort
-        # is in the last slots.
+        # A round without a new client waits for m clients, because a round that waits for no client lasts no
+        # time. The cohort is in the last slots.
         anyone = jnp.any(there[waiting:])
         number = jnp.where(anyone, jnp.sum(there) - waiting, clients_per_round)
         done = there & (rank < number)
@@ -157,5 +159,5 @@ def buffered(
 
 
 def _latest(work: Work, waited: jax.Array) -> jax.Array:
-    """Returns the time at which the last of some slots delivers or fails; 0 if there are no slots."""
+    """Returns the time at which the last of the slots `waited` delivers or fails; 0 if there are no slots."""
     return jnp.max(jnp.where(waited, work.latency, 0.0))

@@ -23,9 +23,11 @@ class Law(NamedTuple):
     sample: Callable[[jax.Array], jax.Array]
     """Function from a key, which is consumed, to every client's latency in a round, float32 [K], seconds."""
     expectation: Callable[[Function], jax.Array] | None = None
-    """Function from f to E[f(τ_k)], float32 [K], where f maps latencies [..., K] by element. If None, the
-    expectation is the mean over 16,384 draws with fixed keys. The error of this mean is about
-    1 % of the standard deviation of f(τ)."""
+    """Function from f to E[f(τ_k)], float32 [K], where f is applied to each element of latencies [..., K].
+
+    If None, the expectation is the mean over 16,384 draws with fixed keys. The error of this mean is about 1
+    % of the standard deviation of f(τ).
+    """
     cdf: Callable[[jax.Array], jax.Array] | None = None
     """Function from latencies x [n, 1], seconds, to P(τ_k <= x), float32 [n, K], for clients with independent
     draws. None if the function is unknown or the draws are not independent. Only the expected regret needs
@@ -57,7 +59,7 @@ def check_numbers(
 def floored(law: Law, min_latency: jax.Array | float) -> Law:
     """Returns the law with all draws raised to at least τ_min, so that τ_min / τ is in (0, 1].
 
-    If the law defines its expectation, this is not changed.
+    The law's own `expectation` is not changed.
     """
     unfloored = law.cdf
     cdf = None if unfloored is None else lambda x: jnp.where(x < min_latency, 0.0, unfloored(x))
@@ -75,7 +77,10 @@ def expected_reward(law: Law, min_latency: jax.Array | float) -> jax.Array:
 
 
 def expectation(law: Law, function: Function) -> jax.Array:
-    """Returns E[function(τ_k)], float32 [K], from the law, or else as the mean over a large fixed sample."""
+    """Returns E[function(τ_k)], float32 [K].
+
+    The law computes it if it defines `expectation`. Else it is the mean over 16,384 draws with fixed keys.
+    """
     if law.expectation is not None:
         return law.expectation(function)
     keys = jax.random.split(jax.random.key(0), (_DRAWS // _DRAWS_AT_ONCE, _DRAWS_AT_ONCE))

@@ -34,7 +34,7 @@ def _seconds(help: str, *, low_open: bool = True) -> Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Speeds:
-    """Mean latencies of the paper's two groups of clients; each number may be traced."""
+    """Mean latencies of the paper's two groups of clients, seconds; each number may be traced."""
 
     fast_latency: Annotated[Number, _seconds("largest mean latency of the fast half, seconds")] = 0.2
     slow_latency: Annotated[
@@ -45,7 +45,7 @@ class Speeds:
     ] = 0.2
 
     def problem(self, min_latency: float) -> tuple[str, float, str] | None:
-        """Returns the first parameter that does not fit the others, its value and what is allowed.
+        """Returns the first parameter that does not fit the other parameters, its value and what is allowed.
 
         Returns None if all parameters fit.
         """
@@ -117,9 +117,10 @@ def lognormal(
     speeds: Speeds = Speeds(),
     latency_deviation: Deviation = DEVIATION,
 ) -> Law:
-    """τ_min plus a lognormal excess with the means of `two_speed`; `latency_deviation` is of the logarithm.
+    """τ_min plus a lognormal excess with the means of `two_speed`.
 
-    The arguments are those of `two_speed`.
+    `latency_deviation` is the standard deviation of the excess's logarithm. The other arguments are those of
+    `two_speed`.
     """
     floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
     deviation = _float32(latency_deviation)
@@ -181,7 +182,7 @@ def trace(
         Parameter(help="CSV or .npy file of latencies [T, K], seconds, for the law trace"),
     ] = File(""),  # noqa: B008
 ) -> Law:
-    """Measured latencies: each round draws one row of a file, floored at τ_min.
+    """Draws one row of a file of measured latencies in each round; latencies below τ_min become τ_min.
 
     Args:
       num_clients: K, the number of clients.

@@ -11,17 +11,17 @@ from pausejax.plotting import encodings, vega
 from pausejax.plotting.data import Axis, ChartData, Panel, Scale, Series, Sweep, color_ends, look
 
 MOST_BYTES = 500_000
-"""Approximate limit on the bytes that the numbers of all lines of a page take in JSON."""
+"""Approximate limit on the size in bytes of the numbers of all lines of a page, in JSON."""
 MOST_SETTINGS = 1000
 """Largest number of rows of the table of settings.
 
-It is below the explorer, the interactive chart of all settings.
+This table is below the explorer, the interactive chart of all settings.
 """
 _BYTES = 7
 """Approximate size of a number in JSON, in bytes."""
 _FEWEST_POINTS = 20
 _MOST_ROWS, _MOST_POINTS = 60, 40
-"""Largest number of rows of a table below a chart, and of points of one series in it."""
+"""Largest number of rows of a table below a chart, and of points of one series in this table."""
 _NONE = "–"
 
 
@@ -45,7 +45,7 @@ class Figure(NamedTuple):
     panels: list[tuple[int, str, str]]
     """For each panel: its index in the page's data, its title and its note."""
     legend: list[Key]
-    """The entries for labels that have no button on the page."""
+    """The entries of labels that have no button on the page."""
     colors: tuple[str, str, str] | None
     """Label, lowest and highest value of the colour scale."""
     scales: list[tuple[str, bool]]
@@ -164,8 +164,8 @@ def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
 def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, list[float | int | None]]:
     """Returns the limits of an axis on a linear and a log scale; empty if the reader can not switch them.
 
-    The reader can not switch the scale of axes whose positions are names, of symlog axes, of charts with a
-    heat map, and of values that are not positive.
+    The reader can not switch axes with names as positions, symlog axes, and axes of charts with a heat map.
+    Axes with values that are not positive can not be switched either.
     """
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):

@@ -45,7 +45,7 @@ def build(
       compared: the result whose policies are compared with the baseline; default: `result`.
       folded: further tables that are shown folded, like the list of runs.
       sweep: every setting of a large study, for the interactive chart and table of all settings.
-      baseline: the policy or setting that others are compared with; default: the first one.
+      baseline: the policy or setting with which others are compared; default: the first policy or setting.
 
     Returns:
       The text of an HTML file that loads no other file from the network.

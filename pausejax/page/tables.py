@@ -52,13 +52,14 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
 
     With up to `_FEW` settings, the two runs of a pair agree in all axes that both policies have. Each
     combination of values of these axes has a row. With more settings, each seed is first averaged over all
-    axes except data sets. A study of one policy compares its settings. The intervals of a column hold jointly
-    at 95 % (Bonferroni). So if all policies are equal, a column has a mark with probability at most 1/20. The
-    table is None if nothing can be compared.
+    axes except data sets. A study of one policy compares its settings, if there are at most `_FEW`. The
+    intervals of a column hold jointly at 95 % (Bonferroni). So if all policies are equal, a column has a mark
+    with probability at most 1/20. The table is None if nothing can be compared.
 
     Args:
-      result: the result. The table is None if it has one seed, or one policy or setting.
-      baseline: the name of the policy or setting that is subtracted; default: the first one.
+      result: the result. The table is None if the result has one seed, or only one policy or setting to
+        compare.
+      baseline: the name of the policy or setting that is subtracted; default: the first policy or setting.
 
     Raises:
       ValueError: there is no policy or setting with this name.

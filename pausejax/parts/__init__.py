@@ -1,8 +1,8 @@
 """Parts of a study: registered functions whose keyword arguments are parameters.
 
 `@policy`, `@model`, `@task` … register a function under its own name. Specs refer to the part by this name.
-The function's keyword arguments become parameters of a spec, which are validated and documented, and which
-can be swept, zipped and sampled.
+The function's keyword arguments become parameters of a spec. These are validated and documented, and can be
+swept, zipped and sampled.
 """
 
 from pausejax.parts.bound import Bound, bind

@@ -22,7 +22,10 @@ class Bound:
     traced: tuple[str, ...]
     """Names of the values that are given later and differ between the runs of a program."""
     digest: str = ""
-    """Digest of a part of the session: what it uses of other cells may change, and its program with that."""
+    """Digest of a part that this session defines; "" for other parts.
+
+    Other cells can redefine objects that the part uses. The new digest then compiles a new program.
+    """
 
     def build(self, *inputs: Any, **values: Any) -> Any:
         """Calls the part with its static values and with those of `values` that it still needs."""
@@ -48,7 +51,7 @@ def bind(
     """
     later = {name for name, parameter in part.parameters.items() if parameter.traced}
     if CATEGORIES[part.category].on_device:
-        # The numbers of a file are an argument of the program too.
+        # The numbers of a file are also an argument of the program.
         later |= {name for name, parameter in part.parameters.items() if parameter.kind is File}
         later |= {name for name in part.given if isinstance(values.get(name), File)}
     own = {name: parameter.default for name, parameter in part.parameters.items() if name not in later}

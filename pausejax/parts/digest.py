@@ -1,8 +1,9 @@
-"""Digests of parts: what the identities of runs say of functions from outside the package.
+"""Computes digests of parts from outside the package, which the identities of runs contain.
 
 A part in a file counts by the content of its file. A part of a session (a notebook, an interpreter or a
-script) counts by all that its function reaches: code, closures, and the global names that it uses, with
-functions, classes and constants of the session. Installed libraries count by the names in them.
+script) counts by all that its function reaches. These are its code, its closures, and the global names that
+it uses, with the session's functions, classes and constants. Objects of installed libraries count by their
+names.
 """
 
 import copyreg
@@ -99,7 +100,7 @@ class _Content:
             self._found.update(f"{len(text)};".encode() + text)
 
     def add(self, value: Any, name: str) -> None:
-        """Adds a value; `name` says in an error where it was found.
+        """Adds a value; in an error, `name` says where the value was found.
 
         Raises:
           _NoDigest: the value has no digest.
@@ -111,7 +112,7 @@ class _Content:
             self._put("again", self._seen[id(value)])
             return
         self._seen[id(value)] = len(self._seen)
-        self._alive.append(value)  # or another value could get its id
+        self._alive.append(value)  # if it were freed, another value could get its id
         try:
             self._add_one(value, name)
         except (_NoDigest, RecursionError) as error:
@@ -170,7 +171,7 @@ class _Content:
             self._put(key)
             try:
                 found = cell.cell_contents
-            except ValueError:  # assigned later
+            except ValueError:  # the variable is assigned later
                 continue
             self.add(found, f"{name}.{key}")
 
@@ -206,7 +207,7 @@ class _Content:
             self.add((value.func, value.args, value.keywords), name)
         elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
             self._put(value.__qualname__)
-        elif callable(getattr(value, "__wrapped__", None)):  # jitted, cached and the like
+        elif callable(getattr(value, "__wrapped__", None)):  # such as a jitted or cached function
             self.add(value.__wrapped__, name)
             self._add_all(_public(getattr(value, "__dict__", {})), name)
         else:
@@ -232,7 +233,10 @@ def _public(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_foreign(module: str) -> bool:
-    """Returns whether a module is of this package, of Python, or installed; names stand for its content."""
+    """Returns whether a module is of this package, of Python, or installed.
+
+    Its objects count by their names.
+    """
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return top != "__main__"

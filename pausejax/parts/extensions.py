@@ -1,8 +1,8 @@
-"""Parts from users' files: how they are found, executed, hashed, and sent to other processes.
+"""Finds, executes and hashes users' files with parts, and sends them to other processes.
 
 A study names these files in `use`: each entry is a path from the spec's folder, or a module. Executing a file
 registers its parts in the study's own layer. A module that the file imports from its own folder belongs to
-the file: the module's content is hashed and sent as well.
+the file. Its content is hashed and sent too.
 """
 
 import atexit
@@ -62,13 +62,13 @@ class Layer(Parts):
         self.sources = tuple(sources)
 
     def __reduce__(self) -> Any:
-        # Functions of a file that another process has not executed can't be sent to it: the file can.
+        # A function can't be sent to a process that has not executed its file. So the files are sent.
         others = tuple(part for part in registered_parts().own() if not in_package(part.file))
         return _unpack, (self.sources, others)
 
 
 def load(entries: Sequence[str], folder: Path) -> Layer:
-    """Executes the entries of `use` and returns a layer with their parts on top of all others.
+    """Executes the entries of `use`, and returns a layer with their parts on top of all registered parts.
 
     Args:
       entries: files (with the ending .py) or modules.
@@ -89,7 +89,8 @@ def _over(layers: Sequence[Layer]) -> Layer:
     return whole
 
 
-# By content, so that the same file gives the same functions: programs compiled for them serve again.
+# Loaded layers by entry and path. A layer whose files are unchanged is used again, with its compiled
+# programs.
 _LOADED: dict[tuple[str, str], Layer] = {}
 
 
@@ -107,7 +108,7 @@ def _load_one(entry: str, folder: str) -> Layer:
 
 
 def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
-    """Returns the folder that a module is imported from, its name there, and its file."""
+    """Returns the folder from which a module is imported, its name in this folder, and its file."""
     if entry.endswith(".py"):
         path = (folder / entry).resolve()
         if not path.is_file():
@@ -142,7 +143,8 @@ def _execute(entry: str, base: Path, module: str) -> dict[str, bytes]:
     _forget_helpers(entry, module, reached)
     before = set(sys.modules)
     sys.path.insert(0, str(base))
-    # Bytecode is told from its source by second and size, which is too little for a file in the making.
+    # Python detects outdated bytecode by the source's time in seconds and its size. Both can stay equal while
+    # a file is edited.
     writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         importlib.invalidate_caches()
@@ -180,7 +182,7 @@ def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> Non
             )
 
 
-# Names of modules that came from users' files. Others of the process are not ours to replace.
+# Names of modules that came from users' files. `_forget` removes no other modules.
 _OURS: set[str] = set()
 
 
@@ -190,7 +192,7 @@ def _forget(entry: str, module: str) -> None:
     This also removes modules of the same name from other folders.
 
     Raises:
-      PartError: the file has the name of a module that is not a user's.
+      PartError: the file has the name of a module that is not from a user's file.
     """
     top = module.partition(".")[0]
     beside = entry.endswith(".py")
@@ -208,7 +210,7 @@ def _file(module: ModuleType) -> Path | None:
 
 
 def _where(error: BaseException, base: Path, module: str) -> str:
-    """Returns the place of the last line of the user's files in an error's traceback, or ""."""
+    """Returns where an error arose in the user's files, such as "line 3: ", for a message; else ""."""
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno
     else:
@@ -241,7 +243,7 @@ def _load_entry_points() -> None:
 
 
 def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
-    """Rebuilds a layer in another process: writes its files to a folder there and executes them."""
+    """Rebuilds a layer in another process: writes its files to a folder and executes them."""
     for part in others:
         known = registered_parts().of(part.category).get(part.name)
         if known is None or digest_of(known) != digest_of(part):
@@ -255,7 +257,7 @@ def _unpack(sources: Sequence[Source], others: Sequence[Part]) -> Layer:
     return _over(layers)
 
 
-# Once for each content, so that a plan that arrives again brings the functions that it brought before.
+# Folders by entry and content. A plan that arrives again is unpacked to the same functions.
 _WRITTEN: dict[tuple[str, str], Path] = {}
 
 

@@ -23,7 +23,7 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
       float32 [rows, columns].
 
     Raises:
-      ValueError: the file can't be read, or is no such table; the message says what is wrong.
+      ValueError: the file can't be read, or is not such a table; the message says what is wrong.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -70,7 +70,10 @@ def _text(path: Path) -> np.ndarray:
 
 
 def _is_row(line: str) -> bool:
-    """Returns whether a first line contains a number; a row with a misprint is then no heading."""
+    """Returns whether a first line contains a number.
+
+    So a row with a misprint does not count as a heading.
+    """
     if line.lstrip().startswith("#"):
         return True
     for cell in line.split(","):

@@ -6,18 +6,19 @@ from pathlib import Path
 
 
 def imported(base: Path, module: str, belongs: Callable[[str, Path], bool]) -> dict[str, Path]:
-    """Returns the modules of a folder that a module imports, itself or through the modules it imports.
+    """Returns the modules of a folder that a module imports, directly or through other modules.
 
-    Nothing is executed, so it does not matter what the process has imported before. Imports within functions
-    count. Names that a module makes at run time are not found.
+    Nothing is executed, so earlier imports of the process do not matter. Imports within functions count.
+    Names that are computed at run time are not found.
 
     Args:
       base: the folder from which modules are imported.
       module: the dotted name of the module, relative to the folder.
-      belongs: whether the module of a dotted name, in a file, counts. Others are not read.
+      belongs: function from a dotted name and a file to whether this module counts. Other modules are not
+        read.
 
     Returns:
-      The file of each module by its dotted name, with the module itself and the packages around them.
+      The file of each module by its dotted name, including the module itself and the parent packages.
     """
     found: dict[str, Path] = {}
     left = [module]
@@ -37,7 +38,7 @@ def _names(path: Path, module: str) -> Iterator[str]:
     """Yields the names that may be modules in the import statements of a file."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # Python says so when it imports the file
+    except (SyntaxError, ValueError):  # Python reports this when it imports the file
         return
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     for node in ast.walk(tree):

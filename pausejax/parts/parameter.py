@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 SMALLEST, LARGEST = 1e-15, 1e15
-"""Bounds on the absolute value of real numbers except 0. Within these bounds, squares, and sums of millions
-of squares, are normal float32 numbers."""
+"""Bounds on the absolute value of real numbers except 0.
+
+Within these bounds, squares and sums of millions of squares are normal float32 numbers.
+"""
 _LARGEST_COUNT = 2**31 - 1
 
 MISSING: Any = inspect.Parameter.empty
@@ -65,7 +67,7 @@ class Parameter:
     """Whether the parameter was added after a release. Then its default is left out of runs' identities, so
     that older results stay valid."""
     unread_with: tuple[str, frozenset[Any]] | None = None
-    """Another parameter, and its values with which no run depends on this one."""
+    """Another parameter, and the values of it with which no run depends on this parameter."""
     units: str = ""
     """Unit as a symbol, such as "s"; "" for pure numbers, counts and words. Results repeat the unit."""
 
@@ -112,7 +114,7 @@ class Parameter:
             elif ok and value and not SMALLEST <= abs(value) <= LARGEST:
                 return f"must be {self.allowed()}, and from {SMALLEST:g} to {LARGEST:g} if not 0: float32"
             elif ok:
-                # The value in float32, as on the device: 1 + 1e-9 is 1.
+                # The device gets the value in float32, in which 1 + 1e-9 is 1.
                 ok = self._within(float(np.float32(value)))
         return None if ok else f"must be {self.allowed()}"
 

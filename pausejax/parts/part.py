@@ -15,7 +15,7 @@ class PartError(ValueError):
 
 
 def first_line(error: BaseException) -> str:
-    """Returns an error in one line, with the name of its type unless the type is ValueError."""
+    """Returns an error's message in one line, after the name of its type unless the type is ValueError."""
     text = next(iter(str(error).strip().splitlines()), "")
     return text if text and type(error) is ValueError else f"{type(error).__name__}: {text}".rstrip(": ")
 
@@ -161,8 +161,8 @@ class Part:
     def blamed(self, what: str) -> Iterator[None]:
         """Turns an error of a part from outside the package into one line that names the part.
 
-        This holds for errors within the `with` block. Errors of the package's own parts are not changed,
-        because their messages already refer to a spec.
+        The errors are those raised within the `with` block. Errors of the package's own parts are not
+        changed, because their messages already refer to a spec.
 
         Args:
           what: what the part did wrong, such as "can't be built".

@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Parts:
     """Registry of parts by category and name.
 
-    A registry may be a layer on top of another one. It adds parts and hides none.
+    A registry may be a layer on top of another registry. The layer adds parts and hides none.
     """
 
     def __init__(self, beneath: "Parts | None" = None) -> None:
@@ -45,7 +45,7 @@ class Parts:
         return part
 
     def add(self, part: Part) -> None:
-        """Registers a part. If a notebook's cell is run again, its part replaces the earlier one.
+        """Registers a part. If a notebook's cell is run again, its part replaces the earlier part.
 
         Raises:
           PartError: another part has this name.
@@ -80,7 +80,7 @@ def find(category: str, part: str | Part) -> Part:
     """Returns a given part unchanged, or the registered part with a given name.
 
     Raises:
-      ValueError: no part has this name; the message lists the known names and the nearest one.
+      ValueError: no part has this name; the message lists the known names and the nearest name.
     """
     if isinstance(part, Part):
         return part
@@ -104,7 +104,7 @@ def collecting() -> Iterator[Parts]:
 
 
 def _same_place(one: Part, other: Part) -> bool:
-    """Returns whether two parts have the same source, a cell run again or a file executed again."""
+    """Returns whether two parts have the same source: a cell run again, or a file executed again."""
     functions = one.function, other.function
     if len({(function.__module__, function.__qualname__) for function in functions}) > 1:
         return False
@@ -133,7 +133,7 @@ def policy(function: Function) -> Function:
     All decorators of this module raise the same exception.
 
     Raises:
-      PartError: the function is no valid part, or its name is taken.
+      PartError: the function is not a valid part, or its name is taken.
     """
     return _register("policy", function)
 
@@ -220,7 +220,7 @@ def quantity(
     maximize: bool | None = None,
     label: str = "",
 ) -> Function | Callable[[Function], Function]:
-    """Registers a quantity that is recorded in every round: a function of a `Snapshot`, to a float32 scalar.
+    """Registers a quantity that is recorded in every round: a function from a `Snapshot` to a float32 scalar.
 
     The result holds the quantity twice under the function's name: as a variable over runs and rounds, and as
     a metric of each run. The first line of the function's docstring describes it.
@@ -228,7 +228,7 @@ def quantity(
     Args:
       function: the function, if the decorator is used without arguments.
       units: the unit of the values.
-      reduce: how a metric of the run is made from its rounds: "last", "mean" or "total".
+      reduce: how a run's metric is computed from the values of its rounds: "last", "mean" or "total".
       maximize: whether larger values are better; None if neither larger nor smaller values are better.
       label: the axis label in pictures; without a label, the quantity is not drawn against rounds.
 

@@ -32,7 +32,8 @@ class Chart(ChartData):
         """Returns the chart as a matplotlib figure with a legend.
 
         Args:
-          width: the width in inches; default: 3.5 (one column of a paper), or 7.0 if panels are side by side.
+          width: the width in inches; default: 3.5 (one column of a paper), or 7.0 if the chart has several
+            columns of panels.
           height: the height in inches; default: the height that the panels need.
 
         Raises:

@@ -51,11 +51,14 @@ class Series:
     """Upper ends of intervals, float64 [n]."""
     mark: Mark = "line"
     style: int = 0
-    """Index into the palette; a label has the same index in all charts of a result. -1: thin and grey."""
+    """Index into the palette; -1 means a thin grey line.
+
+    A label has the same index in all charts of a result.
+    """
     color: np.ndarray | None = None
     """Values that the chart's colour scale shows, float64 [n]; NaN is grey. None: the palette's colour."""
     names: tuple[str, ...] = ()
-    """A name for each point, such as its setting; shown when the reader points at it."""
+    """A name for each point, such as its setting. It is shown when the reader points at the point."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,12 +79,12 @@ class Panel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChartData:
-    """One chart: its panels, row by row. Panels with equal axes share them."""
+    """One chart: its panels, row by row. Panels whose axes are equal share these axes."""
 
     name: str
     """Name of the chart and of its files; only letters, digits, _ and -."""
     caption: str
-    """Sentences on what is drawn, over what it is averaged, and which runs are left out."""
+    """Sentences that say what is drawn, over what means are taken, and which runs are left out."""
     panels: tuple[Panel, ...]
     columns: int = 1
     color: Axis | None = None
@@ -129,8 +132,9 @@ def look(style: int) -> Look:
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
     """Returns the indices of the points of a line that are drawn, int [about `most`].
 
-    These are evenly spaced points, or logarithmically spaced points for a logarithmic axis. The lowest and
-    the highest point of each section are included, so that no spike is lost, and also the edges of gaps.
+    The points are evenly spaced, or logarithmically spaced for a logarithmic axis. The lowest and the highest
+    point of each section are included, so that no spike is lost. The points at the edges of gaps are included
+    too.
 
     Args:
       values: y values of the line, float [n]; NaN is a gap.
@@ -166,7 +170,7 @@ def file_names(labels: Sequence[str]) -> list[str]:
     """Converts labels to parts of file names. Different labels get different parts.
 
     The parts contain only letters, digits and _, and are at most 60 bytes long, plus a number. An empty or
-    repeated part gets a number. Case is ignored in this comparison, because some file systems ignore it.
+    repeated part gets a number. This comparison ignores case, because some file systems ignore case.
     """
     found: dict[str, str] = {}
     taken: set[str] = set()

@@ -11,13 +11,13 @@ from pausejax.plotting.data import GREY, Axis, ChartData, Panel, Scale, look
 VIRIDIS = "viridis"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 NOTEBOOK = 300
-"""Width of a panel that is not on the page, in pixels."""
+"""Width of a panel in a notebook or in a file, in pixels."""
 _TITLE = 42
 """Largest number of letters in a line of an axis' label."""
 _MOST_NAMES = 16
 """An axis with at most this number of names shows all of them.
 
-If an axis has more names, overlapping ones are hidden.
+If an axis has more names, overlapping names are hidden.
 """
 _MOST_DECADES = 4
 """If a symlog axis spans fewer decades than this number, it also has ticks at 2 and 5."""
@@ -135,7 +135,8 @@ def ink(style: int) -> str:
 def tip(field: str, title: str) -> dict[str, Any]:
     """Returns the encoding of a line of a tooltip.
 
-    Vega-Lite writes the title into an expression, and escapes only quotes. So backslashes are escaped here.
+    Vega-Lite writes the title into an expression, and escapes only quotes. So this function escapes
+    backslashes.
     """
     words = " ".join(title.split())[:80].replace("\\", "\\\\")
     shown = {"type": "quantitative", "format": ".4~g"} if field == "shade" else {"type": "nominal"}

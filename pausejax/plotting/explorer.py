@@ -9,14 +9,14 @@ from pausejax.plotting.encodings import CONFIG, NOTEBOOK, SCHEMA, channel, numbe
 
 _BRUSH = {"fill": PALETTE[0], "fillOpacity": 0.25, "stroke": PALETTE[0]}
 _MOST_NAMES = 5
-"""Approximate largest number of names at a colour scale."""
+"""Approximate largest number of names in the legend of a colour scale."""
 
 
 def explorer(sweep: Sweep) -> dict[str, Any]:
     """Returns a scatter plot of all settings, above a strip on which the reader selects an interval.
 
-    `usermeta` contains the encodings of every column. The page inserts those of the columns that the reader
-    chooses.
+    `usermeta` contains the encodings of every column. The page inserts the encodings of the columns that the
+    reader chooses.
     """
     columns = range(len(sweep.axes))
     names = {f"c{i}": list(axis.names) for i, axis in enumerate(sweep.axes) if axis.names}

@@ -32,7 +32,7 @@ _SHOWN_AXES = 3
 
 
 class Line(NamedTuple):
-    """The runs of one line, which differ only in their seeds and in averaged axes."""
+    """The runs of one line. They differ only in their seeds and in averaged axes."""
 
     label: str
     policy: str
@@ -79,8 +79,8 @@ def arrange(result: xr.Dataset, by: Sequence[str] = ()) -> Grid | None:
     """Assigns a result's runs to panels and lines; returns None if `by` is empty and too many axes vary.
 
     Each data set has its own panels. Up to `MAX_LINES` settings have one line each. More settings become a
-    grid over at most three axes: the lines are the policies or, with a single policy, the values of the axis
-    with the most values. The other axes become panels.
+    grid over at most three axes. The lines are the policies. With a single policy, the lines are the values
+    of the axis with the most values. The other axes become panels.
 
     Args:
       result: the result to draw.
@@ -231,8 +231,8 @@ def _lines(
 ) -> tuple[Line, ...]:
     """Returns the lines of a panel. Runs without the axis of the lines have a line with their policy's name.
 
-    Runs without an axis of the panels are never averaged with runs that have it. Their label says so, unless
-    no run of their policy has it.
+    Runs without an axis of the panels are never averaged with runs that have this axis. Their label says that
+    the axis is absent, unless no run of their policy has it.
     """
     column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)

@@ -81,10 +81,10 @@ def values_of(levels: Levels, axis: str) -> list:
 
 
 def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
-    """Averages the finite values of a metric for each combination of levels of the kept axes.
+    """Averages the finite values of a metric for each combination of levels of the axes `kept`.
 
-    Each seed is first averaged over all other axes. Then means and 95 % intervals are computed over seeds.
-    They are multiplied by the metric's scale.
+    Each seed is first averaged over all other axes. Then means and 95 % intervals are computed over seeds,
+    and multiplied by the metric's scale.
     """
     over = [*(name for name in axes_of(levels.runs) if name not in kept), "seed"]
     finite = levels.runs[metric.name].where(np.isfinite(levels.runs[metric.name]))
@@ -100,8 +100,10 @@ def spans_decades(values: np.ndarray) -> bool:
 
 
 def axis_for(metric: Metric, values: np.ndarray) -> Axis:
-    """Returns an axis for values of a metric; it is logarithmic if they span decades and the metric is not a
-    share."""
+    """Returns an axis for values of a metric.
+
+    The axis is logarithmic if the values span decades and the metric is not a share.
+    """
     return Axis(metric.axis_label, "log" if not metric.share and spans_decades(values) else "linear")
 
 

@@ -117,7 +117,8 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
         drawn.align_labels()
-        # The layout determines the number of ticks and their size. So it is computed once before saving.
+        # The layout determines the number of ticks and their size. So the layout is computed once before
+        # saving.
         with warnings.catch_warnings():
             warnings.filterwarnings("error" if asked else "default", "constrained_layout not applied")
             try:
@@ -159,7 +160,7 @@ def _draw_panels(
         norm = LogNorm(low, high) if chart.color.scale == "log" and low > 0 else Normalize(low, high)
     for panel, axes in zip(chart.panels, places, strict=False):
         _draw(panel, axes, norm, across, up)
-    # Sets the limits last, because shared axes with a fixed end at 0 no longer grow.
+    # The limits are set last, because shared axes with a fixed end at 0 no longer grow.
     for panel, axes in zip(chart.panels, places, strict=False):
         if panel.x.zero and panel.x.scale != "log":
             axes.set_xlim(left=0)

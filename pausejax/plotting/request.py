@@ -54,7 +54,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
         known = [*table, *(str(v) for v in result.data_vars if result[v].dims in _PER_ROUND)]
         listed = ", ".join(dict.fromkeys(known))
         raise ValueError(f"measure: {name}: unknown here{nearest(name, known)}; known: {listed}")
-    # Prefers the cumulative sum of a variable, because the values of single rounds are mostly noise.
+    # The cumulative sum of a variable is preferred, because noise dominates the values of single rounds.
     for metric in table.values():
         if metric.variable == name and metric.reduce == "total":
             return metric

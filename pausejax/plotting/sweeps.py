@@ -34,7 +34,7 @@ def sweep_charts(result: xr.Dataset) -> dict[str, Chart]:
     """Returns main effects and the Pareto chart of a large sweep; reads only the final metrics."""
     metrics = charted_metrics(result)
     whole = finals(result, [metric.name for metric in metrics]).load()
-    # A mean over different rewards has no meaning: such metrics are drawn only on request (`measures`).
+    # A mean over different rewards has no meaning. So such metrics are drawn only on request (`measures`).
     shown = [metric for metric in metrics if not incomparable(_by_data_set(whole)[0][1], metric)]
     drawn = effects(whole, shown)
     known = {metric.name: metric for metric in metrics}
@@ -63,7 +63,7 @@ def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
 
 
 def heat_maps(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Draws each metric over each pair of axes, for each policy and data set."""
+    """Draws each metric over each pair of the first `MAX_AXES` axes, for each policy and data set."""
     drawn = {}
     for ending, runs in _by_data_set(whole):
         policies = list(dict.fromkeys(runs["policy"].values.tolist()))
@@ -122,7 +122,7 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
 
 
 def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
-    """Returns the runs of each data set, with the ending of its chart names."""
+    """Returns the runs of each data set, with the suffix of the names of its charts."""
     found = split(whole, [name for name in apart_in(whole) if name in axes_of(whole)])
     if not found[0][0]:
         return found

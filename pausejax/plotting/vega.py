@@ -1,8 +1,8 @@
 """Charts as Vega-Lite 6 specifications, which the page, JupyterLab, altair and vl-convert draw.
 
-A label is never part of an expression or the name of a field. In the scales the series have the names s0, s1,
-…, and the columns are x, y, low, …; a table maps the series to their labels. Only the titles of tooltips are
-part of an expression, because Vega-Lite writes them into it.
+A label is never part of an expression or the name of a field. In the scales, the series have the names s0,
+s1, …, and the columns have the names x, y, low, …. A table maps the series to their labels. Only the titles
+of tooltips are part of expressions, because Vega-Lite writes titles into expressions.
 """
 
 import json
@@ -96,7 +96,10 @@ def as_json(document: Any) -> str:
 
 
 class _Writer:
-    """A writer of a panel: layers over a table with a row for each series, which Vega flattens to points."""
+    """A writer of a panel.
+
+    Its layers read a table with a row for each series; Vega flattens rows to points.
+    """
 
     def __init__(
         self, chart: ChartData, panel: Panel, most: int = MOST_POINTS, place: int = 0, page: bool = False
@@ -119,7 +122,7 @@ class _Writer:
         layers = self._cells() if panel.cells is not None else []
         layers += self._series()
         layers += self._levels() if panel.levels else []
-        # The first layer has the zoom, because its marks lie below all others.
+        # The first layer has the zoom, because the marks of this layer lie below all other marks.
         bound = {"translate": True, "zoom": "wheel![event.shiftKey]"}
         select = {"type": "interval", **({"translate": False, "zoom": False} if self.page else bound)}
         layers[0]["params"] = [

@@ -1,8 +1,8 @@
 """The interface of every client-selection policy: three pure functions on pytrees.
 
 Like an `optax.GradientTransformation`, a policy is a NamedTuple of pure functions. The function that makes a
-policy takes the hyper-parameters. They may be Python numbers or traced scalars, so one compiled program
-serves a whole sweep.
+policy takes the hyper-parameters. Hyper-parameters may be Python numbers or traced scalars, so one compiled
+program serves a whole sweep.
 """
 
 from collections.abc import Callable
@@ -43,8 +43,10 @@ class Cohort(NamedTuple):
     members: jax.Array
     """int32 [n], distinct indices of available clients."""
     weights: jax.Array
-    """float32 [n], aggregation weights, (2). They are >= 0 and sum to 1, or to 0 for an empty cohort. Another
-    sum ends the study after the round."""
+    """float32 [n], aggregation weights, (2).
+
+    They are >= 0 and sum to 1, or to 0 for an empty cohort. Another sum ends the study with an error.
+    """
 
 
 class Feedback(NamedTuple):
@@ -53,7 +55,9 @@ class Feedback(NamedTuple):
 
     members: jax.Array
     """int32 [n], members of the cohort in ascending order; if rounds overlap, the clients that have finished.
-    The value is -1, at any place, for pads and for clients that have released nothing."""
+
+    An entry of -1, at any index, is a pad or a client that has released nothing.
+    """
     latency: jax.Array
     """float32 [n], seconds from the selection to the delivery; for a late client, to the round's end."""
     reward: jax.Array
@@ -89,9 +93,9 @@ class Policy(NamedTuple):
     select: SelectFn
     update: UpdateFn
     needs_updates: bool = False
-    """Whether `update` reads `feedback.update`, which takes memory for [n, d] in each run."""
+    """Whether `update` reads `feedback.update`, which takes memory for n · d floats in each run."""
     needs_learning: bool = False
-    """Whether the policy selects by losses or updates, so that it needs a study with training."""
+    """Whether the policy selects by losses or updates, which exist only in mode "training"."""
 
 
 def cohort(members: jax.Array, data_share: jax.Array) -> Cohort:

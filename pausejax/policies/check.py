@@ -40,7 +40,7 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
       A policy whose functions raise PartError for a wrong shape or type.
 
     Raises:
-      PartError: `policy` is no `Policy`.
+      PartError: `policy` is not a `Policy`.
     """
 
     def say(problem: str) -> PartError:
@@ -80,7 +80,7 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
 
 
 def fault(num_clients: int, cohort: Cohort, available: jax.Array | None) -> Fault:
-    """Returns the invalid value of a cohort, scalars.
+    """Returns the first mistake in a cohort, or the code FINE; scalars.
 
     Members must be distinct available clients. Weights must be finite and >= 0, and 0 at pads. The weights of
     a cohort with members must sum to 1; another sum would silently change the size of the server's step.
@@ -145,7 +145,7 @@ def problems_of(
     *,
     first_round: int = 1,
 ) -> tuple[str, ...]:
-    """Returns the errors in the selections of one run: for each kind of error, one line about the first one.
+    """Returns a line for each kind of error in the selections of one run, about its first occurrence.
 
     Args:
       selected: int [rounds, n], the selected clients; -1 pads.

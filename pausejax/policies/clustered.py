@@ -1,7 +1,7 @@
 """Clustered sampling (Fraboni, Vidal, Kameni, Lorenzi 2021), both algorithms.
 
-A scheme is a matrix r, [m, K], whose rows sum to 1 and whose columns sum to m·p_k, with data shares p. Each
-row draws one client independently, and each draw has weight 1/m in the average. So client k has weight p_k in
+A scheme is a matrix r, [m, K]. Its rows sum to 1, and its columns sum to m·p_k, with data shares p. Each row
+draws one client independently, and each draw has weight 1/m in the average. So client k has weight p_k in
 expectation. A client that several rows draw trains once, with a weight proportional to its draws.
 """
 

@@ -14,8 +14,8 @@ def cs_ucb(
 ) -> Policy:
     """Selects the m clients with the largest μ̄_k + sqrt((m + 1) log(t) / T_k); ties go to the lowest index.
 
-    This is the paper's version for i.i.d. balanced data. The reward is τ_min / τ_k, as everywhere in this
-    package. The same set maximizes the sum of the bounds and their minimum.
+    The policy is the paper's version for i.i.d. balanced data. The reward is τ_min / τ_k, as everywhere in
+    this package. This set maximizes both the sum and the minimum of the bounds.
 
     Args:
       num_clients: K, the number of clients.

@@ -9,8 +9,7 @@ from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, first_
 
 @parts.policy
 def fastest(*, clients_per_round: int) -> Policy:
-    """Selects the m clients with the smallest expected latency in every round; ties go to the lowest
-    index."""
+    """Selects the m clients with the smallest expected latency; ties go to the lowest index."""
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
         order = jnp.argsort(state.expected_latency, stable=True)

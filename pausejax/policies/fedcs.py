@@ -22,11 +22,11 @@ def fedcs(
     ] = 1.0,
     num_candidates: NumCandidates = NUM_CANDIDATES,
 ) -> Policy:
-    """Selects the fastest m of random candidates, without those that would miss the deadline.
+    """Selects the fastest m of random candidates that would meet the deadline.
 
     Candidates are available clients. The fastest candidate is selected even if it misses the deadline. The
-    paper's greedy rule is for sequential uploads. In this package uploads are parallel, for which the greedy
-    rule becomes this rule.
+    paper's greedy rule is for sequential uploads. In this package uploads are parallel. For parallel uploads
+    the greedy rule is the rule implemented here.
 
     Args:
       num_clients: K, the number of clients.

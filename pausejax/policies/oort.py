@@ -11,9 +11,9 @@ from pausejax.parts import Parameter
 from pausejax.policies.base import Clients, Cohort, Feedback, Policy, View, cohort, first_of, slots_of_arrived
 
 _CUT_OFF = 0.95
-"""Cut-off as a share of the smallest utility among the best clients.
+"""Cut-off utility, as a share of the smallest utility among the best clients.
 
-Clients above it are exploited at random.
+Clients above the cut-off are exploited at random.
 """
 _UNCERTAINTY = 0.1
 
@@ -70,7 +70,8 @@ def oort(
       exploration_decay: the factor of ε after each round.
       min_exploration: the smallest ε.
       straggler_penalty: α; the utility of a client slower than T is multiplied by (T/τ_k)^α.
-      pacer_step: Δ, seconds: the first value of T, and its increase if a window gains less than the last one.
+      pacer_step: Δ, seconds: the first value of T, and the increase of T if a window gains less utility than
+        the window before.
       pacer_window: W, the number of rounds in a window.
 
     Raises:
@@ -112,8 +113,8 @@ def oort(
         just_enough = -jnp.sort(-utility)[jnp.maximum(num_exploited - 1, 0)]
         admitted = seen & (utility >= _CUT_OFF * just_enough)
         exploit_key, explore_key = jax.random.split(key)
-        # Sorting logarithms plus Gumbel noise draws without replacement: exploited clients by utility,
-        # explored ones uniformly.
+        # Sorting logarithms plus Gumbel noise draws without replacement. Exploited clients are drawn by
+        # utility, explored clients uniformly.
         tiny = jnp.finfo(jnp.float32).tiny
         race = jnp.log(jnp.maximum(utility, tiny)) + jax.random.gumbel(exploit_key, (num_clients,))
         exploited = jnp.argsort(-jnp.where(admitted, race, -jnp.inf), stable=True)[:m]

@@ -12,7 +12,7 @@ from pausejax.policies.candidates import NUM_CANDIDATES, NumCandidates, number_a
 def power_of_choice(
     *, num_clients: int, clients_per_round: int, num_candidates: NumCandidates = NUM_CANDIDATES
 ) -> Policy:
-    """Draws candidates by their data shares without replacement and takes the m of the largest local loss.
+    """Draws candidates by data share without replacement and selects the m with the largest local losses.
 
     As in the paper, members have equal weights in the mean, because the draw already uses the data shares.
     The candidates' losses reach the server without noise, and the privacy ledger does not count them.

@@ -8,7 +8,7 @@ from pausejax.policies.base import Clients, Cohort, Policy, View, cohort, first_
 
 @parts.policy
 def random(*, num_clients: int, clients_per_round: int) -> Policy:
-    """Draws m of the available clients uniformly without replacement, anew each round."""
+    """Draws m of the available clients uniformly without replacement, in every round."""
 
     def select(key: jax.Array, state: Clients, view: View) -> Cohort:
         shuffled = jax.random.permutation(key, num_clients)

@@ -1,4 +1,4 @@
-"""SA-PAUSE: PAUSE with the annealing of Algorithm 2 in the place of the search over all sets (§IV)."""
+"""SA-PAUSE: PAUSE with the annealing of Algorithm 2 in place of the search over all sets (§IV)."""
 
 from collections.abc import Callable
 from functools import partial

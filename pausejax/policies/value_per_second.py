@@ -43,10 +43,10 @@ def value_per_second(
         SpeedIndex, Parameter(help="value per second: kind of the optimistic latencies")
     ] = "variance",
 ) -> Policy:
-    """Chooses the largest Σ value / (optimistic time of the round) in every round, exactly.
+    """Selects the cohort with the largest Σ value / (optimistic duration of the round), exactly.
 
-    A client's value is (K |D_k| / |D|)^s e^(-c η T_k): it grows with the client's data and falls as its
-    budget is spent. The optimistic latency is never below τ_min. Clients that have not taken part come first.
+    A client's value is (K |D_k| / |D|)^s e^(-c η T_k): it grows with the client's data and falls with its
+    participations. The optimistic latency is never below τ_min. Clients that have not taken part come first.
 
     Args:
       num_clients: K, the number of clients.
@@ -55,11 +55,11 @@ def value_per_second(
       min_latency: τ_min, seconds.
       price: c; 0 ignores spent budgets, large prices even out participations.
       share_exponent: s; 0 gives all clients the same data value.
-      optimism: the factor of the width of the uncertainty of latencies.
-      speed_index: how optimistic latencies are computed. "variance": the mean latency minus
-        sqrt(2 log(t) / T_k) standard deviations; for clients with few participations, the standard deviation
-        is pooled over clients. "range": τ_min divided by the upper confidence bound (13) on τ_min / τ, which
-        assumes only that τ_min / τ is in (0, 1]. "thompson": a normal draw around the mean latency.
+      optimism: the factor of the uncertainty of latencies; 0 ignores the uncertainty.
+      speed_index: how optimistic latencies are computed. "variance": the mean latency minus sqrt(2 log(t) /
+        T_k) standard deviations. The pooled variance of all clients enters each client's variance as one
+        observation. "range": τ_min divided by the upper confidence bound (13) on τ_min / τ, which assumes
+        only that τ_min / τ is in (0, 1]. "thompson": a normal draw around the mean latency.
 
     Raises:
       ValueError: clients_per_round is not in [1, num_clients], or the index is unknown.
@@ -77,15 +77,15 @@ def value_per_second(
     def least_latency(key: jax.Array, state: ValueState, time: jax.Array) -> jax.Array:
         """Returns optimistic latencies, float32 [K], seconds.
 
-        They have no meaning for clients that never took part.
+        The values of clients that have not taken part have no meaning.
         """
         counts, mean_reward = state.bandit
         if speed_index == "range":
             width = bandit.ucb(jnp.zeros(num_clients), counts, time, m)
             return min_latency / (mean_reward + rounded(optimism * width))
         seen = jnp.maximum(counts, 1).astype(jnp.float32)
-        # A client with one participation has the pooled variance of the others, or τ_min² if there is none
-        # yet.
+        # The pooled variance includes τ_min² as one observation. It is τ_min² until a client has taken part
+        # twice.
         repeats = jnp.sum(jnp.maximum(counts - 1, 0)).astype(jnp.float32)
         pooled = (jnp.sum(state.squares) + min_latency**2) / (repeats + 1)
         error = optimism * jnp.sqrt((state.squares + pooled) / seen / seen)

@@ -1,4 +1,4 @@
-"""Leakage of one client's releases in pure ε, (ε, δ) and Rényi privacy.
+"""Computes the leakage of one client's releases in pure ε, (ε, δ) and Rényi differential privacy.
 
 A release is a Laplace mechanism with noise multiplier 1/ε_i. With coordinate clipping, a release is one such
 mechanism for each coordinate. All numbers are on the host, in float64.
@@ -78,7 +78,9 @@ def approximate_epsilon(
     clip: Clip = "coordinate",
     method: Method = "renyi",
 ) -> float:
-    """Computes ε of the (ε, δ)-privacy of a client's releases with `dp-accounting`; at most the pure ε.
+    """Computes ε of the (ε, δ)-privacy of a client's releases with `dp-accounting`.
+
+    The result is at most the pure ε.
 
     Args:
       participations: T, as in `pure_epsilon`.

@@ -9,13 +9,13 @@ _CANDIDATES = 200
 def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confidence: float = 0.999) -> float:
     """Estimates a lower bound of ε from the scores of releases of two inputs.
 
-    An ε-private release has P[score >= s] <= e^ε P[score' >= s] for every s and every score. The threshold is
-    chosen on the first half of the samples. The bound is computed from the second half by Clopper-Pearson
-    intervals: with probability `confidence`, the true ε is not below the bound.
+    An ε-private release has P[score >= s] <= e^ε P[score' >= s] for every threshold s and every score. The
+    threshold is chosen on the first half of the samples. The bound is computed from the second half by
+    Clopper-Pearson intervals. With probability `confidence`, the true ε is not below the bound.
 
     Args:
-      scores: [n], scores of releases of one input. The log-likelihood ratio of the two inputs is the best
-        score.
+      scores: [n], scores of releases of one input. The log-likelihood ratio of the two inputs gives the
+        largest bound.
       neighbour_scores: [n'], the same scores of releases of the other input.
       confidence: the confidence of the bound, in (0, 1).
 
@@ -43,7 +43,7 @@ def _bounds(
 ) -> np.ndarray:
     """Returns the lower bound on ε at each threshold s, at least 0: ln(P[score >= s] / P[score' >= s]).
 
-    The numerator is the lower end of its confidence interval, the denominator the upper end.
+    The numerator is replaced by the lower end of its confidence interval, the denominator by the upper end.
     """
     hits, other_hits = (
         len(sample) - np.searchsorted(np.sort(sample), thresholds) for sample in (scores, neighbour_scores)

@@ -36,9 +36,10 @@ def leakage(
 
 
 def update_leakage(per_release: jax.Array, num_parameters: int, clip: str) -> jax.Array:
-    """Computes the leakage of the whole update vector from the leakage in the ledger.
+    """Computes the leakage of the whole update vector from the ledger's leakage `per_release`.
 
-    Clipping by coordinate protects each of the d coordinates with ε_i, so the vector leaks d·ε_i by
-    composition. Clipping the vector in L1 protects the whole vector with ε_i (Theorem 1).
+    The result has the shape of `per_release`. Clipping by coordinate protects each of the d coordinates with
+    ε_i, so the vector leaks d·ε_i by composition. Clipping the vector in L1 protects the whole vector with
+    ε_i (Theorem 1).
     """
     return per_release * num_parameters if clip == "coordinate" else per_release

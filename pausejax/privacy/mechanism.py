@@ -1,8 +1,8 @@
 """The interface of privacy mechanisms, clipping, and the Laplace mechanism (Theorem 1), on update vectors.
 
-The noise is good enough for simulations only: float32 Laplace draws end near 16 scales, and their low bits
-depend on the input (Mironov 2012). The distribution is right for the study of learning. Do not use the noise
-to release real data.
+The noise is for simulations only. Its distribution is accurate enough for the study of learning. Do not use
+it to release real data: float32 Laplace draws end near 16 scales, and their low bits depend on the input
+(Mironov 2012).
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
     """Returns the mechanism with functions that check the shapes and types of their results.
 
     Raises:
-      PartError: `mechanism` is no `Mechanism`. The functions raise it for a wrong result.
+      PartError: `mechanism` is not a `Mechanism`. Its functions raise it for a result of wrong shape or type.
     """
     expect_type(part, mechanism, Mechanism, "pausejax.privacy.Mechanism")
     on_server = mechanism.server
@@ -89,7 +89,7 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
 
 def clip_l2(update: jax.Array, clip_norm: jax.Array | float) -> jax.Array:
     """Scales an update, float32 [d], down to an L2 norm of at most `clip_norm` > 0."""
-    # Entries are first divided by the largest one, because its square may overflow float32.
+    # Entries are first divided by the largest absolute entry, because its square may overflow float32.
     largest = jnp.maximum(jnp.max(jnp.abs(update), initial=0.0), jnp.finfo(jnp.float32).tiny)
     norm = largest * jnp.sqrt(jnp.sum((update / largest) ** 2))
     return update * jnp.minimum(1.0, clip_norm / norm)
@@ -109,6 +109,9 @@ def clip_update(update: jax.Array, sensitivity: jax.Array | float, clip: Clip) -
 
     Returns:
       float32 [d].
+
+    Raises:
+      ValueError: `clip` is unknown.
     """
     bound = jnp.asarray(sensitivity, jnp.float32) / 2
     if clip == "coordinate":
@@ -141,7 +144,7 @@ def privatize(
       float32 [d].
 
     Raises:
-      AssertionError: the update is no vector of floats (when traced).
+      AssertionError: the update is not a vector of floats (when traced).
       ValueError: `clip` or `noise_generator` is unknown.
     """
     chex.assert_rank(update, 1)

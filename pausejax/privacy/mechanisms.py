@@ -16,7 +16,7 @@ from pausejax.privacy.noise import NoiseGenerator
 Number = jax.Array | float
 
 PROTECTED = {"coordinate": "per coordinate", "vector": "per update"}
-"""Unit that ε of `laplace` protects, by the value of `clip`."""
+"""Unit whose leakage ε of `laplace` bounds, by the value of `clip`."""
 
 ClipNorm = Annotated[
     Number, Parameter(help="Gaussian mechanisms: the largest L2 norm of an update", low=0, low_open=True)
@@ -60,8 +60,7 @@ def laplace(
         ),
     ] = "threefry",
 ) -> Mechanism:
-    """Clips and adds Laplace noise, whose ε_i decreases from release to release: the PAUSE paper's, (5) to
-    (7)."""
+    """Clips and adds Laplace noise whose ε_i decreases with each release, (5) to (7) of the PAUSE paper."""
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:
         epsilon = budget.epsilon_at(number, privacy_budget, budget_decay)
@@ -90,7 +89,7 @@ def none() -> Mechanism:
 def gaussian(
     *, clip_norm: ClipNorm = 1.0, noise_multiplier: NoiseMultiplier = 1.0, delta: Delta = 1e-5
 ) -> Mechanism:
-    """Every client clips its update in L2 and adds Gaussian noise: local (ε, δ)-privacy.
+    """Clips each client's update in L2 and adds Gaussian noise to it: local (ε, δ)-privacy.
 
     Any two clipped updates differ by at most twice `clip_norm`, so ε is computed with half the multiplier.
     """
@@ -114,12 +113,12 @@ def central_gaussian(
     noise_multiplier: NoiseMultiplier = 1.0,
     delta: Delta = 1e-5,
 ) -> Mechanism:
-    """A trusted server adds Gaussian noise to the mean of clipped updates: DP-FedAvg (McMahan et al. 2018).
+    """Adds noise on a trusted server to the mean of clipped updates: DP-FedAvg (McMahan et al. 2018).
 
     If a client's update is replaced by 0, the mean changes by at most `clip_norm` times the largest weight.
-    Cohorts and weights count as public. If n < m updates arrive, the mean is multiplied by n/m, as with a
-    fixed denominator, so its noise does not grow. Only aggregated updates spend privacy. ε is not reduced for
-    random cohorts, because the policies' cohorts are not random.
+    Cohorts and weights count as public. If n < m updates arrive, the noisy mean is multiplied by n/m, so its
+    noise does not grow. Only aggregated updates spend privacy. ε includes no amplification by sampling,
+    because policies do not sample cohorts at random.
     """
 
     def release(key: jax.Array, upload: jax.Array, number: jax.Array) -> jax.Array:

@@ -52,7 +52,10 @@ def _mixed(x: jax.Array) -> jax.Array:
 
 
 def _from_bits(bits: jax.Array) -> jax.Array:
-    """Converts bits to Laplace draws: the lowest bit is the sign, the others give the tail probability."""
+    """Converts bits to Laplace draws.
+
+    The lowest bit is the sign. The other bits give the tail probability.
+    """
     tail = ((bits >> 1).astype(jnp.int32).astype(jnp.float32) + 0.5) * jnp.float32(2**-31)
     size = -jnp.log(tail)
     return jnp.where(bits & 1, size, -size)

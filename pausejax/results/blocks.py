@@ -24,13 +24,13 @@ _BLOCK_RUNS = 256
 
 
 class Source(NamedTuple):
-    """Finished runs in one file or block on disk, which has been checked."""
+    """Finished runs in one checked file or block on disk."""
 
     identities: tuple[str, ...]
     shapes: dict[str, tuple[int, ...]]
     load: Callable[[], Arrays]
     records: tuple[Record, ...] = ()
-    """The records of how the runs were made."""
+    """The records of commands, devices and versions with which the runs were made."""
     file: str = ""
     """The file's name, if the source is a part."""
 
@@ -68,10 +68,11 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | 
     def source(rows: slice, arrays: Arrays) -> Source:
         return Source(tuple(identities[rows]), shapes_of(arrays), lambda: load(rows), records)
 
-    # A damaged store can make its libraries raise any exception. In each case the runs are not finished.
+    # A damaged store can make its libraries raise any exception. In each case the runs in it count as not
+    # finished.
     try:
         sealed = manifest.read(folder, name)
-        # Files of values are left out here: they are compared with the manifest when they are read below.
+        # Files of values are left out here. They are compared with the manifest when they are read below.
         others = [f for f in sealed.files if manifest.is_metadata(f) or f.partition("/")[0] not in table]
         broken = manifest.damaged(folder, name, sealed, others)
         store = opened(folder, name, sealed, chunks=None)
@@ -118,7 +119,7 @@ def write(
       name: the name of the new store.
       planned: the labels of the runs.
       sources: the sources of the runs.
-      records: the records of how the runs were made.
+      records: the records of commands, devices and versions with which the runs were made.
     """
     lengths = labels.sizes(planned.variables, (source.shapes for source in sources))
     names = {variable for source in sources for variable in source.shapes}
@@ -142,7 +143,9 @@ def write_store(folder: Folder, name: str, parts: Iterable[xr.Dataset], size: in
 
 
 def runs_per_block(largest: int) -> int:
-    """Returns the runs per chunk of a store, so that a chunk has at most some megabytes.
+    """Returns the runs per chunk of a store, from 1 to `_BLOCK_RUNS`.
+
+    A chunk of the largest variable has at most 16 MiB, unless a single run is larger.
 
     Args:
       largest: the bytes per run of the largest variable.
@@ -158,7 +161,7 @@ def labelled(
     Args:
       planned: the labels of the runs.
       sources: the sources of the runs; all of them together have the lengths of the dimensions.
-      records: the records of how the runs were made.
+      records: the records of commands, devices and versions with which the runs were made.
       size: the number of runs of each data set; the last one may hold fewer.
     """
     lengths = labels.sizes(planned.variables, (source.shapes for source in sources))
@@ -197,7 +200,7 @@ def put(folder: Folder, name: str, labelled: xr.Dataset, size: int | None) -> No
       labelled: the labelled runs of the block.
       size: the runs per chunk of a new store; None: the block is appended.
     """
-    # Zarr 3 stores words with variable length.
+    # Zarr 3 stores strings of variable length.
     words = [name for name in labelled.coords if labelled[name].dtype.kind == "U"]
     labelled = labelled.assign_coords({key: labelled[key].astype(np.dtypes.StringDType()) for key in words})
     how: dict[str, Any] = {"append_dim": "run"}
@@ -217,7 +220,7 @@ def seal(folder: Folder, name: str) -> None:
         # Zarr 3 does not specify consolidated metadata, but xarray warns if a store lacks them.
         warnings.filterwarnings("ignore", "Consolidated metadata")
         group = zarr.consolidate_metadata(folder.path(name), zarr_format=3)
-    # A reader would fill a removed chunk with fill values without an error.
+    # A reader would replace a missing chunk by fill values without an error.
     files = set(folder.tree(name))
     for array_name, array in group.arrays():
         grid = [-(-length // size) for length, size in zip(array.shape, array.chunks, strict=True)]

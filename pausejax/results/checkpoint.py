@@ -3,9 +3,9 @@
     checkpoints/<batch>/records-<first>-<last>.npz  records of some rounds in a row
     checkpoints/<batch>/state-<last>.npz            the state after round <last>, and which records precede it
 
-A batch's name is a digest of the identities of its runs, and every file contains these identities, so that a
-checkpoint of other runs is never used. Rows are positions in the batch. Every file is written whole and ends
-with a digest.
+A batch's name is a digest of the identities of its runs. Every file contains these identities, so that a
+checkpoint of other runs is never used. Rows are positions in the batch. Every file is written completely or
+not at all, and ends with a digest.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ class Checkpoint:
     """Checkpoint of one batch.
 
     If several processes play the batch, only the process that holds the lease writes checkpoints. Under a URL
-    there are no locks, so every process writes, and all of them write the same records.
+    there are no locks, so every process writes checkpoints. All of them write the same records.
 
     Args:
       folder: the folder of the study.
@@ -86,7 +86,8 @@ class Checkpoint:
     def restore(self, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
         """Returns the latest state, on the host, and all records up to it; None if no state can be used.
 
-        A state of another program has arrays of other shapes or types. It is neither used nor removed.
+        A state of another program has arrays of other shapes or types. Such a state is neither used nor
+        removed.
 
         Args:
           shapes: the function from a number of rows to the shapes and types of their state.
@@ -164,7 +165,7 @@ def _records_name(first: int, last: int) -> str:
 
 
 def _described(state: Any) -> str:
-    """Returns the names, types and shapes of a state's arrays (or of its shapes) as JSON."""
+    """Returns the names, types and shapes of a state's arrays, or of their `ShapeDtypeStruct`s, as JSON."""
     leaves, _ = jax.tree.flatten_with_path(state)
     return json.dumps(
         [[jax.tree_util.keystr(path), str(leaf.dtype), list(leaf.shape)] for path, leaf in leaves]
@@ -183,7 +184,7 @@ def _packed(state: Any) -> Arrays:
 
 
 def _unpacked(arrays: Arrays, target: Any) -> Any:
-    """Returns the state that `_packed` packed: JAX arrays for typed keys, NumPy arrays for the others.
+    """Returns the state that `_packed` packed: JAX arrays for typed keys, NumPy arrays for all other leaves.
 
     Raises:
       KeyError, ValueError: an array is missing, or its number of bytes does not fit the target.

@@ -20,8 +20,10 @@ class Contents(NamedTuple):
     damaged: tuple[str, ...] = ()
     """Names of files that failed the check; their runs are not finished."""
     current: bool = False
-    """Whether the result exists, is intact, and either has the plan's spec or has runs that the plan
-    lacks."""
+    """Whether the result is intact and complete.
+
+    It then has the plan's runs and spec, or all of the plan's runs and further runs.
+    """
     whole: bool = True
     """Whether all blocks of the result are intact; True if there is no result."""
     removable: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ def read(directory: str | Path) -> xr.Dataset:
     """
     folder = Folder(directory)
     for pause in _PAUSES:
-        # `held` checks two names. The result may be renamed between the checks, so a second call is needed.
+        # `held` checks two names. The result may be renamed between these checks, so a second call is needed.
         if (name := held(folder) or held(folder)) is None:
             raise FileNotFoundError(f"{directory}: holds {_unfinished(folder)}")
         sealed = None
@@ -102,7 +102,7 @@ def _opened(folder: Folder, name: str, sealed: manifest.Manifest) -> xr.Dataset:
 
 
 def _of_one_length(words: xr.DataArray) -> xr.Variable:
-    """Returns words as NumPy strings of fixed length, as in the result of a simulation in memory."""
+    """Returns texts as NumPy strings of fixed length, as in the result of a simulation in memory."""
     return xr.Variable(words.dims, np.array(words.values.tolist(), np.str_), words.attrs)
 
 

@@ -21,9 +21,9 @@ from pausejax.atomic import replacing
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _ATTEMPTS = 5
 MARK = ".mark-"
-"""Prefix of a mark's name; see `Folder.marked`.
+"""Prefix of the names of files that `Folder.marked` writes.
 
-Marks of killed processes are removed when no process plays.
+Files of killed processes are removed when no process plays.
 """
 _T = TypeVar("_T")
 
@@ -175,7 +175,7 @@ class Folder:
 
     @contextlib.contextmanager
     def marked(self) -> Iterator[str]:
-        """Puts a mark into the folder during the context, by which other nodes recognize this folder.
+        """Puts a file into the folder during the context. Other nodes recognize the folder by this file.
 
         Yields:
           The name of the mark, a file.
@@ -227,8 +227,8 @@ class Folder:
           wait: whether to wait until other processes release the lock.
 
         Yields:
-          Whether the lock is held. It is not if the system has no locks, or if another process holds the lock
-          and `wait` is false.
+          Whether this process holds the lock. The value is False if the system has no locks, or if another
+          process holds the lock and `wait` is false.
         """
         if not self.is_local:
             yield False
@@ -273,7 +273,10 @@ class Folder:
             os.close(file)
 
     def _inside_its_folder(self, path: str, act: Callable[[], _T]) -> _T:
-        """Makes the folder of a path and calls `act`; repeats both if another process removes the folder."""
+        """Makes the folder of a path and calls `act`.
+
+        Repeats both steps if another process removes the folder.
+        """
         for _ in range(_ATTEMPTS):
             os.makedirs(posixpath.dirname(path), exist_ok=True)
             with contextlib.suppress(FileNotFoundError):

@@ -90,7 +90,7 @@ def coordinates(plan: Plan) -> dict[str, np.ndarray]:
     for name in names:
         filling = fillings[plan.study.words.parameters[name].kind]
         found[name] = np.array([run.values.get(name, filling) for run in runs])
-    # The seeds of a setting share one mapping of values.
+    # Runs that differ only in the seed share one mapping of values.
     unread = {id(run.values): " ".join(name for name in names if name not in run.values) for run in runs}
     found[UNREAD] = np.array([unread[id(run.values)] for run in runs])
     return found
@@ -154,7 +154,7 @@ class Labels(NamedTuple):
         return self.columns["identity"].tolist()
 
     def take(self, rows: slice | Sequence[int]) -> "Labels":
-        """Returns the labels of the runs at some places."""
+        """Returns the labels of the runs at some indices."""
         places = rows if isinstance(rows, slice) else np.asarray(rows, np.int64)
         return self._replace(columns={name: column[places] for name, column in self.columns.items()})
 
@@ -188,7 +188,7 @@ def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Datas
 
     Args:
       plan: the whole plan.
-      parts: for each batch, the places of its runs in the plan and its recorded arrays.
+      parts: for each batch, the indices of its runs in the plan and its recorded arrays.
     """
     table = plan.study.outputs.variables
     lengths = sizes(table, ({name: array.shape for name, array in part.items()} for _, part in parts))
@@ -244,7 +244,7 @@ def record(command: str = "") -> Record:
 
 
 def used_files(study: Study) -> dict[str, str]:
-    """Returns the digests of the files, and of parts of the session, on which the runs depend, by name."""
+    """Returns the digests of files and of parts defined in this session on which the runs depend, by name."""
     sources = {name: hashlib.sha256(content).hexdigest() for name, content in copies(study).items()}
     parts = {f"{category} {name}": digest for (category, name), digest in study.outsiders.items()}
     return {**sources, **parts, **study.files}
@@ -262,7 +262,7 @@ def copies(study: Study) -> dict[str, bytes]:
 
 
 def _keys(runs: Sequence[Run]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Returns what tells each run of a plan from all others: its label, its identity, and names of files.
+    """Returns a unique key of each run of a plan: its label, its identity, and the names of its files.
 
     Files with equal content under different names give runs with equal identities.
     """
@@ -274,7 +274,7 @@ def _keys(runs: Sequence[Run]) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 class RunTable(NamedTuple):
-    """Table of a plan's runs, with their labels and their places in the plan."""
+    """Table of a plan's runs, with their labels and their indices in the plan."""
 
     plan: Plan
     labels: Labels

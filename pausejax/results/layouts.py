@@ -1,7 +1,7 @@
 """Stores the layouts of a study in `layout.json`, by group and kind of devices.
 
 The first process that plays a study writes the file. All other processes, and every resumed study, read the
-file. So the same runs are always computed side by side, and the last bits of floats do not depend on timing.
+file. So the same runs are always computed together, and the last bits of floats do not depend on timing.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pausejax.study.simulation import Layout
 
 NAME = "layout.json"
 _FITS = "fits"
-"""The key under which the number of runs that fit side by side is stored.
+"""The key under which the number of runs that fit in parallel is stored.
 
 The smallest stored number counts.
 """
@@ -24,7 +24,7 @@ _MOST = 2**20
 
 
 class Layouts:
-    """Layouts by name, and the numbers of runs that fit side by side.
+    """Layouts by name, and the numbers of runs that fit in parallel.
 
     Args:
       folder: the folder of the file; None: the layouts stay in memory.
@@ -40,7 +40,7 @@ class Layouts:
         return {name: layout for name, entry in self._entries().items() if (layout := _layout(entry))}
 
     def fits(self) -> dict[str, int]:
-        """Returns how many runs fit side by side, by name."""
+        """Returns how many runs fit in parallel, by name."""
         return {name: entry[_FITS] for name, entry in self._entries().items() if _is_width(entry)}
 
     def fix(self, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
@@ -57,7 +57,7 @@ class Layouts:
         return {name: fixed.get(name, own) for name, own in layouts.items()}
 
     def keep_fit(self, name: str, width: int) -> None:
-        """Stores that `width` runs fit side by side, unless a smaller number is stored.
+        """Stores that `width` runs fit in parallel, unless a smaller number is stored.
 
         Raises:
           OSError: the file can't be written.

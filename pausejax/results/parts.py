@@ -1,4 +1,4 @@
-"""Reads and writes parts: files of finished runs with a checksum and a record of how the runs were made."""
+"""Reads and writes parts: files of finished runs with a checksum and a record of their process."""
 
 import contextlib
 import hashlib
@@ -16,11 +16,14 @@ from pausejax.study.simulation import Arrays
 
 PARTS = "parts"
 PLAYING = ".playing"
-"""The lock that all processes share that simulate runs for the folder. Without them it is tidied up."""
+"""The lock that is shared by all processes that simulate runs for the folder.
+
+The folder is tidied up when no process holds this lock.
+"""
 _IDENTITY = "identity"
 """The name of the identities of a part's runs."""
 _MADE = ".made"
-"""The name of the record of how a part's runs were made. No variable has such a name."""
+"""The name of the record of the process that made a part's runs. No variable has such a name."""
 _PART = re.compile(r"[0-9a-f]{16}\.npz")
 
 
@@ -40,7 +43,7 @@ def write_part(
       folder: the folder of the study.
       identities: the identities of the runs.
       arrays: the recorded arrays by variable; the first axis is that of the runs.
-      record: the record of how the runs were made.
+      record: the record of the command, devices and versions with which the runs were made.
 
     Raises:
       OSError: the file can't be written; no file remains then.
@@ -85,7 +88,7 @@ def part_names(folder: Folder) -> list[str]:
 
 
 def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Record, ...], Arrays]:
-    """Returns the identities of a part's runs, the record of how they were made, and their arrays."""
+    """Returns the identities of a part's runs, the record of the process that made them, and their arrays."""
     arrays = folder.read_arrays(name)
     if _IDENTITY not in arrays:
         raise ValueError(f"{name}: holds no finished runs")
@@ -104,7 +107,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Source:
     """
     identities, records, arrays = _read(folder, name)
     shapes = {}
-    if not recorded.identities.isdisjoint(identities):  # what runs of other studies record is not known here
+    if not recorded.identities.isdisjoint(identities):  # the variables of other studies are not known here
         shapes = blocks.shapes_of(_fitting(name, recorded, arrays, len(identities)))
     return Source(identities, shapes, lambda: read_part(folder, name, recorded), records, name)
 

@@ -1,7 +1,7 @@
 """Writes and reads `labels.npz`, the labels of all planned runs of a study, with a digest.
 
-With this file the finished runs of a study can be read before its end. This needs neither the user's own
-files nor the data of the study. `unfinished.read` reads them.
+With this file the finished runs of a study can be read before its end. Reading needs neither the user's own
+files nor the data of the study. `unfinished.read` reads the runs.
 """
 
 import json

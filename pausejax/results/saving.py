@@ -105,7 +105,7 @@ def _largest(result: xr.Dataset) -> int:
 
 
 def _parts(result: xr.Dataset, size: int) -> Iterator[xr.Dataset]:
-    # The chunks of the store that the result was read from do not matter here.
-    bare = result.drop_encoding().drop_vars(EVAL_ELAPSED, errors="ignore")  # made anew at each opening
+    # The chunks of the store from which the result was read are not kept.
+    bare = result.drop_encoding().drop_vars(EVAL_ELAPSED, errors="ignore")  # computed at each opening
     for first in range(0, result.sizes["run"], size):
         yield bare.isel(run=slice(first, first + size)).load()

@@ -1,7 +1,8 @@
 """Reads a result as it was when it was opened. If the result has changed since, reading raises an error.
 
-When a study is extended, a new store replaces the old one, and a chunk may hold other runs. Values are read
-when they are used. So each file is compared with the manifest that was read when the result was opened.
+When a study is extended, a new store replaces the old store. A chunk of the new store may hold other runs.
+Values are read when they are used. So each file is compared with the manifest that was read when the result
+was opened.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from pausejax.results.folder import Folder
 from pausejax.results.manifest import Manifest
 
 _PAUSES = (0.2, 1.0, 5.0)
-"""Seconds between checks whether a store is being replaced under a URL, where that takes time."""
+"""Seconds between checks whether a store under a URL is being replaced."""
 
 
 class Snapshot(Store):

@@ -39,7 +39,7 @@ USED = "used"
 """The name of the folder with copies of the files that define the study's own parts."""
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
-"""The lock of the process that builds a result. Processes that read what is finished share it."""
+"""The lock of the process that builds a result. Processes that read finished runs hold it together."""
 _ATTEMPTS = 3
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """The end of the name of a file that is being written, or whose writer was killed."""
@@ -49,7 +49,7 @@ _BATCH = re.compile(r"[0-9a-f]{16}(\.lease)?")
 def prepare(folder: Folder, plan: Plan, *, grows: bool = False) -> Contents:
     """Makes the study's folder, checks that the plan may use it, and returns its contents.
 
-    The plan may add runs to those of the folder, but it must have all runs of the folder, unless `grows`.
+    The plan may add runs to those of the folder. Without `grows`, it must have all runs of the folder.
 
     Raises:
       SpecError: the folder holds runs of another spec; the message shows where the specs differ.

@@ -37,8 +37,8 @@ class Store:
 
         Args:
           plan: the plan of the study.
-          grows: whether the store may hold runs that the plan lacks. A search needs this, because it does not
-            know its runs in advance.
+          grows: whether the store may hold runs that the plan lacks. A search needs `grows`, because it does
+            not know its runs in advance.
 
         Raises:
           SpecError: the store holds runs of another spec.
@@ -93,7 +93,7 @@ class FolderStore(Store):
     Args:
       folder: the folder of the study.
       checkpoint_seconds: the seconds between two checkpoints of a batch.
-      command: the command that plays the study, as it was typed; it is recorded in the result.
+      command: the command that plays the study, as it was typed. The result records the command.
     """
 
     def __init__(self, folder: Folder, *, checkpoint_seconds: float = 300.0, command: str = "") -> None:
@@ -162,7 +162,8 @@ class FolderStore(Store):
         name = parts.part_name([run.identity for run in runs])
         with contextlib.suppress(FileNotFoundError):
             return self._table_of(plan).label(runs, parts.read_part(self.folder, name, Recorded.of(plan)))
-        # The parts are now in the result. Another process may have extended it, so places may differ.
+        # The parts are now in the result. Another process may have extended the result, so indices may
+        # differ.
         result, wanted = store.read(str(self.folder)), {(run.policy, run.identity) for run in runs}
         named = zip(result["policy"].values, result["identity"].values, strict=True)
         return result.isel(run=[row for row, name in enumerate(named) if name in wanted]).load()

@@ -1,8 +1,8 @@
 """Reads the finished runs of a study that is still running, as its result would hold them.
 
 Nothing in the study's folder changes, no lock is taken, and none of the user's own files is executed. Another
-process may play at the same time. Between two steps of the reader it may put the result together, which
-removes parts. The reader then begins again, a few times at most.
+process may play at the same time. Between two steps of the reader, that process may build the result, which
+removes parts. The reader then begins again; it makes at most five attempts.
 """
 
 import time
@@ -84,7 +84,7 @@ def _put_together(labels: Labels, found: Contents) -> xr.Dataset:
     """Returns finished runs with their labels.
 
     Raises:
-      OSError: a file can't be read any more.
+      OSError: a file can no longer be read.
       ValueError: a file is damaged, or the labels do not fit the runs.
     """
     known = set(labels.identities)
@@ -96,7 +96,7 @@ def _put_together(labels: Labels, found: Contents) -> xr.Dataset:
 
 
 def _said(finished: int, planned: int, damaged: Sequence[str]) -> str:
-    """Returns the line on how many runs of a study are finished."""
+    """Returns a line that says how many runs of a study are finished."""
     line = f"{finished} of {planned} runs are finished"
     if finished == planned or not damaged:  # under a URL an unfinished move looks like damage
         return line

@@ -1,5 +1,7 @@
-"""Simulates the best settings of a search again on fresh seeds, because the choice of the best makes their
-first means too good."""
+"""Simulates the best settings of a search again on fresh seeds.
+
+On the search's seeds, the means of the best settings are too good, because these means decided the choice.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,7 +26,7 @@ DEFAULT = "default"
 
 
 def finalists(result: SearchResult) -> dict[str, Setting]:
-    """Returns the finalists by label: the best two settings (six for several metrics) and the defaults."""
+    """Returns the finalists by label: the best two settings, or six for several metrics, and the defaults."""
     several = len(result.goal.metrics) > 1
     best = result.ranked(6 if several else 2)
     labels = [f"front {place + 1}" for place in range(len(best))] if several else ["best", "second"]
@@ -38,7 +40,7 @@ def finalists(result: SearchResult) -> dict[str, Setting]:
 def confirmation(result: SearchResult, seeds: int) -> Study:
     """Returns a study of the finalists on fresh seeds, up to the horizon.
 
-    The default setting is left out if it does not fit the rest of the spec.
+    The default setting is left out if it does not fit the fixed values of the spec.
     """
     study = result.study
     first = max(study.seeds) + 1

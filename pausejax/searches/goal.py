@@ -115,11 +115,11 @@ class Goal(NamedTuple):
 
 
 def order(scores: Sequence[Score]) -> np.ndarray:
-    """Returns the indices of scores in the order of their rank, the best first.
+    """Returns the indices of scores in the order of their rank, the best first, int [n].
 
-    Scores with a smaller violation of the constraints come first. Equal violations are ordered by the metric,
-    or for several metrics by the number of the front, and within a front by the larger crowding distance.
-    Remaining ties keep the given order.
+    Scores with a smaller violation of the constraints come first. Equal violations are ordered by the metric.
+    For several metrics, they are ordered by the number of the front, and within a front by crowding distance,
+    the largest first. Remaining ties keep the given order.
     """
     if not scores:
         return np.zeros(0, int)

@@ -24,7 +24,7 @@ class SearchOptions(NamedTuple):
     metrics: tuple[str, ...] = ()
     """Names of the metrics to optimize; if empty, the first objective of the study."""
     maximize: bool | None = None
-    """Whether a larger value of the metric is better; None: as the table of metrics says."""
+    """Whether a larger value of the metric is better; None: the metric's own direction."""
     constraints: tuple[str, ...] = ()
     """Bounds on metrics, such as "max_leakage<=50"."""
     at_round: int | None = None
@@ -79,10 +79,10 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
 
 
 def check(options: SearchOptions) -> None:
-    """Checks each option on its own.
+    """Checks each option separately.
 
     Raises:
-      SpecError: an option is wrong, with one line for each of them.
+      SpecError: an option is wrong; the message has one line for each wrong option.
     """
     if problems := list(_problems(options)):
         raise SpecError(problems)
@@ -115,7 +115,7 @@ def check_fresh(study: Study, seeds: Any) -> None:
     """Checks that there are `seeds` further seeds after the largest seed of the study.
 
     Raises:
-      SpecError: there are too few, or `seeds` is not a valid number.
+      SpecError: there are too few such seeds, or `seeds` is not a valid number.
     """
     if not _is_count(seeds, _MAX_FRESH_SEEDS):
         raise SpecError([f"--fresh-seeds {seeds!r}: must be an integer from 1 to {_MAX_FRESH_SEEDS:,}"])

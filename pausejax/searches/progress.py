@@ -55,7 +55,10 @@ class SearchMeter(Meter):
         self._state = state
 
     def hear(self, event: str, fields: Mapping[str, Any]) -> bool:
-        """Returns whether an event gets a line; batches get none, because a search counts settings."""
+        """Returns whether the display shows an event.
+
+        Batches are not shown, because a search counts settings.
+        """
         return event != "batch"
 
     def status(self) -> Message:

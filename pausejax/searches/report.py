@@ -1,6 +1,6 @@
 """Draws the charts of a search (history, slices, front) and builds its page.
 
-Everything is made from the record of the search, so it can be made again at any later time.
+Charts and page are made only from the record of the search, so they can be made again at any later time.
 """
 
 from collections.abc import Sequence
@@ -159,7 +159,7 @@ def _without(record: Record, trials: Sequence[Row], places: Sequence[int], why: 
 
 
 def _history(record: Record) -> Chart:
-    """Returns the chart of the metrics of each setting, and of the best so far, against its number."""
+    """Returns the chart of each setting's metrics, and of the best so far, against the setting's number."""
     panels = []
     for place, metric in enumerate(record.metrics):
         drawn = []
@@ -216,7 +216,7 @@ def _front(record: Record) -> Chart:
         _points(record, "front", front_settings, across[front], up[front]),
     ]
     if len(record.metrics) == 2:
-        # Draws steps, because no setting has reached the points in between.
+        # The border is drawn as steps, because no setting has reached the points in between.
         drawn.append(Series("border of the front", across[order], up[order], mark="step", style=-1))
     caption = (
         "Every setting that keeps the constraints; no other one beats those on the front in all metrics."
@@ -239,7 +239,7 @@ def build(
     Args:
       record: the record of the search.
       result: every run that the search played.
-      confirmation: the best, the second and the default settings on fresh seeds.
+      confirmation: the result of the finalists on fresh seeds.
       drawn: what `charts` returns.
       baseline: as in `page.build`.
 

@@ -40,7 +40,7 @@ class Finalist(NamedTuple):
     high: np.ndarray
     """Upper end of the 95 % interval, [figures]."""
     lead: np.ndarray
-    """Mean difference of the first finalist's metrics and this finalist's, paired by seed, [metrics].
+    """Mean of the first finalist's figures minus this finalist's figures, paired by seed, [figures].
 
     NaN for the first finalist itself.
     """
@@ -64,7 +64,7 @@ class SearchResult(NamedTuple):
     result: xr.Dataset | None
     """The data set of all runs; None if they were written to a folder."""
     damaged: tuple[str, ...] = ()
-    """One line for each file of the folder that was damaged and made again."""
+    """One line for each damaged file of the folder, whose runs were simulated again."""
     finalists: tuple[Finalist, ...] = ()
     """The best setting, the second best (or the rest of the front) and the defaults, on fresh seeds."""
     confirmation: xr.Dataset | None = None
@@ -211,7 +211,7 @@ def _in_words(setting: Setting, result: SearchResult) -> str:
 
 
 def summary(result: SearchResult) -> str:
-    """Returns one line on what was simulated, with warnings such as broken constraints or NaN."""
+    """Returns one line that says what was simulated, with warnings such as broken constraints or NaN."""
     rounds = sum(trial.rounds for trial in result.trials)
     words = [f"{len(result.trials)} settings", f"{rounds:,} rounds × runs"]
     words += [
@@ -246,7 +246,10 @@ def _rescaled(result: SearchResult) -> dict[str, str]:
 
 
 def _interval(mean: Any, low: Any, high: Any, place: int, scale: float, form: str, lost: np.ndarray) -> str:
-    """Returns the text of a mean with its interval; if seeds have no value, also how many have one."""
+    """Returns the text of a mean with its interval.
+
+    If some seeds have no value, it says how many have a value.
+    """
     if np.isnan(mean[place]):
         return "–"
     text = format_number(scale * mean[place], form)

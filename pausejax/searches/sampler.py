@@ -1,4 +1,4 @@
-"""The sampler of a search, which suggests settings by ask and tell; it wraps Optuna's samplers."""
+"""The sampler of a search. It suggests settings by ask and tell, and wraps Optuna's samplers."""
 
 import contextlib
 import importlib
@@ -102,8 +102,9 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _finite(value: float) -> float:
-    """Returns the value, or the worst value, -1e300, for NaN and values that are too large, because Optuna
-    accepts no NaN.
+    """Returns the value. NaN and absolute values of 1e300 or more become the worst value, -1e300.
+
+    Optuna accepts no NaN.
     """
     return value if value == value and abs(value) < 1e300 else -1e300
 

@@ -1,9 +1,9 @@
 """Searches a study's ranges and lists for the best settings.
 
 In each step the search asks the sampler for settings, simulates their runs, and tells the sampler the scores.
-The store keeps the runs as it does for any study, and finds them again by their identities. Every choice
-depends only on the study, the options and the figures of earlier settings. So a search that was killed asks
-for the same settings again, and simulates only the missing runs.
+As for any study, the store keeps the runs and finds them again by their identities. Every choice depends only
+on the study, the options and the figures of earlier settings. So a search that was killed asks for the same
+settings again, and simulates only the missing runs.
 """
 
 import json
@@ -33,7 +33,10 @@ from pausejax.study.runs import Run
 from pausejax.study.study import Study
 
 _STEPS = 32
-"""Least number of steps of a search, because samplers learn only between two steps."""
+"""Least number of lists into which the trials of a search are cut, if there are as many trials.
+
+Samplers learn only between two steps, and each worker gets one list in a step.
+"""
 _KNOWN_IN_A_ROW = 200
 """Number of known settings in a row after which the space of settings counts as exhausted."""
 
@@ -85,7 +88,7 @@ def search(
     for name, sentence in zip(contents.damaged, damaged, strict=True):
         events.say("damaged", sentence, file=name)
     if held is None:
-        # Raises an error at once if a program can't be built or does not fit.
+        # This raises an error at once if a program can't be built or does not fit into memory.
         executor.layouts(everything, store)
         held = {**wanted, "lists": executor.workers, "batch": _batch(study, options)}
         held = search_file.write(folder, held) if folder else held
@@ -146,7 +149,10 @@ class _Steps:
         self._known: set[tuple[Any, ...]] = set()
 
     def next(self) -> list[Question]:
-        """Returns the settings of the next step: full lists, or at the end the rest; [] if none are left."""
+        """Returns the settings of the next step; [] if none are left.
+
+        The settings come from full lists, or at the end of the search from all lists.
+        """
         while len(self._full()) < self._lists and (asked := self._ask()):
             self._waiting.setdefault(self._space.program(asked[1]), []).append(asked)
         keys = self._full() or list(self._waiting)

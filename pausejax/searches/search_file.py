@@ -19,14 +19,14 @@ NAME = "search.json"
 
 
 def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the content of the file `search.json` in a folder; None if no search has begun there.
+    """Returns the content of the file `search.json` in a folder; None if no search has begun in the folder.
 
     Args:
       folder: the folder of the search.
       wanted: the "spec", "options" and "versions" of this search. The file may have further keys.
 
     Raises:
-      SpecError: the folder holds another search, or a study that is no search.
+      SpecError: the folder holds another search, or a study that is not a search.
       OSError: the folder can't be made or read.
     """
     folder.make()

@@ -19,7 +19,7 @@ class Dimension(NamedTuple):
     """One choice of a sampler."""
 
     key: str
-    """The name of the choice in the sampler, which policies with the same choice share."""
+    """The name of the choice in the sampler. Policies with the same choice share this name."""
     names: tuple[str, ...]
     """The names of the parameters whose values this choice sets."""
     values: Range | tuple[tuple[Any, ...], ...]
@@ -129,9 +129,9 @@ class Space(NamedTuple):
 
 
 def _corner(fixed: Mapping[str, int], step: int) -> Choose:
-    """Returns a function that makes the choices in `fixed`, and all others by `step`.
+    """Returns a function that makes the choices in `fixed`, and all other choices by `step`.
 
-    An even `step` chooses the lower end of a range, an odd one the upper end. Among n rows, `step` chooses
+    An even `step` chooses the lower end of a range, an odd `step` the upper end. Among n rows, `step` chooses
     the row with the index `step` mod n.
     """
 

@@ -1,10 +1,10 @@
 """Computes the sum of the m best scores at all times, in few kernels for thousands of clients.
 
-A client has an arrival, its place in descending order of ucb, and a rank, its place in descending order of
-score. At any time, the m best are the first m by rank among the clients that have arrived. Arrivals and ranks
-are cut into blocks of about √K. A small table holds the count and the sum of the clients in each pair of
-blocks. The table shows for every time which block of ranks contains the m-th best. Within that block, one bit
-per client says whether it has arrived. The work is O(K √K) in a dozen kernels for any m.
+A client's arrival is its place in descending order of ucb. Its rank is its place in descending order of
+score. At any time, the m best clients are the first m by rank among the clients that have arrived. Arrivals
+and ranks are cut into blocks of about √K. A small table holds the count and the sum of the clients in each
+pair of blocks. The table shows for every time which block of ranks contains the m-th best. Within that block,
+one bit per client says whether it has arrived. The work is O(K √K) in a dozen kernels for any m.
 """
 
 import math
@@ -52,8 +52,8 @@ def sums_of_the_best(
     until, is_first = until[None, None], place == 0
     counted = np.arange(2).reshape(1, 2, 1, 1) == 0
 
-    # For each block of ranks and each block of times: the count and Σ score of the clients with a lower rank
-    # and an earlier arrival, [N, 2, rank, time]. One kernel computes both, since they are one array.
+    # For each block of ranks and block of times: count and Σ score of the clients with a lower rank and an
+    # earlier arrival, [N, 2, rank, time]. One kernel computes count and sum, since they are one array.
     block = rank >> (width.bit_length() - 1)
     values = jnp.where(counted, 1, score[:, None])
     inside = jnp.where(block[:, None, None] < number[None, None, :, None, None], values[:, :, None], 0)
@@ -67,13 +67,13 @@ def sums_of_the_best(
     then = jnp.sum(is_short, axis=2, dtype=jnp.int32) - 1
     missing = m - jnp.max(jnp.where(is_short, counts, 0), axis=2)
     joins = _masks(_blocks_of(block, then) < number[None, :, None], words)
-    # A term to add to a sum is put into the first place of the summed axis, so it needs no kernel.
+    # A term that is added to a sum is put at index 0 of the summed axis, so the addition needs no kernel.
     waits = (_counts(joins) < missing[..., None]).astype(jnp.int32)
     waits = waits + jnp.where(is_first[None, None], (then * width)[..., None], 0)
     time = jnp.sum(waits, axis=2, dtype=jnp.int32)
 
-    # For each time: the block of ranks that contains the m-th best client, and the count and sum of the
-    # clients in the blocks before it.
+    # The block of ranks that contains the m-th best client at each time, and the count and sum of the clients
+    # in the blocks before this block.
     found = jnp.sum(time[:, None, None] > now[None, ..., None], axis=3, dtype=jnp.int32) - 1
     cell = (found * blocks + number[None, :, None]).reshape(runs, beyond)
     counts, sums = (take(table[:, part].reshape(runs, -1), cell).reshape(rank.shape) for part in (0, 1))

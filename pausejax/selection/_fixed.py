@@ -1,7 +1,7 @@
 """Adds 61-bit fixed-point numbers. The sums do not depend on the order of additions, the batch or the device.
 
 A number is a pair of int32: high * 2^30 + low in units of 2^unit, 0 <= low < 2^30. Sums of integers are
-exact, so the sum of a set depends only on the set, and one addition updates the sum for one more client.
+exact, so the sum of a set depends only on the set. One addition updates the sum for one more client.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,10 @@ class Fixed(NamedTuple):
 _LOW_BITS = 30
 _LOW_MASK = (1 << _LOW_BITS) - 1
 _LEAST_UNIT = -126 - _LOW_BITS
-"""The least exponent of a unit. 2^30 units are still a normal float32, and every float32 is a multiple."""
+"""The least exponent of a unit.
+
+With this unit, 2^30 units are a normal float32, and every float32 is a multiple of the unit.
+"""
 
 
 def unit(*terms: tuple[jax.Array, int]) -> jax.Array:

@@ -112,7 +112,7 @@ def propose_any(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
 
 
 def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
-    """Draws a swap of N1 or N2 for three lists, that of ucb and two others.
+    """Draws a swap of N1 or N2 for three lists: the list of ucb and two further lists.
 
     `bits` is uint32 [PROPOSAL_WORDS]. A draw is valid with a probability of at least 1/3.
     """

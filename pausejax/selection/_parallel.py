@@ -2,8 +2,8 @@
 
 Clients arrive in descending order of ucb. A client is among the m best scores from its arrival until its
 eviction, when m clients with better scores have arrived. The eviction is the m-th smallest arrival among the
-clients with better scores. It is found for all clients at once, digit by digit. At any time, the sum of the m
-best scores is over the clients that have arrived and have not been evicted.
+clients with better scores. The evictions of all clients are found at once, digit by digit. At any time, the
+sum of the m best scores is over the clients that have arrived and have not been evicted.
 """
 
 import jax
@@ -90,8 +90,10 @@ def best_by_pairs(
 def best_by_one_sort(
     ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Selects the same clients as `best_by_pairs` by sorting all clients, which is faster for thousands of
-    clients."""
+    """Selects the same clients as `best_by_pairs` by sorting all clients.
+
+    This is faster for thousands of clients.
+    """
     reaches, index = ucb >= threshold, lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
     ascending = (jnp.where(reaches, -score, jnp.inf), index)
     scores, clients = (x[:, :m] for x in lax.sort(ascending, dimension=1, is_stable=False, num_keys=2))

@@ -12,8 +12,8 @@ from pausejax.selection._order import inverse_permutation, stable_argsort
 def argsort(x: jax.Array) -> jax.Array:
     """Returns the stable ascending order of each row, int32 [N, K]; x is float32 [N, K] without NaN."""
     rows, size = x.shape
-    # Up to these sizes counting is faster than sorting on a CPU. With fewer than 32 rows, the vectors of
-    # counting are not full.
+    # Up to these sizes counting is faster than sorting on a CPU. With fewer than 32 rows, counting does not
+    # fill the CPU's vectors.
     counts = size <= (384 if rows >= 32 else 32)
     return lax.platform_dependent(
         x,

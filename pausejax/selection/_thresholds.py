@@ -1,8 +1,8 @@
 """Bounds the value of each threshold on ucb in two ways; `best_set` evaluates the best thresholds.
 
-For a threshold u, the best set among the clients with ucb >= u has the m best scores, and its value is at
-least u + Σ score. Lowering u only adds clients, so one sweep over the sorted thresholds is enough. The same
-holds for u · Σ score, if all numbers are positive.
+For a threshold u, the best set among the clients with ucb >= u has the m best scores. The value of this set
+is at least u + Σ score. Lowering u only adds clients, so one sweep over the sorted thresholds is enough. The
+same holds for u · Σ score, if all numbers are positive.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ HALF_ULP = 2.0**-24
 class Worth(NamedTuple):
     """Value of a set as a function of its smallest ucb and its Σ score.
 
-    The function is monotone in both arguments, also after rounding.
+    The function is monotone in each argument, also after rounding.
     """
 
     of: Callable[[jax.Array, jax.Array], jax.Array]
@@ -42,7 +42,7 @@ class Bounds(NamedTuple):
     """Bounds on the value of each threshold with `tree_sum` of the m best scores that reach the threshold.
 
     If fewer than m clients reach a threshold, its bounds are -inf. A threshold that several clients share has
-    several entries. The largest of their bounds is valid; the others lack some of these clients.
+    several entries. The largest of their bounds is valid. The other entries leave out some of these clients.
     """
 
     threshold: jax.Array
@@ -56,7 +56,7 @@ class Bounds(NamedTuple):
 def by_insertion(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """Computes the value of each threshold exactly, by adding clients to a sorted list of the m best scores.
 
-    It takes O(m) steps per client. The last axis is that of the runs, so that one vector instruction
+    The loop takes O(m) steps per client. The last axis is that of the runs, so that one vector instruction
     processes eight runs.
     """
     order = argsort(-ucb)
@@ -76,13 +76,14 @@ def by_insertion(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -
 def by_replacement(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """Bounds the value of each threshold by removing clients in ascending order of ucb.
 
-    If one of the m best scores is removed, the next best score replaces it. It takes O(1) steps per client: a
-    client that was skipped is never needed again, so a pointer into the clients sorted by score only moves
-    forward. The running sum consists of two floats, and the bounds cover its rounding errors.
+    If one of the m best scores is removed, the next best score replaces it. The loop takes O(1) steps per
+    client. A client that was skipped is never needed again. So a pointer into the clients sorted by score
+    only moves forward. The running sum consists of two floats, and the bounds cover its rounding errors.
     """
     leaving, ranking = argsort(ucb), argsort(-score)
     thresholds = take(ucb, leaving)
-    # The clients by removal and the clients by score are concatenated, so that one look-up serves both.
+    # The clients by removal and the clients by score are concatenated, so that one look-up serves both
+    # orders.
     place = jnp.concatenate([take(places(ranking), leaving), take(places(leaving), ranking)], axis=1)
     scores = jnp.concatenate([take(score, leaving), take(score, ranking)], axis=1)
     # Every step of the loop is scalar, so a loop over runs is faster than all runs in parallel.

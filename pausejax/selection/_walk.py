@@ -16,7 +16,7 @@ _BLOCK = 16
 _UNROLL = 4
 """Number of iterations in one body of the loop.
 
-A CPU uses 1, because unrolling takes three times as long there.
+On a CPU the number is 1, because unrolling takes three times as long on a CPU.
 """
 
 
@@ -43,7 +43,7 @@ class Position(NamedTuple):
     worth: jax.Array
     """int32 [4]: the sum of the members' scores, and E(V), (18).
 
-    Both are in one array, because XLA:CPU would recompute separate arrays.
+    Sum and energy are in one array, because XLA:CPU would recompute separate arrays.
     """
     best_labels: jax.Array
     """int32 [m], the labels of the best visited set."""

@@ -54,10 +54,9 @@ def anneal(
         clients.
 
     Returns:
-      The best set that was visited, the first one included. If fewer than m clients are available, all of
-      them in ascending order, followed by pads of -1; the value of an empty set is -inf. If a term is invalid
-      inside jit (NaN, an infinite g or p, a ucb of -inf), the members are still m distinct clients, and the
-      value is NaN.
+      The best set that was visited, including the first set. If fewer than m clients are available, all of
+      them in ascending order, followed by pads of -1. The value of an empty set is -inf. With an invalid term
+      inside jit (NaN, infinite g or p, ucb -inf), the members are m distinct clients and the value is NaN.
 
     Raises:
       ValueError: m, steps or a shape is out of range, or `available` is not bool. Outside jit also: a weight,
@@ -131,7 +130,7 @@ def anneal_trace(
     """Runs `anneal` ("tailored") or `vanilla_anneal` ("any"), and returns the energies of the walk too.
 
     Returns:
-      The selection, and the energies E(V_1), ..., E(V_{J+1}), float32 [steps + 1]; None unless `traced`. In
+      The selection, and the energies E(V_1), ..., E(V_{J+1}), float32 [steps + 1]; None without `traced`. In
       the energies, finite numbers replace infinities. The same key gives the same selection as the function
       without a trace.
     """
@@ -157,11 +156,12 @@ def finite_ucb(
     margin: jax.Array | float = 1e-3,
     available: jax.Array | None = None,
 ) -> jax.Array:
-    """Replaces every +inf of `ucb` by one finite number, which does not change the order of all sets by (14).
+    """Replaces every +inf of `ucb` by one finite number that preserves the order of the sets by (14).
 
-    The number is the sum of the largest finite ucb (0 if there is none), the largest difference between the
-    summed scores of two sets, and the margin. So a set of only unexplored clients beats every other set, and
-    such sets are ordered by their scores. In a mixed set the minimum is over the explored members.
+    The number is a sum of three terms. They are the largest finite ucb (0 if there is none), the largest
+    difference between the summed scores of two sets, and the margin. So a set of only unexplored clients
+    beats every other set, and such sets are ordered by their scores. In a mixed set the minimum is over the
+    explored members.
 
     Args:
       ucb: float32 [K].

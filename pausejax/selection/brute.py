@@ -20,8 +20,8 @@ _BLOCK = 4096
 def brute_force(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
     """Returns the set of m clients with the largest min ucb + Σ score, by trying all C(K, m) sets.
 
-    Arguments, ties, infinities and errors are those of `best_set`, and the result is equal in every bit. The
-    sets are made and tried in blocks, and only one block is in memory.
+    Arguments, ties, infinities and errors are those of `best_set`, and the result is equal bit for bit. Only
+    one block of sets is in memory at a time.
 
     Raises:
       ValueError: there are more than `MAX_SETS` sets, or `best_set` would raise a ValueError.
@@ -36,7 +36,7 @@ def brute_force_rate(
 ) -> Selection:
     """Returns the set of m clients with the largest min speed · Σ value, by trying all C(K, m) sets.
 
-    Arguments, ties, infinities and errors are those of `best_rate`, and the result is equal in every bit.
+    Arguments, ties, infinities and errors are those of `best_rate`, and the result is equal bit for bit.
 
     Raises:
       ValueError: there are more than `MAX_SETS` sets, or `best_rate` would raise a ValueError.
@@ -73,7 +73,7 @@ def _brute_force(
 
     def try_block(carry: tuple, first: jax.Array) -> tuple[tuple, None]:
         best_value, best_members = carry
-        # The last block repeats its last set: a repetition never wins.
+        # The last block is filled with copies of the last set, which never change the maximum.
         members = _sets(jnp.minimum(first + jnp.arange(block, dtype=jnp.int32), num_sets - 1), binomials)
         ranks = jnp.sort(rank[members], axis=1)
         scores = ranked_score[ranks]
@@ -105,8 +105,8 @@ def _binomials(num_clients: int, m: int) -> jax.Array:
 def _sets(numbers: jax.Array, binomials: jax.Array) -> jax.Array:
     """Returns the sets with the given lexicographic numbers, int32 [B, m], each ascending.
 
-    A set's number, counted from the last set, is Σ C(K - 1 - member_i, m - i), i = 0, ..., m - 1 (the
-    combinatorial number system).
+    The numbers are those of the combinatorial number system. Counted from the last set, a set's number is Σ
+    C(K - 1 - member_i, m - i), i = 0, ..., m - 1.
     """
     m, num_clients = binomials.shape
     num_sets = math.comb(num_clients, m)

@@ -1,7 +1,7 @@
 """Analyses Algorithm 2 as a Markov chain on all sets of a small network, for Theorem 4.
 
-The code runs on the host in float64. It enumerates the C(K, m) sets ("vertices"), and shares no code with the
-annealer.
+The code runs on the host in float64. It enumerates the C(K, m) sets ("vertices"). It shares no code with the
+annealer, so it can test the annealer.
 """
 
 import itertools
@@ -72,8 +72,11 @@ def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np
       m: the number of clients in a set.
       rule: the rule for neighbours. "ranked" is R1 and R2, where a stable sort orders every list strictly.
         "raw" is R1 and R2 with all minimizers of the values. "printed" is N1 and N2 word for word on the
-        values, where N1 takes the first minimizer and N2 the users whose value is lower than a's or b's.
+        values. N1 then takes the first minimizer, and N2 the users whose value is lower than a's or b's.
         "any" is only R1.
+
+    Raises:
+      ValueError: the rule is unknown, or there are more than `MAX_VERTICES` sets.
     """
     if rule not in RULES:
         raise ValueError(f"rule: unknown rule {rule!r}; allowed: {', '.join(RULES)}")
@@ -200,7 +203,7 @@ def stationary_law(adjacency: np.ndarray, energy: np.ndarray, temperature: float
     """Returns the stationary law of `transition_matrix` on a symmetric graph, float64 [n].
 
     The law is degree * exp(E / τ), normalized. A vertex draws from its own neighbours, so the degrees do not
-    cancel: detailed balance holds with the degree-weighted law, and not with exp(E / τ) alone.
+    cancel. Detailed balance therefore holds with the degree-weighted law, and not with exp(E / τ) alone.
     """
     weight = adjacency.sum(axis=1) * np.exp((energy - energy.max()) / temperature)
     return weight / weight.sum()
@@ -237,8 +240,8 @@ def optimum_probability(
     rate = np.asarray(divisors, np.float64)[:, None] * fall / constant
     n = len(energy)
     down = np.zeros((len(divisors), n * n))
-    # Three distributions for each divisor: of chains whose last uphill vertex is not optimal, of chains whose
-    # last uphill vertex is optimal, and of chains that have never been at an optimum.
+    # Three distributions for each divisor. Index 0: chains whose last uphill vertex is not optimal. Index 1:
+    # chains whose last uphill vertex is optimal. Index 2: chains that have never been at an optimum.
     law = np.zeros((len(divisors), 3, n))
     law[:, 0] = law[:, 2] = ~optimal / n
     law[:, 1] = optimal / n
@@ -278,7 +281,8 @@ def path(
         leaving = lowest if first_phase else int(rng.choice(sorted(vertex - target)))
         vertex = vertex - {leaving} | {entering}
         # No step adds a missing client, and a step of the second phase removes one. So only steps of the
-        # first phase can return to a vertex. They are deterministic, so the path would then cycle forever.
+        # first phase can return to a vertex. These steps are deterministic, so the path would then cycle
+        # forever.
         if vertex in walked:
             return None
         walked.append(vertex)

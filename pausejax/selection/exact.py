@@ -42,10 +42,10 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
 
     Returns:
       The best set. If fewer than m clients are available, all of them in ascending order, followed by pads of
-      -1; the value of an empty set is -inf. Sets of only unexplored clients have the value +inf and are
+      -1. The value of an empty set is -inf. Sets of only unexplored clients have the value +inf and are
       ordered by Σ score. Ties go to the lexicographically smallest ascending tuple of members. If a term is
-      invalid inside jit (NaN, an infinite score, a ucb of -inf), it counts as the worst one. The members are
-      still m distinct clients, and the value is NaN.
+      invalid inside jit (NaN, an infinite score, a ucb of -inf), the term counts as the worst value. The
+      members are still m distinct clients, and the value of the set is NaN.
 
     Raises:
       ValueError: the shapes differ, `available` is not bool, or m is not an integer in 1..K. Outside jit
@@ -122,12 +122,12 @@ def _best_sets(
 def _best_finite_sets(
     ucb: jax.Array, score: jax.Array, few: jax.Array | None, m: int, worth: Worth
 ) -> Selection:
-    """Returns the best sets of finite terms, [N, K]; for rows with `few`, bool [N, 1], the m best scores.
+    """Returns the best sets of finite terms, [N, K].
 
-    The method that bounds the thresholds is the fastest one on this device; the result does not depend on it.
-    On a CPU the methods process one client after another. Insertion takes m operations per client, which is
-    cheap for several runs in parallel. Other devices launch a kernel for every step, so they process all
-    clients at once.
+    In rows where `few`, bool [N, 1], is true, it returns the clients with the m best scores. The fastest
+    method on this device bounds the thresholds. All methods give the same result. On a CPU the methods
+    process one client after another. Insertion takes m operations per client, which is cheap for several runs
+    in parallel. Other devices launch a kernel for every step, so they process all clients at once.
     """
 
     def by(
@@ -177,7 +177,7 @@ def _settle(
     def pending(last: jax.Array) -> jax.Array:
         """Returns which thresholds below `last`, [N], may be the best, bool [N, K].
 
-        The condition and the body of the loop both call it. Carrying its result would cost one more kernel.
+        The loop's condition and body call this function. Carrying its result would cost one more kernel.
         """
         return may_be_best & (bounds.threshold < last[:, None])
 
@@ -196,7 +196,7 @@ def _settle(
         members = jnp.where(wins[:, None], new_members, members)
         return members, jnp.where(wins, new_value, value), threshold
 
-    # Every run has a threshold that may be the best. Usually it is the only one.
+    # Every run has a threshold that may be the best. Usually a run has only one such threshold.
     first = evaluate(may_be_best)
     members, value, _ = lax.while_loop(lambda carry: jnp.any(pending(carry[2])), settle_next, first)
     return Selection(members, value)

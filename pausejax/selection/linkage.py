@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-# Data shares are float32, so sums that should be equal differ by about this number.
+# Data shares are float32, so sums that should be equal may differ by about this number.
 _ROUNDING = 1e-5
 _UNITS = 2.0**20
 
@@ -37,10 +37,10 @@ class _Chain(NamedTuple):
 def ward(distance: jax.Array) -> Tree:
     """Computes Ward's tree.
 
-    The algorithm follows nearest neighbours until two clusters are each other's nearest, and merges these. It
-    takes at most 3 (K - 1) steps of O(K). Among equal distances it takes the lowest index, and equal heights
-    keep the order of their merges, as in `scipy.cluster.hierarchy.linkage(..., "ward")`. The distances of
-    clusters are float64, as in SciPy; another rounding would break ties in another way.
+    The algorithm follows nearest neighbours until two clusters are each other's nearest, and merges the two.
+    The algorithm takes at most 3 (K - 1) steps of O(K). Among equal distances it takes the lowest index, and
+    equal heights keep the order of their merges, as in `scipy.cluster.hierarchy.linkage(..., "ward")`. The
+    distances of clusters are float64, as in SciPy; with another rounding, other clusters would be tied.
 
     Args:
       distance: float32 [K, K], symmetric and finite; its diagonal is ignored.
@@ -53,7 +53,8 @@ def ward(distance: jax.Array) -> Tree:
 
 @jax.jit
 def _ward(distance: jax.Array) -> Tree:
-    # Functions such as argmin choose their types when lowered, and would use the caller's (32 bits) here.
+    # Functions such as argmin choose their types when they are lowered. Here they would use the caller's
+    # 32-bit types.
     num_leaves = distance.shape[0]
     index = jnp.arange(num_leaves, dtype=jnp.int32)
     no_merge = jnp.zeros(num_leaves - 1, jnp.int32)
@@ -79,7 +80,8 @@ def _ward(distance: jax.Array) -> Tree:
         x = chain[length - 1]
         to = jnp.where(alive, state.distance[x], jnp.inf)
         previous = chain[jnp.maximum(length - 2, 0)]
-        # Among equally near clusters the previous one of the chain is preferred, so that no chain cycles.
+        # Among equally near clusters, the previous cluster of the chain is preferred, so that no chain
+        # cycles.
         nearest = first_of(to == jnp.min(to))
         back = (length > 1) & (to[previous] <= to[nearest])
         y = jnp.where(back, previous, nearest)

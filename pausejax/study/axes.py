@@ -1,7 +1,7 @@
 """Axes of a study: lists, zipped lists, and ranges that are sampled jointly.
 
-A policy's points are the product of its factors. Each single list is a factor, each zipped group of lists is
-a factor, and all ranges together are one factor, whose rows are the sampled points.
+A policy's points are the product of its factors. Each single list and each zipped group of lists is a factor.
+All ranges together are one further factor; its rows are the sampled points.
 """
 
 import dataclasses
@@ -65,7 +65,7 @@ Axis: TypeAlias = tuple[Any, ...] | Range
 
 
 def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
-    """Returns why a table such as `{log_uniform = [1, 100]}` is no range of a parameter, or None."""
+    """Returns why a table such as `{log_uniform = [1, 100]}` is not a valid range of a parameter, or None."""
     if parameter.kind not in (int, float):
         return parameter.problem(value)
     laws = ("int_uniform",) if parameter.kind is int else ("uniform", "log_uniform")
@@ -103,7 +103,8 @@ def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
         return rng.random(sampling.n)
     if sampling.method == "latin_hypercube":
         return qmc.LatinHypercube(1, rng=rng).random(sampling.n)[:, 0]
-    # Dimensions are scrambled independently, so an engine with this column only can draw its scrambling.
+    # Sobol dimensions are scrambled independently. So the scrambling of this column can have its own
+    # generator.
     power_of_two = 1 << (sampling.n - 1).bit_length()
     return qmc.Sobol(column + 1, scramble=True, rng=rng).random(power_of_two)[: sampling.n, column]
 
@@ -117,14 +118,15 @@ class Factor(NamedTuple):
 
 
 def columns(shared: Mapping[str, Axis], axes: Mapping[str, Axis]) -> dict[str, int]:
-    """Returns which coordinate of the sampled points each ranged parameter of a policy has.
+    """Returns, for each ranged parameter of a policy, the index of its coordinate in the sampled points.
 
     Ranges of the sections come first, so that all policies get the same values of these parameters. The
     policy's own ranges follow.
 
     Args:
       shared: the axes of the sections, in the vocabulary's order.
-      axes: the axes of the sections, replaced by the policy's own where it has any, in the same order.
+      axes: the policy's axes, in the same order: its own axes, and those of the sections for other
+        parameters.
     """
     first = [name for name, axis in shared.items() if isinstance(axis, Range)]
     own = [name for name, axis in axes.items() if isinstance(axis, Range) and name not in first]

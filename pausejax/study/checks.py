@@ -22,8 +22,10 @@ def check(say: Say, study: Study) -> None:
 
 
 def count_runs(study: Study) -> int:
-    """Returns an upper bound on the number of runs; points that turn out to be equal are counted
-    separately."""
+    """Returns an upper bound on the number of runs.
+
+    Points that become equal when unread parameters are dropped are counted separately.
+    """
     words, count = study.words, 0
     for policy in study.policies:
         names = {name for name in study.axes if words.is_read(name, study.mode, policy.algorithm)}

@@ -22,7 +22,7 @@ class SpecError(ValueError):
         self.problems = problems
 
     def _render_traceback_(self) -> list[str]:
-        """Returns the lines that IPython shows: the problems without a traceback, as the command shows."""
+        """Returns the lines that IPython shows: the problems without a traceback, as on the command line."""
         if asks_for_traceback():
             return traceback.format_exception(self)
         return [f"SpecError: {problem}" for problem in self.problems]
@@ -33,7 +33,7 @@ class SpecError(ValueError):
 
 
 def printable(text: str) -> str:
-    """Returns a text with all characters escaped that are not printable, such as line breaks."""
+    """Escapes all unprintable characters of a text, such as line breaks."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
@@ -41,7 +41,7 @@ def read(path: str | Path) -> dict[str, Any]:
     """Reads a spec file as nested tables.
 
     Raises:
-      SpecError: the file can't be read, or is no TOML.
+      SpecError: the file can't be read, or is not TOML.
     """
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))

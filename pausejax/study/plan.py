@@ -28,7 +28,7 @@ def make_plan(study: Study) -> Plan:
 def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
     """Groups runs by the values that define their programs, and gives each run its identity."""
     groups: dict[Any, list[Run]] = {}
-    # The seeds of a setting share one mapping of values.
+    # Runs that differ only in the seed share one mapping of values.
     points: dict[int, tuple[str, Any]] = {}
     identified = []
     for run in runs:
@@ -52,8 +52,8 @@ def _name(key: tuple[Any, ...]) -> str:
 def program_key(study: Study, algorithm: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Returns the values that define a compiled program: policy, static values, and optional terms in use.
 
-    A term that takes time only if it is used, such as a proximal term or failures, has a separate program. So
-    the program of a run never depends on the other runs of its study.
+    Optional terms, such as a proximal term or failures, cost time. So programs with and without such a term
+    are separate. So the program of a run never depends on the other runs of its study.
     """
     static = tuple((name, value) for name, value in values.items() if not _is_traced(study, name))
     parameters = study.words.parameters

@@ -47,7 +47,7 @@ class Reader:
         return float(value) if parameter.kind is float else value
 
     def names(self, key: str, value: Any, known: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns a list of different registered names; reports any other value."""
+        """Returns a value that is a list of distinct registered names; reports any other value."""
         if not isinstance(value, list) or len({str(name) for name in value}) < len(value):
             self.say(key, value, "must be a list of different names")
             return ()
@@ -74,7 +74,10 @@ class Reader:
         return (0,)
 
     def axes(self, table: Mapping[str, Any], section: str, zipped: Set[str]) -> dict[str, Axis]:
-        """Returns the axes in a table: of a section, or of any parameter in a policy's table (section "")."""
+        """Returns the axes in a table.
+
+        `section` is the section of the table. It is "" for a policy's table, which may name any parameter.
+        """
         known = {name: p for name, p in self.words.parameters.items() if not section or p.section == section}
         where = f"{section}." if section else "policy."
         found: dict[str, Axis] = {}

@@ -1,4 +1,4 @@
-"""The interface between a kind of study and the engine: the simulation of one group of runs."""
+"""The interface between a kind of study and `execution`: the simulation of one group of runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Layout(NamedTuple):
-    """Layout of a group on devices. Like the settings of runs, the layout affects the last bits of floats."""
+    """Layout of a group on devices. The layout affects the last bits of floats."""
 
     runs: int
     """Largest number of runs that are computed in parallel if memory allows."""
@@ -36,7 +36,7 @@ class Segment(NamedTuple):
     first_round: int
     last_round: int
     positions: np.ndarray
-    """int [n], positions of these runs among all runs played together; a position may repeat as padding."""
+    """int [n], indices of these runs among all runs played together; an index may repeat as padding."""
     records: Arrays
     """Records by variable, [n, records, ...]."""
 
@@ -75,7 +75,10 @@ class Simulation(Protocol):
         """
 
     def padded(self, width: int) -> int:
-        """Returns the next number of runs that fills the devices, or all devices if data are sharded."""
+        """Returns the least number of runs >= `width` that fills the devices evenly.
+
+        If data are sharded, these are all devices.
+        """
 
     def trace(self, width: int) -> jax.stages.Traced:
         """Traces the program for `width` runs. Nothing is put on a device.
@@ -125,7 +128,7 @@ class Simulation(Protocol):
         """Computes the bytes on each device while runs are played, from the shapes of the arrays."""
 
     def release(self) -> None:
-        """Frees the arrays on the devices; they are put there again when they are needed."""
+        """Frees the arrays on the devices. The next use puts the arrays on the devices again."""
 
 
 def bytes_of(tree: Any) -> int:

@@ -44,7 +44,7 @@ def parse(
       document: the spec's tables.
       kinds: every kind of study; a spec without a `mode` is of the first kind.
       source: the name of the spec in error messages.
-      overrides: `section.key=value` strings that replace or add keys; a value that is no TOML is a string.
+      overrides: `section.key=value` strings that replace or add keys; a value that is not TOML is a string.
       use: more files and modules with parts.
       folder: the folder from which relative paths of files start.
       flat: whether parameters may stand outside their sections.
@@ -131,8 +131,7 @@ def parse(
 
 
 def _unreadable(source: str, study: Study) -> list[str]:
-    """Returns a problem for each metric, parameter, name or label that a result's attributes can't
-    contain."""
+    """Returns a problem for each metric, parameter, name or label that can't be an attribute of a result."""
     metrics = json.loads(as_json(study.outputs.metrics))
     spellings = {name: (p.aliases, p.symbol) for name, p in study.words.parameters.items()}
     said = {"metrics": metrics, "parameters": spellings}
@@ -181,8 +180,7 @@ def _sorted_in(document: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
 def _entries(
     source: str, document: dict[str, Any], more: Sequence[str], problems: list[str]
 ) -> tuple[str, ...]:
-    """Returns the entries of `use` in the spec and the further entries, and writes all of them into the
-    document."""
+    """Returns the entries of `use` in the spec, followed by `more`. Writes all of them into the document."""
     entries = document.get("use", [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
         problems.append(

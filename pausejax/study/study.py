@@ -31,7 +31,7 @@ def words_of(kind: "Kind", parts: Layer, document: Mapping[str, Any], more: str 
     Args:
       kind: the kind of the spec.
       parts: the registered parts.
-      document: the spec; only the parts that it mentions bring their parameters.
+      document: the spec; only parameters of the parts that it mentions are included.
       more: further text that may mention parts, such as overrides.
 
     Raises:
@@ -99,8 +99,8 @@ class Study:
           PartError: a quantity has the name of another variable, or a task can't be built.
         """
         outputs = self.kind.outputs(self)
-        # A data set with other files is another data set. Sorted, because the order of sets differs between
-        # processes.
+        # A data set with other files counts as another data set. Names are sorted, because the order of sets
+        # differs between processes.
         sources = tuple(sorted(name for name, by in self.words.readers.items() if "dataset" in by))
         metrics = {
             name: metric._replace(scaled_by=(*metric.scaled_by, *sources))
@@ -114,7 +114,7 @@ class Study:
 
     @functools.cached_property
     def factors(self) -> dict[str, tuple[Factor, ...]]:
-        """Factors of each policy, by label: lists, zipped groups, all ranges. Their product is the points."""
+        """Factors of each policy, by label; the product of the factors is the policy's points."""
         found = {}
         for policy in self.policies:
             axes = {**self.axes, **policy.axes}
@@ -173,7 +173,7 @@ class Study:
             "eval_every": self.eval_every,
             "use": sorted([*(source.digest for source in self.parts.sources), *outside]),
         }
-        # A feature that is off is left out, so that it does not change identities.
+        # A feature that is off is left out. So identities of earlier releases without the feature stay valid.
         for key in (
             *("selection_gap", "expected_regret", "client_metrics", "keep_models", "stop_at_latency"),
             "quantities",
@@ -200,7 +200,7 @@ class Outputs(NamedTuple):
     best_by: str
     """Metric by which a table of many settings ranks them."""
     compare_within: tuple[str, ...]
-    """Parameters; results that differ in one of them are never compared or connected in a plot."""
+    """Names of parameters. Results that differ in one of them are never compared or connected in a chart."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -223,16 +223,16 @@ class Kind:
     ignored: Mapping[str, frozenset[str]]
     """By mode: parameters that no run reads, besides the parameters of parts that the mode does not use."""
     check: Callable[[Say, Study], None]
-    """Function that reports what does not fit together in a checked spec."""
+    """Function that reports the values of a checked spec that contradict each other."""
     outputs: Callable[[Study], "Outputs"]
     """Function that returns the outputs of a study; `Study.outputs` calls it once."""
     coordinates: Callable[[str, int, int, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     """Function (mode, rounds, eval_every, arrays) that splits the arrays of runs into coordinates and
     variables, and adds index coordinates."""
     complete: Callable[[Mapping[str, Variable], Arrays], Arrays]
-    """Function that adds to the arrays of runs the variables of a study that the runs do not record."""
+    """Function that adds the variables of a study that the runs do not record to the arrays of these runs."""
     optional: frozenset[str]
-    """Names of variables that runs of some policies lack, also in what `complete` returns."""
+    """Names of variables that runs of some policies lack even after `complete`."""
     simulation: Callable[..., Simulation]
     """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
     programs: tuple[Any, ...]

@@ -51,15 +51,19 @@ class Vocabulary:
     """Name of a parameter by its alias or symbol."""
     policies: Mapping[str, Part]
     readers: Mapping[str, Mapping[str, frozenset[str]]]
-    """By parameter that only parts read: key of a category ("" for policies) -> names of parts that read
-    it."""
+    """For each parameter that only parts read: the names of these parts, by their category's key.
+
+    The key of policies is "".
+    """
     ignored: Mapping[str, frozenset[str]]
     """By mode: parameters that no run of the mode reads, unless its policy reads them."""
     parts: Layer = dataclasses.field(compare=False)
     """The parts, with the names that their parameters have in the study."""
     ambiguous: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """For each name that several parts use for different parameters: the names to write instead, such as
-    first.width."""
+    """For each name that several parts use for different parameters: the names to write instead.
+
+    An example is first.width.
+    """
 
     def hint(self, name: str, known: Iterable[str]) -> str:
         """Returns the names that a spec may write in place of an unknown name, as the end of a message."""
@@ -89,7 +93,10 @@ class Vocabulary:
         return not self.for_policy_alone(name)
 
     def is_read_at(self, name: str, algorithm: str, point: Mapping[str, Any]) -> bool:
-        """Returns whether a run depends on a parameter; `point` has all that its policy may read."""
+        """Returns whether a run depends on a parameter.
+
+        `point` has the values of all parameters that the run's policy may read.
+        """
         readers, unread = self.readers.get(name), self.parameters[name].unread_with
         if name in self.policies[algorithm].reads:
             return True
@@ -150,7 +157,7 @@ def make(
                         raise PartError(_disagreement(part, parameter, other, first))
                     if first and first.name in used:
                         clashes.setdefault(name, [first]).append(part)
-                    else:  # no part reads the other one
+                    else:  # no part reads the other parameter
                         added[name], origin[name] = parameter, part
                 sections = {parameter.section for parameter in own.values()}
                 if name in study or name in RESERVED | sections:

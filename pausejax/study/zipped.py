@@ -1,4 +1,4 @@
-"""Zipped groups: parameters whose lists advance together, instead of forming a product."""
+"""Zipped groups: parameters whose lists advance together and do not form a product."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Reports finished runs to an experiment tracker, while a study is under way.
 
-A study calls a tracker's `start` once, then `runs_finished` for each part of the result after it has been
-written, then `finish`; `pausejax run` calls `attach` when the pages are drawn.
+A study calls a tracker's `start` once. It calls `runs_finished` after each written part of the result, and
+then `finish`. `pausejax run` calls `attach` when the pages are drawn.
 """
 
 import warnings

@@ -8,7 +8,7 @@ import xarray as xr
 
 from pausejax.execution.tracking.runs import TrackedRun, Tracker, key_of, library, tracked_runs
 
-# The number of metrics in one request, in which parameters have room too, and of runs read in one request.
+# The number of metrics in one request, which also holds parameters; the number of runs read in one request.
 _BATCH, _PAGE = 800, 1000
 _KIND = "pausejax.kind"
 """The tag of the run that holds the files of a study."""

@@ -71,9 +71,12 @@ class TrackedRun(NamedTuple):
     parameters: Mapping[str, Any]
     """The policy, the seed, the swept parameters, and then the other parameters that the run reads."""
     points: tuple[Point, ...]
-    """Points with finite values: the curve of each metric, or its value at the last round; objectives first.
+    """Points with finite values, the objectives first.
 
-    If the run's model diverged, metrics of its learning are left out."""
+    The points of a metric are its curve, or its value at the last round.
+
+    If the run's model diverged, metrics of its learning are left out.
+    """
 
     @property
     def key(self) -> str:
@@ -122,8 +125,7 @@ def tracked_runs(result: xr.Dataset, known: Collection[str] = ()) -> Iterator[Tr
                 continue  # the last finite value would look like a final result
             if name in curves:
                 curve = curves[name][place, :played]
-                # The last value may be of an earlier round, because in the last round perhaps no update
-                # arrived.
+                # The last value may be of an earlier round, if no update arrived in the last round.
                 own = {*places[places < len(curve)].tolist(), *np.flatnonzero(~np.isnan(curve))[-1:].tolist()}
                 points += [Point(name, float(curve[at]), int(rounds[at])) for at in sorted(own)]
             else:

@@ -85,5 +85,7 @@ class Algorithm(NamedTuple):
     upload: Callable[[Local], tuple[Any, State]] = difference
     """Function from a client after its training to its upload, any pytree of float32, and its next state."""
     combine: Callable[[Any, Params, State, Arrivals], tuple[Params, State]] = mean_update
-    """Function from the mean upload, the global model, the server's state and the arrived clients to the
-    update for the server optimizer and the server's next state."""
+    """Function from the mean upload, the global model, the server's state and the arrived clients.
+
+    It returns the update for the server optimizer and the server's next state.
+    """

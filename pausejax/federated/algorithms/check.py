@@ -15,7 +15,8 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
     """Returns the algorithm with functions that check the shapes and types of their results.
 
     Raises:
-      PartError: `algorithm` is no `Algorithm`. The functions raise it for a wrong result.
+      PartError: `algorithm` is not an `Algorithm`. Its functions raise it for a result of wrong shape or
+        type.
     """
     expect_type(part, algorithm, Algorithm, "pausejax.federated.algorithms.Algorithm")
 
@@ -61,7 +62,7 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
 
 
 def _words(tree: Any) -> str:
-    """Returns the names, types and shapes of the arrays in a tree, of at most five."""
+    """Returns the names, types and shapes of at most five arrays of a tree."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     named = [f"{jax.tree_util.keystr(path)} {jnp.result_type(x)} {list(jnp.shape(x))}" for path, x in leaves]
     return ", ".join(named[:5]) + (" …" if len(named) > 5 else "") if named else "nothing"

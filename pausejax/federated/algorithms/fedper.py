@@ -21,7 +21,7 @@ def fedper(
         Parameter(help="fedper: names of the personal layers, separated by commas; empty: the last layer"),
     ] = "",
 ) -> Algorithm:
-    """Every client keeps personal layers, and the server averages the other layers (Arivazhagan et al. 2019).
+    """Keeps personal layers at every client and averages the other layers (Arivazhagan et al. 2019).
 
     On the test set, the personal layers are the mean over all clients that have trained, weighted by their
     data.

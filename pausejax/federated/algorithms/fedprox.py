@@ -9,9 +9,9 @@ from pausejax.federated.modules import Params
 
 @parts.algorithm
 def fedprox(*, proximal_weight: Number) -> Algorithm:
-    """FedAvg with a pull towards the global model: the gradient of ½ μ ‖w - w_t‖² (Li et al. 2020).
+    """Adds the gradient of ½ μ ‖w - w_t‖² to every local step of FedAvg (Li et al. 2020).
 
-    A spec that gives `proximal_weight` without a `federated_algorithm` also uses FedProx.
+    A spec with `proximal_weight` but without `federated_algorithm` also uses FedProx.
     """
 
     def gradient(gradient: Params, local: Local) -> Params:

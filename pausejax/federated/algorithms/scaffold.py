@@ -14,12 +14,13 @@ from pausejax.federated.modules import Params
 def scaffold(*, optimizer: str) -> Algorithm:
     """Corrects every local step by c - c_k, the difference of the control variates of server and client.
 
-    The algorithm is option II of Karimireddy et al. 2020, with data shares p_k in place of equal shares. If a
-    round weights its cohort by data, (2), and uploads are neither clipped nor noised, then c = Σ p_k c_k
-    holds after every round for every cohort. A client sends two vectors. Clipping and noise apply to both.
+    The algorithm is option II of Karimireddy et al. 2020, with data shares p_k in place of equal shares.
+    Suppose that rounds weight their cohorts by data, (2), and that uploads are neither clipped nor noised.
+    Then c = Σ p_k c_k holds after every round for every cohort. A client sends two vectors. Clipping and
+    noise apply to both vectors.
 
     Raises:
-      ValueError: the local optimizer is not "sgd", from whose steps the control variates are computed.
+      ValueError: the local optimizer is not "sgd". The control variates are computed from its steps.
     """
     if optimizer != "sgd":
         raise ValueError(f'optimizer = "{optimizer}": federated_algorithm = "scaffold" needs "sgd"')
