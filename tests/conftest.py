@@ -74,17 +74,17 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     attacks = parser.getgroup("attacks", "how often tests/faults attack")
-    attacks.addoption("--mutations", type=int, help="mutated specs: 25, with --slow 500")
-    attacks.addoption("--damages", type=int, help="damaged files: 6, with --slow 60")
-    attacks.addoption("--kills", type=int, default=12, help="kills, with --slow")
-    attacks.addoption("--forgeries", type=int, default=60, help="forged results, with --slow")
-    attacks.addoption("--readers", type=int, default=100, help="readers beside a writer, with --slow")
+    attacks.addoption("--mutations", type=int, help="mutated specs: 25, with --slow 100")
+    attacks.addoption("--damages", type=int, help="damaged files: 6, with --slow 30")
+    attacks.addoption("--kills", type=int, default=6, help="kills, with --slow")
+    attacks.addoption("--forgeries", type=int, default=30, help="forged results, with --slow")
+    attacks.addoption("--readers", type=int, default=50, help="readers beside a writer, with --slow")
     attacks.addoption("--first-seed", type=int, default=0, help="of the attacks")
 
 
 def pytest_configure(config):
     slow = config.getoption("--slow")
-    for name, few, many in (("mutations", 25, 500), ("damages", 6, 60)):
+    for name, few, many in (("mutations", 25, 100), ("damages", 6, 30)):
         if getattr(config.option, name) is None:
             setattr(config.option, name, many if slow else few)
     if not slow:

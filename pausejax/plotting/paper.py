@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
 
 from pausejax.plotting.data import Axis, ChartData, Panel, Series, color_ends, look, thinned
-from pausejax.plotting.words import LETTERS, cut, filled, plain
+from pausejax.plotting.words import LETTERS, cut, filled, note, note_lines, plain
 
 COLUMN, PAGE = 3.5, 7.0
 """Widths of one column and of both columns of a two-column paper, in inches."""
@@ -39,6 +39,10 @@ _STYLE: dict[Any, Any] = {
     "text.usetex": False,
     "savefig.bbox": None,
 }
+_NOTE = 7
+"""Size of a note's letters, in points."""
+_LINE = 0.14
+"""Height of a line of a note, in inches."""
 _LONGEST_NAME = 16
 """Largest number of letters in the name of a tick."""
 _LETTER = 0.065
@@ -94,12 +98,14 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
     rows, across = -(-len(chart.panels) // columns), room / columns
     up = min(max(0.72 * across, 1.35), 2.6 if chart.columns == 1 else 1.7)
     up = max(1.7, 0.2 * most_rows + 0.8) if most_rows else up
+    inner = _INNER * across, max(_INNER * up, up - _BELOW)
+    up += max(note_lines(panel.note, inner[0]) for panel in chart.panels) * _LINE
     with matplotlib.rc_context(_STYLE):
         drawn = Figure(figsize=(width, height or 0.25 + rows * up), layout="constrained")
         FigureCanvasAgg(drawn)
         same_x, same_y = (len({getattr(panel, xy) for panel in chart.panels}) == 1 for xy in "xy")
         places = list(drawn.subplots(rows, columns, squeeze=False, sharex=same_x, sharey=same_y).flat)
-        norm = _draw_panels(chart, places, _INNER * across, max(_INNER * up, up - _BELOW))
+        norm = _draw_panels(chart, places, *inner)
         for place, own in enumerate(places):
             if place >= len(chart.panels):
                 own.remove()
@@ -186,14 +192,15 @@ def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float, up: f
     whole = all((one.x == np.round(one.x)).all() for one in panel.series)
     if whole and isinstance(places, MaxNLocator):
         places.set_params(integer=True)
+    if panel.note:  # above the axes, where it covers no line
+        place: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right"}
+        axes.annotate(note(panel.note, width), (1, 1), (0, 3), fontsize=_NOTE, color="0.3", **place)
     if panel.title:
-        axes.set_title(filled(panel.title, 1.1 * width))
+        pad = matplotlib.rcParams["axes.titlepad"] + 72 * _LINE * note_lines(panel.note, width)
+        axes.set_title(filled(panel.title, 1.1 * width), pad=pad)
     axes.spines[["top", "right"]].set_visible(False)
     if panel.cells is None:
         axes.grid(alpha=0.3, linewidth=0.5)
-    if panel.note:
-        look_of: Any = {"ha": "right", "va": "bottom", "fontsize": 7, "color": "0.3"}
-        axes.text(0.99, 0.01, filled(panel.note, width), transform=axes.transAxes, **look_of)
 
 
 def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:

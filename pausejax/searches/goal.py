@@ -208,6 +208,11 @@ def goal_of(study: Study, options: SearchOptions) -> Goal:
         if name not in known:
             there = f'mode "{study.mode}" has no such figure{nearest(name, known)}'
             problems.append(f"{option} {name}: {there} (it has {', '.join(known)})")
+        elif option == "--metric" and options.at_latency is not None and known[name].reduce == "total":
+            problems.append(
+                f"--metric {name}: is a sum over rounds, and settings play unequal numbers of rounds in the "
+                "same time: use --at-round in place of --at-latency, or another metric"
+            )
         elif option == "--metric":
             asked = None if len(names) > 1 else options.maximize
             way = known[name].maximize if asked is None else asked

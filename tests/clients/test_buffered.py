@@ -115,7 +115,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("mode", ["bandit", "training"])
+@pytest.mark.parametrize("mode", ["bandit", pytest.param("training", marks=pytest.mark.slow)])
 def test_as_many_at_work_as_count_are_rounds_that_wait(mode):
     options = {**SMALL, "policies": ["pause", "random"], "failure_probability": 0.3}
     if mode == "bandit":

@@ -102,7 +102,7 @@ def test_noise_of_the_server_is_drawn_once_a_round_whatever_the_cohort():
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "central_gaussian"])
-@pytest.mark.parametrize("mode", ["bandit", "training"])
+@pytest.mark.parametrize("mode", ["bandit", pytest.param("training", marks=pytest.mark.slow)])
 def test_a_client_whose_budget_is_spent_is_no_longer_available(mechanism, mode):
     limits = {"laplace": [12.0, 20.0], "gaussian": [6.0, 20.0], "central_gaussian": [6.0, 9.0]}[mechanism]
     options = BANDIT if mode == "bandit" else SMALL | {"rounds": 30, "eval_every": 30}
@@ -193,6 +193,7 @@ def test_late_clients_that_release_spend_privacy_and_are_known():
     np.testing.assert_array_equal(missing, stopped["late_count"].sum("round"))
 
 
+@pytest.mark.slow
 def test_one_wrong_client_ruins_the_mean_and_not_the_median(own_parts):
     """One client's labels are all wrong: a mechanism of one's own turns its updates into junk."""
 
@@ -283,6 +284,7 @@ def test_wrong_mechanisms_are_named_with_their_file(changes, message, own_parts)
     assert f"{__file__}: mechanism wrong: " in line and message in line and "\n" not in line
 
 
+@pytest.mark.slow
 def test_simulate_is_run_with_every_new_part(tmp_path):
     """One program for two settings, played side by side, one by one and alone: the same selections."""
     options = SMALL | {"optimizer": "sgd", "learning_rate": 0.1, "failure_probability": 0.2}

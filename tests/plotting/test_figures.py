@@ -16,7 +16,7 @@ from pausejax.analysis.quantities import Metric, as_json, metrics_in
 from pausejax.commands.tables import summary_table
 from pausejax.plotting import paper
 from pausejax.plotting.chart import Chart
-from pausejax.plotting.data import Axis, Panel, Series, look
+from pausejax.plotting.data import Axis, ChartData, Panel, Series, look
 from pausejax.searches import report
 
 from ..legible import assert_legible
@@ -157,3 +157,15 @@ def test_tables_keep_every_letter(label):
     assert printed.file.getvalue().count(label) == 2
     table = page.page.tables.summary(result)
     assert label in table.headings and label in {row[0] for row in table.rows}
+
+
+def test_a_note_covers_no_line_and_a_long_name_breaks_at_an_underscore():
+    x = np.arange(3.0)
+    series = (Series("s", x, x),)
+    panel = Panel(Axis("round"), Axis("y"), series, title="value_per_second", note="a note " * 9)
+    drawn = paper.figure(ChartData("a", "", (panel,) * 3, columns=3), paper.COLUMN, 3)
+    for axes in drawn.axes:
+        (note,), title = axes.texts, axes.title
+        assert "a note" in note.get_text() and title.get_text().startswith("value_per_\n")
+        plot, below, above = (one.get_window_extent() for one in (axes, note, title))
+        assert plot.ymax <= below.ymin and below.ymax <= above.ymin

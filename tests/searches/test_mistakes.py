@@ -57,6 +57,7 @@ BAD = [
     ({}, {"at_latency": math.nan}, "--at-latency nan: must be"),
     ({}, {"at_latency": 1e-300}, "--at-latency 1e-300: must be"),
     ({}, {"at_latency": "soon"}, "--at-latency 'soon': must be"),
+    ({}, {"at_latency": 12.5}, "--metric cumulative_pseudo_regret: is a sum over rounds"),
     ({"stop_at_latency": 3.0}, {}, "not in a search; --at-latency says"),
     (TRAINING, {"metrics": ()}, "eval_every = 4: must divide the 30 rounds"),
     (TRAINING, {"metrics": (), "at_round": 10}, "eval_every = 4: must divide the 10 rounds"),

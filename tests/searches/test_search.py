@@ -42,6 +42,9 @@ TRAINING = {
 REGRET = SearchOptions(trials=24, metrics=("cumulative_pseudo_regret",), most=12)
 
 
+BALANCE = REGRET._replace(metrics=("participation_imbalance",))
+
+
 def play(document, options, folder=None, on_step=None, **limits):
     study, store = kinds.parse(document, searched=True), FolderStore(folder) if folder else MemoryStore()
     executor = LocalExecutor(Sources(), lanes=options.most, **limits)
@@ -58,7 +61,7 @@ def regret():
 @pytest.mark.slow
 def test_a_run_of_a_search_is_that_of_a_plain_sweep_bit_for_bit(at_latency):
     """Whoever its neighbours were, and whichever round they were in."""
-    played = play(BANDIT, REGRET._replace(at_latency=at_latency))
+    played = play(BANDIT, BALANCE._replace(at_latency=at_latency))
     plain = play_in_memory(plan_of(played.study, played.plan.runs), LocalExecutor(Sources()))
     if at_latency:
         assert len({trial.rounds for trial in played.trials}) > 1, "all came to the time at once"
@@ -120,7 +123,7 @@ class Kill(Exception):
     ("document", "options"),
     [
         (BANDIT, REGRET),
-        pytest.param(BANDIT, REGRET._replace(at_latency=12.5, sampler="random"), marks=pytest.mark.slow),
+        pytest.param(BANDIT, BALANCE._replace(at_latency=12.5, sampler="random"), marks=pytest.mark.slow),
         pytest.param(
             TWO,
             REGRET._replace(trials=80, most=64, constraints=("max_leakage<=60",)),
@@ -200,7 +203,7 @@ def test_the_study_of_optuna_says_what_the_search_has_seen(tmp_path):
 
 
 def test_a_time_that_the_rounds_do_not_reach_is_said():
-    played = play(BANDIT, REGRET._replace(trials=6, at_latency=500.0))
+    played = play(BANDIT, BALANCE._replace(trials=6, at_latency=500.0))
     assert summary(played).endswith("had played their 75 rounds before 500 s")
     assert all(trial.short for trial in played.trials)
 
