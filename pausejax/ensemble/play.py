@@ -66,7 +66,7 @@ def _runs_last(tree: Any) -> Any:
 
 
 def rules_of(program: Program, world: World, hyper: Hyper) -> EnsemblePolicy:
-    """Returns the policy of all runs."""
+    """Returns the ensemble policy of all runs, with the hyper-parameters of each run."""
     return make_policy(
         program.policy,
         parameters=world.parameters,

@@ -153,7 +153,7 @@ def play(
 def work_left(
     plan: Plan, executor: Executor, store: Store, held: Contents, shard: tuple[int, int] = (1, 1)
 ) -> list[Batch]:
-    """Returns the batches that `play` would have the executor play.
+    """Returns the batches of this process that have unfinished runs, without the finished runs.
 
     Args:
       plan: the plan of the whole study.
@@ -190,7 +190,7 @@ def play_batches(
     tracker: Tracker | None = None,
     stopping: StopSignal = NO_STOP,
 ) -> set[tuple[str, str]]:
-    """Plays some batches and writes their runs to a store. Arguments are as for `play`.
+    """Plays the batches `work` and writes their runs to a store. The other arguments are as for `play`.
 
     Returns:
       The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.

@@ -32,7 +32,7 @@ class GroupProgram:
     Args:
       study: the study.
       group: a group of the study's plan.
-      sources: the sources of the data.
+      sources: the training data on the host.
       layout: the layout of the runs on the devices; from the measured table if not given.
       device_memory: bytes that a program may use on each device.
       data_placement: one of `memory.DATA_PLACEMENTS`; if not given, "sharded" if the layout says so or if

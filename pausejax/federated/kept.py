@@ -53,7 +53,8 @@ def vectors(
 def of_runs(
     weights: Weights, memory: Memory, hyper: Any, share: np.ndarray
 ) -> list[tuple[Weights, Memory, Values, np.ndarray]]:
-    """Splits the arguments of all runs, [R, ...], into those of each run, on the host.
+    """Splits weights, memory, hyper-parameters and shares, [R, ...] each, into one tuple for each run, on the
+    host.
 
     States of optimizers are left out, since no model depends on them.
     """

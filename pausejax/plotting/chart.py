@@ -61,7 +61,7 @@ class Chart(ChartData):
             partial.write_bytes(written)
 
     def encode(self, format: str, width: float | None = None, height: float | None = None) -> bytes:
-        """Returns the bytes of a file in one of `FORMATS`; width and height as in `save`.
+        """Returns the bytes of a file in one of `FORMATS`; a picture has this width and height in inches.
 
         Raises:
           ValueError: the format is unknown, or the labels do not fit into the given size.
