@@ -45,7 +45,7 @@ def load(
       path: a TOML file.
       overrides: strings `section.key=value` that replace or add keys. A value that is not TOML is a string.
       use: further files and modules with parts. Relative paths start at the spec's folder.
-      searched: as in `spec.parse`.
+      searched: whether a search chooses the values in ranges, so that the spec needs no [sampling].
 
     Raises:
       SpecError: the file can't be read, is not TOML, or has mistakes.
@@ -66,7 +66,7 @@ def parse(document: Mapping[str, Any], **options: Any) -> Study:
     """Checks a spec that is given as nested tables; the options are those of `spec.parse`.
 
     Raises:
-      SpecError: the spec has mistakes, with one line for each of them.
+      SpecError: the spec has mistakes; the message has one line for each mistake.
     """
     return spec.parse(document, KINDS, **options)
 
@@ -130,7 +130,7 @@ def models(
     Args:
       result: as `pausejax.open` or `simulate` returns it, or a selection of its runs.
       folder: the folder of the spec, from which relative paths of data files and of `use` start.
-      data_dir: folder of prepared data sets, as for `simulate`.
+      data_dir: folder of prepared data sets.
 
     Returns:
       A `KeptModel` for each run, in the order of the runs: its `apply` is a pure function `(weights,

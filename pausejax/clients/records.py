@@ -224,7 +224,8 @@ def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
 
 
 def _count(selected: np.ndarray, counts: np.ndarray, num_clients: int) -> np.ndarray:
-    """Counts how often each client is in the slots [n, rounds, slots] that a mask selects, int [n, K]."""
+    """Counts how often each client is in the slots of `selected`, [n, rounds, slots], for which `counts` is
+    true, int [n, K]."""
     members = np.where(counts, selected, num_clients).reshape(len(selected), -1)
     return np.stack([np.bincount(run, minlength=num_clients + 1)[:num_clients] for run in members])
 

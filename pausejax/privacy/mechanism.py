@@ -137,8 +137,8 @@ def privatize(
       update: float32 [d].
       epsilon: ε > 0 of this release, per coordinate or for the whole vector, as `clip` says.
       sensitivity: Δf > 0.
-      clip: see `clip_update`.
-      noise_generator: see `noise.laplace`.
+      clip: "coordinate" or "vector", as for `clip_update`.
+      noise_generator: the generator of the noise, "threefry" or "hash".
 
     Returns:
       float32 [d].

@@ -91,10 +91,8 @@ def vanilla_anneal(
     temperature_divisor: jax.Array | float = 1.0,
     available: jax.Array | None = None,
 ) -> Selection:
-    """Searches for the argmax of (14) by the paper's Vanilla-SA: any swap is a neighbour, and C = 2α + γ + 1.
-
-    Otherwise it is `anneal`.
-    """
+    """Searches for the argmax of (14) as `anneal`, but by the paper's Vanilla-SA: neighbours are all swaps,
+    and C = 2α + γ + 1."""
     return anneal_trace(
         key,
         ucb,
