@@ -63,7 +63,8 @@ def load(
 
 
 def parse(document: Mapping[str, Any], **options: Any) -> Study:
-    """Checks a spec that is given as nested tables; the options are those of `spec.parse`.
+    """Checks a spec that is given as nested tables. Options, such as `overrides`, are those of
+    `study.spec.parse`.
 
     Raises:
       SpecError: the spec has mistakes; the message has one line for each mistake.

@@ -171,7 +171,7 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
 
 
 def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
-    """Returns a setting as the table that `paired_difference` takes."""
+    """Returns the policy and the axis values of a setting, by name."""
     names = [name for name in ("policy", *axes_of(result)) if has(setting, name)]
     return {name: setting[name].values.item() for name in names}
 

@@ -158,7 +158,11 @@ def _means(
     result: xr.Dataset,
     level: float,
 ) -> xr.Dataset:
-    """Computes means and intervals of values of runs, or of pairs of runs, as a labelled data set."""
+    """Computes means and intervals of `each`, the values of the runs or pairs of runs in `rows`.
+
+    Returns:
+      A data set with one setting for each combination of the values of `keys`.
+    """
     codes, first = group(rows, keys)
     # A setting may have several runs with one seed: if axes are averaged, or if two axis values act alike.
     seeds = rows["seed"].to_numpy() if "seed" in averaged else None

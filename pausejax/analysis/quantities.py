@@ -85,7 +85,7 @@ def as_json(metrics: Mapping[str, Metric]) -> str:
 
 
 def format_number(value: float, form: str) -> str:
-    """Formats a number by a format such as `Metric.shown`. Zero is written without sign and exponent."""
+    """Formats a number by a format such as ".3g". Zero is written without sign and exponent."""
     text = f"{value:{form}}"
     if float(text) == 0:
         return text.lstrip("-") if form.endswith("f") else "0"

@@ -235,7 +235,7 @@ def _named(records: Arrays, metric: str) -> Arrays:
 
 
 def _last_played(segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
-    """Returns the last round that each of some distinct rows has played, int [n]."""
+    """Returns the last round that the run at each of the distinct positions `rows` has played, int [n]."""
     last = np.zeros(len(rows), int)
     for segment in segments:
         here, _ = _places(segment, rows)
@@ -246,7 +246,8 @@ def _last_played(segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
 def _history(
     study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], rows: np.ndarray
 ) -> Arrays:
-    """Returns the records of all rounds in order, [n, rounds, ...]; rounds not played hold fill values."""
+    """Returns the records of all rounds of the runs at the positions `rows`, [n, rounds, ...]. Rounds that
+    were not played hold fill values."""
     fills = {name: variable.fill for name, variable in table.items()} | {"released": -1, "arrived": -1}
     history = {
         name: np.full((len(rows), study.rounds, *part.shape[2:]), fills.get(name, False), part.dtype)

@@ -231,6 +231,7 @@ def opened(directory: str, *, partial: bool) -> "xr.Dataset":
 
     Raises:
       FileNotFoundError: the folder holds no result; with `partial`, no finished run.
+      ValueError: the result is damaged.
     """
     if not partial:  # opens the result without starting JAX
         from pausejax.results import store

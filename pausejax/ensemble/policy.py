@@ -25,7 +25,7 @@ class Choice(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """Feedback of the clients in C_t, summed over these clients."""
+    """Feedback of C_t, the clients that report in a round, summed over these clients."""
 
     model_loss: jax.Array
     """float32 [K, R], summed losses of the models that were sent; 0 for models not sent."""

@@ -156,7 +156,8 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
 def group_costs(
     plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "FolderView | None" = None
 ) -> list[Cost]:
-    """Returns the predicted cost of every group that has unfinished runs; all runs count without a store."""
+    """Returns the predicted cost of every group with unfinished runs; without a store all runs are
+    unfinished."""
     rates = measured.rates(jax.default_backend())
     work, known = _work(plan, executor, store), store.layouts.fits() if store else {}
     costs = []

@@ -165,8 +165,7 @@ def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, lis
     """Returns the limits of an axis on a linear and on a log scale, if the reader can switch the scale.
 
     The reader can not switch axes with names as positions, symlog axes, and axes of charts with a heat map.
-    Axes with values that are not positive can not be switched either. For these axes nothing is returned
-    ({}).
+    Axes with values that are not positive can not be switched either. For these axes the result is {}.
     """
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):

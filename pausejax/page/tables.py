@@ -144,7 +144,8 @@ def _differing(whole: xr.Dataset, name: str, side: Side, minus: Side, averaged: 
 
 
 def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
-    """Checks that a result, or its outline before the simulation, has the baseline.
+    """Checks that a result, or its outline before the simulation, has the policy or setting `baseline`,
+    unless it is None.
 
     Raises:
       ValueError: there is no policy or setting with this name.

@@ -166,8 +166,8 @@ def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
 def _scale(metric: Metric, drawn: Sequence[Series]) -> Literal["linear", "log", "symlog"]:
     """Returns the scale of a metric's axis, given the mean curves in `drawn`.
 
-    The scale is log or symlog if the last values of the curves differ by a factor of ten or more. The scale
-    of a share is linear.
+    The scale is log or symlog if the last values of the curves span a factor of 10, or of 100 if some are
+    negative. The scale of a share is linear.
     """
     last = np.concatenate([*(one.y[np.isfinite(one.y)][-1:] for one in drawn), np.zeros(0)])
     if metric.share or not last.size:

@@ -155,7 +155,8 @@ def thinned(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def color_ends(chart: ChartData) -> tuple[float, float]:
-    """Returns the lowest and highest finite value of a chart's colours; (0, 1) if there is none."""
+    """Returns the lowest and highest finite value of a chart's colours; (0, 1) if there is none. Equal values
+    are moved 0.5 down and up."""
     values = [panel.cells.ravel() for panel in chart.panels if panel.cells is not None]
     values += [one.color for panel in chart.panels for one in panel.series if one.color is not None]
     whole = np.concatenate([*values, np.zeros(0)])

@@ -280,7 +280,8 @@ def _lines(
 
 
 def _title(runs: xr.Dataset, own: dict[str, Any], written: dict[str, dict[Any, str]]) -> str:
-    """Returns the title of a panel: `own`, the values that all its runs share, in the words of `written`."""
+    """Returns the title of a panel, made from `own`, the values that all its runs share. `written` has their
+    texts."""
     plain = [str(own[name]) for name in own if name == "policy" or name in apart_in(runs)]
     swept = {n: written[n][v] for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
     return ", ".join([*plain, *([label(swept, symbols(runs))] if swept else [])])

@@ -131,7 +131,7 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
 
 
 def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
-    """Returns the runs of each data set, after the suffix that its charts' names have."""
+    """Returns a pair for each data set: the suffix of the names of its charts, and its runs."""
     found = split(whole, [name for name in apart_in(whole) if name in axes_of(whole)])
     if not found[0][0]:
         return found
@@ -140,7 +140,7 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
 
 
 def _over(seeds: Sequence[int]) -> str:
-    """Returns the number of seeds of some means in words; `seeds` has the number of each mean."""
+    """Returns a text such as "5 seeds" for the numbers of seeds of some means."""
     return f"{counted(seeds)} seeds" if max(seeds, default=0) > 1 else "one seed"
 
 

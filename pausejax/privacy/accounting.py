@@ -117,7 +117,7 @@ def approximate_epsilon(
 
 
 def _schedule(participations: int, privacy_budget: float, budget_decay: float) -> np.ndarray:
-    """Returns ε_i of the first T participations, float64 [T]."""
+    """Returns ε_i of a client's first T = `participations` participations, float64 [T]."""
     if participations < 0:
         raise ValueError(f"participations: must not be negative, not {participations}")
     for name, value in (("privacy_budget", privacy_budget), ("budget_decay", budget_decay)):

@@ -99,7 +99,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | 
 
 
 def block_of(store: xr.Dataset, file: str) -> int:
-    """Returns the block of runs that a file of the store belongs to.
+    """Returns the index of the block of runs to which a file of the store belongs.
 
     Raises:
       ValueError: the file belongs to no array with a `run` dimension.

@@ -34,7 +34,7 @@ class Constraint(NamedTuple):
     bound: float
 
     def violation(self, value: float) -> float:
-        """Returns by how much a value breaks the bound; 0 if it keeps the bound, inf if it is NaN.
+        """Returns by how much a value breaks the bound: 0 if the value keeps the bound, inf if it is NaN.
 
         The result is relative to the bound, or absolute if the bound is 0.
         """

@@ -187,7 +187,7 @@ def _batch(study: Study, options: SearchOptions) -> int:
 
 
 def _trial(study: Study, goal: Goal, store: Store, question: Question, runs: Sequence[Run]) -> Trial:
-    """Returns the trial of a setting: its score and figures, from the runs in the store."""
+    """Returns the trial of a setting: its score and metrics, from the runs in the store."""
     arrays = store.load(runs)
     figures = figures_at(study, goal, arrays)
     elapsed = arrays["elapsed"]

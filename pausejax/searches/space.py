@@ -129,8 +129,7 @@ class Space(NamedTuple):
 
 
 def _corner(fixed: Mapping[str, int], step: int) -> Choose:
-    """Returns a function that chooses the row in `fixed`, which is given by the key of a choice, or else by
-    `step`.
+    """Returns a function that makes choices: `fixed` has the row of some keys, and `step` decides all others.
 
     An even `step` chooses the lower end of a range, an odd `step` the upper end. Among n rows, `step` chooses
     the row with the index `step` mod n.

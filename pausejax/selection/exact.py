@@ -171,7 +171,7 @@ def _settle(
     worth: Worth = SUM,
     best: Best = _best_by_sorting,
 ) -> Selection:
-    """Evaluates the thresholds that may be the best, one after another. Usually each run has only one."""
+    """Evaluates the thresholds that may be the best, one after another, and returns each run's best set."""
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
 
     def pending(last: jax.Array) -> jax.Array:

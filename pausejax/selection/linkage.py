@@ -121,7 +121,7 @@ def _merge(state: _Chain, x: jax.Array, y: jax.Array) -> _Chain:
 
 
 def _times(weight: jax.Array, share: jax.Array, distance: jax.Array) -> jax.Array:
-    """Returns weight * share * distance², rounded before it is added to anything; see `rounding.rounded`."""
+    """Returns weight * share * distance², rounded before it is added to anything."""
     product = weight * share * distance * distance
     return jnp.maximum(product, jnp.finfo(product.dtype).min)
 
