@@ -88,7 +88,7 @@ def charts(
         curves, heat maps and main effects. For two or more, there is also a Pareto front. The first is on the
         y axis, the second on the x axis, and the third is the colour. Default: the charts of the study's
         kind.
-      where: the runs to show, as in `pausejax.select`: `{"gamma": 5, "policy": "pause"}`.
+      where: values that the shown runs have, by parameter: `{"gamma": 5, "policy": "pause"}`.
       by: up to three axes, by name, alias or symbol. They distinguish lines, columns of panels and rows of
         panels, in this order.
       smoothing: number of evaluations that the trailing mean averages.

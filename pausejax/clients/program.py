@@ -84,7 +84,8 @@ class Program:
         return network.checked_ending(self.ending.build(**hyper, **files), self.ending.part)
 
     def build_mechanism(self, hyper: Any, files: Any) -> privacy.Mechanism:
-        """Builds the privacy mechanism of one run, or on the host of many runs, if the values are arrays."""
+        """Builds the privacy mechanism of one run. On the host, arrays of values give the mechanism of many
+        runs."""
         return privacy.checked_mechanism(self.mechanism.build(**hyper, **files), self.mechanism.part)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:

@@ -210,7 +210,12 @@ def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -
 
 
 def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
-    """Refuses limits that the leakage of one release exceeds; arguments as for `release_limit`.
+    """Checks that no run has a `stop_at_epsilon` that the leakage of one release exceeds.
+
+    Args:
+      program: the program of the runs.
+      files: tables that all runs share.
+      hyper: traced hyper-parameters by name, float32 [n] each.
 
     Raises:
       SpecError: there is such a limit.

@@ -66,7 +66,7 @@ class Pool:
 
     Args:
       arguments: the arguments of every `Worker`, without its slot.
-      cpus: the cores of each worker, as in `find_slots`.
+      cpus: the cores of each worker; None: all cores of a node, or one core beside a GPU.
 
     Raises:
       ValueError: no node has room for a worker.

@@ -137,7 +137,7 @@ class LocalExecutor:
     def width(self, study: Study, batch: Batch, fits: Mapping[str, int]) -> int:
         """Returns the number of runs for which a batch's program is compiled first.
 
-        Arguments are as in `prepare`.
+        `fits` has the numbers of runs that fit in parallel, as `Layouts.fits` returns them.
         """
         fitted = fits.get(_width_name(batch), batch.width)
         most = self.program(study, batch.group).layout.runs

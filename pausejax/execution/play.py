@@ -160,7 +160,7 @@ def work_left(
       executor: the executor that plays the runs.
       store: the store of the result; layouts that it lacks are added to it.
       held: the contents of the store.
-      shard: this process's number and the number of processes, as for `play`.
+      shard: this process's number, from 1, and the number of processes.
 
     Raises:
       SpecError, OSError: as `Executor.layouts`.
@@ -213,7 +213,8 @@ def play_in_memory(
 ) -> xr.Dataset:
     """Plays a whole study, closes the executor, and returns the labelled result.
 
-    The runs are in the plan's order. Arguments are as for `play`.
+    The runs are in the plan's order. The executor plays the runs, and `progress` is called with the number of
+    rounds × runs advanced. The tracker receives every batch.
     """
     store = MemoryStore()
     with contextlib.closing(executor):

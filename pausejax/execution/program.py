@@ -88,7 +88,7 @@ class GroupProgram:
             self._tell_layout(width)
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers a program for `width` runs. Errors are as for `trace`."""
+        """Traces and lowers a program for `width` runs; raises a SpecError if a part fails."""
         with self._refusals():
             return self.simulation.lower(self.simulation.padded(width))
 

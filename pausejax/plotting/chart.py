@@ -48,8 +48,8 @@ class Chart(ChartData):
 
         Args:
           path: the path of the file. If it is a symbolic link, the link is replaced and its target is kept.
-          width: the width of a picture in inches, as in `figure`.
-          height: the height of a picture in inches, as in `figure`.
+          width: the width of a picture in inches; default: 3.5, or 7.0 for several columns of panels.
+          height: the height of a picture in inches; default: the height that the panels need.
 
         Raises:
           ValueError: the format is unknown, or the labels do not fit into the given size.

@@ -65,8 +65,7 @@ def annealed(
     annealing_steps: int,
     temperature_divisor: bandit.Number,
 ) -> Policy:
-    """Returns PAUSE with `anneal`, a function like `selection.anneal`, as selector. Errors are as for
-    `sa_pause`."""
+    """Returns PAUSE with `anneal`, a function like `selection.anneal`, as selector."""
     if not isinstance(annealing_steps, int) or annealing_steps < 0:
         raise ValueError(f"annealing_steps: {annealing_steps}; allowed: whole numbers from 0")
     exact = pause(num_clients=num_clients, clients_per_round=clients_per_round, objective=objective)

@@ -81,7 +81,8 @@ class Space(NamedTuple):
         return self._read(policy, values)
 
     def defaults(self) -> Setting:
-        """Returns the first policy with the default values of all parameters that the search chooses."""
+        """Returns the setting of the first policy in which all parameters that the search chooses have their
+        defaults."""
         policy = self.study.policies[0]
         values = dict(self.fixed[policy.label])
         for dimension in self.dimensions[policy.label]:

@@ -94,7 +94,7 @@ class Simulation(Protocol):
         """
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers the program for `width` runs; raises as `trace`."""
+        """Traces and lowers the program for `width` runs; raises a ValueError as `trace`."""
 
     def state_shapes(self, width: int) -> Any:
         """Returns the shapes, types and shardings of the state of `width` runs."""
