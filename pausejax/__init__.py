@@ -1,7 +1,7 @@
 """Client selection for federated learning under latency, privacy and generalization pressure.
 
-The face of the library: `simulate`, `search`, `open`, `select`, `summary`, `charts`, `models` and `save`, the
-decorators that register user parts, and the public modules. Everything is loaded on first use.
+The public names of the library are `simulate`, `search`, `open`, `select`, `summary`, `charts`, `models` and
+`save`, the decorators that register user parts, and the public modules. Everything is loaded on first use.
 """
 
 import importlib

@@ -55,8 +55,8 @@ def simulate(
     Without `out` nothing is written to disk, and an interrupted call returns nothing.
 
     Args:
-      policies: names of policies, or tables as in `[[policy]]` of a spec:
-        `{"name": "fedavg", "private": False}`.
+      policies: names of policies, or tables as in `[[policy]]` of a spec: `{"name": "fedavg", "private":
+        False}`.
       seeds: the number of seeds, or a list of seeds.
       rounds: number of rounds of each run.
       eval_every: number of rounds between two evaluations on the test set.
@@ -65,8 +65,8 @@ def simulate(
       progress: True shows the progress of the study on stderr: a bar on a terminal or in a notebook, else a
         line every 30 s. A function is called after each segment of rounds, with the segment's number of
         rounds times runs. Runs that `out` already holds are not counted.
-      tracker: receives every finished batch of runs: "mlflow", "tensorboard", "wandb", or your own tracker;
-        see `pausejax.execution.tracking`.
+      tracker: receives every finished batch of runs: "mlflow", "tensorboard", "wandb", or your own tracker,
+        an object like those in `pausejax.execution.tracking`.
       data_placement: "replicated" puts all training data on every device. "sharded" puts an equal share of
         the inputs on every device. Both placements select the same clients. Other numbers differ by float32
         rounding, which training can amplify. Default: "replicated" if the data fit, else "sharded".
@@ -75,9 +75,8 @@ def simulate(
         runs.
       checkpoint_every: seconds between two checkpoints of unfinished runs; only used with `out`.
       **parameters: any parameter of a spec, by its name or symbol. A list or a range makes an axis:
-        `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. These keys of a spec are allowed
-        too: `zip`, `selection_gap`, `expected_regret`, `client_metrics`, `keep_models`,
-        `stop_at_latency`, `use`.
+        `simulate(alpha={"log_uniform": [1, 100]}, sampling={"n": 64})`. These keys of a spec are allowed too:
+        `zip`, `selection_gap`, `expected_regret`, `client_metrics`, `keep_models`, `stop_at_latency`, `use`.
 
     Returns:
       The data set that `pausejax run` writes, with the dimensions run, round, eval, slot and client.
@@ -145,7 +144,8 @@ def search(
     """Searches for the best values of parameters that are lists or ranges; writes nothing to disk.
 
     Args:
-      policies: as for `simulate`. If there are several, the search also chooses the policy.
+      policies: names of policies, or tables as in `[[policy]]` of a spec. The search chooses one of several
+        policies.
       trials: number of settings to try.
       metric: name of the metric to optimize; default: the first objective of the study. For several metrics
         the search finds their Pareto front.
@@ -158,14 +158,16 @@ def search(
       fresh_seeds: number of fresh seeds on which the best setting, the second best and the defaults are
         simulated at the end.
       seeds: number of seeds, or list of seeds, with which the search simulates every setting.
-      rounds: as for `simulate`.
-      eval_every: as for `simulate`; it must divide the round at which settings are compared.
-      mode: as for `simulate`.
-      data_dir: as for `simulate`.
+      rounds: number of rounds of each run.
+      eval_every: number of rounds between two evaluations; it must divide the round of the comparison.
+      mode: "training", or "bandit" to simulate only selection and latency.
+      data_dir: folder of prepared data sets.
       progress: whether to show the progress of the search on stderr.
-      tracker: receives the finished runs of every setting; as for `simulate`.
-      data_placement: as for `simulate`.
-      **parameters: as for `simulate`: `search(trials=200, alpha={"log_uniform": [1, 1000]})`.
+      tracker: receives the finished runs of every setting: "mlflow", "tensorboard", "wandb", or your own
+        tracker.
+      data_placement: "replicated" or "sharded" training inputs; default: "replicated" if the data fit.
+      **parameters: any parameter of a spec, by its name or symbol. Lists and ranges are searched:
+        `search(trials=200, alpha={"log_uniform": [1, 1000]})`.
 
     Raises:
       SpecError: (a ValueError) the arguments have mistakes; raised before anything is computed.

@@ -30,7 +30,7 @@ GeneralizationExponent = Annotated[Number, _reward("β", "beta", "β of (8)", 1,
 TermsClock = Annotated[
     Clock, Parameter(help="terms of round t - 1, or t as the paper's code", section="reward")
 ]
-"""The clock as a parameter of a study."""
+"""Type of the parameter `clock`: the time of the terms that select the clients of round t."""
 
 
 class Weights(TypedDict):
@@ -90,7 +90,7 @@ class Objective:
 
 
 def check_clock(clock: str) -> None:
-    """Checks the name of a clock.
+    """Checks that `clock` is "paper" (terms of round t - 1) or "reference" (terms of round t).
 
     Raises:
       ValueError: the clock is unknown.

@@ -91,7 +91,7 @@ def padded(width: int, *, on_all: bool = False) -> int:
 
 
 def put(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
-    """Puts arrays on the devices of a mesh."""
+    """Puts arrays on the devices of a mesh: cut along the first axis (`spec` SPLIT), or copied (SHARED)."""
     return jax.device_put(tree, NamedSharding(mesh, spec))
 
 

@@ -45,7 +45,7 @@ def load(
       path: a TOML file.
       overrides: strings `section.key=value` that replace or add keys. A value that is not TOML is a string.
       use: further files and modules with parts. Relative paths start at the spec's folder.
-      searched: as in `spec.parse`.
+      searched: whether a search chooses the values in ranges, so that the spec needs no [sampling].
 
     Raises:
       SpecError: the file can't be read, is not TOML, or has mistakes.
@@ -63,10 +63,11 @@ def load(
 
 
 def parse(document: Mapping[str, Any], **options: Any) -> Study:
-    """Checks a spec that is given as nested tables; the options are those of `spec.parse`.
+    """Checks a spec that is given as nested tables. Options, such as `overrides`, are those of
+    `study.spec.parse`.
 
     Raises:
-      SpecError: the spec has mistakes, with one line for each of them.
+      SpecError: the spec has mistakes; the message has one line for each mistake.
     """
     return spec.parse(document, KINDS, **options)
 
@@ -87,7 +88,7 @@ def charts(
         curves, heat maps and main effects. For two or more, there is also a Pareto front. The first is on the
         y axis, the second on the x axis, and the third is the colour. Default: the charts of the study's
         kind.
-      where: the runs to show, as in `pausejax.select`: `{"gamma": 5, "policy": "pause"}`.
+      where: values that the shown runs have, by parameter: `{"gamma": 5, "policy": "pause"}`.
       by: up to three axes, by name, alias or symbol. They distinguish lines, columns of panels and rows of
         panels, in this order.
       smoothing: number of evaluations that the trailing mean averages.
@@ -130,7 +131,7 @@ def models(
     Args:
       result: as `pausejax.open` or `simulate` returns it, or a selection of its runs.
       folder: the folder of the spec, from which relative paths of data files and of `use` start.
-      data_dir: folder of prepared data sets, as for `simulate`.
+      data_dir: folder of prepared data sets.
 
     Returns:
       A `KeptModel` for each run, in the order of the runs: its `apply` is a pure function `(weights,

@@ -1,6 +1,6 @@
-"""Regret of a policy against a genie that knows μ: three regrets, and the paper's bounds on them.
+"""Regret of a policy against the oracle, which knows μ: three regrets, and the paper's bounds on them.
 
-The genie (10) is `best_set` with μ in place of ucb. The genie always selects `clients_per_round` clients.
+The oracle (10) is `best_set` with μ in place of ucb. It always selects `clients_per_round` clients.
 """
 
 import math
@@ -19,23 +19,24 @@ class Regrets(NamedTuple):
     reward: jax.Array
     """Reward r(S_t, t), (9)."""
     regret: jax.Array
-    """Regret r(G_t, t) - r(S_t, t), (15).
+    """Regret r(G_t, t) - r(S_t, t), (15), of the policy's set S_t against the oracle's set G_t.
 
-    Both sets have the same drawn latencies and the policy's history.
+    The rewards of both sets are computed from the same drawn latencies and the policy's history.
     """
     pseudo_regret: jax.Array
     """Regret C^G(G_t, t) - C^G(S_t, t), with μ in place of drawn speeds; >= 0 for cohorts of m clients."""
     regret_own_history: jax.Array
-    """Regret r(G'_t, t) - r(S_t, t), where G'_t is chosen and scored on the genie's own history."""
+    """Regret r(G'_t, t) - r(S_t, t), where the oracle's set G'_t is chosen and scored on the oracle's own
+    history."""
 
 
 def init(num_clients: int) -> jax.Array:
-    """Returns the counts of a genie before the first round, int32 [K]."""
+    """Returns the oracle's participation counts before the first round, int32 [K], all 0."""
     return jnp.zeros(num_clients, jnp.int32)
 
 
 def step(
-    genie_counts: jax.Array,
+    oracle_counts: jax.Array,
     counts: jax.Array,
     members: jax.Array,
     time: jax.Array,
@@ -48,10 +49,10 @@ def step(
     available: jax.Array | None = None,
     completes: jax.Array | None = None,
 ) -> tuple[jax.Array, Regrets]:
-    """Scores one round, and updates the counts of the genie that has its own history.
+    """Scores one round, and updates the counts of the oracle that has its own history.
 
     Args:
-      genie_counts: int32 [K], the genie's counts, from `init` or the last step.
+      oracle_counts: int32 [K], the oracle's counts, from `init` or the last step.
       counts: int32 [K], T_k of the policy before the round.
       members: int32 [n], the policy's set, of any size; -1 pads.
       time: scalar, the time of the terms, from `bandit.time_of_terms`.
@@ -60,18 +61,18 @@ def step(
       data_share: float32 [K], |D_k| / |D|.
       clients_per_round: m.
       objective: the objective of the reward (9); ζ and the clock are not read.
-      available: bool [K], clients that policy and genie may select; None if all clients are available.
+      available: bool [K], clients that policy and oracle may select; None if all clients are available.
       completes: bool [K], clients whose participation counts if they are selected; None for all clients.
 
     Returns:
-      The genie's next counts, and the round's regrets.
+      The oracle's next counts, and the round's regrets.
     """
     m = clients_per_round
 
     def terms(counts: jax.Array) -> tuple[jax.Array, jax.Array]:
         return bandit.terms(counts, time, data_share, m, objective)
 
-    def genie_set(counts: jax.Array) -> jax.Array:
+    def oracle_set(counts: jax.Array) -> jax.Array:
         score = bandit.score(*terms(counts), m, **objective.weights)
         mask = {} if available is None else {"available": available}
         return best_set(mean_reward, score, m, **mask).members
@@ -80,19 +81,19 @@ def step(
         return bandit.set_reward(speed, *terms(counts), members, **objective.weights)
 
     # The best sets for both histories are searched in one vmapped call.
-    best, own_best = jax.vmap(genie_set)(jnp.stack([counts, genie_counts]))
+    best, own_best = jax.vmap(oracle_set)(jnp.stack([counts, oracle_counts]))
     played = reward(latency_reward, counts, members)
     regrets = Regrets(
         reward=played,
         regret=reward(latency_reward, counts, best) - played,
         pseudo_regret=reward(mean_reward, counts, best) - reward(mean_reward, counts, members),
-        regret_own_history=reward(latency_reward, genie_counts, own_best) - played,
+        regret_own_history=reward(latency_reward, oracle_counts, own_best) - played,
     )
     slot = own_best
     if available is not None or completes is not None:
         counted = own_best >= 0 if completes is None else (own_best >= 0) & completes[own_best]
-        slot = jnp.where(counted, own_best, genie_counts.shape[0])
-    return genie_counts.at[slot].add(1, mode="drop"), regrets
+        slot = jnp.where(counted, own_best, oracle_counts.shape[0])
+    return oracle_counts.at[slot].add(1, mode="drop"), regrets
 
 
 def selection_gap(

@@ -30,7 +30,7 @@ def value(speed, counts, share, time, members):
     )
 
 
-def genie_set(mu, counts, share, time):
+def oracle_set(mu, counts, share, time):
     return SETS[np.argmax(value(mu, counts, share, time, SETS))]
 
 
@@ -44,12 +44,12 @@ def test_the_three_regrets_of_one_round(size, time):
     for _ in range(10):
         mu, speed = rng.uniform(0.05, 1, (2, K))
         share = rng.dirichlet(np.full(K, 2.0))
-        counts, genie_counts = rng.integers(0, time + 1, (2, K))
+        counts, oracle_counts = rng.integers(0, time + 1, (2, K))
         chosen = rng.choice(K, size, replace=False)
         members = np.full(K + 2, -1, np.int32)
         members[rng.choice(K + 2, size, replace=False)] = chosen
         new_counts, ours = step(
-            jnp.asarray(genie_counts),
+            jnp.asarray(oracle_counts),
             jnp.asarray(counts),
             members,
             time,
@@ -57,31 +57,31 @@ def test_the_three_regrets_of_one_round(size, time):
             latency_reward=jnp.asarray(speed, jnp.float32),
             data_share=jnp.asarray(share, jnp.float32),
         )
-        best, own = genie_set(mu, counts, share, time), genie_set(mu, genie_counts, share, time)
+        best, own = oracle_set(mu, counts, share, time), oracle_set(mu, oracle_counts, share, time)
         played = value(speed, counts, share, time, chosen)
         expected = regret.Regrets(
             played,
             value(speed, counts, share, time, best) - played,
             value(mu, counts, share, time, best) - value(mu, counts, share, time, chosen),
-            value(speed, genie_counts, share, time, own) - played,
+            value(speed, oracle_counts, share, time, own) - played,
         )
         np.testing.assert_allclose(ours, expected, atol=1e-4)
-        np.testing.assert_array_equal(new_counts, genie_counts + np.isin(np.arange(K), own))
+        np.testing.assert_array_equal(new_counts, oracle_counts + np.isin(np.arange(K), own))
 
 
 @pytest.mark.parametrize(("time", "all_complete"), [(1, False), (40, False), (40, True)])
-def test_the_genie_chooses_among_the_available(time, all_complete):
+def test_the_oracle_chooses_among_the_available(time, all_complete):
     rng = np.random.default_rng(time)
     for size in (*range(K + 1), 2, 5):
         mask, completes = np.zeros(K, bool), rng.random(K) < 0.6
         mask[rng.choice(K, size, replace=False)] = True
         mu, speed = rng.uniform(0.05, 1, (2, K))
         share = rng.dirichlet(np.full(K, 2.0))
-        counts, genie_counts = rng.integers(0, time + 1, (2, K))
+        counts, oracle_counts = rng.integers(0, time + 1, (2, K))
         there = np.flatnonzero(mask)
         chosen = rng.choice(there, min(2, size), replace=False)
         new_counts, ours = step(
-            jnp.asarray(genie_counts),
+            jnp.asarray(oracle_counts),
             jnp.asarray(counts),
             jnp.asarray(np.r_[chosen, [-1] * (3 - len(chosen))], jnp.int32),
             time,
@@ -93,20 +93,20 @@ def test_the_genie_chooses_among_the_available(time, all_complete):
         )
         if not size:
             assert all(float(x) == 0 for x in ours)
-            np.testing.assert_array_equal(new_counts, genie_counts)
+            np.testing.assert_array_equal(new_counts, oracle_counts)
             continue
         sets = np.array(list(itertools.combinations(there, min(M, size))))
-        best, own = (sets[np.argmax(value(mu, c, share, time, sets))] for c in (counts, genie_counts))
+        best, own = (sets[np.argmax(value(mu, c, share, time, sets))] for c in (counts, oracle_counts))
         played = value(speed, counts, share, time, chosen)
         expected = regret.Regrets(
             played,
             value(speed, counts, share, time, best) - played,
             value(mu, counts, share, time, best) - value(mu, counts, share, time, chosen),
-            value(speed, genie_counts, share, time, own) - played,
+            value(speed, oracle_counts, share, time, own) - played,
         )
         np.testing.assert_allclose(ours, expected, atol=1e-4)
         counted = np.isin(np.arange(K), own) & (completes | all_complete)
-        np.testing.assert_array_equal(new_counts, genie_counts + counted)
+        np.testing.assert_array_equal(new_counts, oracle_counts + counted)
 
 
 def play(rule, rounds, seeds):
@@ -119,13 +119,13 @@ def play(rule, rounds, seeds):
     policy = rule(num_clients=2, clients_per_round=1, **({"objective": objective} if rule is pause else {}))
 
     def round_of(carry, round):
-        state, history, genie_counts, key = carry
+        state, history, oracle_counts, key = carry
         now = jax.random.fold_in(key, round)
         latency = law.sample(jax.random.fold_in(now, 0))
         view = View(round, latency, lambda clients: jnp.zeros(clients.shape))
         members = policy.select(jax.random.fold_in(now, 1), state, view).members
-        genie_counts, regrets = regret.step(
-            genie_counts,
+        oracle_counts, regrets = regret.step(
+            oracle_counts,
             history.counts,
             members,
             bandit.time_of_terms(round),
@@ -138,7 +138,7 @@ def play(rule, rounds, seeds):
         reward = (0.05 / latency)[members]
         feedback = Feedback(members, latency[members], reward, reward, reward, reward[:, None])
         history = bandit.update(history, members, reward)
-        return (policy.update(state, view, feedback), history, genie_counts, key), regrets
+        return (policy.update(state, view, feedback), history, oracle_counts, key), regrets
 
     def run(seed):
         state = policy.init(jax.random.key(0), Clients(share, jnp.ones(2)))
@@ -164,7 +164,7 @@ def test_the_bounds_hold_for_pause_and_not_for_who_does_not_learn():
     assert lost[-1] > 1.5 * bound[-1]
 
 
-def test_the_genie_with_its_own_history_plays_its_own_trajectory():
+def test_the_oracle_with_its_own_history_plays_its_own_trajectory():
     rng = np.random.default_rng(1)
     mu, share = rng.uniform(0.05, 1, K), rng.dirichlet(np.full(K, 3.0))
     counts, ours = np.zeros(K, int), regret.init(K)
@@ -174,7 +174,7 @@ def test_the_genie_with_its_own_history_plays_its_own_trajectory():
         elsewhere = jnp.asarray(rng.integers(0, round, K))
         known = {"mean_reward": jnp.asarray(mu, jnp.float32), "data_share": jnp.asarray(share, jnp.float32)}
         ours, _ = step(ours, elsewhere, members, round - 1, latency_reward=speed, **known)
-        counts[genie_set(mu, counts, share, round - 1)] += 1
+        counts[oracle_set(mu, counts, share, round - 1)] += 1
         np.testing.assert_array_equal(ours, counts)
 
 

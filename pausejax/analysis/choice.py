@@ -39,15 +39,15 @@ def best(
     Args:
       result: a result, or its `finals`.
       metric: a name in `metrics_of(result)`.
-      over: what is averaged, as in `mean_ci`.
+      over: what is averaged: "seed", "policy", or axes by name or symbol.
       per: "policy" or names of axes; the best setting is found for each of their values.
-      where: the runs to choose from, as in `select`.
+      where: values by parameter; only runs with these values are compared. Default: all runs.
       maximize: whether a larger value is better; default: as the table of metrics says.
       level: coverage of the interval.
 
     Returns:
-      The data set of `mean_ci`. Without `per`, it has one setting and no dimension `setting`. With `per`, it
-      has one setting for each group.
+      A data set with `mean`, `low`, `high`, `count` and more, as `analysis.mean_ci` returns it. Without
+      `per`, it has one setting and no dimension `setting`. With `per`, it has one setting for each group.
 
     Raises:
       ValueError: a metric, axis or direction is unknown, no setting has a value, or the metric can't compare
@@ -92,12 +92,13 @@ def pareto(
       metrics: names in `metrics_of(result)`, or a table from names to whether a larger value is better.
         Default: the objectives of the study. They are accuracy, latency and leakage in mode "training", and
         imbalance, latency and leakage in mode "bandit".
-      over: what is averaged, as in `mean_ci`.
-      where: the runs to choose from, as in `select`.
+      over: what is averaged: "seed", "policy", or axes by name or symbol.
+      where: values by parameter; only runs with these values are compared. Default: all runs.
       level: coverage of the intervals.
 
     Returns:
-      The data set of `mean_ci` over `setting` and `metric`, sorted by the first metric, the best first.
+      A data set with `mean`, `low`, `high` and more over `setting` and `metric`, as `analysis.mean_ci`
+      returns it. Settings are sorted by the first metric, the best first.
 
     Raises:
       ValueError: a metric or direction is unknown, no metric is given, or a metric can't compare the
@@ -122,7 +123,8 @@ def pareto(
 
 
 class Verdict(NamedTuple):
-    """The best setting of a result by one metric, and the runner-up; each is a data set of `mean_ci`."""
+    """The best setting of a result by one metric, and the runner-up; each is a data set that
+    `analysis.mean_ci` returns."""
 
     metric: str
     best: xr.Dataset
@@ -169,7 +171,7 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
 
 
 def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
-    """Returns a setting as the table that `paired_difference` takes."""
+    """Returns the policy and the axis values of a setting, by name."""
     names = [name for name in ("policy", *axes_of(result)) if has(setting, name)]
     return {name: setting[name].values.item() for name in names}
 

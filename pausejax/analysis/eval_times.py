@@ -4,7 +4,8 @@ import numpy as np
 import xarray as xr
 
 EVAL_ELAPSED = "eval_elapsed"
-"""Name of the coordinate. It is computed from `elapsed` and `eval_round`, and never stored."""
+"""Name of the coordinate with the simulated time of each evaluation. It is computed from `elapsed` and
+`eval_round`, and never stored."""
 
 
 def with_eval_elapsed(result: xr.Dataset) -> xr.Dataset:

@@ -24,8 +24,9 @@ def interval(samples: np.ndarray, seeds: np.ndarray | None = None, *, level: flo
 
     Args:
       samples: the values, [..., runs]; NaN is left out.
-      seeds: as in `group_intervals`.
-      level: as in `group_intervals`.
+      seeds: seed of each run, [runs]. Runs with the same seed are averaged first. None: all runs are
+        independent.
+      level: coverage of the intervals, between 0 and 1.
     """
     rows = np.moveaxis(np.asarray(samples), -1, 0)
     if not len(rows):

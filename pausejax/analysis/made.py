@@ -22,7 +22,7 @@ class Record(TypedDict):
 
 
 def said(result: xr.Dataset, records: Sequence[Record]) -> xr.Dataset:
-    """Returns the result with these records, sorted, in its attributes; leaves out invalid records."""
+    """Returns the result with `records`, sorted, in its attribute `made`; leaves out invalid records."""
     records = [one for one in records if not schema.problem(ATTRIBUTE, [one])]
     if not records:
         return result

@@ -82,15 +82,16 @@ def paired_difference(
 
     Args:
       result: a result, or its `finals`.
-      policy_a: the label of a policy, or a table that also fixes axes:
-        `{"policy": "pause", "privacy_weight": 5.0}`. Runs are not paired by an axis that a table fixes.
+      policy_a: the label of a policy, or a table that also fixes axes: `{"policy": "pause", "privacy_weight":
+        5.0}`. Runs are not paired by an axis that a table fixes.
       policy_b: the policy to subtract, in the form of `policy_a`.
-      metric: as in `mean_ci`.
-      over: as in `mean_ci`.
-      level: as in `mean_ci`.
+      metric: a name in `metrics_of(result)`, or an array with the leading dimension `run`.
+      over: what is averaged: "seed", "policy", or axes by name or symbol.
+      level: coverage of the interval, which is Student's t interval.
 
     Returns:
-      The data set of `mean_ci`. Its attributes policy_a and policy_b name the two sides.
+      A data set with `mean`, `low`, `high` and more, as `mean_ci` returns it. Its attributes policy_a and
+      policy_b name the two sides.
 
     Raises:
       ValueError: a policy, metric or axis is unknown, or no two runs make a pair.
@@ -158,7 +159,11 @@ def _means(
     result: xr.Dataset,
     level: float,
 ) -> xr.Dataset:
-    """Computes means and intervals of values of runs, or of pairs of runs, as a labelled data set."""
+    """Computes means and intervals of `each`, the values of the runs or pairs of runs in `rows`.
+
+    Returns:
+      A data set with one setting for each combination of the values of `keys`.
+    """
     codes, first = group(rows, keys)
     # A setting may have several runs with one seed: if axes are averaged, or if two axis values act alike.
     seeds = rows["seed"].to_numpy() if "seed" in averaged else None

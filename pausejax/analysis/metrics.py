@@ -34,14 +34,15 @@ def rounds_played(values: np.ndarray) -> np.ndarray:
 
 
 def total(values: np.ndarray) -> np.ndarray:
-    """Returns the sum over the recorded rounds, float64 [runs]; NaN if there are none."""
+    """Returns the sum of `values`, [runs, rounds], over the recorded rounds, float64 [runs]; NaN if there are
+    none."""
     present = ~np.isnan(values)
     summed = np.where(present, values, 0).sum(axis=1, dtype=np.float64)
     return np.where(present.any(axis=1), summed, np.nan)
 
 
 def mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean over the recorded rounds, float64 [runs]."""
+    """Returns the mean of `values`, [runs, rounds], over the recorded rounds, float64 [runs]."""
     return total(values) / np.maximum((~np.isnan(values)).sum(axis=1), 1)
 
 
@@ -100,7 +101,7 @@ def lowest_tenth(values: np.ndarray) -> np.ndarray:
 
 
 def highest_tenth(values: np.ndarray) -> np.ndarray:
-    """Returns the mean of the highest tenth of each row's values, [runs], as `lowest_tenth`."""
+    """Returns the mean of the highest tenth of the values of each row that are not NaN, float64 [runs]."""
     return -lowest_tenth(-values)
 
 
@@ -179,7 +180,8 @@ def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
 
 
 def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:
-    """Returns whether a larger value of a metric is better: `maximize` if given, else from the table.
+    """Returns whether a larger value of a metric is better: `maximize` if given, else as the result's table
+    of metrics says.
 
     Raises:
       ValueError: neither the caller nor the table says which way is better.

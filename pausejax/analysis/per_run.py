@@ -83,7 +83,8 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
 def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
     """Returns the `finals` of some metrics, with metrics that show whether runs can be compared.
 
-    These are `diverged_round`, and for sums over rounds `rounds_played`, if the result has them.
+    These added metrics are `diverged_round`, and for sums over rounds `rounds_played`, if the result has
+    them.
     """
     sums = any(is_sum(result, name) for name in metrics)
     also = [name for name in ("diverged_round", *([ROUNDS] if sums else [])) if name in metrics_of(result)]

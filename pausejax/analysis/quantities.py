@@ -22,7 +22,7 @@ class Variable(NamedTuple):
     """One variable of a result."""
 
     dims: tuple[str, ...]
-    """Its dimensions after `run`."""
+    """Dimensions of the variable after `run`."""
     dtype: str
     fill: float
     """Value that stands for a missing value: beyond a run's clients, slots or last round."""
@@ -41,21 +41,22 @@ class Metric(NamedTuple):
     units: str
     meaning: str
     learned: bool = False
-    """Whether it describes the learned model, so that it has no meaning for a run that diverged."""
+    """Whether the metric describes the learned model. Such a metric has no meaning for a run that
+    diverged."""
     label: str = ""
-    """Label on the axis of a chart; "" if charts do not show it by default."""
+    """Label on the axis of a chart; "" if charts do not show the metric by default."""
     heading: str = ""
-    """Heading of its column in the table of a study; "" if the table does not show it."""
+    """Heading of the metric's column in the table of a study; "" if the table does not show the metric."""
     scale: float = 1.0
-    """Factor by which charts and the table multiply it."""
+    """Factor by which charts and the table multiply the metric."""
     shown: str = ".3g"
-    """Number format in the table."""
+    """Number format of the metric in the table of a study."""
     share: bool = False
-    """Whether it is a share of a whole. Charts show shares on a linear scale."""
+    """Whether the metric is a share of a whole. Charts show shares on a linear scale."""
     scaled_by: tuple[str, ...] = ()
     """Parameters that change the metric's meaning.
 
-    Runs with different values of them can't be compared by it.
+    Runs with different values of these parameters can't be compared by the metric.
     """
     if_negative: str = ""
     """Reason why the metric may be negative, if this is unexpected.
@@ -63,11 +64,11 @@ class Metric(NamedTuple):
     The table shows the reason with a negative mean.
     """
     name: str = ""
-    """Its name in the table of metrics from which it was read."""
+    """Name of the metric in the table of metrics of a result; "" before the table is read."""
 
     @property
     def axis_label(self) -> str:
-        """The label of its axis in charts, with its unit."""
+        """The label of the metric's axis in charts, with the unit."""
         unit = "" if self.units == "1" else self.units
         if self.scale != 1:
             power = str(round(-math.log10(self.scale))).translate(_RAISED)
@@ -84,7 +85,7 @@ def as_json(metrics: Mapping[str, Metric]) -> str:
 
 
 def format_number(value: float, form: str) -> str:
-    """Formats a number by a format such as `Metric.shown`. Zero is written without sign and exponent."""
+    """Formats a number by a format such as ".3g". Zero is written without sign and exponent."""
     text = f"{value:{form}}"
     if float(text) == 0:
         return text.lstrip("-") if form.endswith("f") else "0"
@@ -136,7 +137,7 @@ def metrics_in(result: "xr.Dataset") -> dict[str, Metric]:
 
 
 def objectives_in(result: "xr.Dataset") -> tuple[str, ...]:
-    """Returns the names of the metrics of the Pareto front."""
+    """Returns the names of the metrics of the Pareto front of a result."""
     return tuple(schema.read(result, "objectives"))
 
 

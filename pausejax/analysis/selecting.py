@@ -100,7 +100,8 @@ def _several(value: Any, key: str) -> Sequence[Any]:
 
 
 def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
-    """Returns which runs have a value, bool [runs]."""
+    """Returns which runs have `value` in `column`, or a number in the range `value` (a slice), bool
+    [runs]."""
     words, rounded = column.dtype.kind not in "biuf", column.dtype.kind == "f"
     if isinstance(value, slice):
         if words or value.step is not None:

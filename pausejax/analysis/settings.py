@@ -217,7 +217,7 @@ def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.n
     Runs without a value of a coordinate count as equal in it, whatever their placeholder is.
 
     Returns:
-      As in `group`.
+      The group of each run or setting, int [n], and the index of the first one in each group, int [groups].
     """
     size = result.sizes["run" if "run" in result.sizes else "setting"]
     table = pd.DataFrame({name: column_of(result, name) for name in names}, index=range(size))
@@ -225,8 +225,8 @@ def group_by(result: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray, np.n
 
 
 def coordinates(table: pd.DataFrame, result: xr.Dataset) -> dict[str, tuple[str, np.ndarray]]:
-    """Makes the coordinates of the dimension `setting`: the keys, the label, and the keys that a setting
-    lacks."""
+    """Makes the coordinates of the dimension `setting` for a table of settings: its columns, the labels, and
+    the names of the columns in which a setting has no value."""
     written = symbols(result)
     fillings = {"f": np.nan, "i": -1, "u": 0, "b": False}
     found: dict[str, tuple[str, np.ndarray]] = {}

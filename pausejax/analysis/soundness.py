@@ -68,7 +68,7 @@ def check_layout(
     Args:
       result: the result.
       layout: the dimensions of each variable, by its name.
-      kinds: the allowed kinds of NumPy types of each coordinate of `run`, by its name.
+      kinds: the allowed kinds of NumPy types, such as "iu", of each coordinate of `run`, by its name.
       needed: the names of variables and coordinates that the result must have.
 
     Raises:

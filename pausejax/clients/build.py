@@ -257,7 +257,11 @@ def files_of(study: Study, group: Group, sources: Sources) -> dict[str, np.ndarr
 def learning_of_group(
     study: Study, group: Group, sources: Sources, backend: str, layout: Layout | None
 ) -> Learning:
-    """Builds the static description of a group's learning; arguments and errors as for `build_program`."""
+    """Builds the static description of a group's learning for a backend, in the placement of `layout`.
+
+    Raises:
+      SpecError: the data can't be loaded, or the parts of learning do not fit together.
+    """
     static, runs = static_values(group), group.runs
     dataset = dataset_of(study, static, sources)
     seeds = {run.seed for run in runs}

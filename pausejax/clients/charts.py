@@ -36,7 +36,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     """Returns all charts for which a result has the data.
 
     Args:
-      result: as `pausejax run` writes it.
+      result: the result of a study of client selection.
       grid: assigns runs to panels and lines.
       smoothing: window of the trailing mean over evaluations, in evaluations.
     """

@@ -39,9 +39,9 @@ class NetworkDraw(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Describes the s slots of each of R runs if rounds overlap.
+    """Slots of finished and of working clients in each of R runs, if rounds overlap; there are s slots.
 
-    Clients of earlier rounds come first, then the cohort.
+    The slots of clients from earlier rounds come first, then those of the cohort.
     """
 
     finished: jax.Array
@@ -103,12 +103,12 @@ def draw_network(
 
     Args:
       program: the group's static values.
-      files: the tables that parts read from files, as in `World`.
+      files: the tables that parts read from files, float32 [rows, columns], by parameter name.
       round: int32 scalar, t.
       key: the key of this run and round, scalar.
       hyper: hyper-parameters of the run, scalars.
       state: the state of the availability process.
-      releases: int32 [K], the number of updates that each client has released so far.
+      releases: int32 [K], the number of updates that each client has released before this round.
     """
     latency = program.build_law(hyper, files).sample(jax.random.fold_in(key, LATENCY))
     availability = program.build_availability(hyper, files)
@@ -148,7 +148,7 @@ def close_round(
 
     Args:
       program: the group's static values.
-      files: the tables that parts read from files, as in `World`.
+      files: the tables that parts read from files, float32 [rows, columns], by parameter name.
       hyper: hyper-parameters of the run, scalars.
       cohort: the cohort, [n].
       network: the network in this round.
@@ -204,7 +204,7 @@ def close_round(
 
 
 def _slots_of(cohort: Cohort, network: NetworkDraw) -> Slots:
-    """Returns slots, [n], for a cohort that starts its work."""
+    """Returns a slot for each client of a cohort that starts its work, [n]."""
     there = cohort.members >= 0
     latency = network.latency[jnp.maximum(cohort.members, 0)]
     fails = jnp.zeros_like(there)

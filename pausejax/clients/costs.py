@@ -35,7 +35,7 @@ def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
 
 
 def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
-    """Returns iterations of loops and shares of branches, by named scope; see `Simulation.turns`."""
+    """Returns the iterations of each loop, and how often a branch is taken, as a share, by named scope."""
     program, data = simulation.program, simulation.world.data
     found = {"rounds": float(simulation.rounds_per_call)}
     if program.learning is None or data is None:
@@ -45,7 +45,7 @@ def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
 
 
 def device_bytes(simulation: SimulationOfClients) -> DeviceBytes:
-    """Returns the bytes on each device, from shapes alone; see `Simulation.device_bytes`."""
+    """Returns the bytes on each device while the runs are played, from shapes alone."""
     world, data, state = simulation.world, simulation.world.data, simulation.state_shapes(1)
     shares, program = simulation.data_shares, simulation.program
     learning = program.learning

@@ -40,7 +40,10 @@ def _inside_rounds(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def _alone(eqn: JaxprEqn, chosen: bool = False) -> bool:
-    """Returns whether an equation contains an exchange between devices that one device may reach alone."""
+    """Returns whether an equation contains an exchange between devices that one device may reach alone.
+
+    `chosen` says whether the equation is in a loop or branch that may differ between devices.
+    """
     if eqn.primitive.name == _COLLECTIVE:
         return chosen
     agreed = _AGREED in str(eqn.source_info.name_stack)

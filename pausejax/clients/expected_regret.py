@@ -155,7 +155,7 @@ def _scores(counts: jax.Array, data_share: jax.Array, objective: bandit.Objectiv
 
 @functools.lru_cache(maxsize=4)
 def _membership(num_clients: int, m: int) -> np.ndarray:
-    """Returns 1 for each client in each of its sets, else 0, float32 [K, S]."""
+    """Returns 1 where a client is in a set of m clients, else 0, float32 [K, S], for all S sets."""
     sets = cohorts(num_clients, m)
     found = np.zeros((num_clients, len(sets)), np.float32)
     np.put_along_axis(found, sets.T, 1, axis=0)

@@ -23,17 +23,17 @@ class LearningResult(NamedTuple):
     """Result of learning in a round, one row per run. In mode "bandit", models are None and losses are 0."""
 
     params: Any
-    """Next global models, as in `State`."""
+    """Next global models, pytree [R, ...]."""
     memory: Any
-    """Next states of servers and clients, as in `State`."""
+    """Next states of servers and clients, `federated.learning.Memory`."""
     loss: jax.Array
     """float32 [R, n], mean minibatch loss of each of `RoundClose.members`; 0 without training."""
     loss_rms: jax.Array
-    """float32 [R, n], as in `policies.base.Feedback`."""
+    """float32 [R, n], root of the mean squared minibatch loss of each of `RoundClose.members`."""
     updates: jax.Array
     """float32 [R, n, d], the privatized updates if the policy needs them, else [R, n, 0]."""
     losses: jax.Array
-    """float32 [R, s], `loss` of all slots of `RoundClose.cohort`."""
+    """float32 [R, s], mean minibatch loss of the client in each slot of `RoundClose.cohort`."""
     finite: jax.Array | None
     """bool [R], whether all weights of the model are finite; None in mode "bandit"."""
     work: HeldWork | None
@@ -47,8 +47,8 @@ def learn(
 
     Args:
       program: the group's static values.
-      world: see `World`.
-      hyper: see `Hyper`.
+      world: the input arrays of the group's runs.
+      hyper: hyper-parameters by name, float32 [R] each.
       state: the state before the round.
       keys: keys of each run in this round, [R].
       close: the clients that train, and the clients whose update arrives.
@@ -179,8 +179,8 @@ def evaluate_if_due(
 
     Args:
       program: the group's static values.
-      world: see `World`.
-      hyper: see `Hyper`.
+      world: the input arrays of the group's runs.
+      hyper: hyper-parameters by name, float32 [R] each.
       round: int32 [R], t of each run.
       last_round: int32 scalar, the last round, which is always evaluated.
       learned: the result of learning in this round.

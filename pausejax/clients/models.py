@@ -37,7 +37,7 @@ def models(study: Study, result: xr.Dataset, sources: Sources) -> list[KeptModel
     Args:
       study: the study of the result.
       result: a result with the variable `final_model`, or a selection of its runs.
-      sources: the sources of the data.
+      sources: the data sets on the host.
 
     Raises:
       ValueError: the result has runs that the study lacks.

@@ -73,7 +73,11 @@ def outputs(study: Study) -> Outputs:
 
 
 def variables(study: Study) -> dict[str, Variable]:
-    """Returns every variable of a study's result, by name; raises as `outputs`."""
+    """Returns every variable of a study's result, by name.
+
+    Raises:
+      PartError: a quantity has the name of another variable, or a task can't be built.
+    """
     absent = _absent(study)
     found = {name: variable for name, variable in VARIABLES.items() if name not in absent}
     for task in tasks_of(study):

@@ -42,7 +42,8 @@ def initial_params(model: Model, seed: jax.Array) -> Any:
 
 @functools.partial(jax.jit, static_argnums=0)
 def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> State:
-    """Returns the state before round 1; `params` are the initial models, [R, ...], in mode "training"."""
+    """Returns all runs' state before round 1. In mode "training", `params` are the initial models, [R,
+    ...]."""
 
     def init_policy(seed: jax.Array, data_share: jax.Array, hyper: Hyper) -> Any:
         clients = Clients(data_share, network.expected_latency(program.build_law(hyper, world.files)))
@@ -65,7 +66,7 @@ def start(program: Program, world: World, hyper: Hyper, params: Any = None) -> S
     return State(
         bandit=jax.vmap(lambda _: bandit.init(program.num_clients))(world.seed),
         work=_no_work(program, runs) if program.waiting else None,
-        genie=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
+        oracle=jax.vmap(lambda _: regret.init(program.num_clients))(world.seed),
         mean_reward=jax.vmap(mean_reward)(hyper),
         availability=jax.vmap(init_availability)(world.seed, hyper),
         policy=jax.vmap(init_policy)(world.seed, world.data_share, hyper),
@@ -118,8 +119,8 @@ def play(
     Args:
       program: the group's static values, static.
       mesh: the mesh of devices, from `devices.runs_mesh`, static; its size divides R.
-      world: see `World`.
-      hyper: see `Hyper`.
+      world: the input arrays of the group's runs.
+      hyper: hyper-parameters by name, float32 [R] each.
       state: the state before the first round, donated.
       first_round: int32 scalar, t >= 1.
       last_round: int32 scalar; this round and every `eval_every`-th round are evaluated.

@@ -84,7 +84,8 @@ class Program:
         return network.checked_ending(self.ending.build(**hyper, **files), self.ending.part)
 
     def build_mechanism(self, hyper: Any, files: Any) -> privacy.Mechanism:
-        """Builds the privacy mechanism of one run. On the host, arrays of values build that of many runs."""
+        """Builds the privacy mechanism of one run. On the host, arrays of values give the mechanism of many
+        runs."""
         return privacy.checked_mechanism(self.mechanism.build(**hyper, **files), self.mechanism.part)
 
     def objective(self, hyper: Hyper) -> bandit.Objective:
@@ -133,9 +134,9 @@ class HeldWork(NamedTuple):
 
     slots: Slots
     loss: jax.Array
-    """float32, as `Feedback.loss`."""
+    """float32, mean training loss over the client's minibatches."""
     loss_rms: jax.Array
-    """float32, as `Feedback.loss_rms`."""
+    """float32, root of the mean squared minibatch loss of the client."""
     update: jax.Array
     """float32 [R, waiting, d], update that the client will deliver; [R, waiting, 0] in mode "bandit"."""
 
@@ -146,12 +147,12 @@ class State(NamedTuple):
     bandit: bandit.BanditState
     """Participations T_k and mean rewards, [R, K].
 
-    T_k is also the privacy ledger of each run. Both have the same meaning for every policy.
+    T_k is also the privacy ledger of each run. Both arrays are updated in the same way for every policy.
     """
-    genie: jax.Array
-    """int32 [R, K], participations in the genie's own trajectory."""
+    oracle: jax.Array
+    """int32 [R, K], participations in the oracle's own trajectory."""
     mean_reward: jax.Array
-    """float32 [R, K], μ, the expected rewards, which the genie (the oracle) knows. They never change."""
+    """float32 [R, K], μ, the expected speeds τ_min / τ, which the oracle knows. They never change."""
     work: HeldWork | None
     """Work of clients that are still at work; None if the ending lets no client work past a round."""
     availability: Any

@@ -33,7 +33,7 @@ class Record(NamedTuple):
     test_metric: jax.Array
     test_loss: jax.Array
     diverged_round: jax.Array
-    """int32 [R], as `State.diverged`."""
+    """int32 [R], first round after which a run's model is not finite; 0 if there is none."""
     selected: jax.Array
     """int32 [R, n], selected clients; -1 pads."""
     available_count: jax.Array | None = None
@@ -52,8 +52,8 @@ class Record(NamedTuple):
     arrived: jax.Array | None = None
     """int32 [R, n], clients whose update is aggregated, -1 pads; None if no client can stay at work."""
     staleness: jax.Array | None = None
-    """float32 [R], mean age of the aggregated updates in server steps, NaN if there are none; None as
-    `arrived`."""
+    """float32 [R], mean age of the aggregated updates in server steps, NaN if there are none; None if no
+    client can stay at work."""
     lost: jax.Array | None = None
     """bool [R], whether a user's ending has lost clients that were at work; None for other endings."""
     fault: Fault | None = None
@@ -74,7 +74,7 @@ def record_round(
     gap: jax.Array | None,
     after: State,
 ) -> Record:
-    """Makes the record of a round. Arguments have one row per run, except `program` and shared arrays."""
+    """Makes the record of a round. Arrays have a row for each run, except the shared arrays of `world`."""
     learning, overlap, valid = program.learning, close.overlap, cohort.members >= 0
     unknown = jnp.full(round.shape[0], jnp.nan)
     faulty = functools.partial(fault, program.num_clients)
@@ -116,7 +116,7 @@ def _late(program: Program, valid: jax.Array, close: RoundClose) -> jax.Array | 
 
 
 def _arrived(close: RoundClose) -> jax.Array:
-    """Returns the clients whose update is aggregated, int32 [R, n]; -1 pads."""
+    """Returns the members of a round whose update is aggregated, int32 [R, n]; -1 pads."""
     return close.members if close.arrived is None else jnp.where(close.arrived, close.members, -1)
 
 

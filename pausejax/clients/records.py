@@ -210,7 +210,12 @@ def release_limit(program: Program, files: Arrays, hyper: Arrays, rounds: int) -
 
 
 def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
-    """Refuses limits that the leakage of one release exceeds; arguments as for `release_limit`.
+    """Checks that no run has a `stop_at_epsilon` that the leakage of one release exceeds.
+
+    Args:
+      program: the program of the runs.
+      files: tables that all runs share.
+      hyper: traced hyper-parameters by name, float32 [n] each.
 
     Raises:
       SpecError: there is such a limit.
@@ -224,7 +229,8 @@ def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
 
 
 def _count(selected: np.ndarray, counts: np.ndarray, num_clients: int) -> np.ndarray:
-    """Counts how often each client is in the slots [n, rounds, slots] that a mask selects, int [n, K]."""
+    """Counts how often each client is in the slots of `selected`, [n, rounds, slots], for which `counts` is
+    true, int [n, K]."""
     members = np.where(counts, selected, num_clients).reshape(len(selected), -1)
     return np.stack([np.bincount(run, minlength=num_clients + 1)[:num_clients] for run in members])
 
@@ -234,7 +240,7 @@ def _named(records: Arrays, metric: str) -> Arrays:
 
 
 def _last_played(segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
-    """Returns the last round that each of some distinct rows has played, int [n]."""
+    """Returns the last round that the run at each of the distinct positions `rows` has played, int [n]."""
     last = np.zeros(len(rows), int)
     for segment in segments:
         here, _ = _places(segment, rows)
@@ -245,7 +251,8 @@ def _last_played(segments: Sequence[Segment], rows: np.ndarray) -> np.ndarray:
 def _history(
     study: Study, table: Mapping[str, Variable], segments: Sequence[Segment], rows: np.ndarray
 ) -> Arrays:
-    """Returns the records of all rounds in order, [n, rounds, ...]; rounds not played hold fill values."""
+    """Returns the records of all rounds of the runs at the positions `rows`, [n, rounds, ...]. Rounds that
+    were not played hold fill values."""
     fills = {name: variable.fill for name, variable in table.items()} | {"released": -1, "arrived": -1}
     history = {
         name: np.full((len(rows), study.rounds, *part.shape[2:]), fills.get(name, False), part.dtype)

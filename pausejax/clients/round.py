@@ -36,8 +36,8 @@ def play_round(
 
     Args:
       program: the group's static values.
-      world: see `World`.
-      hyper: see `Hyper`.
+      world: the input arrays of the group's runs.
+      hyper: hyper-parameters by name, float32 [R] each.
       last_round: int32 scalar, the last round, which is always evaluated.
       state: the state before the round.
       round: int32 [R], t of each run.
@@ -70,13 +70,13 @@ def play_round(
     update = functools.partial(update_policy, program, world)
     policy = jax.vmap(update)(hyper, state.policy, inputs, feedback)
 
-    genie, regrets, gap = state.genie, None, None
+    oracle, regrets, gap = state.oracle, None, None
     if program.waits_for_all:
-        genie, regrets, gap = score_round(program, world, hyper, state, inputs, cohort, latency_reward)
+        oracle, regrets, gap = score_round(program, world, hyper, state, inputs, cohort, latency_reward)
     after = State(
         bandit=history,
         work=learned.work,
-        genie=genie,
+        oracle=oracle,
         mean_reward=state.mean_reward,
         availability=network.availability,
         policy=policy,
@@ -141,11 +141,11 @@ def score_round(
     cohort: Cohort,
     latency_reward: jax.Array,
 ) -> tuple[jax.Array, regret.Regrets, jax.Array]:
-    """Scores a round against the genie, which knows the expected rewards μ.
+    """Scores a round of all runs against the oracle, which knows the expected speeds μ.
 
     Returns:
-      The genie's next counts, int32 [R, K]; the reward and regrets, [R] each; the cohort's gap to the maximum
-      of (14), float32 [R]. The gap is NaN if it is not recorded or a client is unexplored.
+      The oracle's next counts, int32 [R, K]; the reward and regrets, [R] each; the cohort's gap to the
+      maximum of (14), float32 [R]. The gap is NaN if it is not recorded or a client is unexplored.
     """
     completes = None
     if inputs.network.fails is not None and program.failure_stage == "before_release":
@@ -158,14 +158,14 @@ def score_round(
         latency_reward: jax.Array,
         data_share: jax.Array,
         history: bandit.BanditState,
-        genie: jax.Array,
+        oracle: jax.Array,
         members: jax.Array,
         available: jax.Array | None,
         completes: jax.Array | None,
     ) -> tuple[jax.Array, regret.Regrets, jax.Array]:
         time, m = bandit.time_of_terms(round, objective.clock), program.clients_per_round
-        genie, regrets = regret.step(
-            genie,
+        oracle, regrets = regret.step(
+            oracle,
             history.counts,
             members,
             time,
@@ -178,9 +178,9 @@ def score_round(
             completes=completes,
         )
         if not program.selection_gap:
-            return genie, regrets, jnp.float32(jnp.nan)
+            return oracle, regrets, jnp.float32(jnp.nan)
         return (
-            genie,
+            oracle,
             regrets,
             regret.selection_gap(m, time, objective, data_share, history, members, available),
         )
@@ -192,7 +192,7 @@ def score_round(
         latency_reward,
         world.data_share,
         state.bandit,
-        state.genie,
+        state.oracle,
         cohort.members,
         inputs.network.available,
         completes,

@@ -29,7 +29,7 @@ from pausejax.study.study import Study
 
 
 class ClientSimulation:
-    """Simulation of the runs that share one `Program`; implements `study.simulation.Simulation`.
+    """Simulation of the runs of one group, which share one `Program`.
 
     The world is built once, on the host. The arrays that all runs share are put on the devices at first use.
     """
@@ -238,7 +238,8 @@ class ClientSimulation:
         return arrays
 
     def _expected_regret(self, runs: Sequence[Run], arrays: Arrays) -> np.ndarray:
-        """Returns the regret of the runs against the largest expected reward, float32 [n, rounds]."""
+        """Returns the regret of the runs against the cohort with the largest expected reward, float32 [n,
+        rounds]."""
         program, found = self.program, np.full(arrays["elapsed"].shape, np.nan, np.float32)
         for place, run in enumerate(runs):
             hyper = self._hyper_of(run)

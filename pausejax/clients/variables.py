@@ -10,9 +10,9 @@ VARIABLES: dict[str, Variable] = {
     "elapsed": series("s", "simulated time since the start"),
     "reward": series("1", "reward r(S_t, t), (9)"),
     "regret": series("1", "realized regret of the round, (15)"),
-    "pseudo_regret": series("1", "expected speed lost in the round against the genie (10)"),
+    "pseudo_regret": series("1", "expected speed lost in the round against the oracle (10)"),
     "expected_regret": series("1", "regret of the round against the largest expected reward (9)"),
-    "regret_own_history": series("1", "regret of the round against a genie with participations of its own"),
+    "regret_own_history": series("1", "regret of the round against an oracle with participations of its own"),
     "max_leakage": series("1", "largest leakage of any client so far, by its ledger"),
     "max_leakage_update": series("1", "largest leakage of any client so far, for the whole update"),
     "selection_gap": series("1", "gap of the cohort's (14) to the maximum"),
@@ -131,7 +131,7 @@ METRICS: dict[str, Metric] = {
         "total",
         False,
         "1",
-        "cumulative pseudo-regret: what the genie (10) has over the cohorts in expectation",
+        "cumulative pseudo-regret: what the oracle (10) has over the cohorts in expectation",
         label="cumulative pseudo-regret",
         heading="pseudo-\nregret",
         shown=".1f",
@@ -147,8 +147,8 @@ METRICS: dict[str, Metric] = {
         shown=".1f",
         scaled_by=_REWARD,
         if_negative=(
-            "the genie (10) maximizes the smallest of the expected rewards, but a round pays the smallest of "
-            "the rewards themselves, so another cohort may earn more"
+            "the oracle (10) maximizes the smallest of the expected rewards, but a round pays the smallest "
+            "of the rewards themselves, so another cohort may earn more"
         ),
     ),
     "cumulative_expected_regret": Metric(
@@ -167,7 +167,7 @@ METRICS: dict[str, Metric] = {
         "total",
         False,
         "1",
-        "cumulative regret against a genie's own trajectory",
+        "cumulative regret against an oracle's own trajectory",
         scaled_by=_REWARD,
     ),
     "participation_imbalance": Metric(

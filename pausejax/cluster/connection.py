@@ -32,13 +32,13 @@ def connected(address: str | None, *, to_the_end: bool = False) -> Iterator[None
 
     The driver holds objects for the nodes, and answers their requests in a thread. Ray's `shutdown` does not
     wait for this thread. If cores are scarce, the thread sometimes reads freed memory. Then the process ends
-    with a segmentation fault after its work is done.
+    with a segmentation fault after it has done its work.
 
     Args:
       address: HOST:PORT, "auto" or "local"; None: $RAY_ADDRESS, or "local" without it.
       to_the_end: whether the connection stays until the process ends. The caller must then end the process at
-        once, without cleanup (`commands.main`). A cluster notices that its driver has ended. A local Ray ends
-        with the process. Two idle agents of Ray end a minute later.
+        once, without cleanup. A cluster notices that its driver has ended. A local Ray ends with the process.
+        Two idle agents of Ray end a minute later.
 
     Raises:
       ValueError: the address has another form, or Ray is not installed.
@@ -78,6 +78,10 @@ def _knock(address: str) -> None:
     """Checks that a Ray cluster's address can be reached.
 
     Without this check, Ray would try for minutes and then end the process.
+
+    Raises:
+      ValueError: the address has another form than HOST:PORT, "auto" or "local".
+      ConnectionError: nothing answers at the address.
     """
     if address in ("auto", "local"):
         return

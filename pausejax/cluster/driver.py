@@ -32,7 +32,7 @@ _SECONDS_BETWEEN_QUESTIONS = 1.0
 
 @dataclasses.dataclass
 class Task:
-    """Task of one worker. It is repeated if the worker is lost."""
+    """Task of one worker, which is repeated if the worker is lost."""
 
     words: str
     """The description of the task, for messages."""
@@ -66,10 +66,11 @@ class RayExecutor:
     The executor connects to the cluster when there are runs to play.
 
     Args:
-      sources: the sources of the data.
+      sources: the data of the study, which the driver reads once and sends to the workers.
       address: HOST:PORT, "auto", or "local"; None: $RAY_ADDRESS, or a local Ray that the executor starts.
       cpus_per_worker: the cores of a worker; None: all cores of a node, or one core beside a GPU.
-      to_the_end: whether the connection stays until the process ends; see `connection.connected`.
+      to_the_end: whether the connection stays until the process ends. The process must then end without
+        cleanup.
       stopping: the signal that asks the study to stop while layouts are fixed.
       **limits: the arguments lanes, device_memory and data_placement of each worker's `LocalExecutor`.
     """
@@ -106,7 +107,14 @@ class RayExecutor:
         self._pool = self._study = None
 
     def layouts(self, plan: Plan, store: Store, settled: Collection[str] = ()) -> dict[str, Layout]:
-        """Returns the layouts. The first worker that starts fixes them for its kind of devices.
+        """Returns the layout of each group with unfinished runs, by the group's key.
+
+        The first worker that starts fixes the layouts for its kind of devices.
+
+        Args:
+          plan: the plan of the study.
+          store: the store of the result, which must be in a folder.
+          settled: identities of finished runs.
 
         Raises:
           SpecError: a group can't be built; no run has been played then.
@@ -145,9 +153,20 @@ class RayExecutor:
         progress: Progress,
         stopping: StopSignal = NO_STOP,
     ) -> Iterator[Batch]:
-        """Plays batches on the workers, as `play.Executor.play`.
+        """Plays batches on the workers, which write the runs into the store's folder.
+
+        Args:
+          plan: the plan of the study.
+          work: batches of the plan, without finished runs.
+          store: the store of the result.
+          progress: the function that is called with the number of rounds × runs advanced.
+          stopping: the signal that asks the study to stop.
+
+        Yields:
+          Each batch whose runs have been written, or each written piece of it.
 
         Raises:
+          StopRequested: the study was asked to stop.
           ChildProcessError: `_ATTEMPTS` workers were lost while they played one batch.
         """
         assert self._pool is not None
@@ -227,6 +246,6 @@ def pick(waiting: Sequence[str], own: set[str], others: Sequence[str]) -> int:
 
 
 def _repeat(log: Sequence[tuple[str, str, Any]]) -> None:
-    """Logs the events of a worker's executor in the driver's log."""
+    """Writes the events of a worker into the driver's log."""
     for event, sentence, fields in log:
         events.say(event, sentence, **fields)

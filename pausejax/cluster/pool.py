@@ -27,7 +27,7 @@ class Loss(NamedTuple):
 
 
 class Member:
-    """Worker of the pool, with its slot and its state."""
+    """Worker of the pool, with its slot, its task and its unanswered calls."""
 
     def __init__(self, actor: Any, slot: Slot) -> None:
         self.actor, self.slot = actor, slot
@@ -66,7 +66,7 @@ class Pool:
 
     Args:
       arguments: the arguments of every `Worker`, without its slot.
-      cpus: the cores of each worker, as in `find_slots`.
+      cpus: the cores of each worker; None: all cores of a node, or one core beside a GPU.
 
     Raises:
       ValueError: no node has room for a worker.
@@ -138,9 +138,9 @@ class Pool:
         return answers
 
     def ask(self) -> list[tuple[Member, Status]]:
-        """Asks the working workers for their status, and returns each status that has arrived.
+        """Asks each worker with a task for its status, and returns each status that has arrived.
 
-        The method never waits.
+        It never waits.
         """
         answers = []
         for member in self.working():
@@ -154,7 +154,8 @@ class Pool:
         return answers
 
     def stop(self, number: int) -> None:
-        """Asks the working workers to checkpoint their runs and stop, and waits at most a minute.
+        """Asks the workers with a task to checkpoint their runs and stop, and waits at most a minute for
+        them.
 
         Args:
           number: the number of the signal that asked the study to stop.

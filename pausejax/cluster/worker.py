@@ -63,7 +63,7 @@ class Worker:
 
     Args:
       study: the study of the batches.
-      held: the data that the driver has read.
+      held: the data that the driver has read, by key, so that the worker opens no data files.
       store: the store of the study's result.
       limits: keyword arguments of `LocalExecutor`.
       mark: the name of a file that the driver has put into the folder.
@@ -122,7 +122,7 @@ class Worker:
           task: the number of the task.
           group: the group of the batch.
           runs: the runs of the batch, without those that were finished when the driver began.
-          width: the width of the batch.
+          width: the number of runs for which the batch's program is compiled.
           again: whether another worker was lost while it played this batch. That worker may have finished
             some of the runs.
 

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _parts(figures: "xr.Dataset", per: list[str]) -> "list[xr.Dataset]":
-    """Splits runs by the values of the named axes, in order of first appearance."""
+    """Splits the runs of `figures` by the values of the axes in `per`, in order of first appearance."""
     import numpy as np
 
     from pausejax.analysis.settings import full_names, group_by
@@ -90,7 +90,7 @@ def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None
     if partial := common.partial_line(runs):
         lines.insert(0, partial)
     for one in found:
-        lines += [f"  {line}" for line in _told(one, metric)]
+        lines += [f"  {line}" for line in _lines(one, metric)]
     if max(one.settings for one in found) > 2:
         lines.append("The best of many is partly luck: run it again with fresh seeds before you report it.")
     for line in lines:
@@ -107,7 +107,7 @@ def _lost(setting: "xr.Dataset") -> str:
     return f"; {left_out} {of} left out: no value" if left_out else ""
 
 
-def _told(found: "Verdict", metric: "Metric") -> list[str]:
+def _lines(found: "Verdict", metric: "Metric") -> list[str]:
     from pausejax.analysis.quantities import format_number
     from pausejax.analysis.settings import seeds_in_words
 
@@ -118,7 +118,8 @@ def _told(found: "Verdict", metric: "Metric") -> list[str]:
         return f"{figures[0]}{interval}{_lost(setting)}"
 
     def over(setting: "xr.Dataset") -> str:
-        """Returns the number of seeds of a setting in words; "" if both settings have the same number."""
+        """Returns the number of seeds of a setting in words; "" if it is equal for the best setting and the
+        runner-up."""
         unequal = found.runner_up is not None and int(found.best["runs"]) != int(found.runner_up["runs"])
         return f"; {seeds_in_words([int(setting['runs'])])}" if unequal else ""
 

@@ -81,7 +81,7 @@ def telling() -> argparse.ArgumentParser:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Checks that all options apply to the executor.
+    """Checks that all options that were given apply to the executor of --executor.
 
     With Ray, JAX uses only the CPU in this process, and leaves the GPUs to the workers.
 

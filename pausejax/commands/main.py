@@ -64,10 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Ending:
-    """A function that ends a process at once if it is still connected to Ray.
-
-    `cluster.connection.connected` explains why.
-    """
+    """Ends the process at once if it is still connected to Ray, because an orderly end can crash in Ray's
+    thread."""
 
     code = FAILED
 
@@ -114,7 +112,7 @@ def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
 
 
 def _chain(error: Exception) -> str:
-    """Returns the traceback of an error and of its causes, with the notes of a worker."""
+    """Returns the traceback of an error and of its causes."""
     from pausejax.study.document import printable
 
     return "\n".join(map(printable, "".join(traceback.format_exception(error)).splitlines()))

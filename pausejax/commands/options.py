@@ -230,7 +230,8 @@ def opened(directory: str, *, partial: bool) -> "xr.Dataset":
     """Opens the result in a folder; with `partial`, the finished runs if the study is not finished.
 
     Raises:
-      OSError, ValueError: as `pausejax.open`.
+      FileNotFoundError: the folder holds no result; with `partial`, no finished run.
+      ValueError: the result is damaged.
     """
     if not partial:  # opens the result without starting JAX
         from pausejax.results import store

@@ -123,7 +123,7 @@ def _leave(
     omitted: "Sequence[str]" = (),
     partial: str = "",
 ) -> None:
-    """Writes a page and charts into a folder or under a URL, and prints their names.
+    """Writes the page `text` and the charts into a folder or under a URL, and prints their names.
 
     The final report replaces the page of a partial result. Charts of a partial result have separate names,
     because a picture does not say which runs it lacks.

@@ -19,7 +19,8 @@ def cache_dir() -> Path:
 
 
 def read(path: Path) -> dict[str, np.ndarray] | None:
-    """Returns the arrays that `write` stored, or None; warns if the file exists but is damaged."""
+    """Returns the arrays that `write` stored; None without a file, and with a warning if the file is
+    damaged."""
     try:
         # Opened here, because NumPy does not close a file that it can't read.
         with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:

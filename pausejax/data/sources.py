@@ -116,7 +116,7 @@ def tfds_image(
 
     Raises:
       ValueError: `tfds_name` or `tfds_version` is empty, or the set has other splits or features.
-      FileNotFoundError: there is no prepared copy and none can be made, as for `tfds.read`.
+      FileNotFoundError: there is no prepared copy and none can be made here.
     """
     if not tfds_name or not tfds_version:
         raise ValueError("dataset tfds_image: needs data.tfds_name and data.tfds_version")

@@ -58,10 +58,10 @@ def read_any(name: str, version: str, data_dir: str | os.PathLike | None) -> Dat
     Args:
       name: the name in TFDS, followed by "/config" if the data set has configurations.
       version: the version, such as "3.0.1", which fixes the records and their order.
-      data_dir: the folder of prepared copies, as for `read`.
+      data_dir: the folder of prepared copies; default `$PAUSEJAX_DATA_DIR`, or else TFDS's own default.
 
     Raises:
-      FileNotFoundError: there is no prepared copy and none can be made, as for `read`.
+      FileNotFoundError: there is no prepared copy and none can be made here; the message says what to run.
       ValueError: the data set has other splits or features.
     """
     return _dataset(_cached(name, version, data_dir, lambda arrays: None), 0)

@@ -49,7 +49,7 @@ def uniform_affordable(*, parameters: jax.Array, budget: jax.Array) -> EnsembleP
 def all_experts(*, num_models: int, learning_rate: jax.Array) -> EnsemblePolicy:
     """Sends all models, without a budget.
 
-    Exponential weights learn from all losses: EFL-FG (1), EFL-FG (9a), q = 1.
+    The weights are exponential in the sums of all losses, by EFL-FG (1) and EFL-FG (9a) with q = 1.
 
     Args:
       num_models: K, the number of models.

@@ -18,7 +18,7 @@ DRAWN = frozenset(("mse", "regret", "regret_bound", "sent_counts", "rounds_playe
 
 
 def charts(result: xr.Dataset, grid: Grid, *, smoothing: int = 1) -> list[Chart]:
-    """Returns all charts. `smoothing` is ignored."""
+    """Returns the charts of error, regret and sent models. `smoothing` is ignored."""
     grid, known = _played(grid), metrics_of(result)
     x = Axis("round", zero=True)
     error = curves(grid, known["mse"], x=x, y=Axis("MSE (10⁻³)", "log"))

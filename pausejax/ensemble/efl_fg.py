@@ -39,7 +39,7 @@ class EflFgPlan(NamedTuple):
 
 
 def _weigh(log_weight: jax.Array, graph: jax.Array) -> jax.Array:
-    """Returns EFL-FG (5) for every vertex, [K, K, R]: w normalized over its out-neighbours.
+    """Returns EFL-FG (5) for every vertex, [K, K, R]: w normalized over the vertex's out-neighbours.
 
     The weights sum to 1 for any size of w.
     """

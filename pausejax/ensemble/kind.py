@@ -64,7 +64,8 @@ def coordinates(
 
 
 def complete(table: Mapping[str, Variable], arrays: Arrays) -> Arrays:
-    """Returns the arrays of runs that a table names. All runs record the same variables in every study."""
+    """Returns the arrays of runs for the variables in `table`. All runs record the same variables in every
+    study."""
     return {name: arrays[name] for name in table if name in arrays}
 
 

@@ -66,7 +66,7 @@ def _runs_last(tree: Any) -> Any:
 
 
 def rules_of(program: Program, world: World, hyper: Hyper) -> EnsemblePolicy:
-    """Returns the policy of all runs."""
+    """Returns the ensemble policy of all runs, with the hyper-parameters of each run."""
     return make_policy(
         program.policy,
         parameters=world.parameters,
@@ -78,7 +78,7 @@ def rules_of(program: Program, world: World, hyper: Hyper) -> EnsemblePolicy:
 
 @partial(jax.jit, static_argnums=0)
 def start(program: Program, world: World, hyper: Hyper) -> State:
-    """Returns the state before round 1."""
+    """Returns the state of all runs before round 1."""
     rules = rules_of(program, world, hyper)
     return _runs_first(State(rules.init(), new_record(len(world.parameters), len(hyper.budget))))
 

@@ -25,7 +25,7 @@ class Choice(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """Feedback of the clients in C_t, summed over these clients."""
+    """Feedback of C_t, the clients that report in a round, summed over these clients."""
 
     model_loss: jax.Array
     """float32 [K, R], summed losses of the models that were sent; 0 for models not sent."""
@@ -78,5 +78,8 @@ def squared_error(mixing: jax.Array, predictions: jax.Array, targets: jax.Array)
 
 
 def certain_loss(choice: Choice, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-    """Computes `expected_loss`, [n, R], of a policy without random draws."""
+    """Returns the ensemble's squared error on n samples, [n, R].
+
+    It is the `expected_loss` of policies whose loss needs no expectation over a draw.
+    """
     return squared_error(choice.mixing, predictions, targets)

@@ -11,7 +11,7 @@ from pausejax.ensemble.policy import Choice
 
 
 class Outcome(NamedTuple):
-    """Losses of one round, summed over its clients."""
+    """Losses of one round, summed over the clients that report in it."""
 
     loss: jax.Array
     """[R], the loss of the ensemble."""
@@ -89,7 +89,7 @@ def add_round(
 
 
 def summary(record: Record, round_number: jax.Array, *, bounded: bool) -> dict[str, jax.Array]:
-    """Returns the value of each series after `round_number` rounds, [R] each; see `simulate.simulate`."""
+    """Returns the value of each reported series after `round_number` rounds, [R]; `sent_counts` is [R, K]."""
     rounds = round_number.astype(jnp.float32)
     best = jnp.argmin(compensated.excess(record.model_loss), axis=0)[None]
     of_best = Sum(*(jnp.take_along_axis(part, best, axis=0)[0] for part in record.model_loss))

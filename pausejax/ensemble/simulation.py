@@ -28,7 +28,7 @@ _ROUNDS_PER_CALL = 100
 
 
 class EnsembleSimulation:
-    """Simulation of runs of one policy on one pool; see `study.simulation.Simulation`."""
+    """Simulation of a group of runs, which share one policy, one pool of models and one program."""
 
     stop_at_latency = 0.0
     data_shares = 1
@@ -175,7 +175,7 @@ class EnsembleSimulation:
 
 
 def _own_values(study: Study, group: Group, policy: Part) -> tuple[list[str], tuple[tuple[str, Any], ...]]:
-    """Returns the parameters that a group's policy reads besides those of `Hyper`.
+    """Returns the parameters that a group's policy reads and that are not fields of `Hyper`.
 
     Returns:
       The names of traced parameters, and the names and values of static parameters.
@@ -212,9 +212,9 @@ def _pool(study: Study, group: Group, sources: Sources) -> Pool:
 
 
 def rounds_of(study: Study, group: Group, sources: Sources) -> int:
-    """Returns T. If the spec does not set T, the rounds last one pass of the stream.
+    """Returns T: the spec's `rounds`, or else the rounds of one pass over the stream.
 
-    Then T is rounded down to a multiple of `eval_every`, but is at least `eval_every`.
+    The rounds of one pass are rounded down to a multiple of `eval_every`, but are at least `eval_every`.
 
     Raises:
       SpecError: the data are missing or wrong, or have fewer rows than clients.

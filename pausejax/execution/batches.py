@@ -58,7 +58,7 @@ def batches(plan: Plan, settled: Collection[str], most: Mapping[str, int], at_le
 
 
 def share(work: Sequence[Batch], index: int, count: int) -> list[Batch]:
-    """Returns the batches of process `index` of `count`, 1-based."""
+    """Returns the batches that process number `index`, from 1, of `count` processes plays."""
     return list(work[index - 1 :: count])
 
 

@@ -39,7 +39,7 @@ class Lines:
         self._lock = threading.Lock()
 
     def line(self, message: Message) -> None:
-        """Writes a line."""
+        """Writes the message as one line."""
         seconds = self._clock() - self._begun
         if self._as_json:
             line = json.dumps({"event": message.event, "seconds": round(seconds, 3), **message.fields})
@@ -74,7 +74,7 @@ class Bar:
             self.status(message)
 
     def status(self, message: Message) -> None:
-        """Draws the bar anew."""
+        """Draws the bar anew, with the finished part and the sentence of the message."""
         part = message.fields.get("part") or 0.0
         self._bar.update(self._task, completed=float(part), description=message.sentence)
 

@@ -69,10 +69,11 @@ def plan_table(
 
     Args:
       plan: the study.
-      sources: the sources of the data.
+      sources: the training data on the host.
       compiles: whether memory and compile time come from the compiled programs instead of the shapes.
       device_memory: bytes that a program may use on each device; measured if not given.
-      data_placement: the placement of the training inputs, as for `LocalExecutor`.
+      data_placement: "replicated" or "sharded" training inputs; None: sharded only if replicated inputs do
+        not fit.
       store: the study's result so far. Its runs are left out of the costs. The store is not changed.
 
     Raises:
@@ -155,7 +156,8 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
 def group_costs(
     plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "FolderView | None" = None
 ) -> list[Cost]:
-    """Returns the predicted cost of every group that has runs left; arguments as for `plan_table`."""
+    """Returns the predicted cost of every group with unfinished runs; without a store all runs are
+    unfinished."""
     rates = measured.rates(jax.default_backend())
     work, known = _work(plan, executor, store), store.layouts.fits() if store else {}
     costs = []
@@ -200,7 +202,7 @@ def group_costs(
 
 
 def _work(plan: Plan, executor: LocalExecutor, store: "FolderView | None") -> list[Batch]:
-    """Returns the batches that `play` would have the executor play."""
+    """Returns the batches that the executor would play for the study's unfinished runs."""
     if store is None:
         most = {key: layout.runs for key, layout in executor.layouts(plan).items()}
         return batches(plan, (), most)
@@ -210,7 +212,7 @@ def _work(plan: Plan, executor: LocalExecutor, store: "FolderView | None") -> li
 
 
 def call_seconds(call: Work, rates: Rates) -> float:
-    """Estimates the seconds that one call of a program takes."""
+    """Estimates the seconds that one call of a program takes, from its operations and the device's rates."""
     return (
         call.operations * rates.operation
         + call.numbers * rates.number

@@ -33,7 +33,7 @@ class LocalExecutor:
     It compiles a group's program shortly before the group is played.
 
     Args:
-      sources: the sources of the data.
+      sources: the training data on the host.
       lanes: the largest number of runs in parallel; None: the number in each group's layout.
       device_memory: bytes that a program may use on each device; None: the device's memory with a margin.
       data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded only if the replicated data do not fit.
@@ -71,7 +71,16 @@ class LocalExecutor:
     def layouts(
         self, plan: Plan, store: "Store | None" = None, settled: Collection[str] = ()
     ) -> dict[str, Layout]:
-        """Fixes the layouts, as `play.Executor.layouts`; without a store, the measured table decides."""
+        """Returns the layout of each group with unfinished runs, by the group's key.
+
+        A layout in the store is used. The measured table decides about all others, which are added to the
+        store.
+
+        Args:
+          plan: the study's plan.
+          store: the store of the study's result; None: layouts are neither read nor stored.
+          settled: identities of finished runs.
+        """
         groups = groups_left(plan, settled)
         names = {group.key: layout_name(group) for group in groups}
         before = store.layouts.by_name() if store else {}
@@ -116,7 +125,7 @@ class LocalExecutor:
         Args:
           study: the study of the batches.
           work: the batches.
-          fits: the number of runs that fit in parallel, by the name of the group; see `Layouts.fits`.
+          fits: the numbers of runs that fit in parallel, as `Layouts.fits` returns them.
 
         Raises:
           SpecError: a group can't be built, or one of its parts does not work with the other parts.
@@ -128,7 +137,7 @@ class LocalExecutor:
     def width(self, study: Study, batch: Batch, fits: Mapping[str, int]) -> int:
         """Returns the number of runs for which a batch's program is compiled first.
 
-        Arguments are as in `prepare`.
+        `fits` has the numbers of runs that fit in parallel, as `Layouts.fits` returns them.
         """
         fitted = fits.get(_width_name(batch), batch.width)
         most = self.program(study, batch.group).layout.runs
@@ -142,9 +151,14 @@ class LocalExecutor:
         progress: Progress,
         stopping: StopSignal = NO_STOP,
     ) -> Iterator[Batch]:
-        """Plays batches, as `play.Executor.play`.
+        """Plays batches one after another, and yields each batch, or piece of it, after its runs are stored.
 
         If asked to stop, it saves a checkpoint of unfinished runs.
+
+        Raises:
+          StopRequested: the study was asked to stop.
+          SpecError: a group can't be built; no run has been played then.
+          OSError: the store can't be written, or one run alone does not fit into memory.
         """
         fits = dict(store.layouts.fits())
         self.prepare(plan.study, work, fits)

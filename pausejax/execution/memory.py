@@ -83,7 +83,7 @@ def check_data_placement(wanted: str | None) -> None:
 
 
 def place_data(simulation: S, limit: int, wanted: str | None) -> S:
-    """Returns a group's simulation with its training inputs placed as wanted.
+    """Returns a group's simulation with its training inputs placed as `wanted`: "replicated" or "sharded".
 
     If `wanted` is None, inputs are sharded only if a device has no room for all inputs and one run.
     """

@@ -153,14 +153,14 @@ def play(
 def work_left(
     plan: Plan, executor: Executor, store: Store, held: Contents, shard: tuple[int, int] = (1, 1)
 ) -> list[Batch]:
-    """Returns the batches that `play` would have the executor play.
+    """Returns the batches of this process that have unfinished runs, without the finished runs.
 
     Args:
       plan: the plan of the whole study.
       executor: the executor that plays the runs.
       store: the store of the result; layouts that it lacks are added to it.
       held: the contents of the store.
-      shard: this process's number and the number of processes, as for `play`.
+      shard: this process's number, from 1, and the number of processes.
 
     Raises:
       SpecError, OSError: as `Executor.layouts`.
@@ -190,7 +190,7 @@ def play_batches(
     tracker: Tracker | None = None,
     stopping: StopSignal = NO_STOP,
 ) -> set[tuple[str, str]]:
-    """Plays some batches and writes their runs to a store. Arguments are as for `play`.
+    """Plays the batches `work` and writes their runs to a store. The other arguments are as for `play`.
 
     Returns:
       The runs that were reported to the tracker, as pairs of the policy's label and the run's identity.
@@ -213,7 +213,8 @@ def play_in_memory(
 ) -> xr.Dataset:
     """Plays a whole study, closes the executor, and returns the labelled result.
 
-    The runs are in the plan's order. Arguments are as for `play`.
+    The runs are in the plan's order. The executor plays the runs, and `progress` is called with the number of
+    rounds × runs advanced. The tracker receives every batch.
     """
     store = MemoryStore()
     with contextlib.closing(executor):

@@ -32,7 +32,7 @@ class GroupProgram:
     Args:
       study: the study.
       group: a group of the study's plan.
-      sources: the sources of the data.
+      sources: the training data on the host.
       layout: the layout of the runs on the devices; from the measured table if not given.
       device_memory: bytes that a program may use on each device.
       data_placement: one of `memory.DATA_PLACEMENTS`; if not given, "sharded" if the layout says so or if
@@ -88,7 +88,7 @@ class GroupProgram:
             self._tell_layout(width)
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers a program for `width` runs. Errors are as for `trace`."""
+        """Traces and lowers a program for `width` runs; raises a SpecError if a part fails."""
         with self._refusals():
             return self.simulation.lower(self.simulation.padded(width))
 

@@ -19,7 +19,7 @@ _SECONDS_OF_SPEED = 300.0
 A segment may take longer than the time between two status lines.
 """
 _LEAST_SECONDS_OF_SPEED = 10.0
-"""The least time in seconds over which the first speed is measured."""
+"""The least time in seconds over which a speed is measured."""
 
 
 class Message(NamedTuple):
@@ -70,7 +70,7 @@ class Meter:
         self._marks = collections.deque([(self._clock(), count)])
 
     def _speed(self, count: float) -> float | None:
-        """Returns the count's growth per second over the last minutes, or None in the first seconds."""
+        """Returns the count's growth per second over the last five minutes; None in the first ten seconds."""
         now = self._clock()
         self._marks.append((now, count))
         while now - self._marks[0][0] > _SECONDS_OF_SPEED and len(self._marks) > 2:

@@ -167,7 +167,7 @@ def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def take(state: Any, places: Sequence[int] | np.ndarray) -> Any:
-    """Returns the state of the played rows with the indices `places`."""
+    """Returns the rows of a state with the indices `places`, placed on the devices."""
     return put(jax.tree.map(lambda leaf: leaf[np.asarray(places)], state), runs_mesh(len(places)), SPLIT)
 
 

@@ -53,7 +53,8 @@ def vectors(
 def of_runs(
     weights: Weights, memory: Memory, hyper: Any, share: np.ndarray
 ) -> list[tuple[Weights, Memory, Values, np.ndarray]]:
-    """Splits the arguments of all runs, [R, ...], into those of each run, on the host.
+    """Splits weights, memory, hyper-parameters and shares, [R, ...] each, into one tuple for each run, on the
+    host.
 
     States of optimizers are left out, since no model depends on them.
     """
@@ -77,7 +78,8 @@ def of_runs(
 def vectors_of_run(
     learning: Learning, weights: Weights, memory: Memory, values: Values, share: jax.Array, files: Values
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the vectors of one run: of the evaluated model, [n], and of every client, [K, m]."""
+    """Returns the vectors of one run: of the evaluated model, [n], and of every client's own weights, [K,
+    m]."""
 
     def alone(tree: Any) -> Any:
         return jax.tree.map(lambda leaf: leaf[None], tree)

@@ -68,13 +68,14 @@ class LocalTraining:
     local_epochs: int = 1
     max_steps: int = 100
     optimizer: Bound = _ADAM
-    """Part that builds an optax transformation, without the learning rate, from the traced values."""
+    """Part that builds the optax transformation of local steps, without the learning rate, from the traced
+    values."""
     persist_optimizer: bool = False
     batch_statistics: BatchStatistics = "private"
     precision: Precision = "highest"
     """Precision of the network's matrix products and convolutions."""
     lanes: int = 16
-    """Number of jobs that are trained in parallel."""
+    """Number of clients that are trained in parallel."""
     eval_lanes: int = 1
     """Number of global models that are evaluated in parallel."""
     eval_batch: int = 500
@@ -106,7 +107,7 @@ class Learning:
 
     @property
     def placement(self) -> Placement:
-        """Numbers of jobs, models and test samples that are computed in parallel on a device."""
+        """Numbers of clients, models and test samples that are computed in parallel on a device."""
         own = self.training
         return Placement(own.lanes, own.eval_lanes, own.eval_batch, self.conv)
 

@@ -55,7 +55,7 @@ def mlp(*, num_outputs: int) -> Redrawn:
 def cnn_mnist(*, num_outputs: int, conv_variant: ConvVariant | None, norm: Norm = "group") -> Redrawn:
     """Three 5x5 convolutions, 16, 16, 32 channels, then 32 units: 29,370 parameters on MNIST.
 
-    The paper's code has dropout before the last layer; here there is none.
+    The paper's code has dropout before the last layer. This network has no dropout.
     """
     return _redrawn(
         [

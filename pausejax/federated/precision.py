@@ -25,7 +25,8 @@ _OWN_DERIVATIVES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr
 
 
 def in_precision(apply: Callable[..., Any], precision: Precision) -> Callable[..., Any]:
-    """Returns a pure function that computes its products, and those of its gradients, in a precision.
+    """Returns the pure function `apply` with all its products, and all products in its gradients, computed in
+    `precision`.
 
     Products inside a function with its own derivative (`jax.custom_vjp`) stay float32.
     """

@@ -15,9 +15,10 @@ from pausejax.privacy import Mechanism
 
 
 def init_weights(learning: Learning, weights: Weights, num_clients: int) -> Weights:
-    """Returns the runs' global models before round 1, given those of `model.init`, pytree [R, ...].
+    """Returns the runs' global models before round 1, pytree [R, ...], from the models that `model.init`
+    draws.
 
-    If clients keep their own statistics, these are [R, K, ...].
+    If clients keep their own statistics, the statistics are repeated for every client, [R, K, ...].
     """
     if not learning.keeps_statistics:
         return weights

@@ -44,7 +44,7 @@ def checked_law(law: Any, part: Part, num_clients: int) -> Law:
 def checked_availability(process: Any, part: Part, num_clients: int) -> Availability:
     """Returns the process with functions that check the shapes and types of their results.
 
-    Arguments and errors are those of `checked_law`.
+    Arguments and errors are those of `checked_law`, for a process in place of a law.
     """
     expect_type(part, process, Availability, "pausejax.network.Availability")
 

@@ -29,7 +29,7 @@ class Work(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close of a round."""
+    """Decision of an ending about a round: the duration, and which clients count or are done."""
 
     duration: jax.Array
     """Float32 scalar, duration of the round, seconds; any number for an empty cohort."""

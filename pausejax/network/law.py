@@ -1,4 +1,4 @@
-"""The interface of latency laws: the draw of a round, and the expectations that a genie knows."""
+"""The interface of latency laws: the draw of a round, and the expectations that the oracle knows."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -59,7 +59,8 @@ class Speeds:
         """Returns the mean latencies, float32 [K], seconds; client 0 is the fastest, K - 1 the slowest.
 
         The means of the fast half are spread evenly over (τ_min, fast_latency], those of the slow half over
-        (slow_latency, slow_latency + slow_range]. A law's floor τ_min is not included in the means.
+        (slow_latency, slow_latency + slow_range]. These are the means before `two_speed` raises draws below
+        τ_min to τ_min.
         """
         fast = num_clients // 2
         rank = np.arange(1, num_clients + 1, dtype=np.float32)
@@ -119,8 +120,8 @@ def lognormal(
 ) -> Law:
     """τ_min plus a lognormal excess with the means of `two_speed`.
 
-    `latency_deviation` is the standard deviation of the excess's logarithm. The other arguments are those of
-    `two_speed`.
+    `latency_deviation` is the standard deviation of the logarithm of the excess, without a unit. The other
+    arguments are those of `two_speed`.
     """
     floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
     deviation = _float32(latency_deviation)

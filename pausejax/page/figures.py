@@ -93,7 +93,7 @@ def figures(charts: Mapping[str, ChartData]) -> tuple[list[Figure], list[dict[st
 
 
 def title_of(name: str) -> str:
-    """Returns the name of a chart in words."""
+    """Returns the title of a chart, made from its name."""
     words = name.replace("_vs_", " against ").replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
@@ -114,7 +114,7 @@ def numbers(chart: ChartData) -> tuple[list[Table], bool]:
             cells = [(name, *map(_short, row)) for name, row in zip(names, panel.cells, strict=True)]
             tables.append(Table(title, headings, cells[::-1][:_MOST_ROWS], title))
         for one in panel.series:
-            for place in _told(one):
+            for place in _shown(one):
                 name = one.names[place] if one.names else ""
                 rows.append((one.label, panel.title, name, *_values(panel, one, place)))
             more |= one.mark not in ("line", "step") and len(one.x) > _MOST_POINTS
@@ -162,10 +162,10 @@ def _spec(chart: ChartData, panel: Panel, most: int) -> dict[str, Any]:
 
 
 def _ends_by_scale(chart: ChartData, panel: Panel, letter: str) -> dict[str, list[float | int | None]]:
-    """Returns the limits of an axis on a linear and a log scale; empty if the reader can not switch them.
+    """Returns the limits of an axis on a linear and on a log scale, if the reader can switch the scale.
 
     The reader can not switch axes with names as positions, symlog axes, and axes of charts with a heat map.
-    Axes with values that are not positive can not be switched either.
+    Axes with values that are not positive can not be switched either. For these axes the result is {}.
     """
     axis: Axis = getattr(panel, letter)
     if axis.names or axis.scale == "symlog" or any(other.cells is not None for other in chart.panels):
@@ -185,7 +185,8 @@ def _points(charts: Mapping[str, ChartData]) -> int:
 
 
 def _keys(chart: ChartData) -> dict[str, Key]:
-    """Returns the keys of a chart by label; for a label with lines and points, the key shows the line."""
+    """Returns the legend entry of each label of a chart. If a label has lines and points, the entry shows the
+    line."""
     found: dict[str, Key] = {}
     for one in (one for panel in chart.panels for one in panel.series if one.label and one.color is None):
         joined = one.mark in ("line", "step")
@@ -195,7 +196,7 @@ def _keys(chart: ChartData) -> dict[str, Key]:
     return found
 
 
-def _told(one: Series) -> Sequence[int]:
+def _shown(one: Series) -> Sequence[int]:
     """Returns the indices of the points of a series that the table shows: the last one of a line, or all."""
     whole = np.flatnonzero(np.isfinite(one.x) & np.isfinite(one.y))
     return (whole[-1:] if one.mark in ("line", "step") and not one.names else whole[:_MOST_POINTS]).tolist()

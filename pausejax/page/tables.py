@@ -129,7 +129,10 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
 
 
 def _differing(whole: xr.Dataset, name: str, side: Side, minus: Side, averaged: Sequence[str]) -> list[str]:
-    """Returns the parameters that change a metric's meaning and differ among compared or averaged runs."""
+    """Returns the parameters that change the meaning of the metric `name` and differ among the compared runs.
+
+    The compared runs are those of `side` and `minus`. Runs that differ in `averaged` axes are averaged.
+    """
     chosen = np.zeros(whole.sizes["run"], bool)
     fixed: set[str] = set()
     for one in (side, minus):
@@ -141,7 +144,8 @@ def _differing(whole: xr.Dataset, name: str, side: Side, minus: Side, averaged: 
 
 
 def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
-    """Checks that a result, or its outline before the simulation, has the baseline.
+    """Checks that a result, or its outline before the simulation, has the policy or setting `baseline`,
+    unless it is None.
 
     Raises:
       ValueError: there is no policy or setting with this name.
@@ -154,7 +158,8 @@ def check_baseline(result: xr.Dataset, baseline: str | None) -> None:
 def _pairs(
     whole: xr.Dataset, side: Side, minus: Side, name: str, over: Sequence[str], level: float = 0.95
 ) -> xr.Dataset | None:
-    """Returns the paired differences of two sides; None if they can't be compared."""
+    """Returns the differences `side` minus `minus` in the metric `name`, paired by seed; None if there is no
+    pair."""
     try:
         with np.errstate(invalid="ignore"):
             return paired_difference(whole, side, minus, name, over=over, level=level)
@@ -163,8 +168,10 @@ def _pairs(
 
 
 def sides_of(whole: xr.Dataset) -> dict[str, Side]:
-    """Returns the policies by name, or the settings of a single policy if there are at most `_FEW`
-    settings."""
+    """Returns by name what can be compared: the policies, or the settings of a single policy.
+
+    Settings are returned if there are at most `_FEW` of them.
+    """
     policies = list(dict.fromkeys(whole["policy"].values.tolist()))
     _, table, labels = split_settings(whole)
     if len(policies) > 1 or len(table) > _FEW:
@@ -173,7 +180,7 @@ def sides_of(whole: xr.Dataset) -> dict[str, Side]:
 
 
 def _compared(found: xr.Dataset, title: str, metric: Metric) -> dict[str, tuple[str, str]]:
-    """Returns the text and the mark of each setting's difference, by setting."""
+    """Returns the text of each setting's difference and its mark ("better", "worse" or ""), by setting."""
     told = {}
     columns = (found[key].values.tolist() for key in ("label", "mean", "low", "high", "left_out", "runs"))
     for label, mean, low, high, lost, count in zip(*columns, strict=True):

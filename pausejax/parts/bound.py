@@ -24,7 +24,8 @@ class Bound:
     digest: str = ""
     """Digest of a part that this session defines; "" for other parts.
 
-    Other cells can redefine objects that the part uses. The new digest then compiles a new program.
+    A notebook can redefine objects that the part uses. Then the digest changes, and a new program is
+    compiled.
     """
 
     def build(self, *inputs: Any, **values: Any) -> Any:

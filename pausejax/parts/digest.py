@@ -235,7 +235,7 @@ def _public(values: Mapping[str, Any]) -> dict[str, Any]:
 def _is_foreign(module: str) -> bool:
     """Returns whether a module is of this package, of Python, or installed.
 
-    Its objects count by their names.
+    Objects of such modules enter a digest by their names.
     """
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:

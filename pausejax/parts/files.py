@@ -70,9 +70,9 @@ def _text(path: Path) -> np.ndarray:
 
 
 def _is_row(line: str) -> bool:
-    """Returns whether a first line contains a number.
+    """Returns whether the first line of a file is part of the table, and no heading.
 
-    So a row with a misprint does not count as a heading.
+    A line with a number is part of the table, so a misprint in it is not hidden. A comment is skipped later.
     """
     if line.lstrip().startswith("#"):
         return True

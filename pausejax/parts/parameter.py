@@ -67,7 +67,8 @@ class Parameter:
     """Whether the parameter was added after a release. Then its default is left out of runs' identities, so
     that older results stay valid."""
     unread_with: tuple[str, frozenset[Any]] | None = None
-    """Another parameter, and the values of it with which no run depends on this parameter."""
+    """Name of another parameter, and the values of that parameter with which no run depends on this
+    parameter."""
     units: str = ""
     """Unit as a symbol, such as "s"; "" for pure numbers, counts and words. Results repeat the unit."""
 

@@ -22,7 +22,7 @@ def first_line(error: BaseException) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Category:
-    """Category of parts."""
+    """Category of parts, such as policies or models, and its place in a spec."""
 
     name: str
     key: str

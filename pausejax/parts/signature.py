@@ -14,7 +14,7 @@ from pausejax.parts.part import CATEGORIES, Category, Part, PartError
 
 
 def read(category: str, function: Callable[..., Any]) -> Part:
-    """Returns the part of a category for a function.
+    """Reads the signature of a function, and returns the function as a part of a category.
 
     Raises:
       PartError: the function has positional arguments that the category does not allow, or an argument's

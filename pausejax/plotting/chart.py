@@ -48,8 +48,8 @@ class Chart(ChartData):
 
         Args:
           path: the path of the file. If it is a symbolic link, the link is replaced and its target is kept.
-          width: the width of a picture in inches, as in `figure`.
-          height: the height of a picture in inches, as in `figure`.
+          width: the width of a picture in inches; default: 3.5, or 7.0 for several columns of panels.
+          height: the height of a picture in inches; default: the height that the panels need.
 
         Raises:
           ValueError: the format is unknown, or the labels do not fit into the given size.
@@ -61,7 +61,7 @@ class Chart(ChartData):
             partial.write_bytes(written)
 
     def encode(self, format: str, width: float | None = None, height: float | None = None) -> bytes:
-        """Returns the bytes of a file in one of `FORMATS`; width and height as in `save`.
+        """Returns the bytes of a file in one of `FORMATS`; a picture has this width and height in inches.
 
         Raises:
           ValueError: the format is unknown, or the labels do not fit into the given size.

@@ -42,7 +42,8 @@ def curves(
       smoothing: number of evaluations that the trailing mean averages.
       x: the x axis, in place of the axis of `against`.
       y: the y axis, in place of the default axis, whose scale depends on the values.
-      levels: a function that returns the reference lines of a panel for its lines.
+      levels: a function that returns a panel's reference lines (name and y value), given the panel's lines
+        and their curves.
     """
     cells = []
     for cell in grid.panels:
@@ -76,8 +77,9 @@ def mean_chart(
       grid: the grid that contains the lines.
       x: the x axis of all panels.
       y: the y axis of all panels; or a metric, for a scale that depends on its values.
-      learned: whether runs that diverged are left out.
-      levels: a function that returns the reference lines of a panel for its lines.
+      learned: whether runs that diverged are left out, because the metric depends on the trained model.
+      levels: a function that returns a panel's reference lines (name and y value), given the panel's lines
+        and their curves.
       mark: the mark of all series.
     """
     series = []
@@ -101,7 +103,10 @@ def mean_chart(
 
 
 def mean_series(label: str, found: Samples, style: int, mark: Literal["line", "point"] = "line") -> Series:
-    """Returns the mean over seeds with its 95 % interval; runs with the same seed are averaged first."""
+    """Returns the series of the mean over seeds of the curves `found`, with its 95 % interval.
+
+    Runs with the same seed are averaged first.
+    """
     if not found.values.size:
         return Series(label, np.zeros(0), np.zeros(0), mark=mark, style=style)
     mean, low, high, _ = interval(found.values.T, found.seeds)
@@ -139,7 +144,10 @@ def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> st
 
 
 def _runs(drawn: Drawn, diverged: bool = False) -> set[tuple[Any, ...]]:
-    """Returns the set of runs in some lines; with `diverged`, only the runs that diverged."""
+    """Returns the runs of some lines as tuples of policy, identity and seed.
+
+    With `diverged`, it returns only the runs that diverged.
+    """
     found: set[tuple[Any, ...]] = set()
     for line, _ in drawn:
         runs = line.runs
@@ -156,7 +164,11 @@ def clocks_of(result: xr.Dataset) -> tuple[Against, ...]:
 
 
 def _scale(metric: Metric, drawn: Sequence[Series]) -> Literal["linear", "log", "symlog"]:
-    """Returns the scale of an axis: log or symlog if the last values of means span decades, else linear."""
+    """Returns the scale of a metric's axis, given the mean curves in `drawn`.
+
+    The scale is log or symlog if the last values of the curves span a factor of 10, or of 100 if some are
+    negative. The scale of a share is linear.
+    """
     last = np.concatenate([*(one.y[np.isfinite(one.y)][-1:] for one in drawn), np.zeros(0)])
     if metric.share or not last.size:
         return "linear"

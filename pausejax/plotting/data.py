@@ -103,15 +103,15 @@ class Sweep:
     labels: tuple[str, ...]
     """The label of each setting."""
     axes: tuple[Axis, ...]
-    """The axis of each column: first the parameters, then the metrics."""
+    """The axis of each column of `values`: first the parameters, then the metrics."""
     values: np.ndarray
     """Float64 [settings, columns]. If an axis has names, its column holds indices of names. NaN: no value."""
     parameters: int
-    """Number of columns that are parameters."""
+    """Number of columns of `values` that are parameters. The other columns are metrics."""
     front: np.ndarray
     """Whether each setting is on the Pareto front, bool [settings]."""
     start: tuple[int, int, int]
-    """Indices of the columns that are shown at first: x axis, y axis, colour."""
+    """Indices of the columns of `values` that the chart shows at first: x axis, y axis, colour."""
 
 
 class Look(NamedTuple):
@@ -132,9 +132,9 @@ def look(style: int) -> Look:
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
     """Returns the indices of the points of a line that are drawn, int [about `most`].
 
-    The points are evenly spaced, or logarithmically spaced for a logarithmic axis. The lowest and the highest
-    point of each section are included, so that no spike is lost. The points at the edges of gaps are included
-    too.
+    Some points are evenly spaced, and some logarithmically, for a logarithmic axis. The lowest and the
+    highest point of each section are included, so that no spike is lost. The points at the edges of gaps are
+    included too.
 
     Args:
       values: y values of the line, float [n]; NaN is a gap.
@@ -155,7 +155,8 @@ def thinned(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def color_ends(chart: ChartData) -> tuple[float, float]:
-    """Returns the lowest and highest value of a chart's colour scale."""
+    """Returns the lowest and highest finite value of a chart's colours; (0, 1) if there is none. Equal values
+    are moved 0.5 down and up."""
     values = [panel.cells.ravel() for panel in chart.panels if panel.cells is not None]
     values += [one.color for panel in chart.panels for one in panel.series if one.color is not None]
     whole = np.concatenate([*values, np.zeros(0)])

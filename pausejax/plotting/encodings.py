@@ -47,12 +47,12 @@ def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
 
 
 def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = None) -> list[float]:
-    """Returns the limits of an axis, which contain all values of all panels with an equal axis.
+    """Returns the limits of an axis. They contain the values of all panels whose axis equals that of `panel`.
 
     Args:
       chart: the chart with the panel.
       panel: one of the chart's panels.
-      letter: "x" or "y".
+      letter: the axis of `panel`, "x" or "y".
       scale: the scale to use in place of the axis' own scale.
     """
     axis: Axis = getattr(panel, letter)
@@ -64,9 +64,14 @@ def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = N
 
 
 def values_along(chart: ChartData, panel: Panel, letter: str) -> tuple[list[Panel], list[Any]]:
-    """Returns the panels with an equal axis, and all their values along it except cells.
+    """Returns the panels whose axis equals that of `panel`, and all values on this axis.
 
-    The arguments are those of `ends_of`.
+    The values are those of series and of reference lines, without the cells of heat maps.
+
+    Args:
+      chart: the chart with the panel.
+      panel: one of the chart's panels.
+      letter: the axis of `panel`, "x" or "y".
     """
     alike = [other for other in chart.panels if getattr(other, letter) == getattr(panel, letter)]
     keys = ("x",) if letter == "x" else ("y", "low", "high")
@@ -76,7 +81,8 @@ def values_along(chart: ChartData, panel: Panel, letter: str) -> tuple[list[Pane
 
 
 def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:
-    """Returns the limits of an axis for some values, with a margin of `share` times their range."""
+    """Returns the limits of an axis for the arrays of values in `found`, with a margin of `share` times their
+    range."""
     if axis.names:
         return [-0.5, len(axis.names) - 0.5]
     values = np.concatenate([*(np.asarray(part, np.float64).ravel() for part in found), np.zeros(0)])
@@ -86,7 +92,7 @@ def within(axis: Axis, found: list[Any], share: float = 0.04) -> list[float]:
 
 
 def channel(axis: Axis, field: str, names: str = "names.x") -> dict[str, Any]:
-    """Returns the encoding of a position on an axis.
+    """Returns the Vega-Lite encoding of the data field `field` as a position on an axis.
 
     `names` is the Vega expression for the list of the axis' names.
     """
@@ -107,7 +113,10 @@ def channel(axis: Axis, field: str, names: str = "names.x") -> dict[str, Any]:
 
 
 def ticks(axis: Axis, low: float, high: float) -> list[float | int | None]:
-    """Returns the ticks of a "symlog" axis: 0 and ±1, 2, 5, 10, …. Vega's own ticks are evenly spaced."""
+    """Returns the ticks of a "symlog" axis from `low` to `high`: 0, and ±1, ±2 and ±5 times powers of ten.
+
+    An axis with many decades has ticks only at powers of ten. Vega's default ticks are evenly spaced.
+    """
     far = max(abs(low), abs(high))
     first, last = (int(np.floor(np.log10(value))) for value in (axis.linear, max(far, axis.linear)))
     digits = (1, 2, 5) if last - first < _MOST_DECADES else (1,)
@@ -116,7 +125,10 @@ def ticks(axis: Axis, low: float, high: float) -> list[float | int | None]:
 
 
 def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]:
-    """Returns the encoding of a colour; missing values are grey."""
+    """Returns the encoding of the data field "shade" as a colour, on a scale from `ends[0]` to `ends[1]`.
+
+    Missing values are grey. `color` is the axis that gives the scale and its label.
+    """
     axis = color or Axis("")
     kind = "linear" if axis.scale == "log" and ends[0] <= 0 else axis.scale
     scale: dict[str, Any] = {"type": kind, "scheme": VIRIDIS, "domain": numbers(ends)}
@@ -128,12 +140,13 @@ def shade(color: Axis | None, ends: list[float], legend: bool) -> dict[str, Any]
 
 
 def ink(style: int) -> str:
-    """Returns the colour of a style; black becomes the text's colour, which depends on light or dark mode."""
+    """Returns the colour of a series with this style. Black becomes the text's colour, which depends on light
+    or dark mode."""
     return "currentColor" if look(style).color == "#000000" else look(style).color
 
 
 def tip(field: str, title: str) -> dict[str, Any]:
-    """Returns the encoding of a line of a tooltip.
+    """Returns the encoding of one line of a tooltip, which shows the title and the value of `field`.
 
     Vega-Lite writes the title into an expression, and escapes only quotes. So this function escapes
     backslashes.
@@ -144,7 +157,10 @@ def tip(field: str, title: str) -> dict[str, Any]:
 
 
 def _padded(axis: Axis, low: float, high: float, share: float) -> list[float]:
-    """Adds a margin to both limits; a limit of 0 does not change if the axis begins at 0."""
+    """Adds a margin of `share` times the range to both limits of an axis.
+
+    If the axis begins at 0 (`axis.zero`), its lower limit is 0. A log scale never begins at 0.
+    """
     if axis.scale == "log":
         room = max(np.log(high / low) * share, 0.0) or (0.0 if high > low else 0.1)
         return [low * float(np.exp(-room)), high * float(np.exp(room))]

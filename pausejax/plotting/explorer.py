@@ -13,7 +13,8 @@ _MOST_NAMES = 5
 
 
 def explorer(sweep: Sweep) -> dict[str, Any]:
-    """Returns a scatter plot of all settings, above a strip on which the reader selects an interval.
+    """Returns the specification of a scatter plot of all settings, above a strip to select an interval of
+    values.
 
     `usermeta` contains the encodings of every column. The page inserts the encodings of the columns that the
     reader chooses.
@@ -68,7 +69,8 @@ def explorer(sweep: Sweep) -> dict[str, Any]:
 
 
 def _encoded(axis: Axis, field: str, values: np.ndarray) -> dict[str, Any]:
-    """Returns the encodings of a column as x axis, y axis, colour and strip."""
+    """Returns the encodings of one column of a sweep: as x axis, as y axis, as colour and as axis of the
+    strip."""
     place = channel(axis, field, f"names.{field}")
     place["scale"].setdefault("domain", numbers(within(axis, [values])))
     ticks = place["axis"]

@@ -27,12 +27,12 @@ MAX_LINES = 16
 # Largest number of panels of a chart; more would be too small to read.
 MAX_PANELS = 24
 _IN_A_ROW = 4
-# Largest number of axes of a grid: those of lines, columns and rows.
+# Largest number of axes of a grid: one for the lines, one for the columns and one for the rows of panels.
 _SHOWN_AXES = 3
 
 
 class Line(NamedTuple):
-    """The runs of one line. They differ only in their seeds and in averaged axes."""
+    """The runs of one line. They differ only in their seeds and in axes over which the line averages."""
 
     label: str
     policy: str
@@ -62,14 +62,15 @@ class Grid(NamedTuple):
 
 
 def lines(result: xr.Dataset) -> list[Line]:
-    """Splits a result into settings (policy and swept parameters), in order of first appearance."""
+    """Returns one line for each setting (policy and swept parameters) of a result, in order of first
+    appearance."""
     codes, table, labels = split_settings(result)
     named = enumerate(zip(labels, table["policy"], strict=True))
     return [Line(label, policy, result.isel(run=codes == place)) for place, (label, policy) in named]
 
 
 def is_many(result: xr.Dataset) -> bool:
-    """Returns whether a data set of a result has more than `MAX_LINES` settings."""
+    """Returns whether any data set of a result has more than `MAX_LINES` settings."""
     table = split_settings(result)[1]
     separate = [name for name in apart_in(result) if name in table]
     return bool((np.bincount(group_by(result.isel(run=table.index), separate)[0]) > MAX_LINES).any())
@@ -138,12 +139,16 @@ def factors(result: xr.Dataset) -> list[str]:
 
 
 def for_lines(result: xr.Dataset) -> list[str]:
-    """Returns the axes, and "policy", that have few enough values to be the lines of one panel."""
+    """Returns the swept axes, and "policy", that have at most `MAX_LINES` values and so can be one panel's
+    lines."""
     return [name for name, size in _sizes(result).items() if size <= MAX_LINES]
 
 
 def _sizes(result: xr.Dataset) -> dict[str, int]:
-    """Returns the number of values of each axis, and of "policy", whose values may share a panel."""
+    """Returns the number of values of each swept axis, and of "policy".
+
+    Axes whose values never share a panel, such as the data set, are left out.
+    """
     runs, apart = levels_of(result).runs, apart_in(result)
     return {name: len(_values(runs, name)) for name in factors(result) if name not in apart}
 
@@ -172,7 +177,11 @@ def _by_setting(result: xr.Dataset, apart: Sequence[str]) -> Grid:
 
 
 def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Dataset]]:
-    """Splits the runs by the values of some coordinates; returns pairs (title, runs)."""
+    """Splits the runs of a result by the values of the coordinates `names`.
+
+    Returns:
+      Pairs of a title, which joins the values of these coordinates, and the runs with these values.
+    """
     if not names:
         return [("", result)]
     codes, first = group_by(result, names)
@@ -182,7 +191,10 @@ def split(result: xr.Dataset, names: Sequence[str]) -> list[tuple[str, xr.Datase
 
 
 def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid:
-    """Makes a line of each value of the first axis, and panels of the other axes, policies and data sets."""
+    """Makes a line for each value of the first axis in `names`, and panels for the values of the other axes.
+
+    If `names` lacks the policy or an axis of `apart`, such as the data set, this axis becomes panels too.
+    """
     line, *rest = names
     varying = factors(result)
     rest += [name for name in ("policy", *apart) if name in varying and name not in names]
@@ -229,10 +241,18 @@ def _written(levels: Levels, name: str, values: list[Any]) -> dict[Any, str]:
 def _lines(
     runs: xr.Dataset, kept: np.ndarray, line: str, values: dict[Any, str], rest: Sequence[str]
 ) -> tuple[Line, ...]:
-    """Returns the lines of a panel. Runs without the axis of the lines have a line with their policy's name.
+    """Returns the lines of a panel, one for each value of the axis `line`.
 
-    Runs without an axis of the panels are never averaged with runs that have this axis. Their label says that
-    the axis is absent, unless no run of their policy has it.
+    If some runs lack the axis `line`, each of their policies gets a line with the policy's name. Runs without
+    an axis of the panels are never averaged with runs that have this axis. The label of the runs without the
+    axis says so, unless every run of their policy lacks the axis.
+
+    Args:
+      runs: all runs.
+      kept: the runs of the panel, bool [runs].
+      line: the axis that distinguishes the lines.
+      values: the text of each value of `line`.
+      rest: the axes of the panels.
     """
     column, present, policy = runs[line].values, has(runs, line), runs["policy"].values
     written = symbols(runs)
@@ -260,7 +280,8 @@ def _lines(
 
 
 def _title(runs: xr.Dataset, own: dict[str, Any], written: dict[str, dict[Any, str]]) -> str:
-    """Returns a title with the values that all runs of a panel share."""
+    """Returns the title of a panel, made from `own`, the values that all its runs share. `written` has their
+    texts."""
     plain = [str(own[name]) for name in own if name == "policy" or name in apart_in(runs)]
     swept = {n: written[n][v] for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
     return ", ".join([*plain, *([label(swept, symbols(runs))] if swept else [])])

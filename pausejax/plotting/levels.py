@@ -19,26 +19,30 @@ _DECADE = 10
 
 
 class Levels(NamedTuple):
-    """Final metrics of one or more policies, with the values of each axis binned into a few levels."""
+    """Final metrics of the runs of one or more policies, with the swept parameters that have several
+    values."""
 
     runs: xr.Dataset
-    """The data set of `finals`. An axis with more than `MAX_LEVELS` numbers is binned: each value is replaced
-    by the median of its bin."""
+    """The data set that `analysis.finals` returns. A parameter with more than `MAX_LEVELS` numbers is binned:
+    each value is replaced by the median of its bin."""
     axes: tuple[str, ...]
-    """Axes with at least two levels."""
+    """Names of the parameters with at least two values."""
     bins: dict[str, dict[float, str]] = {}  # noqa: RUF012, never written to
-    """For each binned axis: the range of values of each bin, in words, by the bin's median."""
+    """For each binned parameter, the range of each bin's values in words, by the bin's median."""
 
 
 def charted_metrics(result: xr.Dataset) -> list[Metric]:
-    """Returns the metrics that charts show by default, if any run has a finite value."""
+    """Returns the metrics that charts show by default: those with a label and a finite value in some run."""
     shown = {name: metric for name, metric in metrics_of(result).items() if metric.label}
     found = finals(result, list(shown))
     return [metric for name, metric in shown.items() if np.isfinite(found[name].values).any()]
 
 
 def levels_of(runs: xr.Dataset) -> Levels:
-    """Bins the axes of some final metrics into levels; axes with a single value are left out."""
+    """Bins the swept parameters of `runs`, the data set of final metrics that `analysis.finals` returns.
+
+    Parameters with a single value are left out.
+    """
     cut: dict[str, np.ndarray] = {}
     bins: dict[str, dict[float, str]] = {}
     for name in axes_of(runs):
@@ -52,10 +56,15 @@ def levels_of(runs: xr.Dataset) -> Levels:
 
 
 def _binned(column: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, dict[float, str]]:
-    """Replaces each value by the (rounded) median of its quantile bin, if there are more than `MAX_LEVELS`.
+    """Replaces each value of a parameter by the median of its quantile bin, if many values differ.
+
+    Args:
+      column: the value of each run, [runs].
+      present: whether each run has the parameter, bool [runs].
 
     Returns:
-      The values, [runs], and the range of each bin by its median, which is empty if nothing is binned.
+      The values, [runs], and the range of each bin in words, by the bin's median. With at most `MAX_LEVELS`
+      different values, nothing is binned, and there are no ranges.
     """
     values = column[present]
     if len(np.unique(values)) <= MAX_LEVELS:
@@ -81,10 +90,14 @@ def values_of(levels: Levels, axis: str) -> list:
 
 
 def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
-    """Averages the finite values of a metric for each combination of levels of the axes `kept`.
+    """Averages the finite values of a metric for each combination of values of the axes `kept`.
 
-    Each seed is first averaged over all other axes. Then means and 95 % intervals are computed over seeds,
-    and multiplied by the metric's scale.
+    The values of each seed are first averaged over all other axes. The mean and its 95 % interval are then
+    computed over seeds.
+
+    Returns:
+      A data set with `mean`, `low` and `high`, multiplied by the metric's scale, and `count`, [settings]
+      each.
     """
     over = [*(name for name in axes_of(levels.runs) if name not in kept), "seed"]
     finite = levels.runs[metric.name].where(np.isfinite(levels.runs[metric.name]))
@@ -100,9 +113,10 @@ def spans_decades(values: np.ndarray) -> bool:
 
 
 def axis_for(metric: Metric, values: np.ndarray) -> Axis:
-    """Returns an axis for values of a metric.
+    """Returns a chart's axis for values of a metric.
 
-    The axis is logarithmic if the values span decades and the metric is not a share.
+    The axis is logarithmic if all finite values are positive and the largest is at least ten times the
+    smallest. An axis of shares is always linear.
     """
     return Axis(metric.axis_label, "log" if not metric.share and spans_decades(values) else "linear")
 

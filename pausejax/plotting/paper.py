@@ -176,7 +176,10 @@ def _draw_panels(
 
 
 def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float, up: float) -> None:
-    """Draws one panel; arguments as in `_draw_panels`."""
+    """Draws one panel, with colours on the scale `norm`.
+
+    Labels along x wrap at `across` inches, and labels along y at `up` inches; 0: the size of `axes`.
+    """
     box, dots = axes.get_window_extent(), axes.get_figure(root=True).dpi  # type: ignore[union-attr]
     width, height = across or box.width / dots, up or box.height / dots
     if panel.cells is not None and norm is not None:
@@ -204,7 +207,7 @@ def _draw(panel: Panel, axes: Axes, norm: Normalize | None, across: float, up: f
 
 
 def _scale(axes: Axes, which: str, axis: Axis, inches: float, *, cells: bool) -> None:
-    """Sets the scale and the ticks of an axis."""
+    """Sets the scale and the ticks of the axis `which` ("x" or "y"), which is `inches` long."""
     if axis.names:
         names = [plain(cut(name, _LONGEST_NAME)) for name in axis.names]
         crowded = which == "x" and sum(map(len, names)) + 2 * len(names) > 14 * inches

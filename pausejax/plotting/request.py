@@ -27,7 +27,7 @@ def resolve(
     Args:
       result: a result, or its outline before the simulation.
       measures: names of metrics, or of variables with a value for each round or evaluation.
-      where: the runs to choose, as in `analysis.select`.
+      where: the value or values that the chosen runs have, by the name of the parameter.
 
     Returns:
       The runs, whose table of metrics contains every measure, and the metrics of the measures.
@@ -79,8 +79,10 @@ def incomparable(runs: xr.Dataset, metric: Metric) -> str:
 
 
 def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool], str]:
-    """Returns whether more is better for each metric, and the reason why they have no Pareto front; "" if
-    they have one."""
+    """Returns for each metric whether more is better, and why the metrics have no Pareto front.
+
+    The reason is "" if there is a front. Otherwise the list of directions is empty.
+    """
     for metric in metrics:
         if why := incomparable(runs, metric):
             return [], f"{metric.name} {why}"
@@ -92,13 +94,12 @@ def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool],
 
 
 def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> list[str]:
-    """Returns lines on what charts omit, each with the option that shows it.
+    """Returns lines of text on what the charts omit, with the option that would show it if there is one.
 
     Args:
       runs: the runs, as `resolve` returns them.
-      wanted: the requested metrics, as `resolve` returns them; if empty, the charts are those of the study's
-        kind.
-      grid: the grid of the runs, as `arrange` returns it.
+      wanted: the requested metrics, as `resolve` returns them; if empty, the default charts are drawn.
+      grid: the grid of the runs, as `plotting.grid.arrange` returns it; None if too many axes vary.
     """
     lines = [*_curves(runs, grid), *_without_a_number(runs, wanted or charted_metrics(runs))]
     if not wanted:
@@ -137,7 +138,7 @@ def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
 
 
 def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
-    """Returns lines on the number of runs that means leave out, and the reasons."""
+    """Returns lines of text on how many runs are left out of means, and why."""
     lines, count = [], runs.sizes["run"]
     if "diverged_round" in runs and (broken := int((runs["diverged_round"].values > 0).sum())):
         left = "their learned metrics are left out of means, curves, heat maps and main effects"

@@ -51,7 +51,11 @@ def charts_of(result: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]
 
 
 def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Draws each metric against each parameter, averaged over all other parameters, for each data set."""
+    """Draws each metric of the runs `whole` against each parameter, averaged over all other parameters.
+
+    Returns:
+      The charts by name, one for each metric and data set.
+    """
     drawn = {}
     for ending, runs in _by_data_set(whole):
         levels = levels_of(runs)
@@ -63,7 +67,11 @@ def effects(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
 
 
 def heat_maps(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
-    """Draws each metric over each pair of the first `MAX_AXES` axes, for each policy and data set."""
+    """Draws each metric of the runs `whole` over each pair of the first `MAX_AXES` axes.
+
+    Returns:
+      The charts by name, one for each metric, policy and data set.
+    """
     drawn = {}
     for ending, runs in _by_data_set(whole):
         policies = list(dict.fromkeys(runs["policy"].values.tolist()))
@@ -90,7 +98,8 @@ def fronts(whole: xr.Dataset, metrics: Sequence[Metric]) -> dict[str, Chart]:
 def sweep_table(result: xr.Dataset) -> Sweep | None:
     """Returns every setting with its parameters and metrics.
 
-    Returns None if there are several data sets, if an objective is not shown, or if no value is finite.
+    Returns None if there are several data sets, if an objective of the study is neither in charts nor in
+    tables, or if no value is finite.
     """
     shown = {name: metric for name, metric in metrics_of(result).items() if metric.label or metric.heading}
     objectives = objectives_in(result)
@@ -122,7 +131,7 @@ def sweep_table(result: xr.Dataset) -> Sweep | None:
 
 
 def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
-    """Returns the runs of each data set, with the suffix of the names of its charts."""
+    """Returns a pair for each data set: the suffix of the names of its charts, and its runs."""
     found = split(whole, [name for name in apart_in(whole) if name in axes_of(whole)])
     if not found[0][0]:
         return found
@@ -131,7 +140,7 @@ def _by_data_set(whole: xr.Dataset) -> list[tuple[str, xr.Dataset]]:
 
 
 def _over(seeds: Sequence[int]) -> str:
-    """Returns the number of seeds of a mean in words."""
+    """Returns a text such as "5 seeds" for the numbers of seeds of some means."""
     return f"{counted(seeds)} seeds" if max(seeds, default=0) > 1 else "one seed"
 
 
@@ -142,7 +151,8 @@ def _bins(levels: Levels, axes: Sequence[str]) -> str:
 
 
 def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int]) -> Chart:
-    """Draws a panel for each axis, with a line for each policy that has this axis."""
+    """Draws the main effects of a metric: a panel for each axis, with a line for each policy that has this
+    axis."""
     drawn = []
     seeds: list[int] = []
     band: dict[str, Any]
@@ -169,7 +179,10 @@ def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int
 
 
 def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
-    """Draws a panel for each pair of the first `MAX_AXES` axes: means over seeds and all other axes."""
+    """Draws a metric of one policy: a panel for each pair of the first `MAX_AXES` axes.
+
+    A cell is the mean over seeds and over all other axes.
+    """
     axes = levels.axes[:MAX_AXES]
     panels = []
     seeds: list[int] = []
@@ -198,9 +211,9 @@ def _heat_map(name: str, levels: Levels, metric: Metric, policy: str) -> Chart:
 def _pareto(
     name: str, whole: xr.Dataset, metrics: Sequence[Metric], looks: Mapping[str, int]
 ) -> Chart | None:
-    """Draws seed means of two metrics, coloured by a third one.
+    """Draws each setting's mean over seeds: the first metric on the y axis, the second on the x axis.
 
-    Returns None if no setting has finite values of the first two metrics.
+    A third metric is the colour. Returns None if no setting has finite values of the first two metrics.
     """
     means = [mean_ci(whole, metric.name) for metric in metrics]
     trusted, ways = weighed_means(means), directions(whole, metrics)[0]
@@ -251,7 +264,14 @@ def _pareto(
 
 
 def _steps(across: np.ndarray, up: np.ndarray, ways: Sequence[bool], several: bool) -> Series:
-    """Returns the front as a step function, because no setting lies between its points."""
+    """Returns the series of a front as a step function, because no setting lies between its points.
+
+    Args:
+      across: x values of the front's points, [n].
+      up: y values of the front's points, [n].
+      ways: whether more is better, on the y axis and on the x axis.
+      several: whether the chart also has a front of three metrics.
+    """
     # A step keeps its y value up to the next point, so points are ordered from good to bad on the x axis.
     order = np.lexsort((up, across))
     order = order[::-1] if ways[1] else order

@@ -96,9 +96,9 @@ def as_json(document: Any) -> str:
 
 
 class _Writer:
-    """A writer of a panel.
+    """Writes the specification of one panel.
 
-    Its layers read a table with a row for each series; Vega flattens rows to points.
+    The layers of the specification read a table with a row for each series. Vega flattens the rows to points.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class _Writer:
         ]
         rows = [self._row(f"s{i}", one) for i, one in enumerate(panel.series)]
         hidden = [{"filter": "indexof(hidden, datum.series) < 0"}] if self.page else []
-        steps = [{"flatten": list(_ARRAYS)}, *hidden, *self._told()]
+        steps = [{"flatten": list(_ARRAYS)}, *hidden, *self._texts()]
         return {"params": params, "data": {"values": rows}, "transform": steps, "layer": layers}
 
     def _row(self, key: str, one: Series) -> dict[str, Any]:
@@ -143,7 +143,8 @@ class _Writer:
         return {"key": key, "series": one.label, "mark": _kind(one), **known, **found, "name": name}
 
     def _places(self, **fields: str) -> dict[str, Any]:
-        """Returns the encodings of x and y; `fields` names other fields on the same axes."""
+        """Returns the encodings of both axes. The data fields are x and y, or the fields that `fields` names
+        instead."""
         found = {}
         for letter, axis in (("x", self.panel.x), ("y", self.panel.y)):
             found[letter] = channel(axis, letter, f"{self.names}.{letter}")
@@ -159,7 +160,7 @@ class _Writer:
         row, column = (place.ravel().tolist() for place in np.indices(cells.shape))
         data = {"values": [{"x": column, "y": row, "shade": numbers(cells)}]}
         steps: list[Any] = [{"flatten": ["x", "y", "shade"]}, {"filter": "isValid(datum.shade)"}]
-        steps += self._told()
+        steps += self._texts()
         for letter in "xy":
             for end, shift in ((f"{letter}1", "-"), (f"{letter}2", "+")):
                 steps.append({"calculate": f"datum.{letter} {shift} 0.5", "as": end})
@@ -209,7 +210,8 @@ class _Writer:
         return layers or [{"mark": "point", "encoding": self._places()}]
 
     def _scale(self, values: list[Any]) -> dict[str, Any]:
-        """Returns an encoding by series, in which the legend has each label once."""
+        """Returns an encoding that gives the i-th series the i-th of `values`; the legend has each label
+        once."""
         first = {one.label: f"s{i}" for i, one in reversed([*enumerate(self.panel.series)]) if one.label}
         legend: dict[str, Any] = {"title": None, "values": [*first.values()][::-1]}
         legend |= {"labelExpr": f"{self.names}[datum.value]", "symbolOpacity": 1, "labelLimit": 200}
@@ -232,8 +234,9 @@ class _Writer:
             {"data": data, "mark": text, "encoding": beside},
         ]
 
-    def _told(self) -> list[dict[str, str]]:
-        """Returns transforms that compute texts of tooltips, and clip lower interval ends to a log axis."""
+    def _texts(self) -> list[dict[str, str]]:
+        """Returns transforms that compute texts of tooltips, and raise interval ends below a log axis to its
+        lower limit."""
         both = "format(datum.low, '.4~g') + ' to ' + format(datum.high, '.4~g')"
         steps = {"interval": f"isValid(datum.low) ? {both} : ''"}
         for letter, axis in (("x", self.panel.x), ("y", self.panel.y)):

@@ -24,7 +24,8 @@ def bandit_generalization(
       clock: "paper" scores round t with the terms of t - 1, "reference" with those of t.
 
     Raises:
-      ValueError: as for `pause`.
+      ValueError: the clock is unknown, clients_per_round is not in [1, num_clients], or α or β is out of
+        range.
     """
     objective = bandit.Objective(
         generalization_weight=generalization_weight,

@@ -149,7 +149,8 @@ def oort(
 
 
 def total_utility(state: OortState, round: jax.Array, straggler_penalty: Number) -> jax.Array:
-    """Computes (U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K].
+    """Computes (U_k + sqrt(0.1 log(t) / last round)) · min(1, T/τ_k)^α, float32 [K]. U_k is the statistical
+    utility, T the preferred latency, and α the penalty.
 
     The values of clients that have not taken part have no meaning.
     """

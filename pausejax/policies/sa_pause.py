@@ -43,7 +43,8 @@ def sa_pause(
       temperature_margin: ω >= 0.
 
     Raises:
-      ValueError: as for `pause`, or J is no integer >= 0.
+      ValueError: the clock is unknown, J is no integer >= 0, clients_per_round is not in [1, num_clients], or
+        an untraced number of the objective is out of its range.
     """
     return annealed(
         partial(selection.anneal, temperature_margin=temperature_margin),
@@ -64,7 +65,7 @@ def annealed(
     annealing_steps: int,
     temperature_divisor: bandit.Number,
 ) -> Policy:
-    """Returns PAUSE with `anneal`, a function like `selection.anneal`, as selector; see `sa_pause`."""
+    """Returns PAUSE with `anneal`, a function like `selection.anneal`, as selector."""
     if not isinstance(annealing_steps, int) or annealing_steps < 0:
         raise ValueError(f"annealing_steps: {annealing_steps}; allowed: whole numbers from 0")
     exact = pause(num_clients=num_clients, clients_per_round=clients_per_round, objective=objective)

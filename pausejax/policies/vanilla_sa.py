@@ -22,7 +22,15 @@ def vanilla_sa(
 ) -> Policy:
     """Anneals as `sa_pause`, with any swap as a neighbour and C = 2α + γ + 1, which has no margin ω.
 
-    Arguments and errors are those of `sa_pause`.
+    Args:
+      num_clients: K, the number of clients.
+      clients_per_round: m, at most K.
+      objective: α, β, γ, ζ, η and the clock of (14).
+      annealing_steps: J, 0 or more.
+      temperature_divisor: κ > 0.
+
+    Raises:
+      ValueError: an argument is out of its range, or the clock is unknown.
     """
     return annealed(
         selection.vanilla_anneal,

@@ -50,12 +50,12 @@ def renyi_epsilon(
     """Computes the Rényi divergence bound of a client's releases at one order (Mironov 2017, proposition 6).
 
     Args:
-      participations: T, as in `pure_epsilon`.
-      privacy_budget: ε̄, as in `pure_epsilon`.
-      budget_decay: η, as in `pure_epsilon`.
+      participations: T >= 0.
+      privacy_budget: ε̄ > 0.
+      budget_decay: η > 0.
       order: the order, above 1.
-      num_parameters: d, as in `pure_epsilon`.
-      clip: as in `pure_epsilon`.
+      num_parameters: d, the number of coordinates of an update.
+      clip: "coordinate" composes the d coordinates; "vector" counts an update as one release.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -83,12 +83,12 @@ def approximate_epsilon(
     The result is at most the pure ε.
 
     Args:
-      participations: T, as in `pure_epsilon`.
-      privacy_budget: ε̄, as in `pure_epsilon`.
-      budget_decay: η, as in `pure_epsilon`.
+      participations: T >= 0.
+      privacy_budget: ε̄ > 0.
+      budget_decay: η > 0.
       delta: δ, in (0, 1).
-      num_parameters: d, as in `pure_epsilon`.
-      clip: as in `pure_epsilon`.
+      num_parameters: d, the number of coordinates of an update.
+      clip: "coordinate" composes the d coordinates; "vector" counts an update as one release.
       method: "renyi" is fast at any d; "pld" (privacy loss distributions) is tighter, and takes a minute for
         some thousand coordinates.
 
@@ -117,7 +117,7 @@ def approximate_epsilon(
 
 
 def _schedule(participations: int, privacy_budget: float, budget_decay: float) -> np.ndarray:
-    """Returns ε_i of the first T participations, float64 [T]."""
+    """Returns ε_i of a client's first T = `participations` participations, float64 [T]."""
     if participations < 0:
         raise ValueError(f"participations: must not be negative, not {participations}")
     for name, value in (("privacy_budget", privacy_budget), ("budget_decay", budget_decay)):

@@ -35,11 +35,11 @@ def leakage(
     return privacy_budget * -jnp.expm1(-decay * times)
 
 
-def update_leakage(per_release: jax.Array, num_parameters: int, clip: str) -> jax.Array:
-    """Computes the leakage of the whole update vector from the ledger's leakage `per_release`.
+def update_leakage(ledger: jax.Array, num_parameters: int, clip: str) -> jax.Array:
+    """Computes the leakage of the whole update vector from the `ledger`, Σ ε_i.
 
-    The result has the shape of `per_release`. Clipping by coordinate protects each of the d coordinates with
-    ε_i, so the vector leaks d·ε_i by composition. Clipping the vector in L1 protects the whole vector with
-    ε_i (Theorem 1).
+    The result has the shape of `ledger`. Clipping by coordinate protects each of the d coordinates with ε_i,
+    so the vector leaks d·ε_i by composition. Clipping the vector in L1 protects the whole vector with ε_i
+    (Theorem 1).
     """
-    return per_release * num_parameters if clip == "coordinate" else per_release
+    return ledger * num_parameters if clip == "coordinate" else ledger

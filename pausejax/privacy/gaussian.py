@@ -29,7 +29,8 @@ def gaussian_epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: 
 
 
 def _epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Returns ε at a given δ by bisection, in float64; the arguments are broadcast."""
+    """Returns ε of a number of Gaussian releases at δ by bisection, in float64; the arguments are
+    broadcast."""
     some = np.maximum(releases, 1)
     spread = noise_multiplier / np.sqrt(some)
     # Concentrated differential privacy bounds ε from above: ρ + 2 √(ρ ln 1/δ), ρ = 1 / 2σ².

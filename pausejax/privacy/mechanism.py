@@ -137,8 +137,8 @@ def privatize(
       update: float32 [d].
       epsilon: ε > 0 of this release, per coordinate or for the whole vector, as `clip` says.
       sensitivity: Δf > 0.
-      clip: see `clip_update`.
-      noise_generator: see `noise.laplace`.
+      clip: "coordinate" clips each coordinate to ±Δf/2; "vector" scales the L1 norm to at most Δf/2.
+      noise_generator: the generator of the noise, "threefry" or "hash".
 
     Returns:
       float32 [d].

@@ -41,7 +41,7 @@ def shapes_of(arrays: Arrays) -> dict[str, tuple[int, ...]]:
 
 
 class Recorded(NamedTuple):
-    """What the runs of a study record."""
+    """The runs of a study and the variables that these runs record."""
 
     identities: frozenset[str]
     """Identities of the runs."""
@@ -53,12 +53,13 @@ class Recorded(NamedTuple):
         return cls(plan.known, plan.study.outputs.variables, plan.study.kind)
 
     def complete(self, arrays: Arrays) -> Arrays:
-        """Returns the arrays of finished runs by the study's variables, in the order of its table."""
+        """Returns the arrays of finished runs for all variables of the study, in the order of `variables`."""
         return self.kind.complete(self.variables, arrays)
 
 
 def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | str]:
-    """Yields each intact block of runs of the result as a source, and the name of each damaged block."""
+    """Checks a result on disk block by block. Yields each intact block as a source, and each damaged block's
+    name."""
     table = recorded.variables
 
     def load(rows: slice) -> Arrays:
@@ -98,7 +99,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | 
 
 
 def block_of(store: xr.Dataset, file: str) -> int:
-    """Returns the block of runs that a file of the store belongs to.
+    """Returns the index of the block of runs to which a file of the store belongs.
 
     Raises:
       ValueError: the file belongs to no array with a `run` dimension.
@@ -112,13 +113,13 @@ def block_of(store: xr.Dataset, file: str) -> int:
 def write(
     folder: Folder, name: str, planned: Labels, sources: Sequence[Source], records: Sequence[Record] = ()
 ) -> None:
-    """Writes finished runs into a new Zarr store, in the order of their labels.
+    """Writes finished runs into a new Zarr store, in the order of `planned`.
 
     Args:
       folder: the folder of the study.
       name: the name of the new store.
       planned: the labels of the runs.
-      sources: the sources of the runs.
+      sources: the parts and intact blocks that hold these runs.
       records: the records of commands, devices and versions with which the runs were made.
     """
     lengths = labels.sizes(planned.variables, (source.shapes for source in sources))
@@ -156,11 +157,12 @@ def runs_per_block(largest: int) -> int:
 def labelled(
     planned: Labels, sources: Sequence[Source], records: Sequence[Record], size: int
 ) -> Iterator[xr.Dataset]:
-    """Yields labelled runs, `size` at a time, in the order of their labels.
+    """Yields labelled runs, `size` at a time, in the order of `planned`.
 
     Args:
       planned: the labels of the runs.
-      sources: the sources of the runs; all of them together have the lengths of the dimensions.
+      sources: the parts and blocks that hold the runs. The longest array among them sets a dimension's
+        length.
       records: the records of commands, devices and versions with which the runs were made.
       size: the number of runs of each data set; the last one may hold fewer.
     """

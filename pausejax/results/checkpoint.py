@@ -49,7 +49,7 @@ class Checkpoint:
         self._release = weakref.finalize(self, os.close, lease) if lease is not None else lambda: None
         self._saved_round = 0
         self.damaged = False
-        """Whether a checkpoint was damaged."""
+        """Whether `restore` found a damaged file."""
 
     def due(self) -> bool:
         """Returns whether the interval has passed since the last checkpoint, or since the batch began."""

@@ -20,7 +20,7 @@ from pausejax.study.study import FORMAT
 
 RESULT = "results.zarr"
 LABELS = "labels.npz"
-"""The file with the labels of all planned runs; finished runs are read with it, see `planned`."""
+"""The file with the labels of all planned runs; finished runs are read with it before the end of a study."""
 REPLACED = f".{RESULT}.replaced"
 """The name of the old result while the new one takes its place."""
 _PAUSES = (0.01, 0.05, 0.2, 0.5)

@@ -34,7 +34,7 @@ def export(
       path: the path of the file to write.
       format: "parquet" or "csv".
       curves: whether the table has one row per run and round instead of one row per run.
-      variables: the names of the curves, as in `analysis.to_dataframe`.
+      variables: the names of the variables in a table of curves; None: all variables with such values.
 
     Returns:
       The number of rows.

@@ -78,7 +78,7 @@ class Folder:
         return self._files.exists(self._inside(name))
 
     def names(self, folder: str) -> list[str]:
-        """Returns the sorted names within a folder; an empty list if the folder does not exist."""
+        """Returns the sorted names of what `folder` contains; an empty list if it does not exist."""
         self._files.invalidate_cache()
         try:
             found = self._files.ls(self._inside(folder), detail=False)
@@ -121,11 +121,11 @@ class Folder:
         self._inside_its_folder(path, put)
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Reads what `write_arrays` wrote.
+        """Returns the named arrays of a file that `write_arrays` wrote.
 
         Raises:
           OSError: the file can't be read.
-          ValueError: it is damaged.
+          ValueError: the file is damaged.
         """
         content = self.read(name)
         archive, digest = content[:-_DIGEST_SIZE], content[-_DIGEST_SIZE:]

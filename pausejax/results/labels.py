@@ -125,7 +125,7 @@ class Labels(NamedTuple):
     eval_every: int
     variables: Mapping[str, Variable]
     columns: Mapping[str, np.ndarray]
-    """The coordinates of `run`, by name; see `coordinates`."""
+    """The coordinates of `run` by name, as the function `coordinates` returns them."""
     meanings: Mapping[str, Mapping[str, str]]
     """The attributes of coordinates by name: `long_name`, and `symbol` and `units` of a parameter."""
     attributes: Mapping[str, Any]

@@ -16,15 +16,16 @@ from pausejax.study.simulation import Layout
 
 NAME = "layout.json"
 _FITS = "fits"
-"""The key under which the number of runs that fit in parallel is stored.
+"""The key in the file for the number of runs that fit in parallel.
 
-The smallest stored number counts.
+A new number replaces the stored one only if it is smaller.
 """
 _MOST = 2**20
 
 
 class Layouts:
-    """Layouts by name, and the numbers of runs that fit in parallel.
+    """Layouts of groups, and the numbers of runs that fit in parallel. A name stands for a group and a kind
+    of device.
 
     Args:
       folder: the folder of the file; None: the layouts stay in memory.
@@ -40,7 +41,7 @@ class Layouts:
         return {name: layout for name, entry in self._entries().items() if (layout := _layout(entry))}
 
     def fits(self) -> dict[str, int]:
-        """Returns how many runs fit in parallel, by name."""
+        """Returns the stored numbers of runs that fit in parallel, by name."""
         return {name: entry[_FITS] for name, entry in self._entries().items() if _is_width(entry)}
 
     def fix(self, layouts: Mapping[str, Layout]) -> dict[str, Layout]:

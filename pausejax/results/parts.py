@@ -21,9 +21,9 @@ PLAYING = ".playing"
 The folder is tidied up when no process holds this lock.
 """
 _IDENTITY = "identity"
-"""The name of the identities of a part's runs."""
+"""The key in a part for the identities of its runs."""
 _MADE = ".made"
-"""The name of the record of the process that made a part's runs. No variable has such a name."""
+"""The key in a part for the record of the process that made its runs. No variable has such a name."""
 _PART = re.compile(r"[0-9a-f]{16}\.npz")
 
 
@@ -61,7 +61,7 @@ def write_part(
 
 
 def part_name(identities: Sequence[str]) -> str:
-    """Returns the name of the part with some runs, in order."""
+    """Returns the file name of the part that holds the runs with these identities, in this order."""
     return f"{PARTS}/{hashlib.sha256(''.join(identities).encode()).hexdigest()[:16]}.npz"
 
 
@@ -77,7 +77,7 @@ def read_part(folder: Folder, name: str, recorded: Recorded) -> Arrays:
 
 
 def source(identities: Sequence[str], folder: Folder, recorded: Recorded) -> Source:
-    """Returns a written part with some runs, in order, as a source. The part is checked when it is loaded."""
+    """Returns the part that holds the runs with these identities as a source. Loading it checks the file."""
     name = part_name(identities)
     return Source(tuple(identities), {}, lambda: read_part(folder, name, recorded), file=name)
 
@@ -103,7 +103,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Source:
 
     Raises:
       OSError: the part can't be read.
-      ValueError: the part is damaged, or its runs are of the study but its arrays are not.
+      ValueError: the part is damaged, or it holds runs of the study without the study's variables.
     """
     identities, records, arrays = _read(folder, name)
     shapes = {}

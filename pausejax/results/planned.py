@@ -41,14 +41,14 @@ def write(folder: Folder, labels: Labels) -> None:
 
 
 def read(folder: Folder, kinds: Sequence[Kind]) -> Labels:
-    """Reads what `write` wrote.
+    """Reads the labels of a plan's runs from a study's folder.
 
     Args:
       folder: the folder of the study.
       kinds: every kind of study.
 
     Raises:
-      FileNotFoundError: there is no such file.
+      FileNotFoundError: the folder has no file `labels.npz`.
       OSError: the file can't be read.
       ValueError: the file is damaged, is of another release, or names no kind of study.
     """

@@ -39,7 +39,7 @@ USED = "used"
 """The name of the folder with copies of the files that define the study's own parts."""
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
-"""The lock of the process that builds a result. Processes that read finished runs hold it together."""
+"""The lock of the process that builds a result. Processes that read finished runs share this lock."""
 _ATTEMPTS = 3
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 """The end of the name of a file that is being written, or whose writer was killed."""
@@ -229,7 +229,7 @@ def _tidy_up(folder: Folder) -> None:
 
 
 def lost(folder: Folder, plan: Plan, identities: Collection[str]) -> frozenset[str]:
-    """Returns those of the given identities whose runs the folder no longer holds."""
+    """Returns the entries of `identities` whose runs the folder no longer holds."""
     for pause in (0.0, 0.5, 5.0):
         time.sleep(pause)
         with folder.lock(LOCK, shared=True) as alone:

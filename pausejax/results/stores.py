@@ -78,7 +78,7 @@ class Store:
         raise NotImplementedError
 
     def lost(self, plan: Plan, identities: Collection[str]) -> frozenset[str]:
-        """Returns those of the given identities whose runs the store no longer holds."""
+        """Returns the entries of `identities` whose runs the store no longer holds."""
         return frozenset()
 
     def _table_of(self, plan: Plan) -> labels.RunTable:
@@ -107,7 +107,8 @@ class FolderStore(Store):
         return str(self.folder)
 
     def prepare(self, plan: Plan, *, grows: bool = False) -> Contents:
-        """Prepares the folder, as `store.prepare`. Repeated calls for a plan return the first answer."""
+        """Makes the folder, checks that a plan may use it, and returns its contents. Repeated calls for a
+        plan return the first answer."""
         if self._prepared is None or self._prepared[0] is not plan:
             held = store.prepare(self.folder, plan, grows=grows)
             self._note(held.sources)

@@ -96,7 +96,7 @@ def _put_together(labels: Labels, found: Contents) -> xr.Dataset:
 
 
 def _said(finished: int, planned: int, damaged: Sequence[str]) -> str:
-    """Returns a line that says how many runs of a study are finished."""
+    """Returns a line that says how many runs of a study are finished, and which files are damaged."""
     line = f"{finished} of {planned} runs are finished"
     if finished == planned or not damaged:  # under a URL an unfinished move looks like damage
         return line

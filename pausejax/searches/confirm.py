@@ -38,7 +38,7 @@ def finalists(result: SearchResult) -> dict[str, Setting]:
 
 
 def confirmation(result: SearchResult, seeds: int) -> Study:
-    """Returns a study of the finalists on fresh seeds, up to the horizon.
+    """Returns a study of the finalists on fresh seeds, with rounds up to the horizon of the search.
 
     The default setting is left out if it does not fit the fixed values of the spec.
     """
@@ -98,7 +98,7 @@ def confirm(
 
 
 def compare(result: SearchResult, confirmed: xr.Dataset) -> SearchResult:
-    """Returns the result of a search with its finalists, in the order of the search.
+    """Returns the result of a search completed by its finalists, in the order that `finalists` gives.
 
     Args:
       result: the result of the search.

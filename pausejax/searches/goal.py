@@ -34,7 +34,7 @@ class Constraint(NamedTuple):
     bound: float
 
     def violation(self, value: float) -> float:
-        """Returns by how much a value breaks the bound; 0 if it keeps the bound, inf if it is NaN.
+        """Returns by how much a value breaks the bound: 0 if the value keeps the bound, inf if it is NaN.
 
         The result is relative to the bound, or absolute if the bound is 0.
         """
@@ -59,7 +59,7 @@ class Trial(NamedTuple):
     setting: Setting
     score: Score
     figures: np.ndarray
-    """The metrics in `Goal.figures` at the horizon of the search, float64 [seeds, metrics]."""
+    """The metrics that `Goal.figures` names, at the horizon of the search, float64 [seeds, metrics]."""
     rounds: int
     """Number of simulated rounds, summed over the runs of the setting."""
     short: bool
@@ -106,7 +106,8 @@ class Goal(NamedTuple):
         """Returns the score of a setting.
 
         Args:
-          figures: the figures of each seed, [seeds, figures]. NaN of one seed makes the mean NaN.
+          figures: the metrics that `figures` names, for each seed, [seeds, metrics]. A NaN makes the mean
+            NaN.
         """
         means = dict(zip(self.figures, figures.mean(axis=0).tolist(), strict=True))
         ways = zip(self.metrics, self.maximize, strict=True)
@@ -117,9 +118,9 @@ class Goal(NamedTuple):
 def order(scores: Sequence[Score]) -> np.ndarray:
     """Returns the indices of scores in the order of their rank, the best first, int [n].
 
-    Scores with a smaller violation of the constraints come first. Equal violations are ordered by the metric.
-    For several metrics, they are ordered by the number of the front, and within a front by crowding distance,
-    the largest first. Remaining ties keep the given order.
+    Scores with a smaller violation of the constraints come first. Equal violations of a goal with one metric
+    are ordered by this metric. With several metrics, the number of the front decides, and within a front the
+    crowding distance, the largest first. Remaining ties keep the given order.
     """
     if not scores:
         return np.zeros(0, int)
@@ -198,7 +199,7 @@ def goal_of(study: Study, options: SearchOptions) -> Goal:
       options: the options of the search.
 
     Raises:
-      SpecError: the options have mistakes, with one line for each of them.
+      SpecError: the options have mistakes; the message has one line for each mistake.
     """
     known, problems = study.outputs.metrics, []
     bounds = [constraint_of(text) for text in options.constraints]
@@ -230,14 +231,14 @@ def goal_of(study: Study, options: SearchOptions) -> Goal:
 
 
 def figures_at(study: Study, goal: Goal, arrays: Arrays) -> np.ndarray:
-    """Returns the figures of some runs at the horizon, float64 [runs, figures].
+    """Returns the metrics that `goal.figures` names at the horizon, float64 [runs, metrics].
 
     If the horizon is a simulated time, the rounds that have ended by this time count. A learned metric is NaN
     if the model of the run diverged up to the horizon.
 
     Args:
       study: the study of the runs.
-      goal: the goal with the names of the figures and the horizon.
+      goal: the goal of the search, which names the metrics and the horizon.
       arrays: the variables of the runs, at least up to the horizon.
     """
     known = study.outputs.metrics

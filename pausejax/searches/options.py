@@ -35,7 +35,8 @@ class SearchOptions(NamedTuple):
     """Name of the sampler, one of `SAMPLERS`."""
     sampler_seed: int = 0
     most: int | None = None
-    """Largest number of runs of one program that are simulated together; None: as measured."""
+    """Largest number of runs of one program that are simulated together; None: the number that was measured
+    for such devices."""
 
     @property
     def asked(self) -> dict[str, Any]:

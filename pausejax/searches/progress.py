@@ -29,7 +29,9 @@ Callback = Callable[[State], None]
 
 
 class SearchMeter(Meter):
-    """A meter of the settings of a search, which is called with the state after each step.
+    """Counts the settings of a search, for a display of its progress.
+
+    The search calls the meter with its state after each step.
 
     Args:
       study: the study that is searched.

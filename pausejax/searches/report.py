@@ -66,7 +66,7 @@ class Record(NamedTuple):
     finalists: tuple[tuple[str, ...], ...]
     """The table that compares the best settings on fresh seeds, row by row."""
     title: str
-    """Title of that table, with its caption."""
+    """Title and caption of the table `finalists`."""
 
     def values(self, trials: Sequence[Row]) -> np.ndarray:
         """Returns the metrics of some trials, float64 [n, metrics]; NaN where a trial has no finite value."""
@@ -153,7 +153,14 @@ def _points(
 
 
 def _without(record: Record, trials: Sequence[Row], places: Sequence[int], why: str) -> str:
-    """Returns a note on how many settings a chart leaves out for lack of a finite value; "" if none."""
+    """Returns a note on how many of the trials have no finite value and are not drawn; "" if none.
+
+    Args:
+      record: the record of the search.
+      trials: the trials of the chart.
+      places: the indices of the metrics that must be finite.
+      why: words that follow "no finite value" in the note.
+    """
     lost = int((~np.isfinite(record.values(trials)[:, list(places)]).all(axis=1)).sum()) if trials else 0
     return f"{lost} of {len(trials)} settings have no finite value{why}, and are not drawn" if lost else ""
 
@@ -238,10 +245,10 @@ def build(
 
     Args:
       record: the record of the search.
-      result: every run that the search played.
+      result: every run that the search simulated.
       confirmation: the result of the finalists on fresh seeds.
-      drawn: what `charts` returns.
-      baseline: as in `page.build`.
+      drawn: the charts of the record, as `charts` returns them.
+      baseline: the finalist with which the others are compared; default: the first.
 
     Raises:
       ValueError: the confirmation has no policy or setting with the name `baseline`.
@@ -264,7 +271,7 @@ def build(
 
 
 def _settings(record: Record) -> Table:
-    """Returns the table of settings, the best first, with at most `MOST_RUNS` rows."""
+    """Returns the table of all settings that were tried, the best first, with at most `MOST_RUNS` rows."""
     values, points = record.values(record.trials), record.points(record.trials)[:, 0]
     broken = np.array([one.broken for one in record.trials], bool)
     headings = ["setting", *(dim.symbol or dim.words for dim in record.dimensions)]

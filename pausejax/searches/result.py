@@ -27,27 +27,27 @@ CAPTION = (
 
 
 class Finalist(NamedTuple):
-    """One of the best settings, with its figures on fresh seeds."""
+    """A setting that was simulated again, with the metrics that `Goal.figures` names on fresh seeds."""
 
     label: str
     setting: Setting
     figures: np.ndarray
-    """The figures of each seed, float64 [seeds, figures]."""
+    """The metrics of each seed, float64 [seeds, metrics]."""
     mean: np.ndarray
-    """Mean over seeds, [figures]."""
+    """Mean of the metrics over seeds, [metrics]."""
     low: np.ndarray
-    """Lower end of the 95 % interval, [figures]."""
+    """Lower end of the 95 % interval of `mean`, [metrics]."""
     high: np.ndarray
-    """Upper end of the 95 % interval, [figures]."""
+    """Upper end of the 95 % interval of `mean`, [metrics]."""
     lead: np.ndarray
-    """Mean of the first finalist's figures minus this finalist's figures, paired by seed, [figures].
+    """Mean of the first finalist's metrics minus this finalist's metrics, paired by seed, [metrics].
 
     NaN for the first finalist itself.
     """
     lead_low: np.ndarray
-    """Lower end of the 95 % interval of `lead`, [figures]."""
+    """Lower end of the 95 % interval of `lead`, [metrics]."""
     lead_high: np.ndarray
-    """Upper end of the 95 % interval of `lead`, [figures]."""
+    """Upper end of the 95 % interval of `lead`, [metrics]."""
 
 
 class SearchResult(NamedTuple):
@@ -79,7 +79,8 @@ class SearchResult(NamedTuple):
 
     @property
     def open_parameters(self) -> tuple[str, ...]:
-        """The names of the parameters that the search chose."""
+        """The names of the parameters whose values the search chooses, in the order of the study's
+        parameters."""
         names = {name for dims in self.space.dimensions.values() for d in dims for name in d.names}
         return tuple(name for name in self.study.words.parameters if name in names)
 
@@ -246,9 +247,9 @@ def _rescaled(result: SearchResult) -> dict[str, str]:
 
 
 def _interval(mean: Any, low: Any, high: Any, place: int, scale: float, form: str, lost: np.ndarray) -> str:
-    """Returns the text of a mean with its interval.
+    """Returns the text of the mean with index `place`, with its interval, in the unit that `scale` gives.
 
-    If some seeds have no value, it says how many have a value.
+    `form` is a number format. If some seeds have no value (`lost`), the text says how many seeds have one.
     """
     if np.isnan(mean[place]):
         return "–"

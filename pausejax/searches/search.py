@@ -33,12 +33,12 @@ from pausejax.study.runs import Run
 from pausejax.study.study import Study
 
 _STEPS = 32
-"""Least number of lists into which the trials of a search are cut, if there are as many trials.
+"""A search with at least this number of trials cuts them into at least this number of lists.
 
-Samplers learn only between two steps, and each worker gets one list in a step.
+A sampler learns only between two steps. In a step, each worker simulates one list.
 """
 _KNOWN_IN_A_ROW = 200
-"""Number of known settings in a row after which the space of settings counts as exhausted."""
+"""After this number of consecutive suggestions that were all tried before, a search ends."""
 
 
 Question = tuple[int, Setting]
@@ -136,10 +136,10 @@ def search(
 
 
 class _Steps:
-    """The steps of a search: asks the sampler for settings, and groups those that are simulated together.
+    """Asks the sampler for settings, and groups the settings that are simulated together into steps.
 
-    There is a list of waiting settings for each compiled program. A list is simulated when it is full. So
-    each program is compiled for one number of runs.
+    Each compiled program has a list of waiting settings. A step simulates the full lists. The last steps
+    simulate the remaining lists.
     """
 
     def __init__(self, space: Space, sampler: Sampler, trials: int, batch: int, lists: int) -> None:
@@ -167,7 +167,8 @@ class _Steps:
         return [key for key, waiting in self._waiting.items() if len(waiting) >= self._batch]
 
     def _ask(self) -> Question | None:
-        """Returns a setting that is not known yet; None if there are no more, or if enough were tried."""
+        """Returns a setting that was not suggested before; None if no such setting is found, or if enough
+        were tried."""
         for _ in range(_KNOWN_IN_A_ROW if self._left else 0):
             number, setting = self._sampler.ask()
             if setting.key not in self._known:
@@ -180,13 +181,13 @@ class _Steps:
 
 
 def _batch(study: Study, options: SearchOptions) -> int:
-    """Returns how many settings of one program are simulated together."""
+    """Returns how many settings of one program are simulated together, at least 1."""
     most = options.most or measured.most_runs(jax.default_backend())
     return max(min(options.trials // _STEPS, most // len(study.seeds)), 1)
 
 
 def _trial(study: Study, goal: Goal, store: Store, question: Question, runs: Sequence[Run]) -> Trial:
-    """Returns the trial of a setting: its score and figures, from the runs in the store."""
+    """Returns the trial of a setting: its score and metrics, from the runs in the store."""
     arrays = store.load(runs)
     figures = figures_at(study, goal, arrays)
     elapsed = arrays["elapsed"]

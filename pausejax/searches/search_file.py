@@ -90,7 +90,8 @@ def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 
 def _changes(key: str, held: Any, asked: Any) -> list[str]:
-    """Returns the fields in which two values differ, with both values of each field."""
+    """Returns in words what differs between the file's value of `key` and the value that the command asks
+    for."""
     if isinstance(held, dict) and isinstance(asked, dict):
         names = [name for name in {**held, **asked} if held.get(name) != asked.get(name)]
         return [f"{name} ({held.get(name)}, now {asked.get(name)})" for name in names]

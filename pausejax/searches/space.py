@@ -16,7 +16,7 @@ MOST_PROGRAMS = 64
 
 
 class Dimension(NamedTuple):
-    """One choice of a sampler."""
+    """One choice that a sampler makes for a setting."""
 
     key: str
     """The name of the choice in the sampler. Policies with the same choice share this name."""
@@ -27,7 +27,7 @@ class Dimension(NamedTuple):
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The text of each row."""
+        """The text of each row of `values`."""
         assert not isinstance(self.values, Range)
         return tuple(str(row[0] if len(row) == 1 else row) for row in self.values)
 
@@ -81,7 +81,8 @@ class Space(NamedTuple):
         return self._read(policy, values)
 
     def defaults(self) -> Setting:
-        """Returns the first policy with the default values of all parameters that the search chooses."""
+        """Returns the setting of the first policy in which all parameters that the search chooses have their
+        defaults."""
         policy = self.study.policies[0]
         values = dict(self.fixed[policy.label])
         for dimension in self.dimensions[policy.label]:
@@ -89,7 +90,7 @@ class Space(NamedTuple):
         return self._read(policy, values)
 
     def corners(self) -> list[Setting]:
-        """Returns settings that together need every program and contain both ends of every range.
+        """Returns settings that together need every compiled program and contain both ends of every range.
 
         Raises:
           SpecError: a policy has more than `MOST_PROGRAMS` programs.
@@ -129,7 +130,7 @@ class Space(NamedTuple):
 
 
 def _corner(fixed: Mapping[str, int], step: int) -> Choose:
-    """Returns a function that makes the choices in `fixed`, and all other choices by `step`.
+    """Returns a function that makes choices: `fixed` has the row of some keys, and `step` decides all others.
 
     An even `step` chooses the lower end of a range, an odd `step` the upper end. Among n rows, `step` chooses
     the row with the index `step` mod n.

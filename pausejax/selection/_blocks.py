@@ -93,7 +93,8 @@ def sums_of_the_best(
 
 
 def _blocks_of(x: jax.Array, index: jax.Array) -> jax.Array:
-    """Returns each row's blocks at some indices: [N, blocks, width] and [N, ...] to [N, ..., width]."""
+    """Returns the blocks of `x`, [N, blocks, width], at the indices `index`, [N, ...], row by row: [N, ...,
+    width]."""
     row = np.arange(x.shape[0], dtype=np.int32).reshape(-1, *(1,) * (index.ndim - 1))
     return x.at[row, index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
@@ -115,7 +116,7 @@ def _is_set(masks: jax.Array) -> jax.Array:
 
 
 def _counts(masks: jax.Array) -> jax.Array:
-    """Returns the number of flags that are set up to and including each flag, int32 [..., width]."""
+    """Returns for each flag that `_masks` packed how many flags up to it are set, int32 [..., width]."""
     bits = _bits(masks.ndim)
     counts, before = [], jnp.zeros_like(masks[..., 0], jnp.int32)
     for word in range(masks.shape[-1]):

@@ -56,7 +56,7 @@ def power_of_two(exponent: jax.Array) -> jax.Array:
 
 
 def encode(x: jax.Array, unit: jax.Array) -> Fixed:
-    """Returns float32 [...] as fixed-point numbers."""
+    """Returns x, float32 [...], as fixed-point numbers in units of 2^unit, truncated."""
     scaled = x * power_of_two(-unit - _LOW_BITS)
     high = jnp.trunc(scaled)
     # Scaling by a power of two does not round, and the fraction of a float is exactly a float.
@@ -65,7 +65,7 @@ def encode(x: jax.Array, unit: jax.Array) -> Fixed:
 
 
 def decode(number: Fixed, unit: jax.Array) -> jax.Array:
-    """Returns the nearest float32 or its neighbour, [...].
+    """Returns the float32 nearest to a number in units of 2^unit, or a neighbour of it, [...].
 
     The error of small negative numbers is up to 2^6 units.
     """
@@ -82,7 +82,7 @@ def subtract(a: Fixed, b: Fixed) -> Fixed:
 
 
 def total(x: Fixed) -> Fixed:
-    """Returns the sum over the only axis, [n] to scalars."""
+    """Returns the sum of n numbers, [n], as a scalar."""
     high, low = x.high, x.low
     while high.shape[0] > 1:
         odd = high.shape[0] % 2

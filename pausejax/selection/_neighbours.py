@@ -28,13 +28,13 @@ PROPOSAL_WORDS = 3
 
 
 class Lists(NamedTuple):
-    """Sorted lists of the clients. A client's label is its place in the list of ucb.
+    """Clients sorted by ucb, and by L further terms. A client's label is its place in the list of ucb.
 
     The first `size` places of every list are those of the available clients.
     """
 
     size: int | jax.Array
-    """int32 scalar, n: the number of available clients; the Python number K if all are available."""
+    """int32 scalar, n: the number of available clients; a Python int, K, if all clients are available."""
     client: jax.Array
     """int32 [K], the client that a label stands for."""
     order: jax.Array
@@ -153,7 +153,8 @@ def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
 
 
 def _first_members(lists: Lists, vertex: Vertex) -> tuple[jax.Array, jax.Array]:
-    """Returns the positions in `labels` of the first member of each list, int32 [3], and their number |A|.
+    """Returns which members come first in a list, as positions in `vertex.labels`, int32 [3], and their
+    number |A|.
 
     The positions are distinct and ascending, and the first is always 0. Missing positions at the end are m.
     """

@@ -9,7 +9,7 @@ def stable_argsort(values: jax.Array) -> jax.Array:
 
     Each pass packs some bits of the key and the position into one uint32 and sorts these numbers. The passes
     start with the least significant bits. On XLA:CPU, sorting one integer array is about eight times as fast
-    as sorting floats, or keys with a payload. So two or three passes are still faster.
+    as sorting floats, or keys with a payload. So two or three passes are faster than one general sort.
     """
     size = values.shape[0]
     position_bits = max(1, (size - 1).bit_length())

@@ -24,9 +24,8 @@ _PAIR_BITS = 3
 def by_eviction(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """Bounds the value of each threshold, in O(log K) kernels for any m.
 
-    It finds the time at which each client stops being among the m best scores.
-
-    Scores are rounded to integers, whose sums are exact in any order. The bounds cover this rounding.
+    The bounds are in the order of clients for few clients, else in descending order of ucb. Scores are
+    rounded to integers, whose sums are exact in any order. The bounds cover this rounding.
     """
     return (by_pairs if are_few(ucb.shape[1]) else by_blocks)(ucb, score, m, worth)
 
@@ -37,7 +36,11 @@ def are_few(num_clients: int) -> bool:
 
 
 def by_pairs(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """Computes `by_eviction` without a sort, in O(K²) comparisons. The bounds are in the order of clients."""
+    """Bounds the value of each threshold as in the module's description, without a sort, in O(K²)
+    comparisons.
+
+    The bounds are in the order of clients.
+    """
     num_clients = ucb.shape[1]
     index = jnp.arange(num_clients, dtype=jnp.int32)
     arrival, rank = (jnp.sum(_before(x), axis=2, dtype=jnp.int32) for x in (ucb, score))
@@ -108,7 +111,10 @@ def _before(x: jax.Array) -> jax.Array:
 
 
 def by_blocks(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
-    """Computes `by_eviction` with sorts and tables of blocks. The bounds are in descending order of ucb."""
+    """Bounds the value of each threshold as in the module's description, with sorts and tables of blocks.
+
+    The bounds are in descending order of ucb.
+    """
     num_clients = ucb.shape[1]
     number = lax.broadcasted_iota(jnp.int32, ucb.shape, 1)
     thresholds, scores = lax.sort((-ucb, -score), dimension=1, num_keys=1)

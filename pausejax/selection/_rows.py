@@ -33,7 +33,10 @@ def take(x: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def _argsort_by_counting(x: jax.Array) -> jax.Array:
-    """Sorts by counting the entries before each entry. The last axis is that of the rows, for CPU vectors."""
+    """Returns the order of each row of x [N, K] by counting the entries before each entry.
+
+    Internally the last axis is that of the rows, so that one CPU vector instruction processes several rows.
+    """
     columns = x.T
     index = lax.broadcasted_iota(jnp.int32, (x.shape[1], 1), 0)
 

@@ -77,8 +77,9 @@ def by_replacement(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM)
     """Bounds the value of each threshold by removing clients in ascending order of ucb.
 
     If one of the m best scores is removed, the next best score replaces it. The loop takes O(1) steps per
-    client. A client that was skipped is never needed again. So a pointer into the clients sorted by score
-    only moves forward. The running sum consists of two floats, and the bounds cover its rounding errors.
+    client. A candidate that has already been removed is skipped and never needed again. So a pointer into the
+    clients sorted by score only moves forward. The running sum consists of two floats, and the bounds cover
+    its rounding errors.
     """
     leaving, ranking = argsort(ucb), argsort(-score)
     thresholds = take(ucb, leaving)

@@ -21,14 +21,14 @@ On a CPU the number is 1, because unrolling takes three times as long on a CPU.
 
 
 class Problem(NamedTuple):
-    """Instance of (14) in the form that the walk needs. Its numbers are in fixed point, see `_fixed`."""
+    """Instance of (14) in the form that the walk needs, with terms in fixed point (`_fixed.py`)."""
 
     lists: Lists
     terms: jax.Array
     """int32 [K, 4] by label: score, (α g_k + γ p_k) / m, and ucb, finite and ascending; each is two int32
     words."""
     unit: jax.Array
-    """int32 scalar, the exponent of the fixed point."""
+    """int32 scalar: terms are in units of 2^unit."""
     coldness: jax.Array
     """float32 scalar, κ / C: the inverse temperature of step j is coldness * log(j + 1)."""
 
@@ -69,7 +69,7 @@ def make_problem(
 
 
 def start_at(problem: Problem, vertex: Vertex, step: int | jax.Array = 1) -> Position:
-    """Returns the position of a walk that has visited only this set."""
+    """Returns the position of a walk that has visited only `vertex`, before step number `step`."""
     terms = problem.terms[vertex.labels]
     score = fixed.total(fixed.Fixed(terms[:, 0], terms[:, 1]))
     energy = fixed.add(score, fixed.Fixed(terms[0, 2], terms[0, 3]))
@@ -132,7 +132,7 @@ def walk(
     The trace is float32 [steps + 1] if `traced`, else None.
 
     Each run of a batch counts its own steps, and the loop ends when the last run has made all its steps. An
-    invalid proposal costs its own run one iteration, and other runs do not wait. So the number of iterations
+    invalid proposal costs one iteration of its run, and other runs do not wait. So the number of iterations
     is that of the slowest run.
     """
     position = start_at(problem, start)

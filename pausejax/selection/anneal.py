@@ -36,8 +36,8 @@ def anneal(
 
     The walk starts from a uniform set. Step j = 1, 2, ... draws a neighbour U of the set V uniformly (N1,
     N2). It moves to U if E(U) >= E(V), else with probability exp((E(U) - E(V)) / τ_j). The temperature is τ_j
-    = C / (κ log(j + 1)), with C by (19). The walk replaces a ucb of +inf, that of an unexplored client, by a
-    finite number; see `finite_ucb`.
+    = C / (κ log(j + 1)), with C by (19). A ucb of +inf, that of an unexplored client, is replaced by a finite
+    number (`finite_ucb`).
 
     Args:
       key: the key of the walk, consumed.
@@ -91,10 +91,8 @@ def vanilla_anneal(
     temperature_divisor: jax.Array | float = 1.0,
     available: jax.Array | None = None,
 ) -> Selection:
-    """Searches for the argmax of (14) by the paper's Vanilla-SA: any swap is a neighbour, and C = 2α + γ + 1.
-
-    Everything else is as in `anneal`.
-    """
+    """Searches for the argmax of (14) as `anneal`, but by the paper's Vanilla-SA: neighbours are all swaps,
+    and C = 2α + γ + 1."""
     return anneal_trace(
         key,
         ucb,
@@ -127,7 +125,8 @@ def anneal_trace(
     available: jax.Array | None = None,
     traced: bool = True,
 ) -> tuple[Selection, jax.Array | None]:
-    """Runs `anneal` ("tailored") or `vanilla_anneal` ("any"), and returns the energies of the walk too.
+    """Runs `anneal` (neighbours "tailored") or `vanilla_anneal` ("any"), and also returns the walk's
+    energies.
 
     Returns:
       The selection, and the energies E(V_1), ..., E(V_{J+1}), float32 [steps + 1]; None without `traced`. In
@@ -194,8 +193,8 @@ def temperature_constant(
 ) -> jax.Array:
     """Computes C by (19), float32 scalar; it exceeds the difference between the energies of any two sets.
 
-    Arguments as for `anneal`, with two exceptions. `ucb` must be finite (see `finite_ucb`). `lists` must be
-    those of ucb, privacy and generalization.
+    Arguments are as for `anneal`, but `ucb` must be finite. `lists` has the clients sorted by ucb, privacy
+    and generalization.
     """
     by_ucb, first_of_top = lists.client, lists.size - m
     by_privacy, by_generalization = by_ucb[lists.order[0]], by_ucb[lists.order[1]]

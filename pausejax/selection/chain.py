@@ -57,7 +57,8 @@ def energies(
     generalization_weight: float,
     privacy_weight: float,
 ) -> np.ndarray:
-    """Returns E(V), (18), of every vertex, float64 [C(K, m)]."""
+    """Returns the energy E(V), (18), of every set of m clients, float64 [C(K, m)]. The three terms are [K]
+    each."""
     ucb, generalization, privacy = (np.asarray(t, np.float64) for t in (ucb, generalization, privacy))
     members = vertices(len(ucb), m)
     sums = generalization_weight * generalization[members] + privacy_weight * privacy[members]
@@ -183,7 +184,7 @@ def energy_constant(
     privacy_weight: float,
     temperature_margin: float,
 ) -> float:
-    """Returns C by (19)."""
+    """Returns the numerator C of the temperature, by (19). The three terms are [K] each."""
     ucb, g, p = (np.sort(np.asarray(values, np.float64)) for values in (ucb, generalization, privacy))
     g_range = generalization_weight / m * (g[-m:].sum() - g[:m].sum())
     p_range = privacy_weight / m * (p[-m:].sum() - p[:m].sum())

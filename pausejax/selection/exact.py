@@ -35,7 +35,7 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
     """Returns the set of m clients with the largest min ucb + Σ score, the argmax of (14), in O(K log K).
 
     Args:
-      ucb: float32 [K]; +inf marks an unexplored client. With μ instead, the result is the genie's set, (10).
+      ucb: float32 [K]; +inf marks an unexplored client. With μ instead, the result is the oracle's set, (10).
       score: float32 [K], (α g_k + γ p_k) / m.
       m: the number of clients to select, 1 <= m <= K.
       available: bool [K], the clients that can be selected; None: all. Terms of other clients are not read.
@@ -59,21 +59,20 @@ def best_set(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | No
 def best_rate(speed: jax.Array, value: jax.Array, m: int, available: jax.Array | None = None) -> Selection:
     """Returns the set of m clients with the largest min speed · Σ value, exactly, in O(K log K).
 
-    If a client's speed is 1/τ, this is the largest value per second of a round that lasts as long as its
-    slowest member.
+    With speed 1/τ, this is the largest value per second if a round waits for its slowest member.
 
     Args:
       speed: float32 [K], positive; +inf marks an unexplored client.
       value: float32 [K], 0 or more.
       m: the number of clients to select, 1 <= m <= K.
-      available: as for `best_set`.
+      available: bool [K], the clients that can be selected; None: all.
 
     Returns:
       The best set, with the rules of `best_set` for few available clients, unexplored clients, ties and
       invalid terms. A speed or value out of its range is invalid.
 
     Raises:
-      ValueError: as for `best_set`.
+      ValueError: a shape, m or the type of `available` is wrong. Outside jit also: a term is invalid.
     """
     terms = rate_terms(speed, value, m, available)
     return _best_set(terms if available is None else (*terms, jnp.asarray(available)), m, PRODUCT)
@@ -153,7 +152,8 @@ def _best_finite_sets(
 def _best_by_sorting(
     ucb: jax.Array, score: jax.Array, threshold: jax.Array, m: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Selects as `best_by_pairs`, for any number of clients."""
+    """Returns the m best clients whose ucb reaches `threshold`, [N, 1], their scores and their smallest
+    ucb."""
     # Without the barrier XLA compiles top_k and the slices of `tree_sum` to a sort of all K, which is 20
     # times slower. Each output has its own barrier, because XLA can't partition a program whose top_k enters
     # a barrier as a pair.
@@ -171,7 +171,7 @@ def _settle(
     worth: Worth = SUM,
     best: Best = _best_by_sorting,
 ) -> Selection:
-    """Evaluates the thresholds that may be the best, one after another. Usually each run has only one."""
+    """Evaluates the thresholds that may be the best, one after another, and returns each run's best set."""
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
 
     def pending(last: jax.Array) -> jax.Array:
@@ -220,7 +220,7 @@ def everyone(
 def stand_ins(
     ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None, worth: Worth = SUM
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns finite terms that order all sets as the given terms do.
+    """Replaces infinite and invalid terms, so that the order of all sets by their values does not change.
 
     Returns:
       The number to add to every value, because of infinite or invalid terms: 0, +inf or NaN, [...].
@@ -249,7 +249,7 @@ def stand_ins(
 def rate_terms(
     speed: jax.Array, value: jax.Array, m: int, available: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns speed and value, float32 [K], with invalid numbers marked. Raises ValueError as `best_rate`."""
+    """Returns speed and value, float32 [K], in which -inf replaces invalid speeds, and NaN invalid values."""
     check_inputs(speed, value, m, available, names=("speed", "value"), least=0.0)
     speed, value = jnp.asarray(speed, jnp.float32), jnp.asarray(value, jnp.float32)
     return jnp.where(speed > 0, speed, -jnp.inf), jnp.where(value >= 0, value, jnp.nan)

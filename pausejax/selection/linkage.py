@@ -121,7 +121,7 @@ def _merge(state: _Chain, x: jax.Array, y: jax.Array) -> _Chain:
 
 
 def _times(weight: jax.Array, share: jax.Array, distance: jax.Array) -> jax.Array:
-    """Returns weight * share * distance², rounded before it is added to anything; see `rounding.rounded`."""
+    """Returns weight * share * distance², rounded before it is added to anything."""
     product = weight * share * distance * distance
     return jnp.maximum(product, jnp.finfo(product.dtype).min)
 
@@ -194,8 +194,8 @@ def _cut(tree: Tree, amount: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Cuts a tree into the largest subtrees whose clients' amounts sum to at most 1.
 
     Returns:
-      int32 [K], the root node of each client's subtree.
-      int32 [K], each client's place among the leaves from left to right.
+      The root node of each client's subtree, int32 [K], and each client's place among the leaves from left to
+      right, int32 [K].
     """
     num_leaves = amount.shape[0]
     nodes = num_leaves + jnp.arange(num_leaves - 1, dtype=jnp.int32)

@@ -44,7 +44,7 @@ def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
 
 
 def _name(key: tuple[Any, ...]) -> str:
-    """Returns a short name of a program."""
+    """Returns the name of a group with this program key: the policy and a digest of the key."""
     digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()
     return f"{key[0]} {digest[:16]}"
 
@@ -52,8 +52,8 @@ def _name(key: tuple[Any, ...]) -> str:
 def program_key(study: Study, algorithm: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Returns the values that define a compiled program: policy, static values, and optional terms in use.
 
-    Optional terms, such as a proximal term or failures, cost time. So programs with and without such a term
-    are separate. So the program of a run never depends on the other runs of its study.
+    Optional terms, such as a proximal term or failures, cost time. Therefore programs with and without such a
+    term are separate. The program of a run never depends on the other runs of its study.
     """
     static = tuple((name, value) for name, value in values.items() if not _is_traced(study, name))
     parameters = study.words.parameters

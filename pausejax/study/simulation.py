@@ -36,7 +36,7 @@ class Segment(NamedTuple):
     first_round: int
     last_round: int
     positions: np.ndarray
-    """int [n], indices of these runs among all runs played together; an index may repeat as padding."""
+    """int [n], indices of the recorded runs among the runs of the batch; an index may repeat as padding."""
     records: Arrays
     """Records by variable, [n, records, ...]."""
 
@@ -77,7 +77,7 @@ class Simulation(Protocol):
     def padded(self, width: int) -> int:
         """Returns the least number of runs >= `width` that fills the devices evenly.
 
-        If data are sharded, these are all devices.
+        If data are sharded, the runs fill all devices, else possibly fewer.
         """
 
     def trace(self, width: int) -> jax.stages.Traced:
@@ -94,7 +94,7 @@ class Simulation(Protocol):
         """
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers the program for `width` runs; raises as `trace`."""
+        """Traces and lowers the program for `width` runs; raises a ValueError as `trace`."""
 
     def state_shapes(self, width: int) -> Any:
         """Returns the shapes, types and shardings of the state of `width` runs."""
@@ -117,7 +117,8 @@ class Simulation(Protocol):
 
         Args:
           segments: the records of the runs.
-          state: the state after the last segment, with a row for each of its positions, on the devices.
+          state: the state after the last segment, with one row for each entry of `segments[-1].positions`, on
+            the devices.
           runs: distinct runs, in the order of their positions.
         """
 

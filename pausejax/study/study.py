@@ -70,7 +70,7 @@ class Study:
     stop_at_latency: float
     seeds: tuple[int, ...]
     quantities: tuple[str, ...]
-    """Names of the quantity parts that are also recorded in every round."""
+    """Names of the parts of category "quantity" that every round records."""
     axes: Mapping[str, Axis]
     """Values of every parameter, with defaults filled in; a parameter with several values is an axis."""
     zipped: tuple[tuple[str, ...], ...]

@@ -197,7 +197,8 @@ def make(
 
 
 def _with_own(parts: Layer, names: Set[str]) -> Layer:
-    """Returns a layer whose parts have names of their own for some parameters; see `Part.with_own`."""
+    """Returns a layer in which the parameters `names` of each part have a name of their own, such as
+    first.width."""
     found = Layer(parts, parts.sources)
     for category in CATEGORIES:
         for part in parts.of(category).values():
@@ -222,7 +223,8 @@ def sorted_by_section(own: Mapping[str, Parameter], added: Mapping[str, Paramete
 
 
 def _learns(of_key: Mapping[str, frozenset[str]], categories: Iterable[str]) -> bool:
-    """Returns whether only parts of learning read a parameter."""
+    """Returns whether only parts that train models read a parameter. `of_key` has these parts by category
+    key."""
     learners = {CATEGORIES[category].key for category in categories if CATEGORIES[category].learning}
     return bool(of_key) and set(of_key) <= learners
 

@@ -58,7 +58,7 @@ def check_groups(
     axes: Mapping[str, Axis],
     policies: Sequence[PolicySpec],
 ) -> None:
-    """Reports the groups that can't advance together, among the sections' axes and for each policy."""
+    """Reports the zipped groups whose lists can't advance together, in the sections and in each policy."""
     sound = []
     for group in shared:
         if problem := _problem(group, axes):

@@ -107,7 +107,7 @@ def scaling(quick):
     return rows
 
 
-def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_genie=False):
+def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_oracle=False):
     """A function from seeds to the round latencies and regrets, [runs, rounds], of PAUSE without training.
 
     Latencies are the paper's, the clock is "reference". The paper's clients are numbered from the fastest to
@@ -119,15 +119,15 @@ def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_g
     policy = pause(num_clients=num_clients, clients_per_round=m, objective=objective)
 
     def one_round(law, mu, key, carry, round):
-        state, genie_counts = carry
+        state, oracle_counts = carry
         latency = law.sample(jax.random.fold_in(key, round))
         view = View(round, latency, lambda clients: jnp.zeros(clients.shape))
         members = policy.select(None, state, view).members
         speed = MIN_LATENCY / latency
         lost = jnp.float32(0)
-        if with_genie:
-            genie_counts, regrets = regret.step(
-                genie_counts,
+        if with_oracle:
+            oracle_counts, regrets = regret.step(
+                oracle_counts,
                 state.bandit.counts,
                 members,
                 bandit.time_of_terms(round, "reference"),
@@ -140,7 +140,7 @@ def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_g
             lost = regrets.regret
         nothing = jnp.zeros(m)
         feedback = Feedback(members, latency[members], speed[members], nothing, nothing, nothing[:, None])
-        return (policy.update(state, view, feedback), genie_counts), (jnp.max(latency[members]), lost)
+        return (policy.update(state, view, feedback), oracle_counts), (jnp.max(latency[members]), lost)
 
     def run(seed):
         state = policy.init(None, Clients(share, jnp.ones(num_clients)))
@@ -166,7 +166,7 @@ def games(quick):
             name = f"seconds_of_300_rounds_k{num_clients}_m{m}{'_shuffled' if shuffled else ''}"
             result[name] = {"mean": seconds.mean(), "deviation": seconds.std(ddof=1), "runs": len(seconds)}
     runs, rounds = (64, 100) if quick else (256, 300)
-    study = play(30, 5, rounds, gain=1.0, privacy_weight=5.0, with_genie=True)
+    study = play(30, 5, rounds, gain=1.0, privacy_weight=5.0, with_oracle=True)
     spent = cpu_seconds(study, jnp.arange(runs))
     result["bandit_study_k30_m5"] = {"runs": runs, "rounds_times_runs_per_cpu_second": rounds * runs / spent}
     print(json.dumps(result, indent=1), flush=True)

@@ -118,10 +118,10 @@ def test_nobody_there_is_an_empty_round_of_one_minimum_latency():
         assert (values[empty] == 0).all()
         assert np.isfinite(values).all() or name == "selection_gap"
     assert (np.asarray(state.bandit.counts).sum(axis=1) == M * (~empty).sum()).all()
-    assert (np.asarray(state.genie).sum(axis=1) == M * (~empty).sum()).all()
+    assert (np.asarray(state.oracle).sum(axis=1) == M * (~empty).sum()).all()
 
 
-def test_pseudo_regret_is_against_a_genie_that_sees_the_same_availability():
+def test_pseudo_regret_is_against_an_oracle_that_sees_the_same_availability():
     _, record = simulate("pause", "markov", departure_probability=0.4, selection_gap=True)
     assert (np.asarray(record.pseudo_regret) >= -1e-5).all()
     gap = np.asarray(record.selection_gap)
@@ -146,7 +146,7 @@ def test_failures_spend_privacy_if_the_update_had_left(stage):
         np.testing.assert_allclose(
             privacy.leakage(most.astype(np.float32), BUDGET, 0.04), leaked.max(axis=1), rtol=1e-5
         )
-    same = (np.asarray(state.genie) == np.asarray(plain_state.genie)).all()
+    same = (np.asarray(state.oracle) == np.asarray(plain_state.oracle)).all()
     assert same == (stage == "after_release")
 
 

@@ -316,7 +316,7 @@ def mean_speed(law):
         ("shifted_exponential", exponential, "fedcs", {"deadline": 60.0}),
     ],
 )
-def test_rounds_and_genie_follow_the_law_of_the_spec(law, draw, policy, options):
+def test_rounds_and_oracle_follow_the_law_of_the_spec(law, draw, policy, options):
     k, m, rounds = 5, 2, 12
     found = pausejax.simulate(
         policy,

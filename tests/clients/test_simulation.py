@@ -132,7 +132,9 @@ def test_pause_replays_in_numpy(result):
         if counts.min() > 0:
             sets = best_set(jnp.asarray(bound, jnp.float32), jnp.asarray(score, jnp.float32), M)
             assert bound[chosen].min() + score[chosen].sum() == pytest.approx(float(sets.value), abs=1e-5)
-        genie = np.asarray(best_set(jnp.asarray(mu, jnp.float32), jnp.asarray(score, jnp.float32), M).members)
+        oracle = np.asarray(
+            best_set(jnp.asarray(mu, jnp.float32), jnp.asarray(score, jnp.float32), M).members
+        )
 
         def value(x, members, score=score):
             return x[members].min() + score[members].sum()
@@ -140,8 +142,8 @@ def test_pause_replays_in_numpy(result):
         reward = value(0.05 / latency, chosen)
         assert float(runs["round_latency"][t - 1]) == pytest.approx(latency[chosen].max(), rel=1e-6)
         assert float(runs["reward"][t - 1]) == pytest.approx(reward, abs=2e-5)
-        assert float(runs["regret"][t - 1]) == pytest.approx(value(0.05 / latency, genie) - reward, abs=4e-5)
-        gap = value(mu, genie) - value(mu, chosen)
+        assert float(runs["regret"][t - 1]) == pytest.approx(value(0.05 / latency, oracle) - reward, abs=4e-5)
+        gap = value(mu, oracle) - value(mu, chosen)
         assert float(runs["pseudo_regret"][t - 1]) == pytest.approx(gap, abs=4e-5)
         mean[chosen] = (counts[chosen] * mean[chosen] + 0.05 / latency[chosen]) / (counts[chosen] + 1)
         counts[chosen] += 1

@@ -52,7 +52,7 @@ class Tracker:
 
 
 class Point(NamedTuple):
-    """A metric of a run after one of its rounds."""
+    """The value of a metric of a run after one of its rounds."""
 
     name: str
     value: float
@@ -75,12 +75,13 @@ class TrackedRun(NamedTuple):
 
     The points of a metric are its curve, or its value at the last round.
 
-    If the run's model diverged, metrics of its learning are left out.
+    If the run's model diverged, metrics of the learned model are left out.
     """
 
     @property
     def key(self) -> str:
-        """The run's key in a tracker. It contains the label, because labels may share identities."""
+        """The run's key in a tracker. The key depends on the label too, because runs with different labels
+        may share an identity."""
         return key_of(self.policy, self.identity)
 
     def leading(self, study: Mapping[str, str]) -> dict[str, Any]:
