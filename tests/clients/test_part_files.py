@@ -125,7 +125,7 @@ def test_a_part_is_given_the_table_of_another_that_it_asks_for(tmp_path):
             {"mode": "bandit"},
             r'^selection\.plan_file = "": must be the path of a file, which .*by_table',
         ),
-        ("random", {"optimizer": "scaled"}, r'^simulate: training\.step_file = "": goes with'),
+        ("random", {"optimizer": "scaled"}, r'^simulate: training\.step_file = "": needed with'),
     ],
 )
 def test_a_file_that_is_not_given_is_asked_for(policy, options, message):
