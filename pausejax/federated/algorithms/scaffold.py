@@ -22,7 +22,7 @@ def scaffold(*, optimizer: str) -> Algorithm:
       ValueError: the local optimizer is not "sgd", from whose steps the control variates are computed.
     """
     if optimizer != "sgd":
-        raise ValueError(f'optimizer = "{optimizer}": federated_algorithm = "scaffold" needs "sgd"')
+        raise ValueError(f'optimizer = "{optimizer}": must be "sgd" with federated_algorithm = "scaffold"')
 
     def init(params: Params) -> tuple[Params, Params]:
         zeros = jax.tree.map(jnp.zeros_like, params)
