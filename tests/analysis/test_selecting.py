@@ -101,16 +101,16 @@ def test_runs_that_have_the_values_in_their_order(made, wanted, places):
         ({"gamma": 5.001}, "gamma = 5.001: no run has it; did you mean 5? known: 0.1, 5"),
         ({"gamma": [5.0, 25.0]}, "gamma = 25: no run has it; did you mean 5?"),
         ({"gamma": "5"}, "gamma = '5': no run has it; known: 0.1, 5"),
-        ({"gamma": slice(6, None)}, "gamma = slice(6, None): no run has it"),
-        ({"policy": slice("a", "b")}, "a range is slice(low, high), of numbers"),
+        ({"gamma": slice(6, None)}, "gamma = slice(6, None): no run has this value"),
+        ({"policy": slice("a", "b")}, "must be slice(low, high) with numbers"),
         ({"J": -1}, "J = -1: no run has it; did you mean 10? known: 10, 50"),
-        ({"gamma": []}, "gamma = []: name at least one value"),
+        ({"gamma": []}, "gamma = []: must list one value or more"),
         (
             {"gamma": 5.0, "seed": 1},
             "gamma = 5: no run with seed = 1 has it; did you mean 0.1? known: 0.1",
         ),
         ({"policy": ["PAUSE", "uniform"], "J": 10}, "J = 10: no run with policy = ['PAUSE', 'uniform'] has"),
-        ({"policy": "PAUSE", "J": 10}, "has it; these runs lack it"),
+        ({"policy": "PAUSE", "J": 10}, "has this value; these runs have no value of it"),
         ({"policy": ["PAUSE", "cold"], "J": [10, 50], "seed": 1}, "policy = 'cold': no run with J"),
     ],
 )
@@ -121,7 +121,7 @@ def test_what_is_not_there_is_said_and_nothing_dropped_silently(made, wanted, sa
 
 
 def test_what_is_no_result_is_refused(made):
-    with pytest.raises(ValueError, match="has no dimension run"):
+    with pytest.raises(ValueError, match="must have the dimension run"):
         analysis.select(made.isel(run=0), policy="PAUSE")
 
 
