@@ -118,11 +118,11 @@ def test_without_pairs_the_page_says_why():
     one_seed, _, _ = build(POLICIES, 1, AXES)
     assert tables.differences(one_seed) == (
         None,
-        ["paired differences: there is one seed, so there are no intervals"],
+        ["no paired differences: with one seed, they have no intervals"],
     )
     alone, _, _ = build({"pause": {"privacy_weight": [1.0, 5.0, 25.0]}}, 4, {"privacy_weight": "gamma"})
     found, left_out = tables.differences(alone)
-    assert len(left_out) == 1 and "which mean something else for each γ" in left_out[0]
+    assert len(left_out) == 1 and "not comparable between runs with different γ" in left_out[0]
     labels = list(dict.fromkeys(analysis.mean_ci(alone, "elapsed")["label"].values.tolist()))
     assert [found.title, *(row[0] for row in found.rows)] == labels
     single, _, _ = build({"pause": {}}, 4, {})
