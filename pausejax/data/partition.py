@@ -22,13 +22,9 @@ CONCENTRATION = 3.0
 
 Concentration = Annotated[
     float,
-    Parameter(
-        help="Dirichlet partitions: concentration; smaller: more unequal clients", low=0, low_open=True
-    ),
+    Parameter(help="Dirichlet partitions: smaller values make clients less equal", low=0, low_open=True),
 ]
-ShardsPerClient = Annotated[
-    int, Parameter(help="partition shards: number of label-sorted shards of a client", low=1)
-]
+ShardsPerClient = Annotated[int, Parameter(help="partition shards: label-sorted shards of a client", low=1)]
 
 # Numbers by which the seeds of these partitioners differ. Other partitioners use a digest of their names.
 _STREAMS = {"iid": 0, "dirichlet_quantity": 1, "dirichlet_label": 2, "shards": 3}
@@ -260,9 +256,7 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
     order, sizes = np.asarray(made.order), np.asarray(made.sizes)
     for what, array in (("order", order), ("sizes", sizes)):
         if array.dtype.kind not in "iu" or array.ndim != 1:
-            raise PartError(
-                f"{where}: {what} must be integers of one dimension, not {array.dtype} {array.shape}"
-            )
+            raise PartError(f"{where}: {what} must be integers in one row, not {array.dtype} {array.shape}")
     if sizes.shape != (num_clients,) or sizes.min() < 1:
         raise PartError(f"{where}: each of the {num_clients} clients must own one sample or more")
     if not np.array_equal(np.sort(order), np.arange(len(labels))) or sizes.sum() != len(labels):

@@ -39,9 +39,7 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
         raise ValueError(f"must have {wanted}, but has shape {table.shape}")
     size = np.abs(table)
     if not (np.isfinite(table).all() and ((table == 0) | ((size >= SMALLEST) & (size <= LARGEST))).all()):
-        raise ValueError(
-            f"must hold finite float32 numbers: 0, or magnitudes from {SMALLEST:g} to {LARGEST:g}"
-        )
+        raise ValueError(f"must hold finite numbers, from {SMALLEST:g} to {LARGEST:g} in size if not 0")
     return table.astype(np.float32)
 
 

@@ -110,7 +110,7 @@ class Parameter:
             if ok and self.kind is int:
                 ok = self._within(value) and abs(value) <= _LARGEST_COUNT
             elif ok and value and not SMALLEST <= abs(value) <= LARGEST:
-                return f"must be {self.allowed()}: 0, or of magnitude {SMALLEST:g} to {LARGEST:g} (float32)"
+                return f"must be {self.allowed()}, and from {SMALLEST:g} to {LARGEST:g} in size if not 0"
             elif ok:
                 # The value in float32, as on the device: 1 + 1e-9 is 1.
                 ok = self._within(float(np.float32(value)))

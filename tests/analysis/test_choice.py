@@ -121,7 +121,7 @@ def test_best_refuses_what_has_no_answer(result):
     with pytest.raises(ValueError, match="per = 'privacy_weight': must not be named in `over`"):
         analysis.best(result, "elapsed", over=("seed", "gamma"), per="gamma")
     nothing = result.assign(elapsed=result["elapsed"] * np.nan)
-    with pytest.raises(ValueError, match="no setting has a value"):
+    with pytest.raises(ValueError, match="no setting has a finite mean"):
         analysis.best(nothing, "elapsed")
 
 

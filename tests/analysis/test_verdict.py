@@ -94,7 +94,7 @@ def test_the_command_chooses_among_some_and_for_each(folder, capsys):
     [
         (["--metric", "speed"], "metric 'speed': must be one of"),
         (["--where", "gama=1"], "did you mean 'gamma'?"),
-        (["--where", "gamma=2"], "gamma = 2: no run has it; did you mean 1?"),
+        (["--where", "gamma=2"], "gamma = 2: no run has this value; did you mean 1?"),
         (["--per", "x"], "--per = 'x': is no axis of this result"),
         (["--metric", "rounds_played"], "neither more nor less is better by definition"),
     ],

@@ -212,7 +212,7 @@ def test_a_model_whose_file_has_changed_is_refused(result, folder, tmp_path):
         pausejax.models(result, folder=tmp_path)
     with pytest.raises(SpecError, match=r"use: mine.py: there is no file"):
         pausejax.models(result, folder=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="keeps no models"):
+    with pytest.raises(ValueError, match="has no models"):
         pausejax.models(result.drop_vars("final_model"), folder=folder)
 
 

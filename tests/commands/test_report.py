@@ -165,7 +165,7 @@ def test_run_refuses_what_it_could_not_draw_before_it_computes(tmp_path, capsys)
     for options, message in (
         (["--by", "kappa"], "--by: 'kappa': is no axis of this result"),
         (["--measure", "test_accuracy"], "--measure: test_accuracy"),
-        (["--where", "gamma=3"], "--where: gamma = 3: no run has it; did you mean 1? known: 1, 5"),
+        (["--where", "gamma=3"], "--where: gamma = 3: no run has this value; did you mean 1? known: 1, 5"),
     ):
         assert cli.main(["run", str(spec), "--out", str(out), *options]) == cli.BAD_SPEC
         assert message in capsys.readouterr().err

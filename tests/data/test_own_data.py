@@ -245,5 +245,5 @@ def test_a_partition_is_of_whole_numbers(order, sizes):
     def own(labels, num_clients, seed):
         return data.partition.Partition(np.array(order), np.array(sizes))
 
-    with pytest.raises(parts.PartError, match="must be integers of one dimension"):
+    with pytest.raises(parts.PartError, match="must be integers in one row"):
         data.partition.split(parts.read("partition", own), np.zeros(3, int), 2, 0)

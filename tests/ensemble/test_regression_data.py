@@ -60,7 +60,7 @@ def test_bias_correction_drops_extremes_and_fills_gaps(tmp_path):
     ("text", "message"),
     [
         ("a,b\n1,2\n", "not the table of UCI 'Combined Cycle.*: it must have 5 columns, not 2"),
-        ("AT,V,AP,PE,RH\n1,2,3,4,5\n", "column 'PE' where 'RH' is due"),
+        ("AT,V,AP,PE,RH\n1,2,3,4,5\n", "a column must be 'RH', not 'PE'"),
         ("AT,V,AP,RH,PE\n1,2,3,4,five\n", "sample 1: must have numbers in its 5 columns"),
         ("AT,V,AP,RH,PE\n1,2,3,4,5\n1,2\n", "sample 2: must have numbers in its 5 columns"),
         ("AT,V,AP,RH,PE\n1,2,3,4,\n", "column 'PE' must have values"),
@@ -88,7 +88,7 @@ def test_a_workbook_under_the_name_of_the_csv_is_described(tmp_path):
 def test_missing_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"the folder with energydata_complete\.csv"):
         load_regression("energy")
-    with pytest.raises(ValueError, match=r"does not hold Folds5x2_pp\.csv .or .*\.gz.*save Sheet1 as CSV"):
+    with pytest.raises(ValueError, match=r"must hold Folds5x2_pp\.csv .or .*\.gz.*save Sheet1 as CSV"):
         load_regression("ccpp", tmp_path)
     with pytest.raises(ValueError, match="dataset: must be one of diabetes, bias, ccpp, energy, not 'enrgy'"):
         load_regression("enrgy")

@@ -202,10 +202,7 @@ def test_missing_data_is_one_line_and_no_compute(tmp_path, capsys):
     arguments = ["run", str(SWEEPS / "efl_fg_table1.toml"), "--out", str(tmp_path / "out"), "--quiet"]
     assert cli.main([*arguments, "--data-dir", str(tmp_path)]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert (
-        len(lines) == 1
-        and "does not hold Bias_correction_ucl.csv (or Bias_correction_ucl.csv.gz)" in lines[0]
-    )
+    assert len(lines) == 1 and "must hold Bias_correction_ucl.csv (or Bias_correction_ucl.csv.gz)" in lines[0]
 
 
 @pytest.mark.slow

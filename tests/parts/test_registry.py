@@ -94,7 +94,7 @@ def test_a_function_that_is_registered_again_says_the_same():
         (Literal[1, 2], 1, "the type must be "),
         (Literal["a"], "b", "its default 'b' must be one of a"),
         (int, 1.0, "its default 1.0 must be of type int"),
-        (int, True, "its default True is no int"),
+        (int, True, "its default True must be of type int"),
         (bool, 1, "its default 1 must be of type bool"),
         (float, float("nan"), "its default nan must be a finite number"),
         (float, Parameter(3.0, low=5), "its default 3.0 must be a finite number >= 5"),

@@ -50,7 +50,10 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
     [
         ("@pausejax.policy\ndef mine(num_clients): ...", "num_clients: parameters must be keyword-only"),
         ("@pausejax.policy\ndef mine(*args): ...", "*args: parameters must be keyword-only"),
-        ("@pausejax.policy\ndef mine(*, sizes: list = []): ...", "sizes: <class 'list'> = []: a parameter"),
+        (
+            "@pausejax.policy\ndef mine(*, sizes: list = []): ...",
+            "sizes: <class 'list'> = []: the type must be",
+        ),
         ("@pausejax.policy\ndef mine(*, x: Any = 1): ...", "x: typing.Any = 1: the type must be float, int"),
         ("@pausejax.policy\ndef mine(*, x: int = 0.5): ...", "x: its default 0.5 must be of type int"),
         (
@@ -109,7 +112,7 @@ def test_a_parameter_may_take_no_name_of_spec_or_result(tmp_path, capsys, name, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("symbol='γ'", "y: the symbol γ is taken"),
+        ("symbol='γ'", "y: another parameter has the symbol γ"),
         ("section='policy'", "y: 'policy' is a key of every study, no section"),
     ],
 )
@@ -164,7 +167,7 @@ def test_policies_when_they_have_been_played(tmp_path, capsys, members, weights,
         ("quantity", "def mine(seen): return seen.latency", "must return one number, not float32 [4]"),
         ("quantity()", "def mine(seen): return 'much'", "must return one number, not str"),
         ("quantity()", "def mine(seen): return seen.nothing", "fails: AttributeError: 'Snapshot' object"),
-        ("quantity()", "def mine(seen, *, x: int = 1): return x", "x: a quantity has no parameters"),
+        ("quantity()", "def mine(seen, *, x: int = 1): return x", "x: a quantity must have no parameters"),
     ],
 )
 def test_networks_and_quantities(tmp_path, capsys, category, code, message):
