@@ -80,8 +80,10 @@ def check_layout(
                 raise ValueError(f"result: must have {name}, which its charts need, but lacks it")
             continue
         wanted = layout.get(name, ("run",))
-        if result[name].dims != wanted or result[name].dtype.kind not in kinds.get(name, "biufU"):
-            raise ValueError(f"result: {_laid_out(result[name])}; must be over {', '.join(wanted)}")
+        allowed = kinds.get(name, "biufU")
+        if result[name].dims != wanted or result[name].dtype.kind not in allowed:
+            what = f"{'numbers or words' if 'U' in allowed else 'numbers'} over {', '.join(wanted)}"
+            raise ValueError(f"result: {_laid_out(result[name])}; must be {what}")
 
 
 def _check_arrays(result: "xr.Dataset") -> None:

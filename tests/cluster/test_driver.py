@@ -230,7 +230,9 @@ def test_lost_batches_are_handed_out_again_and_progress_ends_at_the_whole(tmp_pa
     said = [record for record in caplog.records if "worker" in record.fields]
     assert {record.event for record in said} == {"group", "compiled"}
     assert all(record.fields["worker"].endswith(", worker 1") for record in said)
-    assert any("worker 1: compiled pause for 2 runs side by side" in one.getMessage() for one in said)
+    assert any(
+        "worker 1: compiled the program of pause for 2 runs side by side" in one.getMessage() for one in said
+    )
 
 
 def test_a_batch_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, monkeypatch):
@@ -355,8 +357,8 @@ def command(folder, *more):
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
-        (["--ray-address", "a:1"], 2, "--ray-address: only with --executor ray"),
-        (["--cpus-per-worker", "2"], 2, "--cpus-per-worker: only with --executor ray"),
+        (["--ray-address", "a:1"], 2, "--ray-address: allowed only with --executor ray"),
+        (["--cpus-per-worker", "2"], 2, "--cpus-per-worker: allowed only with --executor ray"),
         (["--executor", "ray", "--shard", "1/2"], 2, "--shard: not allowed with --executor ray"),
         (["--executor", "ray", "--ray-address", "here"], 1, 'must be HOST:PORT, "auto" or "local"'),
         (["--executor", "ray", "--ray-address", "host:99999"], 1, 'must be HOST:PORT, "auto" or "local"'),

@@ -115,7 +115,7 @@ def test_a_size_without_room_is_one_line(study, capsys):
 
 def test_a_baseline_may_be_any_policy(study):
     assert cli.main(["report", str(study), "--baseline", "uniform", "--quiet"]) == cli.OK
-    assert "minus uniform" in (study / "report.html").read_text()
+    assert "Difference from uniform" in (study / "report.html").read_text()
 
 
 def test_report_takes_measures_runs_and_axes(swept, tmp_path, capsys):
@@ -123,7 +123,9 @@ def test_report_takes_measures_runs_and_axes(swept, tmp_path, capsys):
     options = ["--measure", "reward", "pseudo_regret", "--where", "gamma=5,gamma=25", "--by", "γ,policy"]
     missing = cli.main(["report", str(tmp_path), *options])
     problem = capsys.readouterr().err
-    assert missing == cli.BAD_SPEC and problem.count("\n") == 1 and "measure: reward: unknown" in problem
+    assert (
+        missing == cli.BAD_SPEC and problem.count("\n") == 1 and "measure: reward: must be one of" in problem
+    )
     options = [*options[:1], *options[2:], "--format", "png"]
     assert cli.main(["report", str(tmp_path), *options]) == cli.OK
     said = " ".join(capsys.readouterr().out.split())
@@ -196,7 +198,7 @@ def test_the_baseline_is_one_of_what_is_asked_for(tmp_path, capsys):
     store(build({"pause": {"privacy_weight": [1.0, 5.0]}, "uniform": {}}, 3, AXES, "bandit")[0], tmp_path)
     asked = ["report", str(tmp_path), "--quiet", "--where", "policy=pause", "--baseline"]
     assert cli.main([*asked, "pause, γ = 5"]) == cli.OK
-    assert "minus pause, γ = 5" in (tmp_path / "where_policy_pause" / "report.html").read_text()
+    assert "Difference from pause, γ = 5" in (tmp_path / "where_policy_pause" / "report.html").read_text()
     assert cli.main([*asked, "pause"]) == cli.BAD_SPEC
     assert "--baseline = 'pause': must be one of 'pause, γ = 5', 'pause, γ = 1'" in capsys.readouterr().err
 

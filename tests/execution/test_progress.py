@@ -310,7 +310,7 @@ def test_warnings_are_shown_beside_a_bar(plan, monkeypatch, capsys, jupyter):
         events.compiled("pause", 8, 1.0)
         events.narrowed("pause", 8, 4)
     shown = " ".join(capsys.readouterr().err.split())
-    assert "pause: only 4 runs fit side by side, not 8" in shown and "compiled pause" not in shown
+    assert "pause: only 4 runs fit side by side, not 8" in shown and "compiled the program" not in shown
 
 
 def test_the_bar_of_a_terminal_goes_on_with_the_rounds(plan, monkeypatch):

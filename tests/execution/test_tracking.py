@@ -133,7 +133,7 @@ def test_a_tracker_that_takes_no_files_ends_no_study(tmp_path, monkeypatch, caps
     (tmp_path / "mine.toml").write_text('mode = "bandit"\nrounds = 5\n[[policy]]\nname = "random"\n')
     typed = ["run", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"), "--tracker", "refusing"]
     with pytest.warns(
-        UserWarning, match="the study's files could not be sent to the tracker:  no room for 1$"
+        UserWarning, match="the study's files could not be sent to the tracker: no room for 1$"
     ):
         assert main([*typed, "--quiet", "--no-report"]) == 0
 
@@ -198,7 +198,7 @@ def test_mlflow_works_as_installed(result, tmp_path, monkeypatch):
 def test_a_store_that_mlflow_has_given_up_names_the_cure(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
     tracker = tracking.MlflowTracker((tmp_path / "mlruns").as_uri())
-    with pytest.raises(ValueError, match=r"set MLFLOW_TRACKING_URI=sqlite:///mlflow[.]db, or"):
+    with pytest.raises(ValueError, match=r"Set MLFLOW_TRACKING_URI=sqlite:///mlflow[.]db, or"):
         tracker.start(STUDY)
 
 
@@ -251,7 +251,7 @@ def test_tensorboard_gets_every_run_once(result, tmp_path, monkeypatch):
 
 def test_a_folder_that_tensorboard_cannot_have_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"tracker tensorboard: .*/file/tracked: "):
+    with pytest.raises(ValueError, match=r"tracker tensorboard: .*/file/tracked can't be written: "):
         tracking.TensorBoardTracker(tmp_path / "file").start(STUDY)
 
 

@@ -173,7 +173,7 @@ def test_marks_of_other_languages_are_letters(place, tmp_path, monkeypatch, labe
 def test_control_characters_reach_no_terminal(tmp_path, label):
     for document in ({**BANDIT, "name": label}, {**BANDIT, "policy": [{"name": "random", "label": label}]}):
         code, _, err, trace = call(["plan", str(folders.write(tmp_path, document))])
-        assert (code, trace) == (cli.BAD_SPEC, "") and "must not contain control characters" in err
+        assert (code, trace) == (cli.BAD_SPEC, "") and "control characters" in err
         assert err.removesuffix("\n").isprintable()
 
 

@@ -242,7 +242,7 @@ def test_an_unfinished_study_is_refused_and_the_way_is_named(command, tmp_path, 
     store.prepare(folder, SMALL)
     assert cli.main([command, str(tmp_path), "--partial"]) == cli.FAILED
     error = capsys.readouterr().err
-    assert "0 of 4 runs are finished; nothing can be shown yet" in error and error.count("\n") == 1
+    assert "0 of 4 runs are finished. Nothing can be shown yet" in error and error.count("\n") == 1
     put(folder, SMALL, [1])
     assert cli.main([command, str(tmp_path)]) == cli.FAILED
     error = capsys.readouterr().err

@@ -45,9 +45,9 @@ BAD = [
         {"metrics": ("rounds_played", "max_leakage")},
         "neither more nor less is better by definition. Leave it out of the front",
     ),
-    ({}, {"metrics": ("max_leakage", "max_leakage")}, "named twice"),
+    ({}, {"metrics": ("max_leakage", "max_leakage")}, "must name each metric once"),
     ({}, {"metrics": (3,)}, "--metric (3,): must be strings"),
-    ({}, {"metrics": TWO, "maximize": True}, "--maximize: with one metric"),
+    ({}, {"metrics": TWO, "maximize": True}, "--maximize: allowed only with one metric"),
     ({}, {"maximize": "up"}, "--maximize 'up': must be true, false"),
     # how many
     ({}, {"trials": 0}, "--trials 0: must be an integer from 1 to 1,000,000"),

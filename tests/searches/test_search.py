@@ -247,7 +247,7 @@ def test_other_searches_and_studies_keep_their_folders(tmp_path):
         play({**BANDIT, "seeds": 1}, REGRET._replace(trials=3), Folder(tmp_path / "a"))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "spec.toml").write_text("")
-    with pytest.raises(SpecError, match="a study that is no search"):
+    with pytest.raises(SpecError, match="a study, not a search"):
         play(BANDIT, REGRET, Folder(tmp_path / "b"))
 
 
