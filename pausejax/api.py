@@ -87,7 +87,7 @@ def simulate(
         runs; SIGTERM and SIGUSR1 interrupt too. Without `out` nothing is kept.
     """
     if not checkpoint_every >= 0:
-        raise SpecError([f"simulate: checkpoint_every = {checkpoint_every}: must be 0 s or more"])
+        raise SpecError([f"simulate: checkpoint_every = {checkpoint_every}: must be >= 0 seconds"])
     document = _document(policies, seeds, rounds, eval_every, mode, parameters)
     plan = make_plan(kinds.parse(document, source="simulate", flat=True))
     executor = LocalExecutor(Sources(data_dir), data_placement=data_placement)
@@ -99,14 +99,14 @@ def simulate(
             try:
                 return play_in_memory(plan, executor, progress=advance, tracker=tracker)
             except KeyboardInterrupt as stop:
-                raise Interruption("nothing is kept; with out=DIR the finished runs are kept") from stop
+                raise Interruption("no run is kept. With out=DIR, finished runs are kept") from stop
         held = FolderStore(Folder(str(out)), checkpoint_seconds=checkpoint_every, command="pausejax.simulate")
         with contextlib.closing(executor), stop_on_signals() as stopping:
             try:
                 play(plan, executor, held, progress=advance, tracker=tracker, stopping=stopping)
             except StopRequested as stop:
                 raise Interruption(
-                    f"{out} keeps the finished and unfinished runs; the same call continues them"
+                    f"{out} keeps the finished and unfinished runs. The same call continues them"
                 ) from stop
     return open(held.folder.path()).load()
 

@@ -25,10 +25,18 @@ def _reward(symbol: str, alias: str, help: str, low: float = 0, low_open: bool =
     return Parameter(help=help, section="reward", low=low, low_open=low_open, aliases=(alias,), symbol=symbol)
 
 
-GeneralizationWeight = Annotated[Number, _reward("α", "alpha", "α of (9)")]
-GeneralizationExponent = Annotated[Number, _reward("β", "beta", "β of (8)", 1, True)]
+GeneralizationWeight = Annotated[
+    Number, _reward("α", "alpha", "α, weight of generalization in the reward (9)")
+]
+GeneralizationExponent = Annotated[
+    Number, _reward("β", "beta", "β, exponent of the generalization term (8)", 1, True)
+]
 TermsClock = Annotated[
-    Clock, Parameter(help="terms of round t - 1, or t as the paper's code", section="reward")
+    Clock,
+    Parameter(
+        help="time of the reward's terms in round t: paper, t - 1; reference, t as in the paper's code",
+        section="reward",
+    ),
 ]
 """Type of the parameter `clock`: the time of the terms that select the clients of round t."""
 
@@ -50,14 +58,14 @@ class Objective:
 
     generalization_weight: GeneralizationWeight = 100.0
     generalization_exponent: GeneralizationExponent = 2.0
-    privacy_weight: Annotated[Number, _reward("γ", "gamma", "γ of (9)")] = 5.0
+    privacy_weight: Annotated[Number, _reward("γ", "gamma", "γ, weight of privacy in the reward (9)")] = 5.0
     exploitation_gain: Annotated[
-        Number, _reward("ζ", "zeta", "ζ, factor of the mean in (13)", low_open=True)
+        Number, _reward("ζ", "zeta", "ζ, factor of the mean reward in the index (13)", low_open=True)
     ] = 1.0
     budget_decay: Annotated[
         Number,
         Parameter(
-            help="η, rate at which releases spend the privacy budget",
+            help="η, rate at which a client's releases spend its privacy budget",
             section="privacy",
             low=0,
             low_open=True,
@@ -84,8 +92,8 @@ class Objective:
             if field.name == "clock" or isinstance(number, jax.core.Tracer):
                 continue
             if not (number > bound.low if bound.low_open else number >= bound.low):
-                allowed = f"more than {bound.low}" if bound.low_open else f"{bound.low} or more"
-                raise ValueError(f"{field.name}: {number}; allowed: {allowed}")
+                allowed = f"> {bound.low}" if bound.low_open else f">= {bound.low}"
+                raise ValueError(f"{field.name}: must be {allowed}, not {number}")
         check_clock(self.clock)
 
 
@@ -96,7 +104,7 @@ def check_clock(clock: str) -> None:
       ValueError: the clock is unknown.
     """
     if clock not in CLOCKS:
-        raise ValueError(f"clock: unknown clock {clock!r}; allowed: {', '.join(CLOCKS)}")
+        raise ValueError(f"clock: must be one of {', '.join(CLOCKS)}, not {clock!r}")
 
 
 class BanditState(NamedTuple):

@@ -146,7 +146,7 @@ def models(
     from pausejax.data.host import Sources
 
     if "final_model" not in result:
-        raise ValueError("result: keeps no models; only a study with keep_models = true does")
+        raise ValueError("result: has no models. Only a study with keep_models = true stores them")
     document = tomllib.loads(schema.read(result, "spec"))
     study = parse(document, source="spec of the result", folder=Path(folder))
     return of_study(study, result, Sources(data_dir))
@@ -204,7 +204,7 @@ def _charts_of(result: "xr.Dataset") -> ModuleType:
             f"result: attribute kind: must be one of {', '.join(k.name for k in KINDS)}, not {name}"
         )
     if len(schema.read(result, "objectives")) != 3:
-        raise ValueError("result: attribute objectives: must be three of its metrics")
+        raise ValueError("result: attribute objectives: must name three metrics of the result")
     known = importlib.import_module(f"pausejax.{kind.name}.variables").VARIABLES
     charts: ModuleType = importlib.import_module(f"pausejax.{kind.name}.charts")
     layout = {name: ("run", *variable.dims) for name, variable in known.items()}

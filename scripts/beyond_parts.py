@@ -1,4 +1,4 @@
-"""Variants of value per second that docs/beyond-pause.md tried; `beyond_pause.py tried` plays them."""
+"""Defines the variants of value per second in docs/beyond-pause.md, which `beyond_pause.py tried` plays."""
 
 from typing import Annotated
 
@@ -17,8 +17,10 @@ Price = Annotated[Number, Parameter(help="value per second: c, price of a partic
 
 
 def _ahead(state: ValueState) -> jax.Array:
-    """Returns each client's participations minus the smallest number, float32 [K]; only differences
-    matter."""
+    """Returns each client's number of participations minus the smallest number of any client, float32 [K].
+
+    Only differences matter.
+    """
     counts = state.bandit.counts
     return (counts - jnp.min(counts)).astype(jnp.float32)
 
@@ -32,7 +34,7 @@ def told_speeds(
     min_latency: Number,
     price: Price = 50.0,
 ) -> Policy:
-    """Value per second that knows every client's expected latency, by the two-speed law, from the start."""
+    """Selects by value per second, and knows every client's expected latency under the two-speed law."""
     learned = value_per_second(
         num_clients=num_clients,
         clients_per_round=clients_per_round,
@@ -59,7 +61,7 @@ def weighted_by_precision(
     min_latency: Number,
     price: Price = 50.0,
 ) -> Policy:
-    """Value per second whose updates are weighted by e^(-2 η T_k) |D_k|, which is proportional to their
+    """Selects by value per second, and weights updates by e^(-2 η T_k) |D_k|, proportional to their
     precision."""
     plain = value_per_second(
         num_clients=num_clients,

@@ -1,4 +1,4 @@
-"""Tables and the picture of docs/beyond-pause.md: value per second against PAUSE, paired by seed.
+"""Prints the tables and draws the picture of docs/beyond-pause.md: value per second against PAUSE.
 
     python scripts/beyond_pause.py table out/digits out/skewed out/mnist --picture beyond_pause.png
     python scripts/beyond_pause.py regret
@@ -33,8 +33,10 @@ INDICES = ("variance", "range", "thompson")
 
 
 def figures(line: Line, times: Sequence[float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns accuracy (%), maximum leakage and rounds at simulated times, [seeds, times]; NaN after a run
-    ends."""
+    """Returns accuracy (%), maximum leakage and number of rounds at simulated times, [seeds, times] each.
+
+    Values are NaN after the end of a run.
+    """
     runs = line.runs.sortby("seed").load()
     elapsed, leakage = runs["elapsed"].values, runs["max_leakage"].values
     rounds = np.stack([(elapsed <= time).sum(axis=1) for time in times], axis=1)
@@ -45,8 +47,8 @@ def figures(line: Line, times: Sequence[float]) -> tuple[np.ndarray, np.ndarray,
 
 
 def rows(result: xr.Dataset, times: Sequence[float], of: str) -> list[tuple[str, list[str]]]:
-    """Returns a row for each policy: accuracy, leakage and rounds at each time, and the differences from one
-    policy."""
+    """Returns a row of cells for each policy: accuracy, leakage and rounds at each time, and the differences
+    from one policy."""
     found = {line.label: figures(line, times) for line in lines(result)}
     own_accuracy, own_leakage, _ = found[of]
     table = []
@@ -67,7 +69,7 @@ def rows(result: xr.Dataset, times: Sequence[float], of: str) -> list[tuple[str,
 
 
 def draw(directories: Sequence[str], times: Sequence[float], path: str) -> None:
-    """Draws accuracy against leakage at each time: a panel for each study, a line for each policy."""
+    """Draws accuracy against leakage at each time, with a panel for each study and a line for each policy."""
     panels, styles = [], {}
     for directory in directories:
         result = pausejax.open(directory)
@@ -88,10 +90,10 @@ def draw(directories: Sequence[str], times: Sequence[float], path: str) -> None:
 def value_regret(selected: jax.Array, mean_reward: jax.Array, price: float, decay: float) -> jax.Array:
     """Returns the regret of each round against the best rate on the policy's own history, [runs, rounds].
 
-    The rate is Σ value · min μ with μ = E[τ_min / τ], and values as the policy has them (equal data).
+    The rate is Σ value · min μ with μ = E[τ_min / τ]. The values are those of the policy, for equal data.
 
     Args:
-      selected: int [runs, rounds, m], every client in 0 .. K - 1.
+      selected: the clients of each round, int [runs, rounds, m], from 0 to K - 1.
       mean_reward: μ, float32 [K].
       price: c.
       decay: η.
@@ -111,13 +113,14 @@ def value_regret(selected: jax.Array, mean_reward: jax.Array, price: float, deca
 
 
 def bound(num_clients: int, m: int, rounds: np.ndarray) -> np.ndarray:
-    """Returns the bound of docs/beyond-pause.md on the regret of the index "range" with optimism 1."""
+    """Computes the bound of docs/beyond-pause.md on the regret of the index "range" with optimism 1."""
     leading = 4 * np.sqrt((m + 1) * m * num_clients * rounds * np.log(np.maximum(rounds, 1)))
     return m * (num_clients + leading + 2.41 * num_clients)
 
 
 def regret(rounds: int, seeds: int, price: float) -> list[tuple[str, list[str]]]:
-    """Returns a row for each index: cumulative regret after a tenth, a third and all of the rounds."""
+    """Returns a row of cells for each index: cumulative regret after a tenth, a third and all of the
+    rounds."""
     ends = [rounds // 10, rounds // 3, rounds]
     table = []
     for index in INDICES:
@@ -140,9 +143,8 @@ def regret(rounds: int, seeds: int, price: float) -> list[tuple[str, list[str]]]
 
 
 def tried(times: Sequence[float], seeds: int) -> dict[str, list[tuple[str, list[str]]]]:
-    """Returns for each data set the table of the rejected variants, as `rows`: differences from the first
-    variant."""
-    import beyond_parts  # noqa: F401, brings the policies
+    """Returns the rows of the rejected variants by data set, with differences from the first variant."""
+    import beyond_parts  # noqa: F401, registers the policies
 
     own = {"name": "value_per_second", "label": "value per second, c = 50"}
     equal = [
@@ -195,7 +197,7 @@ def main() -> None:
         "--of",
         default="PAUSE",
         metavar="LABEL",
-        help="the policy from which the differences of the others are taken",
+        help="policy that is subtracted from the others",
     )
     compare.add_argument("--picture", metavar="PNG")
     bandits = commands.add_parser("regret", help="against the best rate on a policy's own history")

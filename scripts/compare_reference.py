@@ -1,12 +1,13 @@
-"""Compares results with the logged curves of the paper's own code, and tests its ordering of the policies.
+"""Compares results with the logged curves of the paper's own code, and tests the paper's order of policies.
 
     python scripts/compare_reference.py DIR [DIR ...] --scenario mnist_mlp_k30_m5 [--picture FILE.png]
         [--reference ../shared/reference/curves.csv.gz] [--times 40 80 120 150] [--rounds 50 100 300]
         [--ledger DIR]
 
-Prints Markdown. Accuracies are means over the last 10 rounds, in %. The reference is one seed: it is "within"
-if it lies in the 95 % prediction interval of one more run of ours, up to rounding to one digit. Differences
-between policies are taken seed by seed (the runs of a seed meet the same network), with 95 % t intervals.
+Prints Markdown. Accuracies are means over the last 10 rounds, in %. The reference has one seed. It is
+"within" if it lies in the 95 % prediction interval of one more run of ours, after rounding to one digit.
+Differences between policies are paired by seed, because runs of one seed have the same network. They have 95
+% t intervals.
 """
 
 import argparse
@@ -33,7 +34,7 @@ WINDOW = 10
 """Rounds over which accuracies are averaged, as in the paper."""
 
 MIDDLE = 100
-"""The round in the middle of a run at which curves are compared."""
+"""Number of the round in the middle of a run at which curves are compared."""
 
 ORDERING = (
     ("PAUSE", "SA-PAUSE"),
@@ -50,11 +51,11 @@ ORDERING = (
     ("clustered by size", "fastest"),
     ("clustered by size", "FedAvg, private"),
 )
-"""The paper's claims, as pairs of labels: the first is not worse."""
+"""The paper's claims, as pairs of labels: the first policy is not worse than the second."""
 
 
 def load(directories: list[str]) -> dict[str, xr.Dataset]:
-    """Returns the runs of each policy by label and seed, with smoothed accuracies."""
+    """Returns the runs of each policy by label, sorted by seed, with smoothed accuracies."""
     found = {}
     for directory in directories:
         for line in lines(pausejax.open(directory)):
@@ -68,8 +69,8 @@ def load(directories: list[str]) -> dict[str, xr.Dataset]:
 def with_ledger(found: dict[str, xr.Dataset], directory: str) -> dict[str, xr.Dataset]:
     """Returns the same runs with the leakages of another study that selects the same cohorts.
 
-    A study that sends something in the clear leaks without bound, but the paper's code leaves that out of its
-    ledger: there the leakage is that of the very same cohorts in a study that sends nothing so.
+    If a study sends statistics without noise, its leakage is infinite. The paper's code does not count these
+    statistics. Its leakage is that of the same cohorts in a study that sends everything with noise.
     """
     ledger = {line.label: line.runs for line in lines(pausejax.open(directory))}
     changed = {}
@@ -77,17 +78,21 @@ def with_ledger(found: dict[str, xr.Dataset], directory: str) -> dict[str, xr.Da
         runs, kept = found[label], ledger[label].sortby("seed").load()
         kept = kept.isel(run=np.isin(kept["seed"].values, runs["seed"].values))
         if not np.array_equal(kept["selected"].values, runs["selected"].values):
-            raise SystemExit(f"--ledger {directory}: {label}: selects other clients")
+            raise SystemExit(f"--ledger {directory}: {label}: must select the same clients as the results")
         changed[label] = runs.assign(max_leakage=(("run", "round"), kept["max_leakage"].values))
     return found | changed
 
 
 def reference_curves(path: Path, scenario: str) -> dict[str, pd.DataFrame]:
-    """Returns the logged curves of a scenario by policy, with smoothed accuracies."""
+    """Returns the logged curves of a scenario by policy, with smoothed accuracies.
+
+    Raises:
+      SystemExit: the file has no such scenario.
+    """
     logged = pd.read_csv(path)
     logged = logged[logged["scenario"] == scenario]
     if logged.empty:
-        raise SystemExit(f"--scenario {scenario}: not in {path}")
+        raise SystemExit(f"--scenario {scenario}: {path} has no such scenario")
     return {
         policy: rows.assign(test_accuracy=smooth(rows["test_accuracy"].to_numpy(), WINDOW))
         for policy, rows in logged.groupby("policy")
@@ -108,10 +113,10 @@ def table(head: list[str], rows: list[list[str]]) -> None:
 
 
 def prediction(samples: np.ndarray) -> tuple[float, float]:
-    """Returns the 95 % prediction interval for one more run, if runs are normally distributed."""
+    """Computes the 95 % prediction interval of one more run, for normally distributed runs."""
     count = len(samples)
     half = stats.t.ppf(0.975, count - 1) * samples.std(ddof=1) * np.sqrt(1 + 1 / count)
-    # A value that all seeds have, such as the leakage of the fastest clients, has an interval of width 0.
+    # If all seeds have one value, such as the leakage of the fastest clients, the width would be 0.
     half = max(half, 0.05)
     return samples.mean() - half, samples.mean() + half
 
@@ -121,8 +126,8 @@ def shown(samples: np.ndarray, digits: int = 1) -> str:
 
 
 def against_reference(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], scenario: str) -> None:
-    """Prints accuracy, simulated time and leakage of the logged policies, in the middle of a run and at its
-    end."""
+    """Prints accuracy, simulated time and leakage of the logged policies, in the middle and at the end of a
+    run."""
     rows = []
     for label, runs in found.items():
         theirs = logged.get(name_in_reference(runs))
@@ -145,7 +150,7 @@ def against_reference(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFra
 
 
 def beside(samples: np.ndarray, value: float) -> list[str]:
-    """Returns our mean and deviation, the reference's value, and whether this lies in our prediction
+    """Returns our mean and deviation, the reference's value, and whether that value is in our prediction
     interval."""
     if not np.isfinite(samples).all():
         return ["∞", f"{value:.1f}", "–"]
@@ -157,7 +162,8 @@ def beside(samples: np.ndarray, value: float) -> list[str]:
 
 
 def ordering(found: dict[str, xr.Dataset], times: list[float], rounds: list[int]) -> None:
-    """Accuracy at equal simulated time, leakage at equal rounds; then both as paired differences."""
+    """Prints accuracy at equal simulated times and leakage after equal rounds, and then paired
+    differences."""
     rows = []
     for label, runs in found.items():
         accuracy = [interval(100 * accuracy_at(runs, time)) for time in times]
@@ -167,7 +173,7 @@ def ordering(found: dict[str, xr.Dataset], times: list[float], rounds: list[int]
         ]
         rows.append([label, *accuracy, *leakage])
     head = [f"accuracy at {time:g} s" for time in times] + [f"leakage, round {n}" for n in rounds]
-    print("Mean ± 95 % interval at equal simulated time (a policy whose rounds are over keeps its last):\n")
+    print("Mean ± 95 % interval at equal simulated times (after its last round, a policy keeps its value):\n")
     table(["policy", *head], rows)
     rows = []
     for better, worse in ORDERING:
@@ -198,7 +204,7 @@ def interval(samples: np.ndarray, sign: str = "") -> str:
 
 
 def draw(found: dict[str, xr.Dataset], logged: dict[str, pd.DataFrame], path: Path) -> None:
-    """Draws our seed means with bands against simulated time, a panel for each policy, and the reference."""
+    """Draws our means over seeds with bands and the reference against time, with a panel for each policy."""
     cells = tuple(Cell(label, (Line("ours, mean over seeds", label, runs),)) for label, runs in found.items())
     metric = METRICS["test_accuracy"]
     chart = curves(Grid(cells, min(len(cells), 4)), metric, "time", y=Axis(metric.axis_label, zero=True))

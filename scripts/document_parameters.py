@@ -1,4 +1,4 @@
-"""Writes the tables of parameters in docs/spec.md from the vocabularies that specs are read by.
+"""Writes the tables of parameters in docs/spec.md from the vocabularies of specs.
 
 python scripts/document_parameters.py [--check]
 """
@@ -16,7 +16,7 @@ SMALLEST = {
     "": {"policy": [{"name": "random"}]},
     "ensemble": {"mode": "ensemble", "policy": [{"name": "efl_fg"}]},
 }
-"""By what stands in the markers of the page, the least study of each kind."""
+"""The smallest study of each kind, by the name in the markers of the page."""
 
 
 def row(parameter: Parameter) -> str:

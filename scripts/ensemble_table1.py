@@ -1,9 +1,10 @@
-"""Experiments on what Table I of the EFL-FG paper leaves open, and what each choice does to its figures.
+"""Tests settings that Table I of the EFL-FG paper leaves open, and prints the figures of each setting.
 
 python scripts/ensemble_table1.py DATA_DIR
 
-DATA_DIR holds the three UCI files. Every figure is a mean over 20 seeds ± the standard deviation over seeds
-(the paper's figures are single runs): MSE × 10⁻³ and, for FedBoost, rounds over the budget.
+DATA_DIR holds the three UCI files. Figures are the MSE × 10⁻³ and, for FedBoost, the share of rounds over the
+budget. Every figure is a mean over 20 seeds ± the standard deviation over seeds. The paper's figures are of
+single runs.
 """
 
 import argparse
@@ -32,7 +33,7 @@ SEEDS = np.arange(20)
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One reading of the paper."""
+    """Settings for one interpretation of the paper."""
 
     label: str
     kernel_parameters: str = "coefficients_and_points"
@@ -41,11 +42,11 @@ class Setting:
     passes: int = 1
     spending: float = 1.0
     kernel_cost: float | None = None
-    """Overrides the cost of kernel models; the networks then cost 0.4 and 1."""
+    """Cost of every kernel model; the networks then cost 0.4 and 1. None: the costs of the pool."""
 
 
 class Pools:
-    """Pools by data set and setting; each is fitted once."""
+    """Fits the pool of each data set and setting once."""
 
     def __init__(self, folder: str) -> None:
         self._tables = {name: load_regression(name, folder) for name in PAPER}
@@ -67,7 +68,7 @@ class Pools:
 
 
 def play(pool: Pool, policy: str, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
-    """MSE × 10⁻³ and rounds over the budget in %, [20] each."""
+    """Returns the MSE × 10⁻³ and the rounds over the budget in %, [20] each."""
     rounds = setting.passes * one_pass(len(pool.targets))
     runs = Runs(SEEDS, rounds**-0.5, rounds**-0.5, 3.0, setting.uplink, setting.spending)
     out = simulate(pool, policy, runs, rounds=rounds, record_every=rounds)
@@ -106,7 +107,7 @@ def compare(pools: Pools, policy: str, settings: list[Setting]) -> None:
 
 
 def model_orders(pools: Pools) -> None:
-    """Ties among equally heavy models of one size go to the lowest index; here in 20 random orders."""
+    """Prints the MSE for 20 random orders of the models, because ties go to the model of lowest index."""
     print("\nefl_fg, the models in 20 random orders (seed mean of each): smallest, median, largest")
     setting = Setting("")
     for name in PAPER:

@@ -1,5 +1,6 @@
-# Sourced by the set-up scripts: makes an environment and installs this checkout with exact versions.
-# VENV names the environment (default .venv), PYTHON the interpreter of a new one (default python3, 3.11 or later).
+# The set-up scripts source this file. It makes an environment, and installs this checkout with exact versions.
+# VENV is the folder of the environment (default .venv). PYTHON is the interpreter of a new environment (default
+# python3, which must be 3.11 or later).
 VENV="${VENV:-.venv}"
 
 install_pausejax() {
@@ -10,28 +11,28 @@ install_pausejax() {
   }
   minor=$("$VENV/bin/python" -c 'import sys; print(sys.version_info.minor)')
   local constraints="constraints-py3$minor.txt"
-  # A Python that has no file of exact versions gets the newest ones that the project allows.
+  # If a Python has no file of exact versions, it gets the newest versions that the project allows.
   [[ -f $constraints ]] || constraints=/dev/null
-  echo "installing pausejax$extras into $VENV; the first time takes some minutes" >&2
-  # The build back end lies in the environment too, so that a second time asks no package index for anything.
+  echo "installing pausejax$extras into $VENV. The first time takes some minutes" >&2
+  # The build back end is in the environment too, so that a second installation needs no package index.
   pip_install 'setuptools>=83' --constraint "$constraints" &&
     pip_install --no-build-isolation --editable ".$extras" --constraint "$constraints"
 }
 
-# XLA's compiler for GPUs, for the tests that count what it makes of a round. Beside the environment and not in it:
-# there JAX would look for CUDA in every process, and say at length that it found none.
+# Installs XLA's compiler for GPUs, for the tests that count the kernels of a round. Its folder is not in the
+# environment, because JAX would then look for CUDA in every process and print warnings.
 install_gpu_compiler() {
   local to="$1" version
   [[ $(uname -s) == Linux && ! -d $to/jax_plugins ]] || return 0
   version=$("$VENV/bin/python" -c 'import importlib.metadata as m; print(m.version("jax"))')
   pip_install --no-deps --target "$to" "jax-cuda13-plugin==$version" "jax-cuda13-pjrt==$version" || {
     rm -rf "$to"
-    echo "no compiler for GPUs: the tests that need it are skipped" >&2
+    echo "the compiler for GPUs can't be installed: tests that need it are skipped" >&2
   }
 }
 
-# A second environment, .cache/py312, with the newer JAX and its compiler for GPUs, where the first has an older
-# Python. It needs a Python 3.12: PYTHON312, python3.12, or one of pyenv's.
+# If the first environment has a Python older than 3.12, makes a second one, .cache/py312, with the newer JAX and its
+# compiler for GPUs. It needs a Python 3.12: PYTHON312, python3.12, or a Python of pyenv.
 install_newer_jax() {
   local newer=.cache/py312 python
   is_312() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; }
@@ -43,10 +44,10 @@ install_newer_jax() {
       rm -rf "$newer"
     fi
   done
-  echo "no Python 3.12, or no JAX for it: the tests have one version of JAX" >&2
+  echo "no Python 3.12 with JAX can be set up: the tests run with one version of JAX" >&2
 }
 
-# pip's own account without the lines on what is there already, on stderr.
+# Runs pip install. Prints its output on stderr, without the lines on packages that are already installed.
 pip_install() {
   "$VENV/bin/python" -m pip install --disable-pip-version-check "$@" |
     sed -u '/^Requirement already satisfied/d' >&2

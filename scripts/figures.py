@@ -4,11 +4,12 @@
     python scripts/figures.py keep fig3 out/fig3 [--cpu 150]    # curves, spec, versions: docs/results
     python scripts/figures.py page                              # pictures and tables of all that is kept
 
-A study may come in pieces: `keep fig2 DIR DIR …` joins what several folders hold, seeds of one policy from
-one folder or from many, and `keep fig2 --add DIR` adds to what is kept already. Accuracies are means over
-the last 10 rounds, in %. A claim compares two policies seed by seed, at quarters of the time that PAUSE's
-rounds last (Figure 3: of its rounds). It holds if all four 95 % intervals lie on its side of 0. It does not
-if one of the four lies on the other side, each of a level of 1 - 0.05 / 4, so that all hold together at 95 %.
+A study may be in several folders: `keep fig2 DIR DIR …` joins their runs. `keep fig2 --add DIR` adds runs to
+the file that is kept. Accuracies are means over the last 10 rounds, in %. A claim compares two policies,
+paired by seed, at quarters of the time that PAUSE's rounds last; in Figure 3, at quarters of PAUSE's rounds.
+A claim holds if all four 95 % intervals lie on the claim's side of 0. It does not hold if one of the four
+intervals of level 1 - 0.05 / 4 lies on the other side. At this level all four intervals hold together at 95
+%.
 """
 
 import argparse
@@ -49,11 +50,11 @@ NEAR = 2.0
 CURVES = ("elapsed", "max_leakage", "test_accuracy")
 RIVALS = ("random", "clustered by size", "clustered by similarity", "fastest", "FedAvg, private")
 POLICIES = ("PAUSE", "SA-PAUSE", *RIVALS, "FedAvg, no privacy")
-"""Policies of all figures; each has its own colour."""
+"""Policies of all figures. Each policy has the same colour in all of them."""
 
 
 class Claim(NamedTuple):
-    """Claim that one policy has more than another, less, or as much."""
+    """Claim that a policy has more than another policy, less, or as much, as `relation` says."""
 
     better: str
     worse: str
@@ -61,7 +62,7 @@ class Claim(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A figure of the paper."""
+    """Metric, horizontal axis and claims of a figure of the paper."""
 
     measure: str
     clock: Against
@@ -88,29 +89,32 @@ FIGURES = {
     "fig8": Shown("test_accuracy", "time", _ahead("SA-PAUSE")),
     "fig9": Shown("max_leakage", "time", _ahead("SA-PAUSE", relation="<")),
 }
-"""Figures, with the claims of the paper's text."""
+"""Figures of the paper, with the claims in its text."""
 
 LABELS = {"test_accuracy": "test accuracy (%)", "max_leakage": "maximum leakage ε (per coordinate)"}
 
 
 def keep(name: str, folders: list[Path], cpu: float | None, to: Path, add: bool = False) -> Path:
-    """Writes the curves of some results as one Parquet file: a row for each run and round.
+    """Writes the curves of some results as one Parquet file, with a row for each run and round.
 
     Args:
-      name: of the figure.
-      folders: of the results.
-      cpu: seconds that they took, if known.
-      to: the file's folder.
-      add: to what the file holds already; the cost is known then if both are.
+      name: the name of the figure.
+      folders: the folders of the results.
+      cpu: the CPU seconds of the results; None if unknown.
+      to: the folder of the file.
+      add: whether to add to the runs in the file. The CPU seconds are then known if both costs are known.
+
+    Returns:
+      The path of the file.
 
     Raises:
-      SystemExit: a policy and seed is there twice, or there is nothing to add to.
+      SystemExit: two runs have one policy and seed, or the file to add to is missing.
     """
     frames, made, specs = [], [], []
     path = to / f"{name}.parquet"
     if add:
         if not path.exists():
-            raise SystemExit(f"keep {name} --add: there is no {path}")
+            raise SystemExit(f"keep {name} --add: there is no file {path} to add to. Leave --add out")
         table, about = _load(path)
         frames, made, specs = [table.to_pandas()], json.loads(about["made"]), json.loads(about["specs"])
         cpu = None if cpu is None or not about["cpu_seconds"] else cpu + float(about["cpu_seconds"])
@@ -124,7 +128,7 @@ def keep(name: str, folders: list[Path], cpu: float | None, to: Path, add: bool 
             made.append(entry)
     whole = pd.concat(frames, ignore_index=True)
     if whole.duplicated(["line", "seed", "round"]).any():
-        raise SystemExit(f"keep {name}: a policy and seed is there twice")
+        raise SystemExit(f"keep {name}: two runs have the same policy and seed. Name each result once")
     about = {
         "specs": json.dumps(list(dict.fromkeys(specs)), ensure_ascii=False),
         "made": json.dumps(made, ensure_ascii=False),
@@ -160,7 +164,7 @@ def _frame(line: Line) -> pd.DataFrame:
 
 
 def read(path: Path) -> tuple[dict[str, xr.Dataset], dict[str, str]]:
-    """Returns the kept runs of each line by label and seed, with smoothed accuracies, and their record."""
+    """Returns the runs of a file by label, with smoothed accuracies, and the metadata of the file."""
     table, about = _load(path)
     found = {}
     for label, rows in table.to_pandas().groupby("line", sort=False):
@@ -183,14 +187,15 @@ def read(path: Path) -> tuple[dict[str, xr.Dataset], dict[str, str]]:
 
 
 def marks(found: dict[str, xr.Dataset], clock: str) -> list[float]:
-    """Returns the points at which claims are tested: quarters of PAUSE's mean time, or of its rounds."""
+    """Returns the times or rounds at which claims are tested: quarters of PAUSE's mean time or of its
+    rounds."""
     pause = found["PAUSE"]
     last = float(pause["elapsed"].values[:, -1].mean()) if clock == "time" else pause.sizes["round"]
     return [round(part * last) for part in PARTS]
 
 
 def values(runs: xr.Dataset, shown: Shown, mark: float) -> np.ndarray:
-    """Returns a metric of each run at a time or round, [runs]; after its end, a run keeps its last value."""
+    """Returns a metric of each run at a time or round, [runs]; after the run's end, its last value."""
     if shown.measure == "test_accuracy":
         return 100 * accuracy_at(runs, mark)
     leakage = runs["max_leakage"].values.astype(np.float64)
@@ -201,7 +206,7 @@ def values(runs: xr.Dataset, shown: Shown, mark: float) -> np.ndarray:
 
 
 def judge(found: dict[str, xr.Dataset], shown: Shown, claim: Claim) -> tuple[int, list[str], str]:
-    """Returns the seeds, the paired differences at the marks, and the verdict."""
+    """Returns the number of seeds, the paired differences at each mark, and the verdict on the claim."""
     left, right = found[claim.better], found[claim.worse]
     seeds = np.intersect1d(left["seed"].values, right["seed"].values)
     left, right = (runs.isel(run=np.isin(runs["seed"].values, seeds)) for runs in (left, right))
@@ -210,13 +215,17 @@ def judge(found: dict[str, xr.Dataset], shown: Shown, claim: Claim) -> tuple[int
 
 
 def verdict(gaps: list[np.ndarray], relation: str) -> str:
-    """Returns the verdict on the differences at each mark; values before a first evaluation do not count."""
+    """Returns the verdict on a claim from the differences at each mark.
+
+    Marks before the first evaluation of a run are ignored.
+    """
     gaps = [gap for gap in gaps if np.isfinite(gap).all()]
     if not gaps:
         return "not beyond doubt"
     if relation == "=":
         return "holds" if all((np.abs(gap) < 1e-3).all() for gap in gaps) else "**does not hold**"
-    # To hold, all of them must, and each may have the level; to fail, one of them is enough.
+    # A claim holds if all intervals do, so each has level 95 %. It fails if one does, so that level is
+    # higher.
     found = np.array([intervals.interval(gap)[1:3] for gap in gaps])
     wide = np.array([intervals.interval(gap, level=1 - 0.05 / len(gaps))[1:3] for gap in gaps])
     if relation == "≈":
@@ -237,7 +246,7 @@ def interval(samples: np.ndarray, sign: str = "") -> str:
 
 
 def draw(found: dict[str, xr.Dataset], shown: Shown, path: Path) -> None:
-    """Draws seed means with bands, as the paper's picture has them."""
+    """Draws means over seeds with bands, on the axes of the paper's figure."""
     drawn = tuple(
         Line(label, label, runs, POLICIES.index(label))
         for label, runs in found.items()
@@ -253,7 +262,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def claims(kept: dict[str, tuple[dict[str, xr.Dataset], dict[str, str]]]) -> str:
-    """Returns the table of claims of all kept figures."""
+    """Returns the Markdown table with the claims of all figures that have a file."""
     rows = []
     for name, (found, _) in kept.items():
         shown = FIGURES[name]
@@ -267,7 +276,8 @@ def claims(kept: dict[str, tuple[dict[str, xr.Dataset], dict[str, str]]]) -> str
 
 
 def levels(name: str, found: dict[str, xr.Dataset], about: dict[str, str]) -> str:
-    """Returns the values of every policy at the marks, with the command and its cost."""
+    """Returns Markdown with a figure's picture, command, cost, and the values of every policy at the
+    marks."""
     shown = FIGURES[name]
     at = marks(found, shown.clock)
     unit = "{:.0f} s" if shown.clock == "time" else "round {:.0f}"
@@ -294,7 +304,7 @@ def levels(name: str, found: dict[str, xr.Dataset], about: dict[str, str]) -> st
 
 
 def fill(text: str, name: str, content: str) -> str:
-    """Puts content between a page's markers of that name, if it has them."""
+    """Replaces the content between a page's markers of a name; a page without them stays as it is."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     if begin not in text:
         return text
@@ -303,7 +313,7 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 def page(results: Path, document: Path, images: Path) -> None:
-    """Draws every figure that is kept; its tables and the claims go into the page."""
+    """Draws every figure that has a file, and writes the tables of the figures and claims into the page."""
     kept = {name: read(path) for name in FIGURES if (path := results / f"{name}.parquet").exists()}
     judged = claims(kept)
     text = fill(document.read_text(encoding="utf-8"), "claims", judged)
@@ -321,8 +331,8 @@ def main() -> None:
     keeping = commands.add_parser("keep")
     keeping.add_argument("name")
     keeping.add_argument("folders", nargs="+", type=Path, metavar="DIR")
-    keeping.add_argument("--add", action="store_true", help="to what is kept of it already")
-    keeping.add_argument("--cpu", type=float, help="CPU seconds that it took")
+    keeping.add_argument("--add", action="store_true", help="add to the runs in the figure's file")
+    keeping.add_argument("--cpu", type=float, help="CPU seconds that the results took")
     keeping.add_argument("--to", type=Path, default=DOCS / "results")
     making = commands.add_parser("page")
     making.add_argument("--results", type=Path, default=DOCS / "results")

@@ -1,11 +1,11 @@
 """Hashes every variable of small studies, to show that a change of the code changes no bit.
 
-    python scripts/golden.py before.json                        # with the code of before
-    python scripts/golden.py after.json --against before.json   # with the code of after; 1: some differ
+    python scripts/golden.py before.json                        # before the change
+    python scripts/golden.py after.json --against before.json   # after it; exit code 1: some differ
 
-Plays ten studies, each whole, with two runs side by side, in two shards, and resumed after a kill. The
-hashes hold for one machine and one set of versions: the processor and XLA decide the last bits. A variable's
-name, type, shape and values count; attributes do not.
+Simulates ten studies in four ways: at once, with two runs side by side, in two shards, and resumed after a
+kill. Compare hashes only of one machine and one set of versions, because the processor and XLA change the
+last bits. The hash of a variable covers its name, type, shape and values, but not its attributes.
 """
 
 import argparse
@@ -87,8 +87,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("out", type=Path, help="the file for the digests")
-    parser.add_argument("--against", type=Path, help="digests of before")
+    parser.add_argument("out", type=Path, help="file for the hashes")
+    parser.add_argument("--against", type=Path, help="file of hashes to compare with")
     parser.add_argument("--study", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--options", default="", help="more options of `pausejax run`")
     asked = parser.parse_args()
@@ -106,7 +106,7 @@ def main() -> int:
 
 
 def play(folder: Path, study: str, way: str, options: list[str]):
-    """Plays a study in processes of its own and returns its result."""
+    """Simulates a study in new processes, in one of `WAYS`, and returns its result."""
     folder.mkdir(exist_ok=True)
     (folder / "spec.toml").write_text(tomli_w.dumps(STUDIES[study]))
     sticky = Path(__file__).parents[1] / "examples" / "sticky.py"
@@ -128,7 +128,7 @@ def play(folder: Path, study: str, way: str, options: list[str]):
 
 
 def write_pictures(file: Path) -> None:
-    """Writes a data set of 32 x 32 colour pictures whose class is their brightest band of rows."""
+    """Writes a data set of 32 x 32 colour images. The class of an image is its brightest band of rows."""
     random = np.random.default_rng(0)
     labels = random.integers(0, 4, 240)
     pictures = random.integers(0, 128, (240, 32, 32, 3))
@@ -139,24 +139,24 @@ def write_pictures(file: Path) -> None:
 
 
 def kill_after_checkpoint(command: list[str], out: Path, environment: dict[str, str]) -> None:
-    """Starts a study and ends it with SIGKILL once a checkpoint of it is there."""
+    """Starts a study and ends it with SIGKILL after its first checkpoint."""
     process = subprocess.Popen(command, env=environment)
     while process.poll() is None:
         if any((out / "checkpoints").glob("*/digest-*")) or any((out / "checkpoints").glob("*/state-*.npz")):
             process.send_signal(signal.SIGKILL)
         time.sleep(0.01)
     if process.wait() != -signal.SIGKILL:
-        raise SystemExit(f"{out}: ended before it could be killed (exit code {process.returncode})")
+        raise SystemExit(f"{out}: the study ended (exit code {process.returncode}) before it could be killed")
 
 
 def digest(values: np.ndarray) -> str:
-    """SHA-256 of an array's type, shape and bytes."""
+    """Computes the SHA-256 of an array's type, shape and bytes."""
     array = np.ascontiguousarray(values.astype(str) if values.dtype.kind in "OT" else values)
     return hashlib.sha256(f"{array.dtype.str} {array.shape};".encode() + array.tobytes()).hexdigest()
 
 
 def report(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> int:
-    """Prints which variables differ, and returns how the program ends."""
+    """Prints which variables differ, and returns the exit code: 1 if some do, else 0."""
     differing = 0
     for name, variables in after.items():
         old = before.get(name, {})

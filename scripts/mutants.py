@@ -1,16 +1,16 @@
-"""Runs the tests against wrong versions of the package, one small mistake each, and says which they miss.
+"""Runs the tests against mutants of the package, each with one small mistake, and prints which survive.
 
-    python scripts/mutants.py named              # the maintained list, scripts/mutants.toml
-    python scripts/mutants.py named NAME ...     # some of it
-    python scripts/mutants.py fresh --count 300  # drawn from the core's syntax trees
+    python scripts/mutants.py named              # all mutants of the list scripts/mutants.toml
+    python scripts/mutants.py named NAME ...     # some mutants of the list
+    python scripts/mutants.py fresh --count 300  # mutants that are drawn from the core's syntax trees
 
-mutmut would pick a mutant by a switch within every function, which `jit` freezes in its traces, cosmic-ray
-edits the checkout and starts Python for each one, and neither takes mistakes that are written down.
+Two other tools do not fit. mutmut selects a mutant by a switch in every function, which `jit` freezes in its
+traces. cosmic-ray edits the checkout and starts Python for each mutant. Neither accepts a list of mutants.
 
-Every mutant is applied to a copy of the checkout in a temporary folder, in a process forked from one that has
-imported JAX and the rest already, and is shown to the tests that are mapped to it, up to the first failure.
-The outcomes are appended to a file of JSON lines; a second call over the same code and tests goes on from
-there.
+Every mutant is applied to a copy of the checkout in a temporary folder. A process runs the tests that are
+mapped to the mutant, up to the first failure. It is forked from a process that has already imported JAX and
+the other libraries. The outcomes are appended to a file of JSON lines. A second call over the same code and
+tests continues from there.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from mutation import Mutant, draw  # the folder of this script is on the path
+from mutation import Mutant, draw  # a module in the folder of this script
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "scripts" / "mutants.toml"
@@ -47,23 +47,23 @@ COPIED = (
     "CHANGELOG.md",
 )
 BROKEN, NO_TEST, FAILED = 90, 91, 92
-"""Exit codes of a child whose mutant can't be imported, whose files hold no test, or that failed itself."""
+"""Exit codes of a child process: the mutant can't be imported; its files hold no test; the child failed."""
 
 
 def read_list():
-    """The maintained list: its mutants, and the tests of each module."""
+    """Returns the mutants of the list, and the tests of each room or module."""
     table = tomllib.loads(LIST.read_text(encoding="utf-8"))
     named = [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in table["mutant"]]
     return named, table["tests"]
 
 
 def rooms_of(mapped):
-    """The entries of the list that lie in no other."""
+    """Returns the entries of the list's [tests] that are in no other entry."""
     return [room for room in mapped if not any(room != other and room.startswith(other) for other in mapped)]
 
 
 def tests_of(file, mapped):
-    """A module's test files: those that name it, the smallest first, then those of its room in the list."""
+    """Returns a module's test files: those that import it, the smallest first, then those of its entry."""
     prefixes = [prefix for prefix in mapped if file.startswith(f"pausejax/{prefix}")]
     room, _, stem = file.removesuffix(".py").replace("/", ".").rpartition(".")
     imported = re.compile(rf"{re.escape(f'{room}.{stem}')}\b|from {re.escape(room)} import [^\n]*\b{stem}\b")
@@ -80,7 +80,7 @@ def tests_of(file, mapped):
 
 
 def digest():
-    """Of the package and its tests: what an outcome is of."""
+    """Computes a hash of the package and its tests, on which an outcome depends."""
     found = hashlib.sha256()
     for path in sorted([*(ROOT / "pausejax").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
         found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
@@ -88,7 +88,8 @@ def digest():
 
 
 def make_copy(folder):
-    """A checkout to break, with the compiled programs of this one and the shared data beside it."""
+    """Copies the checkout and its compiled programs into a folder, links the shared data, and returns the
+    copy."""
     checkout = folder / "checkout"
     checkout.mkdir()
     for name in COPIED:
@@ -104,7 +105,7 @@ def make_copy(folder):
 
 
 def import_libraries():
-    """What takes seconds to import and starts no thread that a fork would lose."""
+    """Imports libraries that take seconds to import and start no thread, which a fork would lose."""
     import jax  # noqa: F401
     import matplotlib.figure  # noqa: F401
     import optax  # noqa: F401
@@ -119,7 +120,7 @@ def import_libraries():
 
 
 class Watch:
-    """Remembers the first test that fails, and how many ran."""
+    """Records the first test that fails and the number of tests that ran."""
 
     def __init__(self):
         self.failed, self.count = "", 0
@@ -135,7 +136,7 @@ class Watch:
 
 
 def child(checkout, module, tests, found):
-    """Runs the tests in a forked process and never returns; `found` is the file of what came out."""
+    """Runs the tests in a forked process and exits; writes the first test that failed to the file `found`."""
     log = os.open(checkout.parent / "log.txt", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -156,7 +157,7 @@ def child(checkout, module, tests, found):
         except Exception:
             traceback.print_exc()
             os._exit(BROKEN)
-        assert sys.modules["pausejax"].__file__.startswith(str(checkout)), "the copy is not what is tested"
+        assert sys.modules["pausejax"].__file__.startswith(str(checkout)), "the tests must import the copy"
         watch = Watch()
         options = [
             "-x",
@@ -180,13 +181,14 @@ def child(checkout, module, tests, found):
 
 
 def cpu_seconds(pid):
-    """Of a process and its children that have ended."""
+    """Returns the CPU seconds of a process and of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def run(checkout, mutant, limit):
-    """What becomes of one mutant: (outcome, the test that killed it or the reason, seconds)."""
+    """Tests one mutant; returns the outcome, the test that killed the mutant or the reason, and the
+    seconds."""
     path, found = checkout / mutant.file, checkout.parent / "found.txt"
     whole = path.read_text(encoding="utf-8")
     path.write_text(mutant.apply(whole), encoding="utf-8")
@@ -221,27 +223,29 @@ def run(checkout, mutant, limit):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("which", choices=("named", "fresh"))
-    parser.add_argument("names", nargs="*", help="of the list; all by default")
-    parser.add_argument("--count", type=int, default=300, help="fresh mutants that can be imported")
-    parser.add_argument("--seed", type=int, default=0, help="of the fresh ones")
-    parser.add_argument("--skip", type=int, default=0, help="so many of the fresh ones, run elsewhere")
+    parser.add_argument("names", nargs="*", help="mutants of the list (default: all)")
+    parser.add_argument("--count", type=int, default=300, help="number of fresh mutants that can be imported")
+    parser.add_argument("--seed", type=int, default=0, help="seed that draws the fresh mutants")
     parser.add_argument(
-        "--rooms", nargs="+", help="of the fresh ones, as in the list's [tests]; all by default"
+        "--skip", type=int, default=0, help="number of fresh mutants to leave out at the start"
     )
-    parser.add_argument("--limit", type=float, default=600.0, help="CPU seconds that one may take")
+    parser.add_argument(
+        "--rooms", nargs="+", help="entries of the list's [tests] to draw fresh mutants from (default: all)"
+    )
+    parser.add_argument("--limit", type=float, default=600.0, help="CPU seconds that a mutant may take")
     parser.add_argument("--out", type=Path, default=ROOT / ".cache" / "mutants.jsonl")
     arguments = parser.parse_args()
     named, mapped = read_list()
     for mutant in named:
-        mutant.apply((ROOT / mutant.file).read_text(encoding="utf-8"))  # it is still there
+        mutant.apply((ROOT / mutant.file).read_text(encoding="utf-8"))  # checks that the text is still there
     if arguments.which == "named":
         unknown = set(arguments.names) - {mutant.name for mutant in named}
         if unknown:
-            parser.error(f"no mutant is named {', '.join(sorted(unknown))}")
+            parser.error(f"no mutant of {LIST.name} is named {', '.join(sorted(unknown))}")
         mutants = [mutant for mutant in named if not arguments.names or mutant.name in arguments.names]
     else:
         if unknown := set(arguments.rooms or ()) - set(mapped):
-            parser.error(f"no room is named {', '.join(sorted(unknown))}; known: {', '.join(mapped)}")
+            parser.error(f"--rooms {' '.join(sorted(unknown))}: must be among {', '.join(mapped)}")
         order = draw(ROOT, sorted(arguments.rooms or rooms_of(mapped)), random.Random(arguments.seed))
         order = itertools.islice(order, arguments.skip, None)
         mutants = (mutant._replace(tests=tests_of(mutant.file, mapped)) for mutant in order)

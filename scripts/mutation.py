@@ -1,4 +1,4 @@
-"""Mutants: small wrong versions of a module, written down or drawn from its syntax tree."""
+"""Makes mutants, small wrong versions of a module, from a list or from the module's syntax tree."""
 
 import ast
 import difflib
@@ -8,44 +8,46 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """One mistake in one file."""
+    """A mistake in one place of one file."""
 
     name: str
     file: str
-    """Beneath the checkout."""
+    """Path of the file in the checkout."""
     old: str
-    """Text that is there once, or the whole line where `line` is set."""
+    """Text that the mutant replaces. The file has it once, or `line` gives the first of its whole lines."""
     new: str
     means: str = ""
     tests: tuple[str, ...] = ()
-    """Test files, or single tests, that should see it, the likeliest first."""
+    """Test files or single tests that should fail, the most likely first."""
     line: int = 0
-    """The first line of `old`, from 1; 0 where the text is there once."""
+    """Number of the first line of `old`, from 1; 0 if the file has the text once."""
 
     @property
     def title(self):
         return self.name if not self.line else f"{self.file}:{self.line} {difference(self.old, self.new)}"
 
     def apply(self, text):
-        """The file's text with the mistake.
+        """Returns the text of the file with the mistake.
 
         Raises:
-          ValueError: `old` isn't there, or more than once.
+          ValueError: the text lacks `old`, or has it more than once.
         """
         if self.line:
             lines, old = text.split("\n"), self.old.split("\n")
             place = slice(self.line - 1, self.line - 1 + len(old))
             if lines[place] != old:
-                raise ValueError(f"{self.file}:{self.line}: {self.old!r} is not there")
+                raise ValueError(f"{self.file}:{self.line}: must have the text {self.old!r}, but has not")
             lines[place] = self.new.split("\n")
             return "\n".join(lines)
         if (count := text.count(self.old)) != 1:
-            raise ValueError(f"{self.name}: {self.file} has {self.old!r} {count} times")
+            raise ValueError(
+                f"{self.name}: {self.file} must have {self.old!r} once, but has it {count} times"
+            )
         return text.replace(self.old, self.new)
 
 
 def difference(old, new):
-    """What one line has become, as `old -> new` without what both begin and end with."""
+    """Formats the change of a line as `old -> new`, without the beginning and end that both share."""
     same = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     changed = [op for op in same if op[0] != "equal"]
     first, last = changed[0], changed[-1]
@@ -70,7 +72,7 @@ _LOOKS = (
     "elinewidth", "linthresh", "layout", "figsize", "ncols", "frameon", "handlelength", "pad", "stacklevel",
     "s", "zorder", "edgecolors", "facecolors", "labelsize", "ha", "va", "rotation",
 )  # fmt: skip
-"""Arguments that change no number: how something looks, or how strictly it is checked."""
+"""Arguments that change no number, but only the look of a picture or the strictness of a check."""
 _SYMMETRIC = ("max", "min", "maximum", "minimum", "hypot", "logical_and", "logical_or", "array_equal", "gcd")
 _NAMES = {
     "maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max", "sum": "max", "mean": "sum",
@@ -81,9 +83,10 @@ _NAMES = {
 
 
 def draw(root, rooms, rng):
-    """Every mutant of some rooms' syntax trees, one at each place, in random order.
+    """Yields a mutant for each place in the syntax trees of some rooms, in random order.
 
-    Left out is what no run computes: annotations, texts, messages of errors, declarations of parameters.
+    Code that no run computes has no mutants: annotations, texts, messages of errors, declarations of
+    parameters.
     """
     places = []
     for room in rooms:
@@ -104,14 +107,14 @@ def draw(root, rooms, rng):
 
 
 def _places(text):
-    """(begin, end, what could stand there instead) of everything in a module that a mutant may change."""
+    """Returns (begin, end, replacements) of each place in a module that a mutant may change."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     lines = text.splitlines(keepends=True)
 
     def at(line, column):
-        # The tree counts bytes.
+        # Columns of the tree count bytes.
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     def span(node):
@@ -124,7 +127,7 @@ def _places(text):
 
 
 def _computed(node):
-    """The nodes beneath one that are computed when a study runs."""
+    """Yields the nodes below a node that a running study computes."""
     skipped = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom, ast.alias)
     for name, child in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "bases", "type_comment"):
@@ -150,7 +153,7 @@ def _computed(node):
 
 
 def _changes(node, text, span):
-    """What could stand in the place of a node, or of a part of it."""
+    """Yields (begin, end, replacements) of a node or of parts of it."""
 
     def between(left, right):
         return span(left)[1], span(right)[0]
@@ -186,7 +189,7 @@ def _changes(node, text, span):
 
 
 def _calls(node, text, span):
-    """Arguments that change places, or are left out."""
+    """Yields changes of a call: two arguments change places, or an argument is left out."""
     plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
     called = getattr(node.func, "attr", getattr(node.func, "id", ""))
     if len(plain) >= 2 and len(plain) == len(node.args) and called not in _SYMMETRIC:

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes .venv, installs pausejax, runs the quickstart study, and says where the pictures are.
+# Makes .venv, installs pausejax, runs the quickstart study, and prints the folder of the pictures.
 # Usage: scripts/quickstart.sh [--cuda|--cuda12] [--out DIR]
-#   --cuda     install JAX's CUDA 13 build (a machine with an NVIDIA GPU); --cuda12: for older drivers
-#   --out DIR  where the result goes (default out/quickstart)
+#   --cuda     install JAX for NVIDIA GPUs, with CUDA 13
+#   --cuda12   install JAX for NVIDIA GPUs, with CUDA 12 for older drivers
+#   --out DIR  folder of the result (default out/quickstart)
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.."

@@ -1,10 +1,10 @@
-"""Draws how cumulative pseudo-regret grows: by which law in the last decade of rounds, and below which bound.
+"""Draws the growth of cumulative pseudo-regret, its law in the last decade of rounds, and Theorem 3's bound.
 
     pausejax run sweeps/regret_growth.toml --out out/regret_growth
     python scripts/regret_growth.py out/regret_growth --picture docs/images/regret_growth.png [--by AXIS ...]
 
-The law is that of the policy that loses least. The bound is Theorem 3's, (17), with the smallest gap in μ as
-δ; a line that averages settings with several bounds has none.
+The law is fitted to the lowest line. The bound is that of Theorem 3, (17), with the smallest gap in μ as δ. A
+line that averages settings with different bounds has no bound.
 """
 
 import argparse
@@ -27,35 +27,35 @@ from pausejax.plotting.grid import arrange
 
 CHART = "cumulative_pseudo_regret_vs_round"
 _POINTS = 60
-# With fewer rounds nothing tells the laws apart.
+# With fewer rounds, the laws can't be distinguished.
 _ROUNDS = 1000
 _WEIGHTS = ("generalization_weight", "privacy_weight")
 
 
 class Growth(NamedTuple):
-    """The law that fits a curve best."""
+    """Law that fits a curve best."""
 
     law: str
-    """In words, fitted numbers in it where they mean something."""
+    """Formula of the law; only that of a power has its fitted exponent."""
     rounds: np.ndarray
-    """Those that it was fitted on."""
+    """Rounds to which the law was fitted, [n]."""
     fitted: np.ndarray
     error: float
-    """Root mean square of the relative error."""
+    """Root mean square of the relative errors."""
 
 
 def growth(rounds: np.ndarray, mean: np.ndarray) -> Growth | None:
-    """Fits a + b log n, a + b √n and c n^p over the last decade of rounds, and keeps the best.
+    """Fits a + b log n, a + b √n and c n^p over the last decade of rounds, and returns the best fit.
 
-    Each has two numbers to fit, and rounds evenly spread over log n count by their relative error, so that
-    the smallest error is a fair choice. The others may be close: it describes the rounds it saw, no more.
+    The comparison of errors is fair, because each law has two fitted numbers. The rounds are spread evenly
+    over log n, and errors are relative. Other laws may fit almost as well, and later rounds may differ.
 
     Args:
-      rounds: [n], ascending, from 1.
-      mean: [n], cumulative; NaN where no run was.
+      rounds: the numbers of the rounds, [n], ascending from 1.
+      mean: the cumulative regret, [n]; NaN after the end of the runs.
 
     Returns:
-      The best law; None with fewer than 1,000 rounds, or for a curve that is not positive and growing there.
+      The best law; None with fewer than 1,000 rounds, or if the curve is not positive or does not grow.
     """
     there = np.isfinite(mean)
     rounds, mean = rounds[there], mean[there]
@@ -88,7 +88,7 @@ def _fit(law: str, n: np.ndarray, value: np.ndarray, fitted: np.ndarray) -> Grow
 
 
 def regret_bound_of(runs: xr.Dataset) -> np.ndarray | None:
-    """Computes Theorem 3's bound (17) that some runs share, [round]; None: their settings have several."""
+    """Computes the bound (17) of Theorem 3 that some runs share, [round]; None if their bounds differ."""
     table = runs_table(runs).drop(columns=["policy", "seed"])
     first = group(table, list(table.columns))[1]
     bounds = [_bound_of(runs.isel(run=place)) for place in first]
@@ -97,12 +97,12 @@ def regret_bound_of(runs: xr.Dataset) -> np.ndarray | None:
 
 
 def _bound_of(run: xr.Dataset) -> np.ndarray:
-    """The bound of one run, [round]; δ is the smallest gap in μ.
+    """Computes the bound of one run, [round], with the smallest gap in μ as δ.
 
-    NaN where a result does not hold all that the run's law is made of.
+    The bound is NaN if the result does not hold everything that defines the run's latency law.
     """
     part = parts.registered_parts().of("latency").get(str(run["latency"].values))
-    # A result holds neither what is in a file nor the size of a model, and a law of one's own may be unknown.
+    # A result holds neither the content of files nor the size of a model. A user's law may not be registered.
     files = part and any(parameter.kind is parts.File for parameter in part.parameters.values())
     if part is None or files or any(name not in run for name in part.given):
         return np.full(run.sizes["round"], np.nan)
@@ -127,19 +127,20 @@ def _bound(
 
 
 def chart_of(result: xr.Dataset, by: Sequence[str] = ()) -> Chart:
-    """Makes the chart of cumulative pseudo-regret with its law of growth and bounds.
+    """Makes the chart of cumulative pseudo-regret with its law of growth and its bounds.
 
     Args:
-      result: as `pausejax.open` returns it.
-      by: the axis whose values are lines, then those of columns and rows of panels, as `pausejax.charts` has
-        it.
+      result: a result, from `pausejax.open`.
+      by: the axis of the lines, then the axes of columns and rows of panels, as for `pausejax.charts`.
 
     Raises:
       ValueError: the result has no such chart.
     """
     found, cells = pausejax.charts(result, by=by), arrange(result, by)
     if CHART not in found or cells is None:
-        raise ValueError(f"no {CHART}: too many settings (name axes with --by), or no such regret")
+        raise ValueError(
+            f"no chart {CHART}: the result lacks the regret, or has too many settings. Name axes by --by"
+        )
     runs = {(cell.title, line.label): line.runs for cell in cells.panels for line in cell.lines}
     panels = [
         explained(panel, {one.label: runs[panel.title, one.label] for one in panel.series})
@@ -149,7 +150,7 @@ def chart_of(result: xr.Dataset, by: Sequence[str] = ()) -> Chart:
 
 
 def explained(panel: Panel, runs: Mapping[str, xr.Dataset]) -> Panel:
-    """Adds to a panel the law of its lowest line, and each bound of its lines once."""
+    """Returns a panel with the law of its lowest line, and with each different bound of its lines once."""
     series = list(panel.series)
     lowest = min(series, key=lambda one: np.nanmax(one.y, initial=0))
     if law := growth(lowest.x, lowest.y):
@@ -163,7 +164,7 @@ def explained(panel: Panel, runs: Mapping[str, xr.Dataset]) -> Panel:
         series.append(Series("Theorem 3's bound (17)", rounds, bound.astype(np.float64), style=-1))
     notes = [panel.note] if panel.note else []
     if several := [label for label, bound in bounds.items() if bound is None]:
-        notes.append(f"without Theorem 3's bound, as their settings have several: {some(several)}")
+        notes.append(f"no bound of Theorem 3, because the bounds of the settings differ: {some(several)}")
     return dataclasses.replace(panel, series=tuple(series), note="; ".join(notes))
 
 
@@ -173,13 +174,13 @@ def main() -> None:
     )
     parser.add_argument("directory", metavar="DIR", help="result of `pausejax run`")
     parser.add_argument("--picture", type=Path, required=True, metavar="PNG")
-    parser.add_argument("--by", nargs="+", default=[], metavar="AXIS", help="of lines, columns and rows")
+    parser.add_argument("--by", nargs="+", default=[], metavar="AXIS", help="axes of lines, columns and rows")
     options = parser.parse_args()
     try:
         chart = chart_of(pausejax.open(options.directory), options.by)
     except ValueError as mistake:
         raise SystemExit(f"{options.directory}: {mistake}") from mistake
-    # Tall, since nine decades lie between the regrets and the bound.
+    # The picture is tall, because nine decades lie between the regrets and the bound.
     chart.save(options.picture, *((5.0, 4.2) if len(chart.panels) == 1 else ()))
 
 

@@ -4,8 +4,8 @@
     python scripts/round_studies.py central_privacy out/central_privacy
     python scripts/round_studies.py algorithms out/algorithms
 
-Accuracy in %; differences in points, paired by seed, with intervals of Student's t that hold together for all
-comparisons of a table's column (Bonferroni, level 95 %).
+Accuracies are in %. Differences are in points and paired by seed. Their t intervals hold together at 95 % for
+all comparisons of a table's column (Bonferroni).
 """
 
 import argparse
@@ -19,7 +19,8 @@ import pausejax
 
 
 def at_time(runs: xr.Dataset, seconds: float) -> np.ndarray:
-    """Returns the last accuracy of each run that was known at a simulated time; NaN if there was none."""
+    """Returns the latest accuracy of each run at a simulated time, [runs]; NaN before the first
+    evaluation."""
     known = runs["eval_elapsed"].values <= seconds
     last = known.sum(axis=1) - 1
     accuracy = runs["test_accuracy"].values[np.arange(len(last)), np.maximum(last, 0)]
@@ -27,13 +28,13 @@ def at_time(runs: xr.Dataset, seconds: float) -> np.ndarray:
 
 
 def at_round(runs: xr.Dataset, number: float) -> np.ndarray:
-    """Returns the accuracy of each run after a round that was evaluated."""
+    """Returns the accuracy of each run after an evaluated round, [runs]."""
     place = int(np.flatnonzero(runs["eval_round"].values == number)[0])
     return 100 * runs["test_accuracy"].values[:, place]
 
 
 def select(result: xr.Dataset, **where: object) -> xr.Dataset:
-    """Returns the runs of some values, by seed."""
+    """Returns the runs that have some values, sorted by seed."""
     keep = np.ones(result.sizes["run"], bool)
     for name, value in where.items():
         keep &= result[name].values == value
@@ -42,7 +43,7 @@ def select(result: xr.Dataset, **where: object) -> xr.Dataset:
 
 
 def interval(difference: np.ndarray, comparisons: int) -> str:
-    """Writes the mean of paired differences and the half-width of its interval."""
+    """Formats the mean of paired differences and the half-width of its interval."""
     count = len(difference)
     width = stats.t.ppf(1 - 0.025 / comparisons, count - 1) * difference.std(ddof=1) / np.sqrt(count)
     return f"{difference.mean():+.1f} ± {width:.1f}"
@@ -55,7 +56,7 @@ def table(
     points: Sequence[float],
     measure: Callable[[xr.Dataset, float], np.ndarray],
 ) -> None:
-    """Prints the accuracy of every line, and its difference from the first line of its group."""
+    """Prints the accuracy of every row, and its difference from the first row of its group."""
     comparisons = len(groups) * (len(lines) - 1)
     for group in groups:
         base = select(result, **group, **lines[0])

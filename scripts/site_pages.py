@@ -1,9 +1,8 @@
-"""The pages of the documentation site that are no files under docs/, made by mkdocs's events.
+"""Makes the pages of the documentation site that are not files under docs/, by events of mkdocs.
 
-The front page is README.md, the versions CHANGELOG.md, and so on: each is written once, for whoever reads the
-checkout, and its links are turned so that they hold in the site. The reference is made of the docstrings, the
-vocabularies that specs are read by, and the command line; the gallery of committed pictures, each above the
-specs that draw it.
+The front page is README.md, and the page of versions is CHANGELOG.md. Their links are changed so that they
+are right in the site. The reference is made of the docstrings, the vocabularies of specs, and the command
+line. The gallery shows each committed picture above the specs that draw it.
 """
 
 import io
@@ -19,7 +18,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 ABOVE = {"README.md": "index.md", "CHANGELOG.md": "versions.md", "CONTRIBUTING.md": "contributing.md"}
-"""Pages beside docs/, and what the site calls them."""
+"""Titles in the site of pages that are not under docs/, by path."""
 MODULES = (
     "analysis",
     "bandit",
@@ -79,12 +78,12 @@ GALLERY = (
     ("annealing", "What annealing costs", "scripts/bench/annealing.py"),
     ("throughput_vs_lanes", "Speed and memory against runs side by side", "scripts/bench/sweep.py"),
 )
-"""Every picture of docs/images, and what draws it: a study, or a script."""
+"""Every picture of docs/images, with its title and the study or script that draws it."""
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(#[^)]*)?(?=\))")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages."""
+    """Adds the pages to the site."""
     made = {name: (ROOT / source).read_text(encoding="utf-8") for source, name in ABOVE.items()}
     made |= {"gallery.md": gallery(), **reference()}
     for path in sorted(linked()):
@@ -98,7 +97,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Turns links that hold in the checkout into links that hold in the site."""
+    """Changes links that are right in the checkout into links that are right in the site."""
     here = page.file.src_uri
     source = next((source for source, name in ABOVE.items() if name == here), f"docs/{here}")
 
@@ -118,7 +117,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def linked() -> set[str]:
-    """Files of the checkout, elsewhere than under docs/, that pages link to."""
+    """Files of the checkout outside docs/ that pages link to."""
     found = set[str]()
     for page in [*(ROOT / "docs").glob("*.md"), *(ROOT / name for name in ABOVE)]:
         for target, _ in _LINK.findall(page.read_text(encoding="utf-8")):
@@ -129,15 +128,15 @@ def linked() -> set[str]:
 
 
 def shown(path: str) -> str:
-    """A page with the text of a file."""
+    """Returns a page with the text of a file."""
     text = (ROOT / path).read_text(encoding="utf-8")
     kind = {".toml": "toml", ".py": "python", ".sbatch": "bash", ".sh": "bash"}.get(Path(path).suffix, "text")
     return f"# {path}\n\n```{kind}\n{text.rstrip()}\n```\n"
 
 
 def gallery() -> str:
-    """Every committed picture above what draws it."""
-    lines = ["# Gallery\n", "Each picture above the study that draws it, or the script.\n"]
+    """Returns the page with every committed picture above the study or script that draws it."""
+    lines = ["# Gallery\n", "Each picture stands above the study or the script that draws it.\n"]
     for picture, title, how in GALLERY:
         lines += [f"## {title}\n", f"![{title}](images/{picture}.png)\n"]
         if how.startswith("run "):
@@ -150,12 +149,12 @@ def gallery() -> str:
 
 
 def reference() -> dict[str, str]:
-    """The pages that are made of the code."""
+    """Returns the pages that are made of the code, by path."""
     modules = {name: f"reference/{name}.md" for name in MODULES} | {"parts": "reference/modules_parts.md"}
     found = {place: f"# pausejax.{name}\n\n::: pausejax.{name}\n" for name, place in modules.items()}
     found["reference/plotting.md"] += "\n::: pausejax.plotting.chart\n\n::: pausejax.plotting.data\n"
     found["reference/pausejax.md"] = (
-        "# pausejax\n\nThe library's face.\n\n::: pausejax.api\n\n"
+        "# pausejax\n\nThe public functions of the library.\n\n::: pausejax.api\n\n"
         "::: pausejax.study.spec.SpecError\n    options:\n      show_root_heading: true\n"
     )
     links = "\n".join(
@@ -178,7 +177,7 @@ def reference() -> dict[str, str]:
 
 
 def parameters() -> str:
-    """Every parameter of both kinds of study."""
+    """Returns the page with every parameter of both kinds of study."""
     from pausejax import kinds
 
     tables_of = runpy.run_path(str(ROOT / "scripts" / "document_parameters.py"))
@@ -190,7 +189,7 @@ def parameters() -> str:
 
 
 def variables() -> str:
-    """Every variable of a result, and every metric of a run, of both kinds of study."""
+    """Returns the page with every variable of a result and every metric of a run, of both kinds of study."""
     from pausejax.clients import variables as clients
     from pausejax.ensemble import variables as ensemble
 
@@ -212,7 +211,7 @@ def variables() -> str:
 
 
 def said(*arguments: str) -> str:
-    """What a command prints."""
+    """Returns the output of a command."""
     from pausejax.commands.main import main
 
     written, width = io.StringIO(), os.environ.get("COLUMNS")

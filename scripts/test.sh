@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv, installs pausejax with what the tests need, then runs ruff, mypy and the tests.
+# Makes .venv, installs pausejax and the libraries of the tests, and runs ruff, mypy and the tests.
 # Usage: scripts/test.sh [pytest arguments]; --slow adds the slow tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,5 +9,5 @@ install_pausejax "[test]"
 "$VENV/bin/ruff" check .
 "$VENV/bin/ruff" format --check .
 "$VENV/bin/mypy"
-# A worker that is gone ends the tests: with another in its place the last ones may wait for ever.
+# The tests end if a worker is lost, because with a new worker the last tests may wait for ever.
 "$VENV/bin/python" -m pytest -n 2 --dist loadfile --max-worker-restart 0 "$@"

@@ -1,12 +1,13 @@
-"""Theorem 4 as a picture, and what its proof needs, counted on small networks.
+"""Draws the probabilities of Theorem 4, and counts on small networks how often its proof's conditions hold.
 
     python scripts/theorem4.py --out DIR [--steps 1000000]
 
-Plays PAUSE (exact, no training) for some rounds and takes the next decision, (14), as the annealer's problem.
-Draws P(V_j optimal), P(best set seen by step j optimal) and P(last uphill set optimal) against j for several
-values of κ, exactly, with simulated chains as dots. DIR gets `theorem4.png`, `theorem4.csv` and
-`theorem4.json`; the last also holds a survey of many decisions: Hajek's critical κ, asymmetric edges,
-failures of Algorithm 3, and how far annealing stays below the maximum.
+Simulates exact PAUSE without training for some rounds. The next decision, (14), is the problem that is
+annealed. The picture has three probabilities against the step j, for several values of κ: that V_j is
+optimal, that the best set up to step j is optimal, and that the last uphill set is optimal. Lines are exact,
+dots are simulated chains. DIR gets `theorem4.png`, `theorem4.csv` and `theorem4.json`. The JSON file also has
+a survey of many decisions: Hajek's critical κ, asymmetric edges, failures of Algorithm 3, and the gap of
+annealing to the maximum.
 """
 
 import argparse
@@ -30,7 +31,7 @@ SETTINGS = {
     "α 10, γ 1, ζ 1": (10.0, 1.0, 1.0),
     "α 1, γ 0.5, ζ 1": (1.0, 0.5, 1.0),
 }
-"""Weights (α, γ, ζ); the first are those of the paper's runs at K = 30, the second at K = 300."""
+"""Weights (α, γ, ζ) by name. The first are those of the paper's runs at K = 30, the second at K = 300."""
 MARGIN = 1e-3
 MIN_LATENCY = 0.05
 CHAINS = 4_000
@@ -38,7 +39,8 @@ SIMULATED_STEPS = 3_000
 
 
 def play(num_clients, m, rounds, weights, seed=0):
-    """(ucb, g, p), each [rounds, K]: what exact PAUSE decides by, round after round (β 2, η 0.04)."""
+    """Returns (ucb, g, p), [rounds, K] each: the terms from which exact PAUSE decides, with β 2 and η
+    0.04."""
     alpha, gamma, gain = weights
     law = network.two_speed(num_clients=num_clients, min_latency=MIN_LATENCY)
     share = jnp.full(num_clients, 1 / num_clients)
@@ -57,7 +59,7 @@ def play(num_clients, m, rounds, weights, seed=0):
 
 
 def graph(terms, m, weights, rule="ranked"):
-    """Adjacency, energies and C of one decision."""
+    """Returns the adjacency matrix, the energies and the constant C of one decision."""
     ucb, g, p = terms
     scale = {"generalization_weight": weights[0], "privacy_weight": weights[1]}
     energy = chain.energies(ucb, g, p, m, **scale)
@@ -66,7 +68,9 @@ def graph(terms, m, weights, rule="ranked"):
 
 
 def simulate(terms, m, weights, divisor, optimum):
-    """Share of simulated chains at an optimal set, [steps + 1], by the annealer itself."""
+    """Returns two shares of the annealer's chains, [steps + 1] each: those at an optimal set, and those that
+    have
+    visited one."""
     run = partial(
         selection.anneal_trace,
         m=m,
@@ -84,7 +88,8 @@ def simulate(terms, m, weights, divisor, optimum):
 
 
 def survey(rounds=200, every=6):
-    """Hajek's condition, degrees and Vanilla-SA's constant over the decisions of whole runs."""
+    """Returns rows on Hajek's condition, degrees and Vanilla-SA's constant over the decisions of whole
+    runs."""
     rows = []
     for (num_clients, m), (name, weights) in itertools.product([(6, 3), (8, 4), (10, 4)], SETTINGS.items()):
         terms = play(num_clients, m, rounds, weights)
@@ -121,7 +126,10 @@ def survey(rounds=200, every=6):
 
 
 def survey_ties(instances=100, seed=0):
-    """What ties do to N1 and N2 as printed and to Algorithm 3: integers below `levels` in every list."""
+    """Returns rows on the effect of ties on N1 and N2 as printed and on Algorithm 3.
+
+    Every list has random integers from 0 to `levels` - 1.
+    """
     rows = []
     for (num_clients, m), levels in itertools.product([(5, 2), (6, 3), (7, 4)], (2, 3, 5, 1000)):
         rng = np.random.default_rng(seed)
@@ -161,7 +169,8 @@ def survey_ties(instances=100, seed=0):
 
 
 def search(seeds=8):
-    """How far annealing stays below the exact maximum on the decisions of exact PAUSE, by κ, J and graph."""
+    """Returns rows on the gap of annealing to the exact maximum on decisions of exact PAUSE, by κ, J and
+    graph."""
     rows = []
     names = list(SETTINGS)
     for num_clients, m, name in ((30, 5, names[0]), (300, 15, names[1])):
@@ -201,12 +210,12 @@ def search(seeds=8):
 
 
 def draw(exact, simulated, divisors, largest, path):
-    """Draws three panels side by side; dots: simulated chains."""
+    """Draws the three probabilities in panels side by side; dots are simulated chains."""
     x, y = Axis("step j of annealing", "log"), Axis("probability of being optimal", zero=True)
     labels = ["sign as printed" if divisor == 0 else f"κ = {divisor:g}" for divisor in divisors]
     titles = (
-        f"the inspected set, (20): converges up to κ = {largest:.2f}",
-        "the best set seen",
+        f"the current set, (20): converges up to κ = {largest:.2f}",
+        "the best set so far",
         "the last uphill set",
     )
     at = np.unique(np.geomspace(1, SIMULATED_STEPS + 1, 12).astype(int)) - 1
@@ -221,7 +230,7 @@ def draw(exact, simulated, divisors, largest, path):
                 dots = simulated[divisor][place][at]
                 series.append(Series("", at + 1.0, dots, mark="point", style=style))
         panels.append(Panel(x, y, tuple(series), title=title))
-    caption = "Theorem 4: probability of being at an optimal set; lines are exact, points simulated chains."
+    caption = "Theorem 4: probability that a set is optimal. Lines are exact, points are simulated chains."
     Chart("theorem4", caption, tuple(panels), columns=3).save(path, height=2.9)
 
 
@@ -230,16 +239,18 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
-    parser.add_argument("--clients", type=int, default=6, help="K")
-    parser.add_argument("--per-round", type=int, default=3, help="m")
-    parser.add_argument("--round", type=int, default=51, help="the round whose decision is annealed")
-    parser.add_argument("--steps", type=int, default=1_000_000, help="the largest j")
+    parser.add_argument("--clients", type=int, default=6, help="K, number of clients")
+    parser.add_argument("--per-round", type=int, default=3, help="m, clients per round")
+    parser.add_argument(
+        "--round", type=int, default=51, help="number of the round whose decision is annealed"
+    )
+    parser.add_argument("--steps", type=int, default=1_000_000, help="largest step j")
     parser.add_argument(
         "--divisors",
         type=float,
         nargs="+",
         default=[0, 1, 3, 5, 30, 300],
-        help="κ; 0 accepts every set, as the printed sign does",
+        help="values of κ; 0 accepts every set, like the sign that the paper prints",
     )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Fetches the libraries that a page draws with into pausejax/page/vendor/.
+"""Fetches the libraries that draw the charts of a page into pausejax/page/vendor/.
 
-python scripts/vendor.py        (needs npm; nothing of what is fetched is run)
+python scripts/vendor.py        (needs npm; does not run the fetched code)
 """
 
 import hashlib
@@ -13,12 +13,12 @@ from pathlib import Path
 import tomli_w
 
 FOLDER = Path(__file__).resolve().parents[1] / "pausejax" / "page" / "vendor"
-# vl-convert, which the tests compile every chart with, knows Vega-Lite 6.4 and nothing newer.
+# The tests compile every chart with vl-convert, whose newest Vega-Lite is 6.4.
 LIBRARIES = {"vega": "6.4.0", "vega-lite": "6.4.3", "vega-embed": "7.3.0"}
 
 
 def fetch(name, version, folder):
-    """Unpacks a library's script and licence, and returns what is known of it."""
+    """Unpacks a library's script and licence, and returns its entry of versions.toml."""
     command = ["npm", "pack", "--silent", f"{name}@{version}"]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     with tarfile.open(folder / f"{name}-{version}.tgz") as package:

@@ -107,7 +107,7 @@ def test_score_adds_up_to_the_sums_of_14():
 def test_clocks():
     assert bandit.time_of_terms(7, "paper") == 6
     assert bandit.time_of_terms(7, "reference") == 7
-    with pytest.raises(ValueError, match=r"clock: .*'noon'.*paper, reference"):
+    with pytest.raises(ValueError, match=r"clock: .*paper, reference.*'noon'"):
         bandit.time_of_terms(7, "noon")
 
 
@@ -144,13 +144,13 @@ def test_the_first_rounds_of_pause_visit_everyone_once(clock, selector, share):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"clients_per_round": K + 1}, r"clients_per_round: 13 out of 12"),
-        ({"clients_per_round": 0}, r"clients_per_round: 0 out of 12"),
-        ({"privacy_weight": -1.0}, r"privacy_weight: -1.0; allowed: 0 or more"),
-        ({"generalization_exponent": 1.0}, r"generalization_exponent: 1.0; allowed: more than 1"),
-        ({"generalization_weight": jnp.float32(jnp.nan)}, r"generalization_weight: nan"),
+        ({"clients_per_round": K + 1}, r"clients_per_round: must be from 1 to num_clients = 12, not 13"),
+        ({"clients_per_round": 0}, r"clients_per_round: must be from 1 to num_clients = 12, not 0"),
+        ({"privacy_weight": -1.0}, "privacy_weight: must be >= 0, not -1.0"),
+        ({"generalization_exponent": 1.0}, "generalization_exponent: must be > 1, not 1.0"),
+        ({"generalization_weight": jnp.float32(jnp.nan)}, r"generalization_weight: must be >= 0, not nan"),
         ({"clock": "noon"}, r"clock: .*'noon'"),
-        ({"selector": "guess"}, r"selector: .*'guess'.*exact, brute"),
+        ({"selector": "guess"}, r"selector: .*exact, brute.*'guess'"),
     ],
 )
 def test_pause_names_a_bad_parameter(changes, message):

@@ -65,7 +65,7 @@ def test_a_study_in_a_folder_keeps_resumes_and_extends(result, tmp_path):
 
 def test_a_study_in_a_folder_takes_no_impossible_time_and_stays_where_it_began(tmp_path, monkeypatch):
     for seconds in (-1.0, float("nan")):
-        with pytest.raises(pausejax.SpecError, match=r"checkpoint_every = .*: must be 0 s or more"):
+        with pytest.raises(pausejax.SpecError, match=r"checkpoint_every = .*: must be >= 0 seconds"):
             pausejax.simulate("random", **STUDY, out=tmp_path / "out", checkpoint_every=seconds)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
@@ -149,15 +149,15 @@ def test_a_selection_is_saved_and_completed(result, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda r: r.drop_vars("regret"), "lacks regret, which its study records"),
+        (lambda r: r.drop_vars("regret"), "but lacks regret"),
         (lambda r: r.assign(mine=r.regret), "has mine, which its study does not record"),
-        (lambda r: r.drop_attrs(), "is no result of a study, or has lost its attributes"),
-        (lambda r: r.isel(run=0), "is no result of a study"),
-        (lambda r: r.isel(run=[]), "holds no runs"),
+        (lambda r: r.drop_attrs(), "must be a study's result with all its attributes"),
+        (lambda r: r.isel(run=0), "must be a study's result"),
+        (lambda r: r.isel(run=[]), "must have one run or more"),
         (lambda r: r.isel(run=[0, 1, 0]), "holds a run twice"),
-        (lambda r: r.drop_vars("identity"), "lacks the coordinate identity"),
-        (lambda r: r.transpose(), "does not have the dimension run first"),
-        (lambda r: r.assign_attrs(format=1), "is of format 1"),
+        (lambda r: r.drop_vars("identity"), "must have the coordinate identity"),
+        (lambda r: r.transpose(), "the first dimension of"),
+        (lambda r: r.assign_attrs(format=1), "has format 1"),
     ],
 )
 def test_what_is_no_whole_result_is_not_saved(result, tmp_path, spoil, said):

@@ -61,13 +61,13 @@ def test_a_study_shows_a_bar_is_interrupted_and_goes_on(kernel):
     found = execute(kernel, CALL.format(300), interrupt_when="rounds/s")
     (error,) = (content for kind, content in found if kind == "error")
     assert error["traceback"] == [
-        "Interrupted: kept keeps the finished and unfinished runs; the same call continues them"
+        "Interrupted: kept keeps the finished and unfinished runs. The same call continues them"
     ]
     assert "compiling, 0 of 1 program ready" in shown(found)[0] and "stopped after" in shown(found)[-1]
     assert not [content for kind, content in found if kind == "stream"]
     lost = execute(kernel, CALL.format(300).replace("out='kept', ", ""), interrupt_when="rounds/s")
     (error,) = (content for kind, content in lost if kind == "error")
-    assert error["traceback"] == ["Interrupted: nothing is kept; with out=DIR the finished runs are kept"]
+    assert error["traceback"] == ["Interrupted: no run is kept. With out=DIR, finished runs are kept"]
     again = execute(
         kernel, "found = " + CALL.format(300) + "\nfound.sizes['round'], float(found.elapsed[0, -1])"
     )

@@ -60,11 +60,11 @@ def best(
     groups = full_names(result, per, "per")
     for name in groups:
         if name not in means.coords:
-            raise ValueError(f"per = {name!r}: has been averaged over")
+            raise ValueError(f"per = {name!r}: must not be named in `over` too")
     refuse_unlike(result, metric, result[metric].values, groups)
     score = np.where(np.isnan(means["mean"].values), -np.inf, sign * means["mean"].values)
     if not np.isfinite(means["mean"].values).any():
-        raise ValueError(f"metric {metric!r}: no setting has a value")
+        raise ValueError(f"metric {metric!r}: no setting has a finite mean")
     codes, first = group_by(means, groups)
     order = np.lexsort((np.arange(len(score)), -score, share_left_out(means)))
     winners = np.full(len(first), -1)
@@ -109,7 +109,7 @@ def pareto(
         metrics = objectives_in(result)
     given = dict(metrics) if isinstance(metrics, Mapping) else dict.fromkeys(metrics)
     if not given:
-        raise ValueError("metrics: none given; name at least one")
+        raise ValueError("metrics: must name one metric or more, but names none")
     maximize = [direction(result, name, way) for name, way in given.items()]
     whole = with_divergence(result, list(given))
     for name in given:

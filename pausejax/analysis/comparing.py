@@ -19,9 +19,9 @@ class Incomparable(ValueError):
     def __init__(self, metric: str, parameter: str, short: str, values: Sequence[Any], ask: str) -> None:
         self.parameter, self.value = short, values[0]
         shown = some(written(value) for value in values)
-        self.problem = f"{metric}: means something else for each {short}, which is {shown} here"
-        inside = f", or compare within each, {ask}={parameter!r}" if ask else ""
-        super().__init__(f"{self.problem}: choose one, where={{{parameter!r}: {values[0]!r}}}{inside}")
+        self.problem = f"{metric}: not comparable between runs with different {short}, here {shown}"
+        inside = f", or compare within each value, {ask}={parameter!r}" if ask else ""
+        super().__init__(f"{self.problem}. Choose one value, where={{{parameter!r}: {values[0]!r}}}{inside}")
 
 
 def refuse_unlike(
@@ -52,8 +52,8 @@ def refuse_unlike(
         rounds = result[ROUNDS].values[there & (owner == one)]
         if rounds.min() < rounds.max():
             raise ValueError(
-                f"{metric}: is a sum over {rounds.min():g} to {rounds.max():g} rounds here, as runs end at "
-                "a simulated time: compare it in a study without stop_at_latency, or compare another metric"
+                f"{metric}: is a sum over {rounds.min():g} to {rounds.max():g} rounds, so not comparable. "
+                "Compare another metric, or simulate the study without stop_at_latency"
             )
 
 

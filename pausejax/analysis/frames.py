@@ -69,13 +69,13 @@ def curve_frames(
     for name in names:
         if name not in result.data_vars:
             known = ", ".join(str(v) for v in result.data_vars)
-            raise ValueError(f"variables: {name!r} is not in this result; known: {known}")
+            raise ValueError(f"variables: {name!r} is not in the result, which has {known}")
     if not names:
-        raise ValueError("variables: none given; name at least one")
+        raise ValueError("variables: must name one variable or more, but names none")
     labels = _labels(result, ("identity", "policy", "seed", *axes_of(result)))
     arrays = [result[name] for name in names]
     if not set(names) <= set(_curves(result)) and len({array.dims for array in arrays}) > 1:
-        raise ValueError(f"variables: {', '.join(names)} have different dimensions; make one table for each")
+        raise ValueError(f"variables: {', '.join(names)} have different dimensions. Make one table for each")
     for runs in run_blocks(*arrays, max_bytes=max_bytes):
         yield _rows(result, names, labels.iloc[runs], runs)
     if not result.sizes["run"]:

@@ -58,7 +58,7 @@ def group_intervals(
     from scipy import special  # not scipy.stats, which takes a second to load
 
     if not 0 < level < 1:
-        raise ValueError(f"level = {level}: must be between 0 and 1")
+        raise ValueError(f"level = {level}: must be > 0 and < 1")
     shape = values.shape[1:]
     flat = pd.DataFrame(values.reshape(len(values), int(np.prod(shape))).astype(np.float64))
     if seeds is not None:

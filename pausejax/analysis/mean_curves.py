@@ -60,11 +60,13 @@ def curves(
     """
     known = metrics_of(result)
     if metric not in known:
-        raise ValueError(f"metric {metric!r}: unknown here; known: {', '.join(known)}")
+        raise ValueError(f"metric {metric!r}: must be one of {', '.join(known)}")
     if not has_curve(result, known[metric]):
-        raise ValueError(f"metric {metric!r}: has one value for each run and no curve")
+        raise ValueError(f"metric {metric!r}: has only one value for each run, so it has no curve")
     if against not in AGAINST or (against == "elapsed" and "elapsed" not in result):
-        raise ValueError(f"against = {against!r}: must be 'round', or 'elapsed' where a result has it")
+        raise ValueError(
+            f"against = {against!r}: must be 'round', or 'elapsed' if the result has the variable elapsed"
+        )
     codes, table, labels = split_settings(result)
     frames = []
     for place, (label, row) in enumerate(zip(labels, records(table), strict=True)):

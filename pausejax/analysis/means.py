@@ -108,7 +108,8 @@ def paired_difference(
     if pairs.empty:
         names = " and ".join(["seed", *shared])
         raise ValueError(
-            f"{_name(policy_a, result)} and {_name(policy_b, result)}: no two runs agree in {names}"
+            f"{_name(policy_a, result)} and {_name(policy_b, result)}: can't be paired, because no two of "
+            f"their runs have the same {names}"
         )
     whole = array.values.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -123,7 +124,10 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
     if isinstance(metric, str):
         return finals(result, [metric])[metric]
     if metric.dims[:1] != ("run",) or metric.sizes["run"] != result.sizes["run"]:
-        raise ValueError(f"metric: an array over {metric.dims}; its first dimension must be the result's run")
+        raise ValueError(
+            f"metric: the first dimension of the array must be run, with the result's {result.sizes['run']} "
+            f"runs, not {dict(metric.sizes)}"
+        )
     # An array that a user computed from several variables has no name. In such an array -1 may be a value.
     return metric if metric.name is None else metric.copy(data=recorded(metric.values))
 

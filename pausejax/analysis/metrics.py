@@ -190,5 +190,8 @@ def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:
     if maximize is None and known is not None:
         maximize = known.maximize
     if maximize is None:
-        raise ValueError(f"metric {name!r}: neither way is better by itself; say maximize=True or False")
+        raise ValueError(
+            f"metric {name!r}: neither more nor less is better by definition. Give maximize=True or "
+            "maximize=False"
+        )
     return maximize

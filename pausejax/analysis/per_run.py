@@ -58,7 +58,7 @@ def finals(result: xr.Dataset, metrics: Sequence[str] | None = None) -> xr.Datas
     wanted = list(known if metrics is None else metrics)
     for name in wanted:
         if name not in known:
-            raise ValueError(f"metric {name!r}: unknown here; known: {', '.join(known)}")
+            raise ValueError(f"metric {name!r}: must be one of {', '.join(known)}")
     columns: dict[str, np.ndarray] = {}
     ready = [name for name in wanted if name in result and result[name].dims == ("run",)]
     by_variable: dict[str, dict[str, Metric]] = {}

@@ -45,7 +45,7 @@ def text_problem(value: Any, longest: int = _WORDS, controls: str = "\t\n") -> s
         return f"must have at most {longest} characters, not {len(value)}"
     # A lone surrogate (Cs) is not text. A control character (Cc) could change the state of the terminal.
     odd = next((c for c in value if unicodedata.category(c) in ("Cc", "Cs") and c not in controls), "")
-    return f"must be without control characters, not with {odd!r}" if odd else ""
+    return f"must not contain control characters, but contains {odd!r}" if odd else ""
 
 
 def line_problem(value: Any) -> str:
@@ -149,12 +149,12 @@ def _fields(needed: Mapping[str, Check], others: Mapping[str, Check], *, closed:
         if not isinstance(value, dict):
             return f"must be a table, not {brief(value)}"
         if missing := needed.keys() - value.keys():
-            return f"lacks {min(missing)}"
+            return f"must have {min(missing)}, but lacks it"
         for name, one in value.items():
             if name in known and (wrong := known[name](one)):
                 return f"{name}: {wrong}"
             if closed and name not in known:
-                return f"{brief(name)}: is none of {', '.join(known)}"
+                return f"{brief(name)}: is no known key; must be one of {', '.join(known)}"
         return ""
 
     return check
@@ -250,7 +250,7 @@ def read(result: "xr.Dataset", name: str) -> Any:
     if name in _PLAIN:
         value = result.attrs.get(name, _ABSENT.get(name))
         if value is None:
-            raise ValueError(f"result: lacks the attribute {name}")
+            raise ValueError(f"result: must have the attribute {name}, but lacks it")
         value = value.item() if isinstance(value, np.generic) else value
         if wrong := _PLAIN[name](value):
             raise ValueError(f"result: attribute {name}: {wrong}")
@@ -265,7 +265,7 @@ def search_problem(held: Any) -> str:
         return wrong
     names = {metric["name"] for metric in held["metrics"]}
     odd = next((one for one in held["trials"] if not names <= one["figures"].keys()), None)
-    return f"trials: {brief(odd['number'])}: must have a figure for each metric" if odd else ""
+    return f"trials: {brief(odd['number'])}: must have a value for each metric" if odd else ""
 
 
 def problem(name: str, value: Any) -> str:
@@ -283,9 +283,9 @@ def _parsed(name: str, text: str | None) -> Any:
             found = json.loads(text)
             wrong = problem(name, found)
         except RecursionError:
-            wrong = "is nested too deeply"
+            wrong = "must be JSON that is nested less deeply"
         except ValueError as error:
-            wrong = f"is no JSON: {error}"
+            wrong = f"must be JSON: {error}"
     if wrong:
         raise ValueError(f"result: attribute {name}: {wrong}")
     return found

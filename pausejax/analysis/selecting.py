@@ -39,7 +39,7 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **want
         lists the known names or values, and suggests the most similar name or value.
     """
     if "run" not in result.dims:
-        raise ValueError("result: has no dimension run, so there is nothing to select from")
+        raise ValueError("result: must have the dimension run, but lacks it")
     conditions = [_condition(result, key, value) for key, value in wanted.items()]
     try:
         conditions += [_condition(result, key, value, spelled=True) for key, value in (where or {}).items()]
@@ -53,7 +53,7 @@ def select(result: xr.Dataset, where: Mapping[str, Any] | None = None, /, **want
                 left = _meeting(others, len(chosen))
                 said = ", ".join(f"{other.key} = {_listed(other.values)}" for other in others)
                 raise ValueError(
-                    f"{condition.key} = {_shown(value)}: no run with {said} has it"
+                    f"{condition.key} = {_shown(value)}: no run with {said} has this value"
                     f"{_instead(condition.column[left & ~condition.lacking], value)}"
                 )
     return result.isel(run=np.flatnonzero(chosen))
@@ -78,7 +78,7 @@ def _condition(result: xr.Dataset, key: str, value: Any, *, spelled: bool = Fals
     hits = [_hit(column, one, key) & ~lacking for one in values]
     for one, hit in zip(values, hits, strict=True):
         if not hit.any():
-            raise ValueError(f"{key} = {_shown(one)}: no run has it{_instead(column[~lacking], one)}")
+            raise ValueError(f"{key} = {_shown(one)}: no run has this value{_instead(column[~lacking], one)}")
     return _Condition(key, column, values, hits, lacking)
 
 
@@ -95,7 +95,7 @@ def _several(value: Any, key: str) -> Sequence[Any]:
         return [value]
     values = np.atleast_1d(value).tolist() if isinstance(value, np.ndarray) else list(value)
     if not values:
-        raise ValueError(f"{key} = []: name at least one value")
+        raise ValueError(f"{key} = []: must list one value or more")
     return values
 
 
@@ -105,7 +105,7 @@ def _hit(column: np.ndarray, value: Any, key: str) -> np.ndarray:
     words, rounded = column.dtype.kind not in "biuf", column.dtype.kind == "f"
     if isinstance(value, slice):
         if words or value.step is not None:
-            raise ValueError(f"{key} = {_shown(value)}: a range is slice(low, high), of numbers")
+            raise ValueError(f"{key} = {_shown(value)}: must be slice(low, high) with numbers and no step")
         low, high = (end if end is not None else np.nan for end in (value.start, value.stop))
         reach = _TOLERANCE * np.abs(column) if rounded else 0
         return ~(column < low - reach) & ~(column > high + reach) & ~np.isnan(column)
@@ -136,7 +136,7 @@ def _instead(column: np.ndarray, value: Any) -> str:
     """Returns the end of an error message: the nearest known value, and the list of known values."""
     there = list(dict.fromkeys(column.tolist()))
     if not there:
-        return "; these runs lack it"
+        return "; these runs have no value of it"
     numbers = all(isinstance(one, int | float) for one in there)
     near: list[Any] = []
     if numbers:

@@ -30,7 +30,7 @@ def runs_table(result: xr.Dataset) -> pd.DataFrame:
       ValueError: an axis has the name of another column of such tables.
     """
     if taken := sorted(schema.COLUMNS.intersection(axes_of(result))):
-        raise ValueError(f"result: axis {taken[0]}: tables have a column of this name; rename the parameter")
+        raise ValueError(f"result: axis {taken[0]}: tables have a column of this name. Rename the parameter")
     return pd.DataFrame({name: column_of(result, name) for name in ("policy", "seed", *axes_of(result))})
 
 

@@ -31,7 +31,7 @@ def check(result: "xr.Dataset") -> None:
         _check_source(result, name, metric["variable"], metric["reduce"])
     objectives = schema.read(result, "objectives")
     if "objectives" in result.attrs and not (len(objectives) == 3 and metrics.keys() >= set(objectives)):
-        raise ValueError("result: attribute objectives: must be three of its metrics")
+        raise ValueError("result: attribute objectives: must name three metrics of the result")
     ranking = schema.read(result, "ranking") if "ranking" in result.attrs else None
     if ranking and not (
         ranking in metrics and {ranking, metrics[ranking]["variable"]} & set(result.variables)
@@ -51,7 +51,7 @@ def _check_source(result: "xr.Dataset", metric: str, variable: str, reduce: str)
     dims = ("run",) if reduce == "itself" else ("run", *array.dims[1:2])
     if variable not in result or array.dims != dims or len(dims) != 1 + (reduce != "itself"):
         raise ValueError(
-            f"result: metric {metric}: {reduce!r} does not give one number per run; {_laid_out(array)}"
+            f"result: metric {metric}: {reduce!r} must give one number per run, but {_laid_out(array)}"
         )
     if array.dtype.kind not in "biuf":
         raise ValueError(f"result: metric {metric}: {_laid_out(array)}; must have numbers")
@@ -77,11 +77,13 @@ def check_layout(
     for name in sorted({*layout, *kinds, *needed}):
         if name not in result:
             if name in needed:
-                raise ValueError(f"result: lacks {name}, which its pictures need")
+                raise ValueError(f"result: must have {name}, which its charts need, but lacks it")
             continue
         wanted = layout.get(name, ("run",))
-        if result[name].dims != wanted or result[name].dtype.kind not in kinds.get(name, "biufU"):
-            raise ValueError(f"result: {_laid_out(result[name])}; must be over {', '.join(wanted)}")
+        allowed = kinds.get(name, "biufU")
+        if result[name].dims != wanted or result[name].dtype.kind not in allowed:
+            what = f"{'numbers or words' if 'U' in allowed else 'numbers'} over {', '.join(wanted)}"
+            raise ValueError(f"result: {_laid_out(result[name])}; must be {what}")
 
 
 def _check_arrays(result: "xr.Dataset") -> None:
@@ -95,9 +97,9 @@ def _check_arrays(result: "xr.Dataset") -> None:
             )
         numbers = array.dtype.kind in "biuf"
         if name in result.data_vars and not (numbers and array.dims[:1] == ("run",)):
-            raise ValueError(f"result: {_laid_out(result[name])}; a variable has numbers for each run")
+            raise ValueError(f"result: {_laid_out(result[name])}; a variable must have numbers for each run")
         if name in result.coords and not (numbers or _is_words(array)):
-            raise ValueError(f"result: {_laid_out(result[name])}; a coordinate has numbers or words")
+            raise ValueError(f"result: {_laid_out(result[name])}; a coordinate must have numbers or words")
         for key in ("units", "long_name", "symbol"):
             if key in array.attrs and (wrong := schema.text_problem(array.attrs[key])):
                 raise ValueError(f"result: {name}: {key}: {wrong}")
@@ -108,13 +110,13 @@ def _check_runs(result: "xr.Dataset") -> None:
     for name in dict.fromkeys((*labels, *schema.read(result, "axes"), *schema.read(result, "parameters"))):
         if name not in result.coords:
             if name in labels:
-                raise ValueError(f"result: lacks the coordinate {name}")
+                raise ValueError(f"result: must have the coordinate {name}, but lacks it")
             continue
         column = result[name]
         if column.dims != ("run",) or column.dtype.kind not in labels.get(name, "biufUT"):
             raise ValueError(f"result: {_laid_out(column)}; must have a label for each run")
     if not result.sizes["run"]:
-        raise ValueError("result: holds no runs")
+        raise ValueError("result: must have one run or more, but has none")
     for name, column in result.coords.items():
         if _is_words(column.variable):
             _check_words(str(name), column.values)
@@ -126,7 +128,7 @@ def _check_words(name: str, values: np.ndarray) -> None:
         longest = max(longest, len(value))
         different.add(value)
         if longest * values.size > _CHARACTERS:
-            raise ValueError(f"result: {name}: has more than {_CHARACTERS} characters")
+            raise ValueError(f"result: {name}: must have at most {_CHARACTERS} characters in all")
     for value in different:
         if wrong := schema.line_problem(value):
             raise ValueError(f"result: {name}: a label {wrong}")
@@ -141,11 +143,11 @@ def _check_rounds(result: "xr.Dataset") -> None:
             raise ValueError(f"result: {name}: must be an integer for each {dim}")
         rounds = result[name].values
         if (rounds < 1).any() or (np.diff(rounds) <= 0).any():
-            raise ValueError(f"result: {name}: must ascend from 1")
+            raise ValueError(f"result: {name}: must be ascending numbers from 1")
         if dim == "round":
             known = set(rounds.tolist())
         elif not known.issuperset(rounds.tolist()):
-            raise ValueError("result: eval_round: must be rounds of the result")
+            raise ValueError("result: eval_round: must contain only rounds of the result")
 
 
 def _is_words(array: Any) -> bool:
@@ -153,4 +155,4 @@ def _is_words(array: Any) -> bool:
 
 
 def _laid_out(array: "xr.DataArray") -> str:
-    return f"{array.name}: is {array.dtype} over {', '.join(map(str, array.dims)) or 'nothing'}"
+    return f"{array.name} is {array.dtype} over {', '.join(map(str, array.dims)) or 'no dimension'}"

@@ -149,7 +149,7 @@ def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
     ]
     if len(diverged) > most:
         more = len(diverged) - most
-        lines.append(f"… and {more} more: pausejax export DIR lists them by diverged_round")
+        lines.append(f"… and {more} more runs that diverged: see diverged_round in pausejax export DIR")
     return lines
 
 
@@ -169,9 +169,9 @@ def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[
         first_of = {policies[place]: place for place in reversed(ranked)}
         best = ranked[: max(_SHOWN // count, 1)]
         kept += [*best, *(place for place in ranked[len(best) :] if first_of[policies[place]] == place)]
-    each = " within each group that can be compared" if count > 1 else ""
-    last = ", those with runs that diverged or have no value last" if lost.any() else ""
+    each = ", in groups of comparable settings" if count > 1 else ""
+    last = ". Settings with runs that diverged or have no value come last" if lost.any() else ""
     return kept, (
-        f"the best {len(kept)} of {len(rows)} settings by {metric.meaning}{each}{last}; "
-        "for all of them: pausejax.summary, or pausejax export DIR"
+        f"the best {len(kept)} of {len(rows)} settings by {metric.meaning}{each}{last}. "
+        "All settings: pausejax.summary, or pausejax export DIR"
     )

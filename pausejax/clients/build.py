@@ -48,8 +48,8 @@ def build_program(
     def bound(part: Part, **instead: int) -> Bound:
         if "num_parameters" in part.given and "num_parameters" not in known:
             raise PartError(
-                f'{part.where}: num_parameters: is known only in mode "training"; with a default in the '
-                'signature it is a parameter, which a spec of mode "bandit" can give'
+                f'{part.where}: takes num_parameters, which is known only with mode = "training". For mode = '
+                '"bandit", give num_parameters a default in the function\'s signature: a spec can then set it'
             )
         return bind(part, {**known, **instead}, traced, complete=True)
 
@@ -92,12 +92,13 @@ def build_program(
         program.build_law(hyper, files)
         program.build_availability(hyper, files)
         if trusts_server and policy.needs_updates:
-            why = f"not with {mechanism.part.where}, which adds no noise to them"
-            raise PartError(f"{program.policy.part.where}: selects by updates; {why}")
+            why = f"with {mechanism.part.where} these updates have no noise. Choose another mechanism"
+            raise PartError(f"{program.policy.part.where}: selects clients by their updates, but {why}")
         if program.limits_releases and learning and learning.in_the_clear:
             statistics = learning.training.batch_statistics
             raise PartError(
-                f'privacy.batch_statistics = "{statistics}": leaks without limit; not with stop_at_epsilon'
+                f'privacy.batch_statistics = "{statistics}": these statistics are sent without noise, so '
+                "their leakage has no limit. Remove stop_at_epsilon, or choose other batch_statistics"
             )
         if not learning and (policy.needs_learning or policy.needs_updates):
             raise PartError(f"{program.policy.part.where}: {NEEDS_LEARNING}")
@@ -116,13 +117,13 @@ def _check_waiting(learning: Learning, part: Part) -> None:
     Raises:
       PartError: the algorithm or batch norm keeps a client state, or the aggregator is not the mean.
     """
-    why = f"its clients keep a state; not with {part.where}"
+    why = f"its clients keep a state between rounds, which {part.where} does not allow"
     if learning.keeps_client_states:
         raise PartError(f'training.federated_algorithm = "{learning.algorithm.name}": {why}')
     if learning.keeps_statistics:
         raise PartError(f'privacy.batch_statistics = "local": {why}')
     if learning.aggregator.name != "mean":
-        why = f'must be "mean" with {part.where}, because it weights updates by their age'
+        why = f'must be "mean", because {part.where} weights updates by their age'
         raise PartError(f'training.aggregator = "{learning.aggregator.name}": {why}')
 
 
@@ -151,7 +152,7 @@ def _sizes(study: Study, static: Mapping[str, Any], learning: Learning | None) -
     size, name = learning.num_parameters, "num_parameters"
     if static.get(name, size) != size:
         key = f"{study.words.parameters[name].section}.{name}"
-        raise SpecError([f"{key} = {static[name]}: must be {size}, the numbers in an update of this model"])
+        raise SpecError([f"{key} = {static[name]}: must be {size}, the number of values in an update"])
     return {name: size}
 
 

@@ -73,13 +73,13 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
     """Returns messages about the lines that the charts of regret and participation leave out, and why."""
     lines = {line.label: line for cell in grid.panels for line in cell.lines}
     large = [label for label, line in lines.items() if not _selects_m(line.runs)]
-    why = "not in the charts of regret and participation, as cohorts exceed clients_per_round"
+    why = "not in the charts of regret and participation, because some cohorts exceed clients_per_round"
     found = [f"{why}: {some(large)}"] if large else []
     if len(grid.panels) > 1:
-        found.append("no chart of participation: it needs a grid of one panel; select one by --where")
+        found.append("no chart of participation: it is drawn only for one panel. Select one panel by --where")
     mixed = [label for label, line in lines.items() if not _of_one_size(line.runs)]
     if mixed:
-        why = "not in the chart of participation, as their runs differ in the number of clients"
+        why = "not in the chart of participation, because their runs differ in the number of clients"
         found.append(f"{why}: {some(mixed)}")
     return found
 
@@ -136,8 +136,8 @@ def _selection_gap(grid: Grid) -> Chart:
 
     cells = [(cell.title, [(line, explored(line)) for line in cell.lines]) for cell in grid.panels]
     what = (
-        f"Gap of each cohort to the exact maximum of (14), trailing mean of {_GAP_ROUNDS} rounds. "
-        "A line begins when all of its runs have explored all clients"
+        f"Exact maximum of (14) minus the value of (14) for the selected cohort, as a trailing mean of "
+        f"{_GAP_ROUNDS} rounds. A line begins when all of its runs have explored all clients"
     )
     y = Axis(metric.meaning, zero=True)
     return mean_chart("selection_gap_vs_round", what, cells, grid, AXES["round"], y)
@@ -157,10 +157,12 @@ def _of_clients(grid: Grid, tenth: Metric) -> Chart:
 
     words = tenth.variable.removeprefix("client_").replace("_", " ")
     unit = "%" if tenth.scale == 100 else "" if tenth.units == "1" else tenth.units
-    what = f"{words} of each client's model on its held-out samples, from the worst client to the best"
+    what = (
+        f"{words} of each client's model on the client's held-out samples, from the worst client to the best"
+    )
     cells = [(cell.title, [(line, quantiles(line)) for line in cell.lines]) for cell in grid.panels]
     y = Axis(f"{words} of a client{f' ({unit})' if unit else ''}")
-    x = Axis("clients, the worst first (%)", zero=True)
+    x = Axis("clients, worst first (% of all clients)", zero=True)
     return mean_chart(f"{tenth.variable}_by_rank", what, cells, grid, x, y, learned=True)
 
 
@@ -174,7 +176,7 @@ def _participation(grid: Grid) -> Chart | None:
         cells.append((line.label, [(line, found)]))
     if not cells:
         return None
-    what, x = "Rounds in which each client was selected", Axis("client index")
+    what, x = "Number of rounds in which each client was selected", Axis("client index")
     y, grid = Axis("rounds selected", zero=True), grid._replace(columns=min(len(cells), 4))
     return mean_chart("participation", what, cells, grid, x, y, levels=_equal, mark="point")
 

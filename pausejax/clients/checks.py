@@ -14,7 +14,7 @@ from pausejax.study.spec import SpecError
 from pausejax.study.study import Study
 from pausejax.study.vocabulary import Say
 
-NEEDS_LEARNING = 'selects by what clients learn: needs mode = "training"'
+NEEDS_LEARNING = 'selects by losses or updates of clients. Set mode = "training"'
 _MAX_CLIENTS = 2**28
 
 
@@ -51,7 +51,7 @@ def _check_size(say: Say, study: Study) -> None:
     """
     runs, clients = count_runs(study), max(values_of(study, "num_clients"))
     if runs * clients > _MAX_CLIENTS:
-        say("network.num_clients", clients, f"times {runs} runs must be <= {_MAX_CLIENTS}")
+        say("network.num_clients", clients, f"num_clients times the {runs} runs must be <= {_MAX_CLIENTS}")
 
 
 def _check_parts(say: Say, study: Study) -> None:
@@ -61,25 +61,29 @@ def _check_parts(say: Say, study: Study) -> None:
             say("training.proximal_weight", weight, 'must be > 0 with federated_algorithm = "fedprox"')
             break
         if weight and algorithm not in ("fedavg", "fedprox"):
-            allowed = 'goes with federated_algorithm = "fedprox", or with none given'
-            say("training.proximal_weight", weight, f'{allowed}, not with "{algorithm}"')
+            allowed = f'must be 0 with federated_algorithm = "{algorithm}"'
+            say("training.proximal_weight", weight, f'{allowed}. Only "fedavg" and "fedprox" read it')
             break
     for mechanism, private, limit in together(study, ("mechanism", "private", "stop_at_epsilon")):
         if limit and (mechanism == "none" or not private):
-            say("privacy.stop_at_epsilon", limit, "needs a mechanism: without one all leakage is infinite")
+            say(
+                "privacy.stop_at_epsilon",
+                limit,
+                "needs a privacy mechanism. Without one, leakage is infinite",
+            )
             break
     endings = set(values_of(study, "ending"))
     unread = study.words.parameters["late"].unread_with
     if "released" in values_of(study, "late") and unread and endings <= unread[1]:
-        say("network.late", "released", 'goes with an ending that does not wait for all, such as "deadline"')
+        say("network.late", "released", 'needs an ending with late clients, such as ending = "deadline"')
     if study.selection_gap and "all" not in endings:
-        say("selection_gap", True, 'needs rounds that wait for all: ending = "all"')
+        say("selection_gap", True, 'needs rounds that wait for all selected clients. Set ending = "all"')
     for mechanism, private in together(study, ("mechanism", "private")):
         if not private and mechanism not in ("laplace", "none"):
             say(
                 "privacy.private",
                 False,
-                f'no mechanism, so not with "{mechanism}"; mechanism "none" is the same',
+                f'means mechanism = "none", but mechanism is "{mechanism}". Leave one of them out',
             )
             break
 
@@ -103,17 +107,19 @@ def _check_names(study: Study) -> None:
         for part in study.parts.of(category).values():
             for parameter in part.parameters.values() if part.outside else ():
                 for name in taken & {parameter.name, *parameter.spellings}:
-                    raise PartError(f"{part.where}: {name}: is a variable of every result")
+                    raise PartError(
+                        f"{part.where}: {name}: results have a variable of this name. Rename the parameter"
+                    )
 
 
 def _check_last_models(say: Say, study: Study) -> None:
     """Reports keys that need the models after the last round, if there are none or no samples for them."""
     for key in ("keep_models", "client_metrics"):
         if getattr(study, key) and study.stop_at_latency:
-            why = "needs models of the last round; not with stop_at_latency, which ends runs in other rounds"
+            why = "needs models after the last round. Remove stop_at_latency, which ends runs before it"
             say(key, True, why)
     if study.client_metrics and not all(values_of(study, "held_out_share")):
-        say("client_metrics", True, "needs samples to test clients on: held_out_share > 0 in [data]")
+        say("client_metrics", True, "needs held-out samples of every client. Set data.held_out_share > 0")
 
 
 def _check_expected_regret(say: Say, study: Study) -> None:
@@ -122,14 +128,14 @@ def _check_expected_regret(say: Say, study: Study) -> None:
             say(
                 "expected_regret",
                 True,
-                f"lists all cohorts, at most {MOST_SETS:,}; K = {clients} and m = {cohort} have "
-                f"{count_sets(clients, cohort):.3g}",
+                f"compares all cohorts, at most {MOST_SETS:,}. {cohort} of {clients} clients make "
+                f"{count_sets(clients, cohort):.3g} cohorts. Lower num_clients or clients_per_round",
             )
             break
     alone = {"availability": "always", "failure_probability": 0.0, "ending": "all", "stop_at_epsilon": 0.0}
     for name, only in alone.items():
         if any(value != only for value in values_of(study, name)):
-            say("expected_regret", True, f"knows networks with {name} = {only!r} only")
+            say("expected_regret", True, f"needs {name} = {only!r}")
 
 
 def _check_bandit(say: Say, study: Study) -> None:
@@ -138,13 +144,13 @@ def _check_bandit(say: Say, study: Study) -> None:
             say("policy.name", policy.algorithm, NEEDS_LEARNING)
     for key in ("keep_models", "client_metrics"):
         if getattr(study, key):
-            say(key, True, 'mode = "bandit" has no models; needs mode = "training"')
+            say(key, True, 'mode = "bandit" trains no model. Set mode = "training"')
     if any(value != "iid" for value in values_of(study, "partition")):
-        say("data.partition", "unequal", 'mode = "bandit" knows equal shares only: "iid"')
+        say("data.partition", "unequal", 'must be "iid" with mode = "bandit": all data shares are equal')
     if "none" in values_of(study, "mechanism"):
-        say("privacy.mechanism", "none", 'mode = "bandit" has no updates to protect or to release')
+        say("privacy.mechanism", "none", 'not allowed with mode = "bandit", which trains no model')
     if not all(values_of(study, "private")):
-        say("privacy.private", False, 'mode = "bandit" has no updates to protect or to release')
+        say("privacy.private", False, 'must be true with mode = "bandit", which trains no model')
 
 
 def needs_learning(study: Study, algorithm: str) -> bool:
@@ -182,6 +188,8 @@ def _check_files(say: Say, study: Study) -> None:
                     say(
                         f"{parameter.section}.{name}",
                         file,
-                        f"goes with {section}.{key} = {wanted}, and only with it",
+                        f"needed with {section}.{key} = {wanted}"
+                        if lacking
+                        else f"read only with {section}.{key} = {wanted}. Leave it out",
                     )
                     break

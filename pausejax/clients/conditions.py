@@ -161,8 +161,8 @@ def close_round(
     if held:
         if cohort.members.shape[0] != program.slots:
             raise PartError(
-                f"{program.policy.part.where}: selects {cohort.members.shape[0]} clients a round; must be "
-                f"{program.slots} with {program.ending.part.where}"
+                f"{program.policy.part.where}: selects {cohort.members.shape[0]} clients a round. With "
+                f"{program.ending.part.where} the policy must select {program.slots}"
             )
         work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), held.slots, work)
     there = work.client >= 0

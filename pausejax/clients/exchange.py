@@ -27,8 +27,8 @@ def check(play: Jaxpr, where: str) -> None:
     """
     if any(_alone(eqn) for eqn in _inside_rounds(play)):
         raise PartError(
-            f"{where}: computes local losses in a loop or a branch that may differ between devices; this is "
-            "not possible with training data that are sharded over devices"
+            f"{where}: computes local losses in a loop or a branch that may differ between devices. Sharded "
+            "training data do not allow this. Use data_placement = replicated"
         )
 
 

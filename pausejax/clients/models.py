@@ -47,8 +47,8 @@ def models(study: Study, result: xr.Dataset, sources: Sources) -> list[KeptModel
     identities = result["identity"].values.tolist()
     if unknown := [identity for identity in identities if identity not in group_of]:
         raise ValueError(
-            f"result: {len(unknown)} of {len(identities)} runs are not runs of its spec: a data "
-            "file or a file of user parts has changed, or is a different file in this folder"
+            f"result: {len(unknown)} of {len(identities)} runs do not belong to the result's spec. A data "
+            "file or a file of user parts has changed, or this folder holds another file of its name"
         )
     built: dict[str, tuple[Learning, Callable[[Weights, Any], jax.Array]]] = {}
     found, personal = result["final_model"].values, "client_models" in result

@@ -43,7 +43,8 @@ def tasks_of(study: Study) -> list[Task]:
         task = build(part, values)
         if not task.metric_name.isidentifier() or task.metric_name in _taken(study) - {"test_accuracy"}:
             raise PartError(
-                f"{part.where}: metric_name = {task.metric_name!r}: names something else, or nothing"
+                f"{part.where}: metric_name = {task.metric_name!r}: must be an identifier, and not the name "
+                "of another variable, coordinate, metric or key of the study"
             )
         found.append(task)
     return found

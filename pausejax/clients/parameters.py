@@ -14,16 +14,18 @@ STUDY: dict[str, Parameter] = table(
         "": {
             "rounds": Parameter(200, "rounds per run", low=1, high=MOST_COUNTED),
             "eval_every": Parameter(10, "rounds between evaluations", low=1),
-            "mode": Parameter("training", "what is simulated", choices=("training", "bandit", "ensemble")),
+            "mode": Parameter("training", "kind of study", choices=("training", "bandit", "ensemble")),
             "name": Parameter("", "title of the study"),
-            "selection_gap": Parameter(False, "record the gap of (14) to its maximum"),
+            "selection_gap": Parameter(False, "record how far the value of (14) is below its maximum"),
             "expected_regret": Parameter(
-                False, "record the regret against the largest expected reward; small networks only"
+                False, "record the regret against the cohort of largest expected reward; small networks only"
             ),
-            "client_metrics": Parameter(False, "test every client on its held-out samples at the end"),
-            "keep_models": Parameter(False, "keep the final model of every run in the result"),
+            "client_metrics": Parameter(
+                False, "test every client on its held-out samples after the last round"
+            ),
+            "keep_models": Parameter(False, "store the final model of every run in the result"),
             "stop_at_latency": Parameter(
-                0.0, "end a run at this simulated time, seconds; 0: never", low=0, units="s"
+                0.0, "simulated time in seconds at which a run ends; 0: no limit", low=0, units="s"
             ),
         }
     }
@@ -49,18 +51,20 @@ _OBJECTIVE = parameters_of(Objective, "reward")
 PARAMETERS: dict[str, Parameter] = table(
     network={
         "num_clients": Parameter(
-            30, "K, clients in the network", low=1, high=MOST_COUNTED, aliases=("K",), symbol="K"
+            30, "K, number of clients in the network", low=1, high=MOST_COUNTED, aliases=("K",), symbol="K"
         ),
         "clients_per_round": Parameter(
-            5, "m, clients that a round selects", low=1, aliases=("m",), symbol="m"
+            5, "m, number of clients selected in a round", low=1, aliases=("m",), symbol="m"
         ),
-        "latency": Parameter("two_speed", "the latency law"),
-        "min_latency": _positive(0.05, "τ_min in seconds", alias="tau_min", symbol="τ_min", units="s"),
-        "availability": Parameter("always", "availability: which clients can be selected in a round"),
-        "ending": Parameter("all", "when a round closes, and whose update counts", added=True),
+        "latency": Parameter("two_speed", "law of the clients' latencies"),
+        "min_latency": _positive(
+            0.05, "τ_min, smallest possible latency, seconds", alias="tau_min", symbol="τ_min", units="s"
+        ),
+        "availability": Parameter("always", "rule that says which clients can be selected in a round"),
+        "ending": Parameter("all", "rule that closes a round and says which updates count", added=True),
         "late": Parameter(
             "stopped",
-            "whether a late client stops before it releases its update, or releases it",
+            "whether a late client stops without releasing its update, or still releases the update",
             choices=("stopped", "released"),
             added=True,
             # No client is late if a round waits for all clients, or if slow clients stay at work past the
@@ -77,17 +81,19 @@ PARAMETERS: dict[str, Parameter] = table(
         ),
         "failure_stage": Parameter(
             "before_release",
-            "whether a client fails before or after it releases its update; a release spends privacy",
+            "whether a failing client fails before or after it releases its update; a release spends privacy",
             choices=("before_release", "after_release"),
         ),
     },
     data={
         "dataset": Parameter("digits", "data set"),
-        "train_samples": Parameter(0, "number of training samples: the first of the data set; 0: all", low=0),
-        "partition": Parameter("iid", "partitioner: which client owns which sample"),
+        "train_samples": Parameter(
+            0, "number of training samples, from the start of the data set; 0: all", low=0
+        ),
+        "partition": Parameter("iid", "partition of the training samples among the clients"),
         "held_out_share": Parameter(
             0.0,
-            "share of each client's samples on which the client is tested, not trained",
+            "share of each client's samples that are held out from training to test the client",
             low=0,
             high=1,
             high_open=True,
@@ -95,40 +101,46 @@ PARAMETERS: dict[str, Parameter] = table(
         ),
     },
     training={
-        "model": Parameter("mlp", "network to train"),
-        "task": Parameter("classification", "task: loss, metric and output layer"),
-        "optimizer": Parameter("adam", "local optimizer"),
-        "learning_rate": _positive(0.01, "local learning rate"),
-        "batch_size": Parameter(_TRAINING.batch_size, "minibatch size", low=1),
-        "local_epochs": Parameter(_TRAINING.local_epochs, "epochs over a client's data per round", low=1),
+        "model": Parameter("mlp", "neural network that the clients train"),
+        "task": Parameter("classification", "task, which sets the loss, the metric and the output layer"),
+        "optimizer": Parameter("adam", "optimizer of the clients' local training"),
+        "learning_rate": _positive(0.01, "learning rate of the clients' local training"),
+        "batch_size": Parameter(_TRAINING.batch_size, "number of samples in a minibatch", low=1),
+        "local_epochs": Parameter(
+            _TRAINING.local_epochs, "number of epochs over a client's data in a round", low=1
+        ),
         "max_steps": Parameter(
-            _TRAINING.max_steps, "largest number of minibatches of a client per round", low=1
+            _TRAINING.max_steps, "largest number of minibatches of a client in a round", low=1
         ),
         "federated_algorithm": Parameter(
             "fedavg",
-            "how clients train, which update they send, and how the server uses it",
+            "algorithm that says how clients train, what they send, and how the server uses it",
             added=True,
         ),
-        "aggregator": Parameter("mean", "aggregator: how the updates of a cohort are combined", added=True),
+        "aggregator": Parameter("mean", "rule that combines the updates of a cohort", added=True),
         "proximal_weight": Parameter(
-            0.0, "FedProx: weight of ½‖w - w_t‖²", low=0, traced=True, zero_is_static=True
+            0.0, "FedProx: weight of the penalty ½‖w - w_t‖²", low=0, traced=True, zero_is_static=True
         ),
         "persist_optimizer": Parameter(
-            _TRAINING.persist_optimizer, "keep each client's optimizer state over rounds"
+            _TRAINING.persist_optimizer, "keep each client's optimizer state from round to round"
         ),
         "precision": Parameter(
             _TRAINING.precision,
-            "precision of factors in matrix products, on every device: float32, TF32 or bfloat16",
+            "precision of the factors in matrix products: float32, TF32 or bfloat16",
             choices=PRECISIONS,
         ),
-        "server_optimizer": Parameter("fedavg", "server optimizer: the step for the mean update"),
+        "server_optimizer": Parameter(
+            "fedavg", "optimizer of the server, which applies the combined update to the model"
+        ),
     },
     privacy={
-        "private": Parameter(True, "protect every update by the mechanism; false: mechanism none"),
-        "mechanism": Parameter("laplace", "protection of an update, and leakage of a release", added=True),
+        "private": Parameter(True, "protect every update by the mechanism; false means mechanism none"),
+        "mechanism": Parameter(
+            "laplace", "mechanism that protects an update and sets the leakage of its release", added=True
+        ),
         "stop_at_epsilon": Parameter(
             0.0,
-            "a client is not available if one more release could exceed this leakage; 0: no limit",
+            "leakage limit: a client is unavailable if one more release could exceed it; 0: no limit",
             low=0,
             traced=True,
             zero_is_static=True,
@@ -137,8 +149,8 @@ PARAMETERS: dict[str, Parameter] = table(
         "budget_decay": _OBJECTIVE["budget_decay"],
         "batch_statistics": Parameter(
             "private",
-            "batch norm's statistics: sent with noise, sent without noise (together with their layers'"
-            " scales and biases), or never sent",
+            "statistics of batch norm: private: sent with noise; clear: sent without noise; clear_layers:"
+            " clear, like the layers' scales and biases; local: never sent",
             choices=BATCH_STATISTICS,
         ),
     },

@@ -80,7 +80,7 @@ def variables_of(study: Study, taken: frozenset[str]) -> dict[str, Variable]:
     for part in parts_of(study):
         if part.name in taken:
             raise PartError(
-                f"{part.where}: every result has a variable or coordinate of this name; choose another name"
+                f"{part.where}: results have a variable or coordinate of this name. Choose another name"
             )
         found[part.name] = series(part.notes["units"], part.summary or part.name)
     return found

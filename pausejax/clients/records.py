@@ -59,8 +59,8 @@ def refuse(program: Program, segment: Segment, record: Any) -> None:
     if program.ending.part.outside:
         duration = segment.records["round_latency"]
         wrong = {
-            "a duration is not finite, or below 0": ~(np.isfinite(duration) & (duration >= 0)),
-            "more clients finish or stay at work than it has slots for": np.zeros_like(duration, bool)
+            "the duration must be finite and >= 0": ~(np.isfinite(duration) & (duration >= 0)),
+            "more clients finish or still train than the ending has slots": np.zeros_like(duration, bool)
             if record.lost is None
             else np.asarray(record.lost)[:played].T,
         }
@@ -224,7 +224,7 @@ def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
     spent = ledger(program, files, hyper, np.ones((len(limit), 1), int))["max_leakage"][:, 0]
     if (spent > limit).any():
         place = int(np.argmax(spent > limit))
-        least = f"must be >= {spent[place]:.4g}, the leakage of one release"
+        least = f"must be >= {spent[place]:.4g}, the leakage of a client's first release"
         raise SpecError([f"privacy.stop_at_epsilon = {limit[place]:g}: {least}"])
 
 

@@ -129,7 +129,7 @@ class ClientSimulation:
         if self._study.client_metrics and not any(np.any(part.held_out) for part in partitions):
             held = static["held_out_share"]
             raise SpecError(
-                [f"data.held_out_share = {held}: too small: no client would keep a sample for its test"]
+                [f"data.held_out_share = {held}: too small. No client has a held-out sample to be tested on"]
             )
         source = dataset_of(self._study, static, sources)
         batch = program.learning.training.eval_batch
@@ -264,7 +264,9 @@ class ClientSimulation:
         law = self.program.build_law(hyper, self.world.files)
         if law.cdf is None:
             part = self.program.law.part
-            raise PartError(f"{part.where}: expected_regret needs a law with a cdf and independent clients")
+            raise PartError(
+                f"{part.where}: expected_regret needs a latency law that has a cdf and independent clients"
+            )
         return jax.jit(law.cdf)
 
     def _speeds(self, hyper: Hyper) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:

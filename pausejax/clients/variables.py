@@ -6,32 +6,34 @@ from pausejax.analysis.quantities import Metric, Variable, count, series
 from pausejax.federated.tasks import Task
 
 VARIABLES: dict[str, Variable] = {
-    "round_latency": series("s", "simulated latency of the round, (3)"),
-    "elapsed": series("s", "simulated time since the start"),
-    "reward": series("1", "reward r(S_t, t), (9)"),
+    "round_latency": series("s", "simulated duration of the round, (3)"),
+    "elapsed": series("s", "simulated time since the start of the run"),
+    "reward": series("1", "reward r(S_t, t) of the round, (9)"),
     "regret": series("1", "realized regret of the round, (15)"),
-    "pseudo_regret": series("1", "expected speed lost in the round against the oracle (10)"),
-    "expected_regret": series("1", "regret of the round against the largest expected reward (9)"),
-    "regret_own_history": series("1", "regret of the round against an oracle with participations of its own"),
-    "max_leakage": series("1", "largest leakage of any client so far, by its ledger"),
-    "max_leakage_update": series("1", "largest leakage of any client so far, for the whole update"),
-    "selection_gap": series("1", "gap of the cohort's (14) to the maximum"),
-    "train_loss": series("nat", "weighted mean loss of the local minibatches"),
+    "pseudo_regret": series("1", "expected reward of the oracle's cohort (10) minus that of the cohort"),
+    "expected_regret": series("1", "largest expected reward (9) of any cohort minus that of the cohort"),
+    "regret_own_history": series("1", "regret of the round against an oracle on its own participations"),
+    "max_leakage": series("1", "largest leakage ε of any client so far"),
+    "max_leakage_update": series("1", "largest leakage ε of any client so far, for whole updates"),
+    "selection_gap": series("1", "maximum of (14) minus the value of (14) for the cohort"),
+    "train_loss": series("nat", "mean loss of the cohort's local training, weighted like its updates"),
     "test_accuracy": Variable(
-        ("eval",), "float32", np.nan, "1", "fraction of the test set that is classified correctly"
+        ("eval",), "float32", np.nan, "1", "share of the test set that is classified correctly"
     ),
     "test_loss": Variable(("eval",), "float32", np.nan, "nat", "mean cross-entropy on the test set"),
-    "selected": Variable(("round", "slot"), "int32", -1, "1", "selected clients, ascending; -1 pads"),
+    "selected": Variable(
+        ("round", "slot"), "int32", -1, "1", "clients selected in the round, ascending; -1 pads"
+    ),
     "arrived": Variable(
         ("round", "slot"),
         "int32",
         -1,
         "1",
-        "clients whose update is aggregated; absent if rounds wait for all",
+        "clients whose update is aggregated in the round; absent if rounds wait for all clients",
     ),
-    "staleness": series("1", "mean age of the updates in server steps, NaN if none; absent as `arrived`"),
-    "counts": count("number of rounds in which a client was selected, failures included; -1 pads", "client"),
-    "releases": count("number of updates that each client has released, T_k; -1 pads", "client"),
+    "staleness": series("1", "mean age of the aggregated updates, server steps; absent if `arrived` is"),
+    "counts": count("number of rounds that selected the client, failures included; -1 pads", "client"),
+    "releases": count("number of updates that the client has released, T_k; -1 pads", "client"),
     "available_count": count("number of available clients; absent if all clients are always available"),
     "failed_count": count("number of selected clients that failed; absent if no client can fail"),
     "late_count": count("number of selected clients that were late; absent if no client can be late"),
@@ -45,7 +47,9 @@ VARIABLES: dict[str, Variable] = {
         "1",
         "weights of each client's own model after the last round",
     ),
-    "diverged_round": Variable((), "int32", 0, "1", "round after which the model was not finite; 0: none"),
+    "diverged_round": Variable(
+        (), "int32", 0, "1", "first round after which the model had NaN or infinite weights; 0: none"
+    ),
 }
 REGRETS = ("reward", "regret", "pseudo_regret", "regret_own_history", "expected_regret", "selection_gap")
 """Variables that exist only if rounds wait for all clients. They assume that the slowest client ends a
@@ -82,7 +86,13 @@ METRICS: dict[str, Metric] = {
         "test_loss", "last", False, "nat", "final test loss", learned=True, scaled_by=LEARNED
     ),
     "train_loss": Metric(
-        "train_loss", "last", False, "nat", "local loss in the last round", learned=True, scaled_by=LEARNED
+        "train_loss",
+        "last",
+        False,
+        "nat",
+        "mean local loss in the last round",
+        learned=True,
+        scaled_by=LEARNED,
     ),
     "elapsed": Metric(
         "elapsed",
@@ -99,17 +109,17 @@ METRICS: dict[str, Metric] = {
         "mean_latency",
         False,
         "s",
-        "simulated time per round",
+        "mean simulated duration of a round",
         label="time per round (s)",
         scaled_by=("stop_at_epsilon",),
     ),
-    "rounds_played": Metric("elapsed", "rounds_played", None, "1", "rounds that the run lasted"),
+    "rounds_played": Metric("elapsed", "rounds_played", None, "1", "number of rounds that the run lasted"),
     "max_leakage": Metric(
         "max_leakage",
         "last",
         False,
         "1",
-        "largest leakage of any client, by its ledger",
+        "largest leakage ε of any client",
         label="maximum leakage ε",
         heading="maximum\nleakage",
         shown=".1f",
@@ -120,18 +130,20 @@ METRICS: dict[str, Metric] = {
         "last",
         False,
         "1",
-        "largest leakage of a whole update vector",
+        "largest leakage ε of any client for whole updates",
         heading="… of the\nupdate",
         shown=".2e",
         scaled_by=("delta",),
     ),
-    "cumulative_reward": Metric("reward", "total", True, "1", "sum of the rewards (9)", scaled_by=_REWARD),
+    "cumulative_reward": Metric(
+        "reward", "total", True, "1", "sum of the rewards (9) over the rounds", scaled_by=_REWARD
+    ),
     "cumulative_pseudo_regret": Metric(
         "pseudo_regret",
         "total",
         False,
         "1",
-        "cumulative pseudo-regret: what the oracle (10) has over the cohorts in expectation",
+        "cumulative pseudo-regret: expected reward of the oracle's cohorts (10) minus that of the cohorts",
         label="cumulative pseudo-regret",
         heading="pseudo-\nregret",
         shown=".1f",
@@ -147,8 +159,8 @@ METRICS: dict[str, Metric] = {
         shown=".1f",
         scaled_by=_REWARD,
         if_negative=(
-            "the oracle (10) maximizes the smallest of the expected rewards, but a round pays the smallest "
-            "of the rewards themselves, so another cohort may earn more"
+            "the oracle (10) maximizes the smallest expected speed of its cohort. The reward counts the "
+            "smallest drawn speed. Another cohort may earn more"
         ),
     ),
     "cumulative_expected_regret": Metric(
@@ -167,7 +179,7 @@ METRICS: dict[str, Metric] = {
         "total",
         False,
         "1",
-        "cumulative regret against an oracle's own trajectory",
+        "cumulative regret against an oracle on its own participations",
         scaled_by=_REWARD,
     ),
     "participation_imbalance": Metric(
@@ -175,7 +187,7 @@ METRICS: dict[str, Metric] = {
         "imbalance",
         False,
         "1",
-        "total variation distance of participation from equal shares",
+        "total variation distance between the clients' shares of participation and equal shares",
         label="participation imbalance",
     ),
     "mean_selection_gap": Metric(
@@ -183,7 +195,8 @@ METRICS: dict[str, Metric] = {
         "mean_gap",
         False,
         "1",
-        "mean gap in (14) after all clients were explored",
+        "mean of the maximum of (14) minus its value for the cohort, after all clients are explored",
+        label="mean gap to the maximum of (14)",
         heading="mean gap\nin (14)",
         shown=".3f",
         scaled_by=_REWARD,
@@ -193,13 +206,18 @@ METRICS: dict[str, Metric] = {
         "exact_share",
         True,
         "1",
-        "share of those rounds in which (14) was at its maximum",
+        "share of rounds in which the cohort maximizes (14), after all clients are explored",
+        label="rounds at the maximum of (14) (%)",
         heading="rounds\nexact, %",
         scale=100,
         shown=".1f",
     ),
     "diverged_round": Metric(
-        "diverged_round", "itself", None, "1", "round after which the model was not finite; 0: none"
+        "diverged_round",
+        "itself",
+        None,
+        "1",
+        "first round after which the model had NaN or infinite weights; 0: none",
     ),
 }
 
@@ -213,7 +231,7 @@ def client_metric(task: Task) -> tuple[Variable, dict[str, Metric]]:
     """Returns the variable with the task's metric of each client, and the metrics of a run that sum it up."""
     name = client_metric_name(task)
     words, unit = name.removeprefix("client_").replace("_", " "), task.unit
-    told = f"{words} of each client's model on its held-out samples; NaN for a client without any"
+    told = f"{words} of each client's model on the client's held-out samples; NaN without such samples"
     known = METRICS.get(task.metric_name)
     scale, shown, share = (known.scale, known.shown, known.share) if known else (1.0, ".3g", False)
     percent = ", %" if scale == 100 else ""
@@ -224,9 +242,9 @@ def client_metric(task: Task) -> tuple[Variable, dict[str, Metric]]:
         worst,
         task.higher_is_better,
         unit,
-        f"mean {words} of the worst tenth of the clients",
+        f"mean {words} over the worst tenth of the clients",
         learned=True,
-        label=f"{words} of the worst tenth{shown_unit}",
+        label=f"{words} of the worst tenth of clients{shown_unit}",
         heading=f"worst\ntenth{percent}",
         scale=scale,
         shown=shown,
@@ -238,9 +256,9 @@ def client_metric(task: Task) -> tuple[Variable, dict[str, Metric]]:
         "spread",
         False,
         unit,
-        f"standard deviation of {words} over the clients",
+        f"standard deviation of the {words} over the clients",
         learned=True,
-        label=f"spread of {words} over clients{shown_unit}",
+        label=f"standard deviation of {words} over clients{shown_unit}",
         heading=f"spread over\nclients{percent}",
         scale=scale,
         shown=shown,

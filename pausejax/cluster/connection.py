@@ -22,7 +22,9 @@ def installed() -> ModuleType:
     try:
         import ray
     except ImportError as error:
-        raise ValueError("--executor ray: needs Ray: pip install 'pausejax[ray]'") from error
+        raise ValueError(
+            "--executor ray: Ray is not installed. Install it: pip install 'pausejax[ray]'"
+        ) from error
     return ray
 
 
@@ -94,7 +96,7 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except OSError as error:
         raise ConnectionError(
-            f"--ray-address {address}: no Ray cluster can be reached there: {error}"
+            f"--ray-address {address}: no Ray cluster answers at this address: {error}"
         ) from error
 
 

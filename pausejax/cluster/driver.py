@@ -55,7 +55,7 @@ class Task:
         """
         self.attempts += 1
         if self.attempts == _ATTEMPTS:
-            lost = f"{self.attempts} workers in a row were lost at this task; the last: {loss.reason}"
+            lost = f"{self.attempts} workers in a row were lost during this task. The last: {loss.reason}"
             raise ChildProcessError(f"{self.words}: {lost}") from loss.cause
 
 

@@ -85,7 +85,9 @@ class Pool:
         if not self.slots:
             most = max((int(n["Resources"].get("CPU", 0)) for n in nodes if n["Alive"]), default=0)
             wanted = f"--cpus-per-worker {cpus}" if cpus else "--executor ray"
-            raise ValueError(f"{wanted}: no node of the Ray cluster has room; the most cores of any: {most}")
+            raise ValueError(
+                f"{wanted}: no node of the Ray cluster has room for a worker. The most cores of any: {most}"
+            )
         self._fill()
 
     def close(self) -> None:
@@ -187,7 +189,7 @@ class Pool:
         if not member.ready:
             self._failures[slot] += 1
             if all(self._failures[slot] >= len(_RETRY_SECONDS) for slot in self.slots):
-                raise ConnectionError(f"no worker comes up on the Ray cluster: {loss.reason}") from loss.cause
+                raise ConnectionError(f"no worker starts on the Ray cluster: {loss.reason}") from loss.cause
         wait = _RETRY_SECONDS[min(self._failures[slot], len(_RETRY_SECONDS) - 1)]
         self._not_before[slot] = time.monotonic() + wait
 
@@ -202,7 +204,9 @@ class Pool:
         if self.slots:
             self._seen = now
         elif now - self._seen > _SECONDS_WITHOUT_A_NODE:
-            raise ConnectionError(f"the Ray cluster has had no node for {_SECONDS_WITHOUT_A_NODE:.0f} s")
+            raise ConnectionError(
+                f"the Ray cluster has had no node for {_SECONDS_WITHOUT_A_NODE:.0f} seconds"
+            )
         self._fill()
 
     def _fill(self) -> None:

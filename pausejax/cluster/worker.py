@@ -106,8 +106,8 @@ class Worker:
         while not self._store.folder.exists(self._mark):
             if time.monotonic() > deadline:
                 raise OSError(
-                    f"--out {self._store}: the worker on {socket.gethostname()} does not see this folder; "
-                    "with --executor ray it must be on a file system that all nodes share, or a URL"
+                    f"--out {self._store}: the worker on {socket.gethostname()} does not see this folder. "
+                    "With --executor ray, it must be a URL or on a file system that all nodes share"
                 )
             time.sleep(0.5)
 

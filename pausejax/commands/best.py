@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
-        "best", help="print the best setting, and the interval of its difference from the second best"
+        "best", help="print the best setting, and its difference from the second best with an interval"
     )
     common.result(parser)
     parser.add_argument(
@@ -30,14 +30,14 @@ def add_to(commands: Any) -> None:
         type=common.conditions,
         default={},
         metavar="KEY=VALUE,…",
-        help="only settings with these values, e.g. policy=pause,gamma=5; repeat a key to match either value",
+        help="only settings with these values, e.g. policy=pause,gamma=5; a repeated key matches each value",
     )
     parser.add_argument(
         "--per",
         metavar="NAME",
         action="append",
         default=[],
-        help="print the best for each policy (NAME = policy), or for each value of an axis; may be repeated",
+        help="print the best of each policy (NAME = policy), or of each value of an axis; may be repeated",
     )
     parser.set_defaults(command=run)
 
@@ -62,8 +62,8 @@ def run(options: argparse.Namespace) -> None:
         found = [verdict(part, metric) for part in _parts(figures, options.per)]
     except Incomparable as mistake:
         name, value = mistake.parameter, written(mistake.value)
-        way_out = f"choose one, --where {name}={value}, or the best within each, --per {name}"
-        raise SpecError([f"{mistake.problem}: {way_out}"]) from mistake
+        way_out = f"Choose one value, --where {name}={value}, or the best of each value, --per {name}"
+        raise SpecError([f"{mistake.problem}. {way_out}"]) from mistake
     except ValueError as mistake:
         raise SpecError([str(mistake)]) from mistake
     _print(found, metrics_of(result)[metric], figures)
@@ -92,7 +92,9 @@ def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None
     for one in found:
         lines += [f"  {line}" for line in _lines(one, metric)]
     if max(one.settings for one in found) > 2:
-        lines.append("The best of many is partly luck: run it again with fresh seeds before you report it.")
+        lines.append(
+            "The best of many settings is partly luck. Run it again with fresh seeds before a report."
+        )
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
 
@@ -104,7 +106,7 @@ def _lost(setting: "xr.Dataset") -> str:
     of = f"of {int(setting['runs'])} {'pairs' if 'policy_a' in setting.attrs else 'runs'}"
     if diverged:
         return f"; {diverged} {of} diverged"
-    return f"; {left_out} {of} left out: no value" if left_out else ""
+    return f"; {left_out} {of} have no value and are left out" if left_out else ""
 
 
 def _lines(found: "Verdict", metric: "Metric") -> list[str]:
@@ -125,7 +127,7 @@ def _lines(found: "Verdict", metric: "Metric") -> list[str]:
 
     of = f"best of {found.settings}" if found.settings > 1 else "the only setting"
     if lacking := found.without_value:
-        of = f"best of {found.settings} ({lacking} more without a value)"
+        of = f"best of {found.settings} ({lacking} more have no value)"
     lines = [f"{of}: {found.best['label'].item()}: {written(found.best)}{over(found.best)}"]
     if found.runner_up is None:
         return lines
@@ -133,7 +135,7 @@ def _lines(found: "Verdict", metric: "Metric") -> list[str]:
         f"runner-up: {found.runner_up['label'].item()}: {written(found.runner_up)}{over(found.runner_up)}"
     )
     if found.difference is None:
-        return [*lines, "these two settings have no seed in common, so there is no paired difference"]
+        return [*lines, "no paired difference, because these two settings have no seed in common"]
     low, high = float(found.difference["low"]), float(found.difference["high"])
     apart = "the interval excludes 0" if low > 0 or high < 0 else "the interval includes 0"
     apart = "one seed gives no interval" if math.isnan(low) else apart

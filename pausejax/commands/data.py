@@ -16,14 +16,20 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "data",
         parents=[common.settings(), common.quiet()],
-        help="prepare a data set; draw its samples and its partition",
+        help="prepare a data set, and draw its samples and its partition",
     )
-    parser.add_argument("name", metavar="NAME", help="digits, mnist, fashion_mnist, cifar10, or your own")
+    parser.add_argument(
+        "name", metavar="NAME", help="data set: digits, mnist, fashion_mnist, cifar10, or one of your own"
+    )
     parser.add_argument(
         "--out", metavar="DIR", default=".", help="folder for the pictures (default: the current folder)"
     )
-    parser.add_argument("--partition", metavar="NAME", default="iid", help="the partitioner (default: iid)")
-    parser.add_argument("--num-clients", metavar="K", type=int, default=30, help="clients (default: 30)")
+    parser.add_argument(
+        "--partition", metavar="NAME", default="iid", help="partition of the samples (default: iid)"
+    )
+    parser.add_argument(
+        "--num-clients", metavar="K", type=int, default=30, help="number of clients (default: 30)"
+    )
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the partition (default: 0)")
     parser.set_defaults(command=run)
 
@@ -45,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     dataset = dataset_of(study, values, sources)
     shares = partition_of(study, values, study.seeds[0], sources)
     if not dataset.is_images:
-        raise SpecError([f"pausejax data: {name}: only labelled images can be drawn"])
+        raise SpecError([f"pausejax data: {name}: must hold labelled images, because others can't be drawn"])
     labels = dataset.train_targets
     settings = [f"{option} {values[option]:g}" for option in part_of(study, "partition", values).parameters]
     how = ", ".join(
@@ -74,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
         f"{name}: {train:,} training and {test:,} test images, {height}×{width}×{channels}, "
         f"{dataset.classes} classes",
         f"{how}: {len(labels):,} images, {shares.sizes.min():,} to {shares.sizes.max():,} a client; "
-        f"the commonest label is {dominant.mean():.0%} of a client's data on average",
+        f"a client's most frequent label has on average {dominant.mean():.0%} of the client's images",
         f"pictures in {directory} (PNG and PDF): {', '.join(figures)}",
     ):
         console.print(line, markup=False)
@@ -99,5 +105,5 @@ def _checked(options: argparse.Namespace) -> "tuple[Study, dict[str, Any]]":
     axes = {**study.axes, "seeds": study.seeds}
     swept = [name for name, axis in axes.items() if isinstance(axis, Range) or len(axis) > 1]
     if swept:
-        raise SpecError([f"pausejax data: {name}: takes one value, no axis" for name in swept])
+        raise SpecError([f"pausejax data: {name}: must have one value, not several" for name in swept])
     return study, {name: axis[0] for name, axis in study.axes.items() if not isinstance(axis, Range)}

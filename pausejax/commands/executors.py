@@ -19,7 +19,7 @@ def devices() -> argparse.ArgumentParser:
         "--lanes",
         type=common.count,
         metavar="N",
-        help="put at most N runs side by side (default: the number in the table of layouts for such devices)",
+        help="simulate at most N runs side by side (default: from measurements on devices of this kind)",
     )
     return parser
 
@@ -31,12 +31,12 @@ def memory() -> argparse.ArgumentParser:
         "--memory",
         type=common.gigabytes,
         metavar="GB",
-        help="memory that a program may use on each device (default: measured)",
+        help="memory that a program may use on each device (default: most of the available memory)",
     )
     parser.add_argument(
         "--data-placement",
         choices=("replicated", "sharded"),
-        help="whether each device holds all training data, or an equal share of their inputs "
+        help="replicated: each device holds all training data; sharded: an equal share of the inputs "
         "(default: replicated, or sharded if the data do not fit otherwise)",
     )
     return parser
@@ -49,18 +49,19 @@ def arguments() -> argparse.ArgumentParser:
         "--executor",
         choices=("local", "ray"),
         default="local",
-        help="where runs are simulated: this process's devices (default), or the workers of a Ray cluster",
+        help="where runs are simulated: on this process's devices (local, the default) or on a Ray cluster",
     )
     parser.add_argument(
         "--ray-address",
         metavar="ADDRESS",
-        help='HOST:PORT, or "auto" (default: $RAY_ADDRESS, else a local Ray that is started on this machine)',
+        help='address of the Ray cluster: HOST:PORT, "auto" or "local", a new Ray on this machine '
+        "(default: $RAY_ADDRESS, or local)",
     )
     parser.add_argument(
         "--cpus-per-worker",
         type=common.count,
         metavar="N",
-        help="cores of a Ray worker (default: all cores of its node; one if the worker has a GPU)",
+        help="number of CPU cores of a Ray worker (default: all of its node; one if the worker has a GPU)",
     )
     return parser
 
@@ -71,10 +72,10 @@ def telling() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log",
         choices=("text", "json", "bar"),
-        help="form of the progress on stderr (default: a bar on a terminal, else a line of text every 30 s)",
+        help="form of the progress on stderr (default: bar on a terminal, else text, one line every 30 s)",
     )
     parser.add_argument(
-        "--tracker", metavar="NAME", help="report finished runs to a tracker: mlflow, tensorboard or wandb"
+        "--tracker", metavar="NAME", help="send finished runs to a tracker: mlflow, tensorboard or wandb"
     )
     parser.add_argument("--no-report", action="store_true", help="write no page and no charts")
     return parser
@@ -96,7 +97,7 @@ def check(options: argparse.Namespace) -> None:
         jax.config.update("jax_platforms", "cpu")
     for name in ("ray_address", "cpus_per_worker") if options.executor == "local" else ():
         if getattr(options, name) is not None:
-            raise SpecError([f"--{name.replace('_', '-')}: only with --executor ray"])
+            raise SpecError([f"--{name.replace('_', '-')}: allowed only with --executor ray"])
 
 
 @contextlib.contextmanager

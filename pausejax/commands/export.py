@@ -11,14 +11,19 @@ def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser("export", parents=[common.quiet()], help="write a result as Parquet or CSV")
     common.result(parser)
-    parser.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="default: parquet")
     parser.add_argument(
-        "--curves", action="store_true", help="one row per run and round (default: one row per run)"
+        "--format",
+        choices=("parquet", "csv"),
+        default="parquet",
+        help="format of the file (default: parquet)",
+    )
+    parser.add_argument(
+        "--curves", action="store_true", help="write one row per run and round (default: one row per run)"
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="default: DIR/runs.FORMAT or DIR/curves.FORMAT; partial_… for a partial result",
+        help="file to write (default: DIR/runs.FORMAT or DIR/curves.FORMAT, or partial_… of these)",
     )
     parser.set_defaults(command=run)
 

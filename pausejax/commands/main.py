@@ -21,21 +21,21 @@ OK, FAILED, BAD_SPEC, INTERRUPTED = 0, 1, 2, 130
 
 _DESCRIPTION = """\
 Simulates client selection for federated learning under latency, privacy and
-generalization pressure. A study is one TOML file; every run of it that shares
-its shapes is one lane of one compiled program.
+generalization pressure. A study is one TOML file. All runs whose arrays have
+equal shapes are simulated side by side in one compiled program.
 
-  pausejax plan sweeps/quickstart.toml               what it comes to; runs nothing
-  pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws
+  pausejax plan sweeps/quickstart.toml               prints the cost of a study, runs nothing
+  pausejax run sweeps/quickstart.toml --out out/q    simulates, prints a table, draws charts
   pausejax search SPEC --out out/s --trials 64       finds the best settings of lists and ranges
-  pausejax report out/q --smooth 10                  draws again
-  pausejax best out/q                                the best setting, and whether it is
+  pausejax report out/q --smooth 10                  draws the charts again
+  pausejax best out/q                                prints the best setting and its lead
   pausejax data mnist --partition shards             fetches a data set and draws it
-  pausejax parts                                     policies, models, data sets …, your own too
-  pausejax export out/q --format csv                 one row per run, for other tools
+  pausejax parts                                     lists policies, models, data sets …
+  pausejax export out/q --format csv                 writes one row per run, for other tools
 """
 _EXIT_CODES = (
-    "exit codes: 0 done; 1 failed; 2 a mistake in the spec or the arguments; 130 interrupted; "
-    "143 ended by SIGTERM or SIGUSR1"
+    "exit codes: 0: done; 1: failed; 2: mistake in the spec or the arguments; 130: interrupted; "
+    "143: ended by SIGTERM or SIGUSR1"
 )
 
 
@@ -104,10 +104,10 @@ def _carry_out(typed: Sequence[str], *, own_process: bool) -> int:
         errors.print(f"pausejax: {printable(str(error))}")
         return FAILED
     except StopRequested as stop:
-        errors.print(f"pausejax: {stop}: stopped; the same command continues")
+        errors.print(f"pausejax: {stop}: stopped. The same command continues")
         return stop.exit_code
     except KeyboardInterrupt:
-        errors.print("pausejax: interrupted; the same command continues")
+        errors.print("pausejax: interrupted. The same command continues")
         return INTERRUPTED
 
 

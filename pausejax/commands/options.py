@@ -24,14 +24,14 @@ def settings() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="override one key, e.g. training.learning_rate=0.05 or seeds=3; may be repeated",
+        help="override one key of the spec, e.g. training.learning_rate=0.05 or seeds=3; may be repeated",
     )
     parser.add_argument(
         "--use",
         action="append",
         default=[],
         metavar="FILE",
-        help="a file or module with your own parts, relative to the spec's folder; may be repeated",
+        help="file (relative to the spec's folder) or module with your own parts; may be repeated",
     )
     parser.add_argument(
         "--data-dir",
@@ -65,21 +65,21 @@ def charts() -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="NAME",
-        help="show these metrics or variables: curves, heat maps and, for two or more, their Pareto front",
+        help="metrics or variables to draw: curves, heat maps and, for two or more, their Pareto front",
     )
     parser.add_argument(
         "--where",
         type=conditions,
         default={},
         metavar="KEY=VALUE,…",
-        help="show only these runs, e.g. gamma=5,policy=pause; repeat a key to match either value",
+        help="show only these runs, e.g. gamma=5,policy=pause; a repeated key matches each value",
     )
     parser.add_argument(
         "--by",
         type=_names,
         default=(),
         metavar="LINE,PANEL,…",
-        help="the axis of lines, then the axes of columns and rows of panels",
+        help="axes of the study in this order: for the lines, for the columns and for the rows of panels",
     )
     parser.add_argument(
         "--smooth",
@@ -98,11 +98,11 @@ def charts() -> argparse.ArgumentParser:
         "--chart", nargs="+", default=[], metavar="NAME", help="write only these charts as files"
     )
     parser.add_argument(
-        "--width", type=inches, metavar="INCHES", help="width of pictures; one column of a paper is 3.5"
+        "--width", type=inches, metavar="INCHES", help="width of the pictures; one column of a paper is 3.5"
     )
-    parser.add_argument("--height", type=inches, metavar="INCHES", help="height of pictures")
+    parser.add_argument("--height", type=inches, metavar="INCHES", help="height of the pictures")
     parser.add_argument(
-        "--baseline", metavar="NAME", help="the policy that others are compared with (default: the first)"
+        "--baseline", metavar="NAME", help="policy with which the others are compared (default: the first)"
     )
     return parser
 
@@ -186,17 +186,17 @@ def shard(text: str) -> tuple[int, int]:
 
 def seconds(text: str) -> float:
     """Parses a time in seconds, from 0 to 1e9."""
-    return _number(text, "no time: seconds from 0 to 1e9", 0.0)
+    return _number(text, "a time in seconds, from 0 to 1e9", 0.0)
 
 
 def inches(text: str) -> float:
     """Parses a length in inches, from 0.5 to 100."""
-    return _number(text, "no length: inches from 0.5 to 100", 0.5, 100.0)
+    return _number(text, "a length in inches, from 0.5 to 100", 0.5, 100.0)
 
 
 def gigabytes(text: str) -> int:
     """Parses a number of gigabytes, and returns it in bytes."""
-    return int(1e9 * _number(text, "no amount of memory: gigabytes from 0.001 to 1e9", 0.001))
+    return int(1e9 * _number(text, "memory in gigabytes, from 0.001 to 1e9", 0.001))
 
 
 def folder(text: str) -> str:
@@ -214,13 +214,13 @@ def _number(text: str, problem: str, least: float, most: float = 1e9) -> float:
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and least <= number <= most):
-        raise argparse.ArgumentTypeError(f"{text!r} is {problem}")
+        raise argparse.ArgumentTypeError(f"{text!r} must be {problem}")
     return number
 
 
 def result(parser: argparse.ArgumentParser) -> None:
     """Adds the argument DIR, the folder of a result, and the option --partial."""
-    parser.add_argument("directory", metavar="DIR", type=folder, help="a folder that `pausejax run` wrote")
+    parser.add_argument("directory", metavar="DIR", type=folder, help="folder that `pausejax run` wrote")
     parser.add_argument(
         "--partial", action="store_true", help="read the finished runs of a study that is still running"
     )

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 def add_to(commands: Any) -> None:
     """Adds the command to the command line."""
-    parser = commands.add_parser("parts", help="list policies, models, data sets … with their parameters")
+    parser = commands.add_parser(
+        "parts", help="list policies, models, data sets and other parts with their parameters"
+    )
     parser.add_argument(
-        "category", metavar="KIND", nargs="?", help="only parts of one category, such as policy"
+        "category", metavar="CATEGORY", nargs="?", help="list only parts of this category, such as policy"
     )
     parser.add_argument(
         "--use",
         action="append",
         default=[],
         metavar="FILE",
-        help="a file or module with parts of your own; may be repeated",
+        help="file or module with your own parts; may be repeated",
     )
     parser.set_defaults(command=run)
 
@@ -44,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
 
     if options.category and options.category not in CATEGORIES:
         known = ", ".join(CATEGORIES)
-        raise SpecError([f"{options.category}: is no kind of part; there are {known}"])
+        raise SpecError([f"pausejax parts: {options.category}: the category must be one of {known}"])
     # Parses a smallest study of each kind, which finds clashes between parts.
     studies = [
         kinds.parse(
@@ -75,7 +77,7 @@ def _lines(category: str, found: "list[Part]") -> Iterator[RenderableType]:
     where = f"{section}{kind.key}" if kind.key else "[[policy]] name"
     yield Text(f"{category}: {kind.meaning}; {where} in a spec", style="bold")
     if not found:
-        yield Text("  none; a file in `use` may register some\n")
+        yield Text("  none is built in; a file in `use` may register some\n")
         return
     cells = {part.name: [_cells(parameter) for parameter in part.parameters.values()] for part in found}
     rows = [row for own in cells.values() for row in own]

@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         "--out",
         metavar="DIR",
         type=common.folder,
-        help="folder of `pausejax run --out`: print the cost of the runs that it lacks; DIR does not change",
+        help="folder of `pausejax run --out`: print the cost of runs that DIR lacks; DIR does not change",
     )
     parser.set_defaults(command=run)
 

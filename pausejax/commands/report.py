@@ -29,7 +29,12 @@ def add_to(commands: Any) -> None:
         help="write the page and the charts of a result",
     )
     common.result(parser)
-    parser.add_argument("--out", metavar="FOLDER", type=common.folder, help="default: DIR, or a folder in it")
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        type=common.folder,
+        help="folder of the page (default: DIR, or a folder in it)",
+    )
     parser.set_defaults(command=run)
 
 
@@ -70,7 +75,7 @@ def write_report(
     omitted = kinds.omitted(result, **asked)
     if shown:
         whole = f"`pausejax report {directory}` shows the whole study"
-        omitted.insert(0, f"this page shows a selection: {shown}; {whole}")
+        omitted.insert(0, f"this page shows a selection: {shown}. {whole}")
         # The page and the charts of the whole study stay as they are.
         out = within(out, shown)
         result = select(result, options.where)
@@ -135,7 +140,7 @@ def _leave(
 
     named = options.chart
     if unknown := [name for name in named if name not in charts]:
-        raise SpecError([f"--chart {unknown[0]}: is not here; there are: {', '.join(charts) or 'none'}"])
+        raise SpecError([f"--chart {unknown[0]}: must be one of {', '.join(charts) or 'no charts'}"])
     formats = options.format or (("pdf",) if named else formats)
     folder, size = Folder(directory), (options.width, options.height)
     folder.write(page.NAME, text.encode())
@@ -181,6 +186,6 @@ def within(directory: str, words: str) -> str:
         name += f"_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
     found = Folder(f"{directory.rstrip('/')}/{name}")
     if found.is_local and Path(found.path()).is_symlink():
-        raise ValueError(f"{found}: is a link; nothing is written into it")
+        raise ValueError(f"{found}: must not be a link. Nothing was written")
     found.make()
     return found.location

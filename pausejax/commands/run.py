@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
         type=common.shard,
         default=(1, 1),
         metavar="I/N",
-        help="simulate the I-th of N shares; the process that ends last writes the result",
+        help="simulate the I-th of N shares of the runs; the last process to end writes the result",
     )
     parser.add_argument(
         "--checkpoint-every",
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
       OSError: the folder can't be written, for example because no space is left.
     """
     if options.executor == "ray" and options.shard != (1, 1):
-        raise SpecError(["--shard: not with --executor ray, which distributes the runs itself"])
+        raise SpecError(["--shard: not allowed with --executor ray, which distributes the runs itself"])
     executors.check(options)
     plan = common.load_plan(options)
     if options.measure or options.where or options.by or options.baseline:
@@ -110,11 +110,11 @@ def _say(outcome: "Outcome", runs: int, path: str, directory: str, took: float) 
 
     console = common.console()
     for name in outcome.damaged:
-        console.print(f"was damaged, and was simulated again: {name}", markup=False)
+        console.print(f"was damaged, so its runs were simulated again: {name}", markup=False)
     if outcome.finished_before:
-        console.print(f"{outcome.finished_before} of {runs} runs were there already")
+        console.print(f"{outcome.finished_before} of {runs} runs were finished before")
     if outcome.missing:
-        console.print(f"{outcome.missing} of {runs} runs are missing: other shards' work")
+        console.print(f"{outcome.missing} of {runs} runs are missing: other shards simulate them")
         return
     result = store.read(directory)
     console.print(summary_table(result))

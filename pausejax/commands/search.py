@@ -15,8 +15,8 @@ def add_to(commands: Any) -> None:
         parents=[common.spec(), executors.telling(), executors.devices(), executors.arguments()],
         help="find the best settings of a spec's lists and ranges",
         description=(
-            "Tries settings of a spec's lists and ranges in parallel, and simulates the best again on "
-            "fresh seeds. After an interruption, the same command continues the search."
+            "Simulates settings from a spec's lists and ranges, and the best settings again on fresh "
+            "seeds. After an interruption, the same command continues the search."
         ),
     )
     parser.add_argument(
@@ -27,27 +27,34 @@ def add_to(commands: Any) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="metric to optimize (default: the first objective of the study); several: their Pareto front",
+        help="metric to optimize (default: the study's first objective); if repeated, their Pareto front",
     )
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--maximize", dest="maximize", action="store_true", default=None, help="more is better")
-    way.add_argument("--minimize", dest="maximize", action="store_false", default=None, help="less is better")
+    way.add_argument(
+        "--maximize", dest="maximize", action="store_true", default=None, help="more of the metric is better"
+    )
+    way.add_argument(
+        "--minimize", dest="maximize", action="store_false", default=None, help="less of the metric is better"
+    )
     parser.add_argument(
         "--constraint",
         action="append",
         default=[],
         metavar="METRIC<=NUMBER",
-        help="bound on the mean of a metric that the best setting must keep, <= or >=; may be repeated",
+        help="bound, <= or >=, that the best setting's mean of a metric must keep; may be repeated",
     )
     parser.add_argument("--at-round", type=common.count, metavar="N", help="compare settings after N rounds")
     parser.add_argument(
-        "--at-latency", type=_number, metavar="SECONDS", help="compare settings at a simulated time"
+        "--at-latency", type=_number, metavar="SECONDS", help="compare settings at this simulated time"
     )
     parser.add_argument(
         "--trials", type=common.count, default=64, metavar="N", help="number of settings to try (default 64)"
     )
     parser.add_argument(
-        "--sampler", default="tpe", metavar="NAME", help="tpe (default), cmaes, nsga2 or random"
+        "--sampler",
+        default="tpe",
+        metavar="NAME",
+        help="method that proposes settings: tpe (default), cmaes, nsga2 or random",
     )
     parser.add_argument(
         "--sampler-seed", type=_seed, default=0, metavar="N", help="seed of the sampler (default 0)"
@@ -57,7 +64,7 @@ def add_to(commands: Any) -> None:
         type=common.count,
         default=20,
         metavar="N",
-        help="number of fresh seeds on which the best, the second and the defaults are compared (default 20)",
+        help="number of fresh seeds that compare the best, the second and the default setting (default 20)",
     )
     parser.set_defaults(command=run, format=None, chart=[], width=None, height=None, baseline=None)
 
@@ -145,10 +152,10 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number") from error
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal() or int(text) > 2**32 - 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed: an integer from 0 to 4294967295")
+        raise argparse.ArgumentTypeError(f"{text!r} must be an integer from 0 to 4294967295")
     return int(text)

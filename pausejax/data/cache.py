@@ -31,7 +31,7 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
         return None
     except Exception:  # a damaged archive can raise many types of errors
         pass
-    warnings.warn(f"the cached file {path} is damaged: building it again", stacklevel=2)
+    warnings.warn(f"the cached file {path} is damaged. It is built again", stacklevel=2)
     return None
 
 
@@ -45,7 +45,7 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
         with replacing(path) as partial, partial.open("wb") as file:
             np.savez(file, **arrays, **{_DIGEST: np.array(_digest(arrays))})  # type: ignore[arg-type]
     except OSError as error:
-        warnings.warn(f"cannot write the cached file {path}: {error}", stacklevel=2)
+        warnings.warn(f"the file {path} of the cache can't be written: {error}", stacklevel=2)
 
 
 def _digest(arrays: dict[str, np.ndarray]) -> str:

@@ -115,7 +115,8 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
         array = np.asarray(getattr(dataset, field))
         if array.dtype.kind not in "buif" or not array.ndim or not array.size:
             raise ValueError(
-                f"{where}: {field} must be numbers [N, ...], N > 0, not {array.dtype} {array.shape}"
+                f"{where}: {field} must be numbers of shape [N, ...] with N > 0, not {array.dtype} "
+                f"{array.shape}"
             )
         is_image = array.dtype == np.uint8 and "input" in field
         arrays[field] = array if is_image else _on_device(array, f"{where}: {field}")
@@ -123,27 +124,31 @@ def checked(dataset: Dataset, where: str, name: str) -> Dataset:
         train, test = arrays[f"train_{kind}"], arrays[f"test_{kind}"]
         if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
             raise ValueError(
-                f"{where}: test_{kind} must be like train_{kind}, {train.dtype} [N, "
-                f"{', '.join(map(str, train.shape[1:]))}], not {test.dtype} {test.shape}"
+                f"{where}: test_{kind} must have the type and sample shape of train_{kind}, {train.dtype} "
+                f"{train.shape[1:]}, not {test.dtype} {test.shape[1:]}"
             )
     for split in ("train", "test"):
         inputs, targets = len(arrays[f"{split}_inputs"]), len(arrays[f"{split}_targets"])
         if inputs != targets:
-            raise ValueError(f"{where}: {split}: {inputs} inputs and {targets} targets")
+            raise ValueError(
+                f"{where}: {split}: must have equally many inputs and targets, not {inputs} inputs and "
+                f"{targets} targets"
+            )
     owner = dataset.owner
     if owner is not None:
         if np.shape(owner) != (len(arrays["train_inputs"]),):
             raise ValueError(
-                f"{where}: owner must have one entry for each training sample, not {np.shape(owner)}"
+                f"{where}: owner must have the shape [{len(arrays['train_inputs'])}], one entry for each "
+                f"training sample, not {list(np.shape(owner))}"
             )
         owner = np.asarray(owner)
         if owner.dtype.kind not in "iuUS" or (owner.dtype.kind == "i" and owner.min() < 0):
-            raise ValueError(f"{where}: owner must be integers from 0, or names, not {_brief(owner)}")
+            raise ValueError(f"{where}: owner must be integers >= 0, or names, not {_brief(owner)}")
         owner = np.unique(owner, return_inverse=True)[1].astype(np.int32)
     for field in ("mean", "std"):
         value = getattr(dataset, field)
         if value is not None and not (np.isfinite(value) and (field == "mean" or value > 0)):
-            raise ValueError(f"{where}: {field} = {value}: must be finite{' and above 0' * (field == 'std')}")
+            raise ValueError(f"{where}: {field} = {value}: must be finite{' and > 0' * (field == 'std')}")
     return dataset._replace(**arrays, owner=owner, name=dataset.name or name)
 
 
@@ -156,13 +161,13 @@ def _on_device(array: np.ndarray, what: str) -> np.ndarray:
     if array.dtype.kind in "iu":
         low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
         if array.min() < low or array.max() > high:
-            raise ValueError(f"{what} must be integers from {low} to {high}, int32, not {_brief(array)}")
+            raise ValueError(f"{what} must be int32, integers from {low} to {high}, not {_brief(array)}")
         return array.astype(np.int32)
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):
             array = array.astype(np.float32)
         if not np.isfinite(array).all():
-            raise ValueError(f"{what} must be finite, as float32")
+            raise ValueError(f"{what} must be finite in float32, but has infinite or NaN entries")
     return array
 
 

@@ -21,9 +21,9 @@ CONCENTRATION = 3.0
 
 Concentration = Annotated[
     float,
-    Parameter(help="Dirichlet partitions: the smaller, the more unequal the clients", low=0, low_open=True),
+    Parameter(help="Dirichlet partitions: smaller values make clients less equal", low=0, low_open=True),
 ]
-ShardsPerClient = Annotated[int, Parameter(help="partition shards: label-sorted shards per client", low=1)]
+ShardsPerClient = Annotated[int, Parameter(help="partition shards: label-sorted shards of a client", low=1)]
 
 # Numbers by which the seeds of these partitioners differ. Other partitioners use a digest of their names.
 _STREAMS = {"iid": 0, "dirichlet_quantity": 1, "dirichlet_label": 2, "shards": 3}
@@ -180,8 +180,8 @@ def shards(
     rng = _begin("shards", len(labels), num_clients, seed, batch_size)
     if not 1 <= shards_per_client <= len(labels) // num_clients:
         raise ValueError(
-            f"shards_per_client: must be in [1, {len(labels) // num_clients}] for {len(labels)} samples and"
-            f" {num_clients} clients, not {shards_per_client}"
+            f"shards_per_client: must be from 1 to {len(labels) // num_clients} with {len(labels)} samples"
+            f" and {num_clients} clients, not {shards_per_client}"
         )
     shuffled = rng.permutation(len(labels))
     by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -207,10 +207,10 @@ def natural(
     """
     del batch_size
     if owner is None:
-        raise ValueError("the data set has no `owner` of its samples")
+        raise ValueError("the data set must have an array `owner`, which names the client of each sample")
     owners = int(owner.max()) + 1
     if owners != num_clients:
-        raise ValueError(f"the data set has {owners} owners; num_clients must be {owners}, not {num_clients}")
+        raise ValueError(f"num_clients must be {owners}, the data set's number of owners, not {num_clients}")
     return _group(owner.astype(np.int64), num_clients, generator("natural", seed))
 
 
@@ -221,7 +221,7 @@ def generator(name: str, seed: int) -> np.random.Generator:
       ValueError: the seed is negative.
     """
     if seed < 0:
-        raise ValueError(f"seed: must not be negative, not {seed}")
+        raise ValueError(f"seed: must be >= 0, not {seed}")
     return np.random.default_rng([_STREAMS.get(name, zlib.crc32(name.encode())), seed])
 
 
@@ -246,12 +246,12 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
         owner = np.asarray(made)
         if owner.shape != (len(labels),) or owner.dtype.kind not in "iu":
             raise PartError(
-                f"{where}: must return a Partition, or the owner of each of {len(labels)} samples as an"
-                f" integer; returned {owner.dtype} {owner.shape}"
+                f"{where}: must return a Partition, or integers [{len(labels)}], the owner of each sample,"
+                f" not {owner.dtype} {list(owner.shape)}"
             )
         if owner.min() < 0 or owner.max() >= num_clients:
             raise PartError(
-                f"{where}: owners must be in [0, {num_clients}), not in [{owner.min()}, {owner.max()}]"
+                f"{where}: owners must be from 0 to {num_clients - 1}, not {owner.min()} to {owner.max()}"
             )
         made = _group(owner.astype(np.int64), num_clients, generator(part.name, seed))
     order, sizes = np.asarray(made.order), np.asarray(made.sizes)
@@ -259,9 +259,9 @@ def split(part: str | Part, labels: np.ndarray, num_clients: int, seed: int, **v
         if array.dtype.kind not in "iu" or array.ndim != 1:
             raise PartError(f"{where}: {what} must be integers in one row, not {array.dtype} {array.shape}")
     if sizes.shape != (num_clients,) or sizes.min() < 1:
-        raise PartError(f"{where}: every one of {num_clients} clients must own a sample")
+        raise PartError(f"{where}: each of the {num_clients} clients must own one sample or more")
     if not np.array_equal(np.sort(order), np.arange(len(labels))) or sizes.sum() != len(labels):
-        raise PartError(f"{where}: every one of {len(labels)} samples must have one owner")
+        raise PartError(f"{where}: each of the {len(labels)} samples must have exactly one owner")
     return Partition(order.astype(np.int32), sizes.astype(np.int32))
 
 
@@ -273,8 +273,8 @@ def _begin(name: str, samples: int, num_clients: int, seed: int, batch_size: int
         raise ValueError(f"batch_size: must be at least 1, not {batch_size}")
     if samples < num_clients * batch_size:
         raise ValueError(
-            f"num_clients: {num_clients} clients with at least one minibatch of {batch_size} need"
-            f" {num_clients * batch_size} training samples; there are {samples}"
+            f"num_clients: {num_clients} clients with one minibatch of {batch_size} samples each need"
+            f" {num_clients * batch_size} training samples, but the data set has {samples}"
         )
     return generator(name, seed)
 
@@ -282,10 +282,10 @@ def _begin(name: str, samples: int, num_clients: int, seed: int, batch_size: int
 def _check_labels(labels: np.ndarray) -> None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ValueError(
-            f"partitions by label: targets must be integers [N], not {labels.dtype} {labels.shape}"
+            f"partitions by label need integer targets of shape [N], not {labels.dtype} {labels.shape}"
         )
     if labels.min() < 0:
-        raise ValueError(f"partitions by label: targets must be integers from 0, not {labels.min()}")
+        raise ValueError(f"partitions by label need targets >= 0, not {labels.min()}")
 
 
 def _check_positive(name: str, value: float) -> None:

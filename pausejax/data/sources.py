@@ -18,12 +18,15 @@ _DIGITS_SPLIT_SEED = 0
 _NO_FILE = File("")
 
 DataFile = Annotated[
-    File, Parameter(help="data set npz: arrays x_train, y_train, x_test, y_test and optionally owner_train")
+    File,
+    Parameter(
+        help="data set npz: file with the arrays x_train, y_train, x_test, y_test and optionally owner_train"
+    ),
 ]
 TfdsName = Annotated[
-    str, Parameter(help="data set tfds_image: its name in TFDS, with /config if it has configurations")
+    str, Parameter(help="data set tfds_image: name of the data set in TFDS, with /config if it has any")
 ]
-TfdsVersion = Annotated[str, Parameter(help="data set tfds_image: its version, such as 3.0.1")]
+TfdsVersion = Annotated[str, Parameter(help="data set tfds_image: version of the data set, such as 3.0.1")]
 
 
 def load(part: str | Part, data_dir: str | os.PathLike | None = None, **values: Any) -> Dataset:
@@ -119,7 +122,7 @@ def tfds_image(
       FileNotFoundError: there is no prepared copy and none can be made here.
     """
     if not tfds_name or not tfds_version:
-        raise ValueError("dataset tfds_image: needs data.tfds_name and data.tfds_version")
+        raise ValueError('data.dataset = "tfds_image": needs data.tfds_name and data.tfds_version')
     return tfds.read_any(tfds_name, tfds_version, data_dir)
 
 
@@ -131,7 +134,7 @@ def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
       ValueError: no file is given, the file can't be read, or its arrays are not a valid data set.
     """
     if not data_file:
-        raise ValueError("dataset npz: needs data.data_file")
+        raise ValueError('data.dataset = "npz": needs data.data_file, the path of an .npz file')
     names = ("x_train", "y_train", "x_test", "y_test")
     try:
         # Opened here, because NumPy does not close a file that it can't read.
@@ -141,7 +144,7 @@ def npz(*, data_file: DataFile = _NO_FILE) -> Dataset:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ValueError(f'data.data_file = "{data_file}": can\'t be read: {reason}') from error
     if missing := [name for name in names if name not in found]:
-        raise ValueError(f'data.data_file = "{data_file}": has no array {missing[0]}')
+        raise ValueError(f'data.data_file = "{data_file}": must hold the array {missing[0]}, but lacks it')
     x_train, y_train, x_test, y_test = (found[name] for name in names)
     made = Dataset(x_train, y_train, x_test, y_test, owner=found.get("owner_train"))
     return checked(made, f'data.data_file = "{data_file}"', "npz")

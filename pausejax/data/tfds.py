@@ -93,10 +93,12 @@ def _records(name: str, version: str, data_dir: str | os.PathLike | None) -> dic
         builder = _builder(name, version, data_dir)
         features, splits = builder.info.features, builder.info.splits
         if missing := [split for split in _SPLITS if split not in splits]:
-            raise ValueError(f"dataset: {name!r} has no split {missing[0]!r}, but {', '.join(splits)}")
+            raise ValueError(
+                f"dataset: {name!r} must have the split {missing[0]!r}, but has only {', '.join(splits)}"
+            )
         shape = features["image"].shape if "image" in features and "label" in features else None
         if shape is None or None in shape or len(shape) != 3:
-            raise ValueError(f"dataset: {name!r} must be a set of labelled images of one size")
+            raise ValueError(f"dataset: {name!r} must hold labelled images that all have one fixed size")
         arrays: dict[str, np.ndarray] = {}
         for split in _SPLITS:
             records = builder.as_data_source(split=split)
@@ -132,7 +134,9 @@ def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any
         builder = tfds.builder_from_directory(prepared)
         if builder.info.file_format is tfds.core.FileFormat.ARRAY_RECORD:
             return builder
-        reason = f"the copy in {prepared} is stored as {builder.info.file_format.value}, not array_record"
+        reason = (
+            f"the copy in {prepared} must be stored as array_record, not {builder.info.file_format.value}"
+        )
     else:
         try:
             # Without this check, TFDS would fail after the download.
@@ -146,10 +150,10 @@ def _builder(name: str, version: str, data_dir: str | os.PathLike | None) -> Any
         except Exception as error:
             reason = f"there is no prepared copy in {prepared}, and making one failed ({_first_line(error)})"
     raise FileNotFoundError(
-        f"dataset: cannot read {name!r}: {reason}. On a machine with network access run `pip install"
-        f' "{EXTRA}"` and `tfds build {name}:{version} --file_format=array_record --data_dir=DIR`, copy DIR'
-        " to this machine, and give it with --data-dir or PAUSEJAX_DATA_DIR. Or install the extra here; the"
-        " data set is then downloaded."
+        f"dataset: {name!r} can't be read: {reason}. With network access on this machine, run `pip install"
+        f' "{EXTRA}"`: pausejax then downloads the data set. Without it, run that command and `tfds build'
+        f" {name}:{version} --file_format=array_record --data_dir=DIR` on another machine. Copy DIR to this"
+        " machine, and name it by --data-dir or PAUSEJAX_DATA_DIR."
     )
 
 
@@ -158,9 +162,9 @@ def _check(name: str, source: Source, arrays: dict[str, np.ndarray]) -> None:
     tests = len(arrays["test_labels"])
     if counts != list(source.train_counts) or tests != source.test_size:
         raise ValueError(
-            f"dataset: the prepared copy of {name!r} is cut short or another data set: prepare it again"
-            f" (training images per class {counts}, expected {list(source.train_counts)};"
-            f" test images {tests}, expected {source.test_size})"
+            f"dataset: the prepared copy of {name!r} is incomplete, or is another data set. It has"
+            f" {counts} training images per class, not {list(source.train_counts)}, and {tests} test images,"
+            f" not {source.test_size}. Prepare it again"
         )
 
 

@@ -53,9 +53,9 @@ def _regret(grid: Grid, result: xr.Dataset) -> Chart:
         for line in cell.lines:
             bound = mean_series("", samples(line.runs, known["regret_bound"]), -1)
             if bound.y.size and np.isfinite(bound.y).all():
-                bounds.append(Series(f"bound EFL-FG (11) of {line.label}", bound.x, bound.y, style=-1))
+                bounds.append(Series(f"bound, EFL-FG (11), of {line.label}", bound.x, bound.y, style=-1))
         panels.append(Panel(x, y, (*panel.series, *bounds), title=panel.title, note=panel.note))
-    text = f"{drawn.caption} Dotted: the bound EFL-FG (11)."
+    text = f"{drawn.caption} Dotted: the bound on the regret, EFL-FG (11)."
     return Chart(drawn.name, text, tuple(panels), drawn.columns)
 
 

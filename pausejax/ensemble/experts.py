@@ -56,21 +56,24 @@ def fit_pool(
       ValueError: an argument is out of range.
     """
     if not 0 < fit_fraction < 1:
-        raise ValueError(f"fit_fraction: {fit_fraction} is not between 0 and 1")
+        raise ValueError(f"fit_fraction: must be > 0 and < 1, not {fit_fraction}")
     if ridge <= 0:
-        raise ValueError(f"ridge: {ridge} is not positive")
+        raise ValueError(f"ridge: must be > 0, not {ridge}")
     _check_choice("feature_scaling", feature_scaling, get_args(FeatureScaling))
     _check_choice("kernel_parameters", kernel_parameters, get_args(KernelParameters))
     count = len(data.targets)
     num_fit = count - stream_length(count, fit_fraction)
     if not 2 <= num_fit < count:
-        raise ValueError(f"fit_fraction: {fit_fraction} of {count} rows leaves nothing to fit or to predict")
+        raise ValueError(
+            f"fit_fraction: {fit_fraction} of {count} rows gives {num_fit} rows for the models' fit; must "
+            f"give from 2 to {count - 1}"
+        )
     order = np.random.default_rng(seed).permutation(count)
     fit, rest = np.sort(order[:num_fit]), np.sort(order[num_fit:])
     features = _scale(data.features, fit, feature_scaling)
     low, high = data.targets.min(), data.targets.max()
     if not high > low:
-        raise ValueError(f"dataset: all targets of {data.name!r} equal {low}")
+        raise ValueError(f"dataset: the targets of {data.name!r} must differ, but all equal {low}")
     targets = (data.targets - low) / (high - low)
 
     predictions = _kernel_models(features[fit], targets[fit], features[rest], ridge)
@@ -90,7 +93,7 @@ def stream_length(num_rows: int, fit_fraction: float = 0.1) -> int:
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ValueError(f"{name}: unknown {value!r}; allowed: {', '.join(allowed)}")
+        raise ValueError(f"{name}: must be one of {', '.join(allowed)}, not {value!r}")
 
 
 def _scale(features: np.ndarray, fit: np.ndarray, scaling: FeatureScaling) -> np.ndarray:

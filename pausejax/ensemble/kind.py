@@ -27,7 +27,7 @@ def check(say: Say, study: Study) -> None:
     """Reports values of a study that contradict each other."""
     for key in ("selection_gap", "expected_regret", "client_metrics", "keep_models", "stop_at_latency"):
         if value := getattr(study, key):
-            say(key, value, 'goes with client selection, not with mode = "ensemble"')
+            say(key, value, 'not allowed with mode = "ensemble". Only studies of client selection read it')
     if study.rounds % study.eval_every:
         say("eval_every", study.eval_every, f"must divide rounds = {study.rounds}")
     budget, uplink = (min(values_of(study, name)) for name in ("budget", "uplink"))
@@ -35,18 +35,19 @@ def check(say: Say, study: Study) -> None:
         say(
             "network.budget",
             budget,
-            "must be >= 1, the cost of the most expensive model: condition (a3) of EFL-FG",
+            "must be >= 1, the cost of the most expensive model, by condition (a3) of EFL-FG",
         )
     if uplink <= NUM_EXPERTS:
         say(
             "network.uplink",
             uplink,
-            f"must be >= {NUM_EXPERTS + 1}, the number of losses in one client's report",
+            f"must be >= {NUM_EXPERTS + 1}, the largest number of losses that one client reports",
         )
     for section, name in (("weights", "exploration_rate"), ("pool", "fit_fraction")):
         for value in values_of(study, name):
             if value == 1 or (value == 0 and name == "fit_fraction"):
-                say(f"{section}.{name}", value, "must be between 0 and 1")
+                allowed = "must be > 0 and < 1" if name == "fit_fraction" else "must be >= 0 and < 1"
+                say(f"{section}.{name}", value, allowed)
 
 
 def coordinates(

@@ -49,21 +49,23 @@ def make_pool(
         or counts.shape != predictions.shape[1:]
     ):
         raise ValueError(
-            "predictions: expected shapes [n, K], [n], [K] for predictions, targets, parameters; got "
+            "predictions, targets, parameters: must have the shapes [n, K], [n], [K], not "
             f"{predictions.shape}, {targets.shape}, {counts.shape}"
         )
     if not predictions.size:
-        raise ValueError(f"predictions: the pool is empty, shape {predictions.shape}")
+        raise ValueError(f"predictions: must have entries, but the shape is {predictions.shape}")
     if not (np.issubdtype(counts.dtype, np.integer) and counts.min() > 0 and counts.sum() < 2**31):
         raise ValueError(
-            "parameters: expected positive integers whose sum is below 2^31; if the sum is larger, give all "
-            "numbers in a larger unit, such as thousands of parameters"
+            "parameters: must be integers > 0 with a sum < 2^31. If the sum is larger, give all numbers in a "
+            "larger unit, such as thousands of parameters"
         )
     for name, values in (("predictions", predictions), ("targets", targets)):
         outside = values[~((values >= 0) & (values <= 1))]
         if outside.size:
-            raise ValueError(f"{name}: {outside[0]} is outside [0, 1], so losses would leave [0, 1]; rescale")
+            raise ValueError(
+                f"{name}: must be from 0 to 1, not {outside[0]}. Rescale them: otherwise losses leave [0, 1]"
+            )
     names = tuple(names) if names is not None else tuple(f"model {k}" for k in range(len(counts)))
     if len(names) != len(counts):
-        raise ValueError(f"names: {len(names)} names for {len(counts)} models")
+        raise ValueError(f"names: must be {len(counts)}, one for each model, not {len(names)}")
     return Pool(names, counts.astype(np.int32), predictions, targets)

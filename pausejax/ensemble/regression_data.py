@@ -82,7 +82,7 @@ def load_regression(name: str, data_dir: str | Path | None = None) -> Regression
         features, targets = load_diabetes(return_X_y=True, scaled=False)
         return RegressionData(name, features.astype(np.float64), targets.astype(np.float64))
     if name not in _TABLES:
-        raise ValueError(f"dataset: unknown {name!r}; allowed: {', '.join(REGRESSION_DATASETS)}")
+        raise ValueError(f"dataset: must be one of {', '.join(REGRESSION_DATASETS)}, not {name!r}")
     table = _TABLES[name]
     features, targets = _read(_find(table, name, data_dir), table)
     scored = ~np.isnan(targets)
@@ -106,13 +106,13 @@ def _find(table: _Table, name: str, data_dir: str | Path | None) -> Path:
     wanted = f"{table.file} (or {table.file}.gz)"
     if data_dir is None:
         raise ValueError(
-            f"data_dir: dataset {name!r} needs the folder that holds {wanted}, from {table.origin}"
+            f"data_dir: must be given for dataset {name!r}: the folder with {wanted}, from {table.origin}"
         )
     for file in (table.file, f"{table.file}.gz"):
         path = Path(data_dir) / file
         if path.is_file():
             return path
-    raise ValueError(f"data_dir: {data_dir} does not hold {wanted}, from {table.origin}")
+    raise ValueError(f"data_dir: {data_dir} must hold {wanted}, from {table.origin}, but does not")
 
 
 @contextmanager
@@ -128,14 +128,14 @@ def _read(path: Path, table: _Table) -> tuple[np.ndarray, np.ndarray]:
         with _open(path) as file:
             rows = [row for row in csv.reader(file) if row]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"data_dir: {path} cannot be read as CSV text: {error}") from error
+        raise ValueError(f"data_dir: {path} can't be read as CSV text: {error}") from error
     header = table.header.split(",")
     found = [cell.strip() for cell in rows[0]] if rows else []
     if found != header:
-        detail = f"{len(found)} columns instead of {len(header)}"
+        detail = f"it must have {len(header)} columns, not {len(found)}"
         if len(found) == len(header):
             detail = next(
-                f"column {a!r} where {b!r} is due" for a, b in zip(found, header, strict=True) if a != b
+                f"a column must be {b!r}, not {a!r}" for a, b in zip(found, header, strict=True) if a != b
             )
         raise ValueError(f"data_dir: {path} is not the table of {table.origin}: {detail}")
     # The Bias Correction file ends with two lines of column minima and maxima, without station and date.
@@ -148,12 +148,12 @@ def _read(path: Path, table: _Table) -> tuple[np.ndarray, np.ndarray]:
             values[number] = [float(row[i]) if row[i].strip() else np.nan for i in numeric]
         except (ValueError, IndexError) as error:
             raise ValueError(
-                f"data_dir: {path}, sample {number + 1}: expected {len(header)} columns of numbers"
+                f"data_dir: {path}, sample {number + 1}: must have numbers in its {len(header)} columns"
             ) from error
     columns = {header[i]: values[:, position] for position, i in enumerate(numeric)}
     for name, column in columns.items():
         if np.isnan(column).all():
-            raise ValueError(f"data_dir: {path} has no value in column {name!r}")
+            raise ValueError(f"data_dir: {path}: column {name!r} must have values, but has none")
     targets = columns.pop(table.target)
     for name in table.other_outputs:
         del columns[name]

@@ -79,15 +79,19 @@ def simulate(
     """
     known = registered_parts().of("ensemble_policy")
     if policy not in known:
-        raise ValueError(f"policy: unknown {policy!r}; allowed: {', '.join(known)}")
+        raise ValueError(f"policy: must be one of {', '.join(known)}, not {policy!r}")
     count, num_models = pool.predictions.shape
     if not 1 <= num_clients <= count:
-        raise ValueError(f"num_clients: {num_clients} is not between 1 and the stream's {count} rows")
+        raise ValueError(
+            f"num_clients: must be from 1 to {count}, the rows of the data stream, not {num_clients}"
+        )
     rounds = one_pass(count, num_clients) if rounds is None else rounds
     if rounds < 1 or record_every < 1 or rounds % record_every:
-        raise ValueError(f"record_every: {record_every} does not divide {rounds} rounds")
+        raise ValueError(
+            f"record_every: must be >= 1 and divide rounds = {rounds}, which must be >= 1, not {record_every}"
+        )
     if rounds * num_clients >= 2**31:
-        raise ValueError(f"rounds: {rounds} rounds of {num_clients} clients exceed 2^31 samples")
+        raise ValueError(f"rounds: {rounds} rounds times {num_clients} clients must be < 2^31")
     runs = check_runs(runs, num_models)
     hyper = hyper_of(runs, pool)
     program = Program(
@@ -149,17 +153,17 @@ def check_runs(runs: Runs, num_models: int) -> Runs:
     runs = Runs(*np.broadcast_arrays(*(np.atleast_1d(np.asarray(field)) for field in runs)))
     conditions: tuple[tuple[str, Any, str], ...] = (
         ("seed", (runs.seed >= 0) & (runs.seed < 2**32), "an integer from 0 to 2^32 - 1"),
-        ("learning_rate", runs.learning_rate > 0, "positive"),
-        ("exploration_rate", (runs.exploration_rate > 0) & (runs.exploration_rate < 1), "between 0 and 1"),
+        ("learning_rate", runs.learning_rate > 0, "> 0"),
+        ("exploration_rate", (runs.exploration_rate > 0) & (runs.exploration_rate < 1), "> 0 and < 1"),
         (
             "budget",
             runs.budget >= 1,
-            "at least 1, the cost of the most expensive model (condition (a3) of EFL-FG)",
+            ">= 1, the cost of the most expensive model, by condition (a3) of EFL-FG",
         ),
-        ("spending", (runs.spending > 0) & (runs.spending <= 1), "positive and at most 1"),
-        ("uplink", runs.uplink > num_models, f"at least {num_models + 1}, one client's report on all models"),
+        ("spending", (runs.spending > 0) & (runs.spending <= 1), "> 0 and <= 1"),
+        ("uplink", runs.uplink > num_models, f">= {num_models + 1}, the most losses that a client reports"),
     )
     for name, valid, wanted in conditions:
         if not valid.all():
-            raise ValueError(f"{name}: {getattr(runs, name)[~valid][0]} is not {wanted}")
+            raise ValueError(f"{name}: must be {wanted}, not {getattr(runs, name)[~valid][0]}")
     return runs

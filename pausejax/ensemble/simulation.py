@@ -190,7 +190,7 @@ def _own_values(study: Study, group: Group, policy: Part) -> tuple[list[str], tu
     for name, value in statics:
         if isinstance(value, File):
             key = f'{parameters[name].section}.{name} = "{value}"'
-            raise SpecError([f"{key}: an {policy.category} can't read a file"])
+            raise SpecError([f"{key}: a policy of ensembles can't have a parameter that is a file"])
     return traced, statics
 
 
@@ -225,7 +225,7 @@ def rounds_of(study: Study, group: Group, sources: Sources) -> int:
     except ValueError as error:
         raise SpecError([str(error)]) from error
     if num_clients > rows:
-        problem = f"must be <= {rows}, the samples of {dataset} that no model is fitted on"
+        problem = f"must be <= {rows}, the number of samples of {dataset} that are left after the models' fit"
         raise SpecError([f"network.num_clients = {num_clients}: {problem}"])
     every = study.eval_every
     return study.rounds or max(one_pass(rows, num_clients) // every, 1) * every

@@ -5,23 +5,23 @@ import numpy as np
 from pausejax.analysis.quantities import Metric, Variable, series
 
 VARIABLES: dict[str, Variable] = {
-    "mse": series("1", "mean squared error so far, MSE_t of the EFL-FG paper"),
-    "best_expert_mse": series("1", "mean squared error so far of the best single model so far"),
-    "regret": series("1", "cumulative regret, EFL-FG (10)"),
-    "realized_regret": series("1", "cumulative regret of the incurred losses, not of expected ones"),
-    "regret_bound": series("1", "bound on the regret, EFL-FG (11); only for EFL-FG"),
-    "violations": series("1", "share of the rounds so far whose cost exceeded B"),
-    "cost": series("1", "mean cost sent per round so far; largest model = 1"),
-    "reports": Variable(("round",), "int32", -1, "1", "cumulative number of clients that reported"),
-    "sent_counts": Variable(("model",), "int32", -1, "1", "number of rounds in which each model was sent"),
-    "model_cost": Variable(("model",), "float32", np.nan, "1", "cost of each model; largest model = 1"),
-    # Coordinates of `run` that the simulation sets, because their default may depend on the data.
-    "rounds_played": Variable((), "int32", 0, "1", "T"),
-    "learning_rate": Variable(
-        (), "float64", np.nan, "1", "value in the run: 1/√T if the spec does not set it"
+    "mse": series("1", "mean squared error of the ensemble so far, MSE_t of the EFL-FG paper"),
+    "best_expert_mse": series("1", "mean squared error so far of the model that is the best so far"),
+    "regret": series("1", "cumulative regret in expected losses, EFL-FG (10)"),
+    "realized_regret": series("1", "cumulative regret in incurred losses"),
+    "regret_bound": series("1", "bound on the cumulative regret, EFL-FG (11); only for EFL-FG"),
+    "violations": series("1", "share of the rounds so far whose cost exceeded the budget B"),
+    "cost": series("1", "mean cost of the models sent in a round so far; the largest model costs 1"),
+    "reports": Variable(("round",), "int32", -1, "1", "number of reports from clients so far"),
+    "sent_counts": Variable(("model",), "int32", -1, "1", "number of rounds in which the model was sent"),
+    "model_cost": Variable(
+        ("model",), "float32", np.nan, "1", "cost of the model; the largest model costs 1"
     ),
+    # Coordinates of `run` that the simulation sets, because their default may depend on the data.
+    "rounds_played": Variable((), "int32", 0, "1", "T, number of rounds of the run"),
+    "learning_rate": Variable((), "float64", np.nan, "1", "η of the run; 1/√T if the spec does not set it"),
     "exploration_rate": Variable(
-        (), "float64", np.nan, "1", "value in the run: 1/√T if the spec does not set it"
+        (), "float64", np.nan, "1", "ξ of the run; 1/√T if the spec does not set it"
     ),
 }
 COORDINATES = ("rounds_played", "learning_rate", "exploration_rate")
@@ -32,7 +32,7 @@ _METRICS: dict[str, Metric] = {
         "last",
         False,
         "1",
-        "mean squared error",
+        "mean squared error of the ensemble",
         label="MSE (10⁻³)",
         heading="MSE,\n10⁻³",
         scale=1e3,
@@ -43,7 +43,7 @@ _METRICS: dict[str, Metric] = {
         "last",
         None,
         "1",
-        "mean squared error of the best model",
+        "mean squared error of the best single model",
         heading="best expert's\nMSE, 10⁻³",
         scale=1e3,
         shown=".2f",
@@ -53,18 +53,18 @@ _METRICS: dict[str, Metric] = {
         "last",
         False,
         "1",
-        "cumulative regret, EFL-FG (10)",
+        "cumulative regret in expected losses, EFL-FG (10)",
         label="regret, EFL-FG (10)",
         heading="regret,\nEFL-FG (10)",
         shown=".1f",
     ),
-    "realized_regret": Metric("realized_regret", "last", False, "1", "cumulative regret of incurred losses"),
+    "realized_regret": Metric("realized_regret", "last", False, "1", "cumulative regret in incurred losses"),
     "regret_bound": Metric(
         "regret_bound",
         "last",
         None,
         "1",
-        "bound on the regret, EFL-FG (11)",
+        "bound on the cumulative regret, EFL-FG (11)",
         heading="bound,\nEFL-FG (11)",
         shown=".0f",
     ),
@@ -73,7 +73,7 @@ _METRICS: dict[str, Metric] = {
         "last",
         False,
         "1",
-        "share of rounds that cost more than the budget",
+        "share of the rounds whose cost exceeded the budget B",
         label="rounds over budget (%)",
         heading="rounds over\nbudget, %",
         scale=100,
@@ -85,7 +85,7 @@ _METRICS: dict[str, Metric] = {
         "last",
         False,
         "1",
-        "mean cost sent per round; largest model = 1",
+        "mean cost of the models sent in a round; the largest model costs 1",
         label="cost per round",
         heading="cost per\nround",
         shown=".2f",

@@ -106,10 +106,10 @@ def plan_table(
         whole,
         *there,
         table,
-        f"about {total:.0f} s, of which {compiling:.0f} s for compiling programs that are not in the cache; "
-        f"{'' if compiles else 'at least '}{most:.0f} MB at a time "
+        f"about {total:.0f} s, of which {compiling:.0f} s compile programs that are not in the cache. "
+        f"Memory in use at one time: {'' if compiles else 'at least '}{most:.0f} MB "
         f"on {jax.device_count()} {jax.default_backend()} device(s)"
-        + ("" if compiles else "; --compile asks the compiler for the memory"),
+        + ("" if compiles else ". With --compile, the compiler says how much"),
         *_models(costs),
         *_resident_table(costs, executor.device_memory),
     )
@@ -119,18 +119,18 @@ def _left(runs: int, costs: Sequence[Cost]) -> str:
     """Says how many of the plan's `runs` are finished already."""
     left = sum(cost.runs for cost in costs)
     if not left:
-        return f"all {runs:,} runs are there already: nothing is compiled, nothing is played"
+        return f"all {runs:,} runs are finished: nothing is left to compile or to play"
     if left == runs:
-        return f"none of the {runs:,} runs is there yet"
+        return f"none of the {runs:,} runs is finished"
     programs = "one program" if len(costs) == 1 else f"{len(costs):,} programs"
-    return f"{runs - left:,} of {runs:,} runs are there already; the rest takes {programs}"
+    return f"{runs - left:,} of {runs:,} runs are finished; the other runs need {programs}"
 
 
 def _models(costs: Sequence[Cost]) -> list[str]:
     """Says how many bytes the models of all runs take in the result; nothing if no models are kept."""
     # Shorter vectors of weights are padded to the length of the longest.
     most, runs = max(cost.model_bytes for cost in costs), sum(cost.runs for cost in costs)
-    told = f"keep_models: the result keeps the models of {runs:,} runs, {most / 1e6:,.4g} MB each"
+    told = f"keep_models: the result stores the models of {runs:,} runs, {most / 1e6:,.4g} MB each"
     return [f"{told}: {runs * most / 1e6:,.4g} MB before compression"] if most else []
 
 
@@ -147,8 +147,8 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
         row += [f"{cost.resident.each.get(name, 0) / 1e3:,.1f}" for name in each]
         table.add_row(Text(cost.label), *row, f"{cost.fitting:,}")
     told = (
-        f"On each device, which has room for {limit / 1e9:,.4g} GB; every device holds all of the data, "
-        "except where a share is given. A running program needs more memory than this:"
+        f"Arrays on each device, which has room for {limit / 1e9:,.4g} GB. Every device holds all of the "
+        "data, unless a column names a share. A running program needs more memory than these arrays:"
     )
     return told, table
 

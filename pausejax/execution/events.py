@@ -35,7 +35,7 @@ def compiled(policy: str, width: int, seconds: float) -> None:
     """Logs that a group's program has been compiled."""
     say(
         "compiled",
-        f"compiled {policy} for {width} runs side by side in {seconds:.1f} s",
+        f"compiled the program of {policy} for {width} runs side by side in {seconds:.1f} s",
         policy=policy,
         width=width,
         took=round(seconds, 3),
@@ -46,8 +46,8 @@ def narrowed(policy: str, before: int, width: int) -> None:
     """Logs that fewer runs fit in parallel than before. The last bits of sums of floats may then differ."""
     say(
         NARROWED,
-        f"{policy}: {width:,} runs fit side by side, where {before:,} did before; "
-        "floats of the runs that are left may differ in their last bits",
+        f"{policy}: only {width:,} runs fit side by side, not {before:,}. "
+        "Floats of the remaining runs may differ in their last bits",
         policy=policy,
         before=before,
         width=width,
@@ -65,7 +65,7 @@ def resumed(runs: int, last_round: int, rounds: int) -> None:
 
 def found(skipped: int, left: int, programs: int) -> None:
     """Logs how many runs this process skips, how many runs it plays, and how many programs these need."""
-    sentence = f"{skipped:,} of {skipped + left:,} runs are there already, or other processes' work"
+    sentence = f"skips {skipped:,} of {skipped + left:,} runs: finished, or played by other processes"
     say("found", sentence, runs=skipped, left=left, programs=programs)
 
 

@@ -208,7 +208,8 @@ class LocalExecutor:
                 if not is_narrowed:
                     first, _, _ = str(error).strip().partition("\n")
                     raise OSError(
-                        f"policy {policies_of(piece.runs)}: out of memory with one run at a time ({first})"
+                        f"policy {policies_of(piece.runs)}: out of memory even with one run at a time "
+                        f"({first})"
                     ) from error
                 advance.repeat()
                 program.halve(self._threads)

@@ -106,7 +106,7 @@ def why_sharded(wanted: str | None, *, before: bool) -> str:
     """
     if wanted:
         return "as asked"
-    return "as the study began" if before else "no device has room for all of them and a run"
+    return "as at the start of the study" if before else "no device has room for all of the data and a run"
 
 
 def check(policy: str, simulation: Simulation, limit: int) -> None:
@@ -127,12 +127,12 @@ def check(policy: str, simulation: Simulation, limit: int) -> None:
     instead, other = "", simulation.sharded()
     if other.data_shares > simulation.data_shares:
         instead = (
-            f"; with data_placement = sharded it would hold {told(other.device_bytes().shared)} for all runs"
+            f". With data_placement = sharded it would hold {told(other.device_bytes().shared)} for all runs"
         )
     raise SpecError(
         [
-            f"policy {policy}: does not fit: every device holds {shared} for all runs and {each} for each of "
-            f"its runs, and has room for {limit / 1e9:,.4g} GB{instead}"
+            f"policy {policy}: does not fit into memory: every device holds {shared} for all runs and {each} "
+            f"for each of its runs, but has room for {limit / 1e9:,.4g} GB{instead}"
         ]
     )
 

@@ -136,8 +136,8 @@ def play(
         own = set(held.identities).union(*(batch.identities for batch in work))
         if missing and (lost := store.lost(plan, own)):
             raise OSError(
-                f"{store}: {len(lost)} runs that were finished are no longer there; has the folder been "
-                "moved or cleared? The same command simulates them again"
+                f"{store}: {len(lost)} finished runs are missing. Was the folder moved or cleared? The same "
+                "command simulates these runs again"
             )
         if tracker and not missing:
             # These runs were finished before, or their process was killed before it reported them.

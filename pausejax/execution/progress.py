@@ -172,7 +172,7 @@ class StudyMeter(Meter):
         speed = self._played_here / took if took else 0.0
         finished = f"{self._finished} of {_count(self._runs, 'run')} finished, {self._in_words(speed)}"
         if self._skipped and not self._runs:
-            finished = f"no run was left of {_count(self._skipped, 'run')}"
+            finished = f"nothing left to play of {_count(self._skipped, 'run')}"
         whole = self._runs * max(self._rounds, 1)
         fields = {
             "finished": self._finished,

@@ -55,7 +55,7 @@ def trimmed_mean(
     trim_share: Annotated[
         Number,
         Parameter(
-            help="trimmed_mean: share of the updates that is removed at each end",
+            help="trimmed_mean: share of the values that is removed at each end, in each coordinate",
             low=0,
             high=0.5,
             high_open=True,
@@ -80,7 +80,7 @@ def trimmed_mean(
 def krum(
     *,
     wrong_clients: Annotated[
-        int, Parameter(help="krum: f, assumed number of wrong updates in a cohort", low=0, high=2**20)
+        int, Parameter(help="krum: f, assumed number of faulty updates in a cohort", low=0, high=2**20)
     ] = 1,
 ) -> Aggregator:
     """Selects the update that is closest to its n - f - 2 nearest neighbours (Blanchard et al. 2017).

@@ -143,7 +143,7 @@ def _prepared(dataset: Dataset, raw: jax.ShapeDtypeStruct, where: str) -> jax.Sh
         line = next(iter(str(error).splitlines()), type(error).__name__)
         raise PartError(f"{where}: its preprocess does not fit its inputs: {line}") from error
     if getattr(seen, "shape", ())[:1] != raw.shape[:1]:
-        raise PartError(f"{where}: its preprocess must return a batch, [B, ...]")
+        raise PartError(f"{where}: its preprocess must return an array [B, ...] for a batch of B samples")
     return seen
 
 
@@ -157,7 +157,7 @@ def _check_algorithm(learning: Learning) -> None:
     """
     part, shape = learning.algorithm.part, learning.sent
     if not jax.tree.leaves(shape.params):
-        raise PartError(f"{part.where}: upload returns nothing to send")
+        raise PartError(f"{part.where}: upload must return one array or more, but returns none")
     values = dict.fromkeys(learning.aggregator.traced, jax.ShapeDtypeStruct((), jnp.float32))
     rows = []
 
@@ -167,8 +167,8 @@ def _check_algorithm(learning: Learning) -> None:
     jax.eval_shape(combine, values)
     if rows[0] and all(jax.tree.leaves(state) for state in learning.states):
         raise PartError(
-            f'aggregator = "{learning.aggregator.name}": must be "mean" with {part.where}, whose '
-            "server keeps a state of the mean upload"
+            f'aggregator = "{learning.aggregator.name}": must be "mean" with {part.where}, because its '
+            "server and clients keep states"
         )
 
 
@@ -199,6 +199,6 @@ def _check_transformation(bound: Bound, model: Model, given: tuple[tuple[str, tu
         raise
     except Exception as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise PartError(f"{where}: can't be applied: {line}") from error
+        raise PartError(f"{where}: can't be applied to the model's parameters: {line}") from error
     if jax.tree.map(jnp.shape, change) != jax.tree.map(jnp.shape, params):
-        raise PartError(f"{where}: must return updates of the parameters' shapes")
+        raise PartError(f"{where}: its updates must have the shapes of the model's parameters")

@@ -30,7 +30,8 @@ def conv(images: jax.Array, kernel: jax.Array, variant: ConvVariant | None = Non
     """
     if images.shape[1] < kernel.shape[0] or images.shape[2] < kernel.shape[1]:
         raise ValueError(
-            f"images: {images.shape[1]}x{images.shape[2]} pixels are fewer than a kernel of {kernel.shape[0]}"
+            f"images: must have {kernel.shape[0]}x{kernel.shape[1]} pixels or more, the size of the "
+            f"convolution's kernel, not {images.shape[1]}x{images.shape[2]}"
         )
     if not variant:
         backend = jax.default_backend()
@@ -68,7 +69,10 @@ def max_pool(images: jax.Array, window: int = 2) -> jax.Array:
     """
     batch, height, width, channels = images.shape
     if min(height, width) < window:
-        raise ValueError(f"images: {height}x{width} pixels are fewer than the pooling window of {window}")
+        raise ValueError(
+            f"images: must have {window}x{window} pixels or more, the size of the pooling window, not "
+            f"{height}x{width}"
+        )
     rows, columns = height // window, width // window
     cropped = images[:, : rows * window, : columns * window]
     return cropped.reshape(batch, rows, window, columns, window, channels).max(axis=(2, 4))

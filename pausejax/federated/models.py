@@ -23,7 +23,7 @@ _DENSE_GROUPS = 1
 
 Norm = Annotated[
     Literal["group", "batch"],
-    Parameter(help="built-in convolutional networks: kind of normalization of their layers"),
+    Parameter(help="built-in convolutional networks: group or batch normalization of the layers"),
 ]
 
 

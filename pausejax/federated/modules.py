@@ -88,12 +88,13 @@ def adapt(
         shape = getattr(outputs, "shape", None)
         if shape != (example.shape[0], *output_shape):
             raise PartError(
-                f"{part.where}: must return outputs {(example.shape[0], *output_shape)} for inputs"
-                f" {example.shape}, returned {shape if shape is not None else type(outputs).__name__}"
+                f"{part.where}: for inputs of shape {example.shape}, outputs must have the shape "
+                f"{(example.shape[0], *output_shape)}, not "
+                f"{shape if shape is not None else type(outputs).__name__}"
             )
         before: Any = jax.tree.structure(weights.statistics)
         if jax.tree.structure(statistics) != before:
-            raise PartError(f"{part.where}: its statistics change their structure when it is applied")
+            raise PartError(f"{part.where}: its statistics must keep their structure when it is applied")
     return made._replace(
         convolutional=any(leaf.ndim > 2 for leaf in jax.tree.leaves(weights.params)),
         has_statistics=bool(jax.tree.leaves(weights.statistics)),
@@ -115,7 +116,9 @@ def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any])
         def seeded(key: jax.Array) -> nnx.Module:
             module = make(rngs=nnx.Rngs(key))
             if not isinstance(module, nnx.Module):
-                raise PartError(f"{part.where}: takes rngs, so it must return an nnx module")
+                raise PartError(
+                    f"{part.where}: takes rngs, so it must return an nnx module, not {type(module).__name__}"
+                )
             return module
 
         return _from_nnx(nnx.eval_shape(lambda: seeded(jax.random.key(0))), seeded)
@@ -130,10 +133,12 @@ def _building(part: Part, example: jax.ShapeDtypeStruct, values: dict[str, Any])
 
     if isinstance(made, nnx.Module):
         raise PartError(
-            f"{part.where}: an nnx module must take rngs, or all seeds would have the same initial weights"
+            f"{part.where}: must take rngs, because it returns an nnx module. Otherwise all seeds would have "
+            "the same initial weights"
         )
     raise PartError(
-        f"{part.where}: must return a linen or nnx module or a pair (init, apply), not {type(made).__name__}"
+        f"{part.where}: must return a linen module, an nnx module or a pair (init, apply), not "
+        f"{type(made).__name__}"
     )
 
 
@@ -240,7 +245,7 @@ def _streams(like: "nnx.State", key: jax.Array) -> "nnx.State":
 
 
 def _misfit(part: Part, example: jax.ShapeDtypeStruct, error: Exception) -> str:
-    return f"{part.where}: does not fit inputs of shape {example.shape[1:]}: {_first_line(error)}"
+    return f"{part.where}: can't be applied to inputs of shape {example.shape[1:]}: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:

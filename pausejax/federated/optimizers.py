@@ -25,7 +25,9 @@ def sgd() -> optax.GradientTransformation:
 @parts.optimizer
 def momentum(
     *,
-    momentum: Annotated[float, Parameter(help="momentum: weight of the past gradients", low=0, high=1)] = 0.9,
+    momentum: Annotated[
+        float, Parameter(help="momentum: weight of the sum of past gradients", low=0, high=1)
+    ] = 0.9,
 ) -> optax.GradientTransformation:
     """Takes gradient steps with heavy-ball momentum."""
     return optax.trace(momentum)

@@ -14,7 +14,7 @@ LEARNING_RATE = 0.1
 
 ServerLearningRate = Annotated[
     float,
-    Parameter(help="server optimizers except fedavg: the learning rate of the server", low=0, low_open=True),
+    Parameter(help="server optimizers except fedavg: learning rate of the server", low=0, low_open=True),
 ]
 ServerMomentum = Annotated[
     float,
@@ -29,7 +29,9 @@ ServerSecondMoment = Annotated[
 ServerAdaptivity = Annotated[
     float,
     Parameter(
-        help="fedadam, fedyogi: number that is added to the root of the mean square", low=0, low_open=True
+        help="fedadam, fedyogi: constant that is added to the root of the mean squared update",
+        low=0,
+        low_open=True,
     ),
 ]
 

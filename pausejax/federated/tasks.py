@@ -48,7 +48,7 @@ def classification() -> Task:
         loss=cross_entropy,
         metric=lambda logits, labels: jnp.argmax(logits, axis=-1) == labels,
         metric_name="test_accuracy",
-        meaning="fraction of the test set that is classified correctly",
+        meaning="share of the test set that is classified correctly",
     )
 
 
@@ -93,7 +93,7 @@ def next_token() -> Task:
             (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32), targets
         ),
         metric_name="test_accuracy",
-        meaning="fraction of the test set's tokens that are predicted correctly",
+        meaning="share of the test set's tokens that are predicted correctly",
     )
 
 
@@ -139,7 +139,7 @@ def output_shape(part: Part, task: Task, dataset: Dataset) -> tuple[int, ...]:
         raise PartError(f"{part.where}: does not fit data set {dataset.name}: {line}") from error
     for name, value in found.items():
         if getattr(value, "shape", None) != (2,):
-            raise PartError(f"{part.where}: its {name} must be one number for each sample, [B]")
+            raise PartError(f"{part.where}: its {name} must return one number for each of B samples, [B]")
     if found["loss"].dtype != jnp.float32:
         raise PartError(f"{part.where}: its loss must be float32, not {found['loss'].dtype}")
     return shape

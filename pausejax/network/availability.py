@@ -97,7 +97,7 @@ def availability_trace(
     *,
     num_clients: int,
     availability_file: Annotated[
-        File | jax.Array, Parameter(help="CSV or .npy file of 0 and 1, [T, K], for availability_trace")
+        File | jax.Array, Parameter(help="availability_trace: CSV or .npy file [T, K]; 1: available, 0: not")
     ] = File(""),  # noqa: B008
 ) -> Availability:
     """Replays measured availability: round t uses row (t - 1) mod T of a file.
@@ -111,11 +111,11 @@ def availability_trace(
     """
     if isinstance(availability_file, str) or availability_file.shape[1:] != (num_clients,):
         seen = "no numbers" if isinstance(availability_file, str) else f"shape {availability_file.shape}"
-        raise ValueError(f"availability_file: must have num_clients = {num_clients} columns, has {seen}")
+        raise ValueError(f"availability_file: must have num_clients = {num_clients} columns, but has {seen}")
     rows = availability_file.shape[0]
     if not rows:
-        raise ValueError("availability_file: has no rows")
+        raise ValueError("availability_file: must have one row or more, but has none")
     check_numbers(
-        "availability_file", availability_file, lambda given: (given == 0) | (given == 1), "0 and 1 alone"
+        "availability_file", availability_file, lambda given: (given == 0) | (given == 1), "only 0 and 1"
     )
     return _stateless(lambda key, round: availability_file[(round - 1) % rows] > 0)

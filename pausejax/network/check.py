@@ -56,7 +56,7 @@ def checked_availability(process: Any, part: Part, num_clients: int) -> Availabi
         with part.blamed("step"):
             after, available = process.step(key, state, round)
         if types_of(after) != types_of(state):
-            raise PartError(f"{part.where}: step returns a state of another shape or type than it got")
+            raise PartError(f"{part.where}: step must return a state of the same shapes and types as before")
         return after, expect_array(part, "step returns", available, jnp.bool, (num_clients,))
 
     return process._replace(init=init, step=step)
@@ -71,15 +71,17 @@ def checked_ending(ending: Any, part: Part) -> Ending:
     expect_type(part, ending, Ending, "pausejax.network.Ending")
     chooses, waiting = ending.chooses, ending.waiting
     if not isinstance(waiting, int) or waiting < 0:
-        raise PartError(f"{part.where}: waiting is {waiting!r}; must be an integer >= 0")
+        raise PartError(f"{part.where}: waiting must be an integer >= 0, not {waiting!r}")
     if chooses is not None and (not isinstance(chooses, int) or chooses < 1):
-        raise PartError(f"{part.where}: chooses {chooses!r}; must be None or an integer >= 1")
+        raise PartError(f"{part.where}: chooses must be None or an integer >= 1, not {chooses!r}")
 
     def close(work: Work) -> Close:
         with part.blamed("close"):
             made = ending.close(work)
         if not isinstance(made, Close):
-            raise PartError(f"{part.where}: close must return a pausejax.network.Close")
+            raise PartError(
+                f"{part.where}: close must return a pausejax.network.Close, not {type(made).__name__}"
+            )
         there = work.client >= 0
         duration = expect_array(part, "duration is", made.duration, jnp.float32, ())
         counts = expect_array(part, "counts is", made.counts, jnp.bool, there.shape)

@@ -93,7 +93,7 @@ def first(
     num_clients: int,
     extra_clients: Annotated[
         int,
-        Parameter(help="first: number of clients that are selected in addition to the m that count", low=0),
+        Parameter(help="first: number of clients selected in a round in addition to m", low=0),
     ] = 2,
 ) -> Ending:
     """Ends the round when m of the selected clients have delivered.
@@ -121,11 +121,11 @@ def buffered(
     clients_per_round: int,
     num_clients: int,
     concurrency: Annotated[
-        int, Parameter(help="buffered: number of clients at work at one time, at least m; 0: 2 m", low=0)
+        int, Parameter(help="buffered: number of clients that train at one time, m to K; 0: 2 m", low=0)
     ] = 0,
     staleness_exponent: Annotated[
         Number,
-        Parameter(help="buffered: exponent of the weight (1 + s)^-exponent of an update of age s", low=0),
+        Parameter(help="buffered: exponent e of the weight (1 + s)^-e of an update of age s", low=0),
     ] = 0.5,
 ) -> Ending:
     """The server steps whenever m updates have arrived; updates may start from older models: FedBuff.

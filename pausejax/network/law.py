@@ -53,7 +53,7 @@ def check_numbers(
     given = np.asarray(numbers)
     wrong = given[~allowed(given)]
     if wrong.size:
-        raise ValueError(f"{name}: must hold {what}, has {wrong[0]:g}")
+        raise ValueError(f"{name}: must hold {what}, but holds {wrong[0]:g}")
 
 
 def floored(law: Law, min_latency: jax.Array | float) -> Law:

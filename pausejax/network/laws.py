@@ -21,7 +21,7 @@ Number = jax.Array | float
 Deviation = Annotated[
     Number,
     Parameter(
-        help="standard deviation of a latency, seconds (of its logarithm for lognormal)",
+        help="standard deviation of a latency, seconds; lognormal: of the latency's logarithm",
         low=0,
     ),
 ]
@@ -36,12 +36,10 @@ def _seconds(help: str, *, low_open: bool = True) -> Parameter:
 class Speeds:
     """Mean latencies of the paper's two groups of clients, seconds; each number may be traced."""
 
-    fast_latency: Annotated[Number, _seconds("largest mean latency of the fast half, seconds")] = 0.2
-    slow_latency: Annotated[
-        Number, _seconds("lower bound of the mean latencies of the slow half, seconds")
-    ] = 0.7
+    fast_latency: Annotated[Number, _seconds("largest mean latency of a fast client, seconds")] = 0.2
+    slow_latency: Annotated[Number, _seconds("lower bound of a slow client's mean latency, seconds")] = 0.7
     slow_range: Annotated[
-        Number, _seconds("width of the interval of the slow half's mean latencies, seconds", low_open=False)
+        Number, _seconds("width of the interval of the slow clients' mean latencies, seconds", low_open=False)
     ] = 0.2
 
     def problem(self, min_latency: float) -> tuple[str, float, str] | None:
@@ -180,7 +178,7 @@ def trace(
     min_latency: Number,
     trace_file: Annotated[
         File | jax.Array,
-        Parameter(help="CSV or .npy file of latencies [T, K], seconds, for the law trace"),
+        Parameter(help="trace: CSV or .npy file of latencies [T, K], seconds"),
     ] = File(""),  # noqa: B008
 ) -> Law:
     """Draws one row of a file of measured latencies in each round; latencies below τ_min become τ_min.
@@ -195,10 +193,10 @@ def trace(
     """
     if isinstance(trace_file, str) or trace_file.ndim != 2 or trace_file.shape[1] != num_clients:
         seen = "no numbers" if isinstance(trace_file, str) else f"shape {trace_file.shape}"
-        raise ValueError(f"trace_file: must have num_clients = {num_clients} columns, has {seen}")
+        raise ValueError(f"trace_file: must have num_clients = {num_clients} columns, but has {seen}")
     if not trace_file.shape[0]:
-        raise ValueError("trace_file: has no rows")
-    check_numbers("trace_file", trace_file, lambda seconds: seconds >= 0, "no latency below 0")
+        raise ValueError("trace_file: must have one row or more, but has none")
+    check_numbers("trace_file", trace_file, lambda seconds: seconds >= 0, "latencies >= 0")
     measured = jnp.maximum(_float32(min_latency), trace_file)
 
     def sample(key: jax.Array) -> jax.Array:

@@ -127,7 +127,7 @@ def numbers(chart: ChartData) -> tuple[list[Table], bool]:
         headings = ("series", "panel", "point", across, upwards, "95 % interval")
         used = [i for i in range(len(headings)) if i == 0 or any(row[i] for row in rows)]
         kept = [tuple(row[i] for i in used) for row in rows[:_MOST_ROWS]]
-        caption = "last value of each line, and every point" if chart.panels else ""
+        caption = "the last value of each line, and every point" if chart.panels else ""
         tables.append(Table(title_of(chart.name), tuple(headings[i] for i in used), kept, caption))
     return tables, more
 
@@ -145,9 +145,9 @@ def settings(sweep: Sweep) -> Table:
             named = names[int(value)] if names and np.isfinite(value) else ""
             cells.append(named or _short(value, digits))
         rows.append((sweep.labels[place], "yes" if sweep.front[place] else "", *cells))
-    caption = "every setting, those on the Pareto front first"
+    caption = "every setting; those on the Pareto front come first"
     if len(order) < len(sweep.labels):
-        caption = f"{len(order)} of {len(sweep.labels)} settings, those on the Pareto front first"
+        caption = f"{len(order)} of {len(sweep.labels)} settings; those on the Pareto front come first"
     headings = ("setting", "front", *(sweep.axes[column].label for column in columns))
     return Table("settings", headings, rows, caption)
 

@@ -68,10 +68,11 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     check_baseline(result, baseline)
     seeds = len(np.unique(result["seed"].values))
     if seeds < 2:
-        return None, ["paired differences: there is one seed, so there are no intervals"]
+        return None, ["no paired differences: with one seed, they have no intervals"]
     if len(every) < 2:
         return None, [
-            "paired differences: there is one policy; pausejax.analysis.paired_difference compares settings"
+            "no paired differences: the study has only one policy. pausejax.analysis.paired_difference "
+            "compares settings"
         ]
     metrics = {name: metric for name, metric in metrics_of(result).items() if metric.heading}
     whole = finals(result, list(metrics)).load()
@@ -79,8 +80,8 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     sides = dict(list({first: every[first], **every}.items())[:_MOST_SIDES])
     left_out = []
     if len(every) > len(sides):
-        kept = f"of the first {len(sides)} of {len(every)}"
-        left_out.append(f"paired differences: {kept}; for others use pausejax.analysis.paired_difference")
+        kept = f"only of the first {len(sides)} of {len(every)} policies"
+        left_out.append(f"paired differences {kept}. For others: pausejax.analysis.paired_difference")
     many = len(split_settings(whole)[1]) > _FEW
     # Data sets are never averaged.
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []
@@ -88,7 +89,7 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     (_, minus), *rivals = sides.items()
     pairs = {name: _pairs(whole, side, minus, next(iter(metrics), ""), over) for name, side in rivals}
     left_out += [
-        f"paired differences: {name} and {first} have no pair of runs with one seed"
+        f"no paired differences of {name} and {first}: they have no pair of runs with one seed"
         for name, found in pairs.items()
         if found is None
     ]
@@ -96,13 +97,15 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     count = sum(map(len, numbers))
     level = 1 - 0.05 / max(count, 1)
     over_seeds = seeds_in_words(np.concatenate(numbers)) if numbers else "no seed"
-    caption = f"mean of the row's value minus {first}'s, with its interval over {over_seeds}"
+    caption = f"mean of the row's value minus the value of {first}, with its interval over {over_seeds}"
     if count > 1:
-        caption += f", {100 * level:.4g} % each, so that all {count} of a column hold jointly at 95 %"
+        caption += (
+            f", {100 * level:.4g} % each, so that all {count} intervals of a column hold jointly at 95 %"
+        )
     else:
         caption += ", 95 %"
     if averaged:
-        caption += f"; {', '.join(symbols(whole).get(name, name) for name in averaged)} averaged first"
+        caption += f"; values are first averaged over {', '.join(symbols(whole).get(n, n) for n in averaged)}"
     headings = ("policy", *(on_one_line(metric.heading) for metric in metrics.values()))
     rows, marks = [], []
     incomparable: dict[tuple[str, ...], dict[str, None]] = {}
@@ -121,9 +124,8 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     for names, unlike_metrics in incomparable.items():
         each = ", ".join(symbols(whole).get(name, name) for name in names)
         listed = ", ".join(unlike_metrics)
-        means = "mean" if len(unlike_metrics) > 1 else "means"
         left_out.append(
-            f"paired differences are without {listed}, which {means} something else for each {each}"
+            f"no paired differences of {listed}: not comparable between runs with different {each}"
         )
     return (Table(first, headings, rows, caption, marks) if rows else None), left_out
 
@@ -210,7 +212,7 @@ def runs(result: xr.Dataset) -> Table | None:
     codes, _, labels = split_settings(result)
     columns = np.array(labels)[codes], result["seed"].values, result["identity"].values
     rows = [tuple(map(str, row)) for row in zip(*columns, strict=True)]
-    caption = "an identity covers all that a run's numbers depend on"
+    caption = "an identity is a hash of everything that a run's numbers depend on"
     return Table("runs", ("setting", "seed", "identity"), rows, caption)
 
 
@@ -223,7 +225,7 @@ def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
     ]
     count = result.sizes["run"]
     each = seed_counts(result)
-    uneven = [f"settings differ in their seeds: {seeds_in_words(each)}"] * bool(np.ptp(each))
+    uneven = [f"settings have different numbers of seeds: {seeds_in_words(each)}"] * bool(np.ptp(each))
     identities = hashlib.sha256("".join(sorted(map(str, result["identity"].values))).encode()).hexdigest()
     return [
         (
@@ -232,7 +234,7 @@ def facts(result: xr.Dataset) -> list[tuple[str, list[str]]]:
         ),
         ("seeds", [f"{len(seeds)}: {_briefly(seeds)}", *uneven]),
         *([("axes", axes)] if axes else []),
-        ("identity", [f"{identities[:16]}, a digest of the identities of all runs"]),
+        ("identity", [f"{identities[:16]}, a hash of the identities of all runs"]),
         ("devices", _each(made, lambda found: found["devices"]) or ["not recorded"]),
         ("versions", _each(made, _versions) or ["not recorded"]),
         (

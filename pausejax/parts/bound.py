@@ -62,8 +62,8 @@ def bind(
     if complete and unknown:
         known = sorted({*values, *given_traced})
         raise PartError(
-            f"{part.file}: {part.category} {part.name}: {unknown[0]}: is no parameter of a spec and has no "
-            f"default{nearest(unknown[0], known)}; known: {', '.join(known)}"
+            f"{part.file}: {part.category} {part.name}: {unknown[0]}: must have a default, or be one of "
+            f"{', '.join(known)}{nearest(unknown[0], known)}"
         )
     return Bound(
         part,

@@ -73,8 +73,8 @@ def digest_of(part: Part) -> str:
         content.add(part.function, part.name)
     except _NoDigest as error:
         raise PartError(
-            f"{part.where}: uses {error}, which can't stand in the identity of a run: put the part into a "
-            "file, and name the file in use"
+            f"{part.where}: uses {error}, which the identity of a run can't cover. Put the part into a file, "
+            "and name the file in use"
         ) from error
     return content.digest()
 

@@ -124,7 +124,7 @@ def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
         found = None
     if found is None or not found.origin:
         raise PartError(
-            f"use: {entry}: there is no such module, nor {beside}.py; write the name of a file with its .py"
+            f"use: {entry}: there is no module of this name, nor {beside}.py. Write a file's name with .py"
         )
     path = Path(found.origin)
     up = len(entry.split(".")) + (path.name == "__init__.py")
@@ -177,8 +177,8 @@ def _forget_helpers(entry: str, module: str, reached: Mapping[str, Path]) -> Non
             del sys.modules[name]
         elif other and not of_others(other):
             raise PartError(
-                f"use: {entry}: {path.name}: a module named {name} is in use already, from {other}; give the "
-                "file another name"
+                f"use: {entry}: {path.name}: a module named {name} is in use already, from {other}. Rename "
+                "the file"
             )
 
 
@@ -197,7 +197,7 @@ def _forget(entry: str, module: str) -> None:
     top = module.partition(".")[0]
     beside = entry.endswith(".py")
     if beside and (top in sys.stdlib_module_names or (top in sys.modules and top not in _OURS)):
-        raise PartError(f"use: {entry}: a module named {top} is in use already; give the file another name")
+        raise PartError(f"use: {entry}: a module named {top} is in use already. Rename the file")
     for name in list(sys.modules):
         if name in _OURS or (name.partition(".")[0] == top and top in _OURS):
             del sys.modules[name]

@@ -27,28 +27,26 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("is no regular file")
+            raise OSError("not a regular file")
         read = _npy(path) if path.suffix == ".npy" else _text(path)
         if read.dtype.kind not in "buif":
-            raise ValueError(f"holds {read.dtype}, which are no real numbers")
+            raise ValueError(f"must hold real numbers, not {read.dtype}")
         table = np.asarray(read, np.float64)
     except (OSError, ValueError, TypeError, EOFError, MemoryError, SyntaxError) as error:
         raise ValueError(f"can't be read: {error}") from error
     if table.ndim != 2 or not table.size or table.shape[1] != (columns or table.shape[1]):
         wanted = f"{columns} columns, one for each client" if columns else "rows and columns"
-        raise ValueError(f"must have {wanted}, has shape {table.shape}")
+        raise ValueError(f"must have {wanted}, but has shape {table.shape}")
     size = np.abs(table)
     if not (np.isfinite(table).all() and ((table == 0) | ((size >= SMALLEST) & (size <= LARGEST))).all()):
-        raise ValueError(
-            f"must hold numbers that are finite, and from {SMALLEST:g} to {LARGEST:g} if not 0: float32"
-        )
+        raise ValueError(f"must hold finite numbers, from {SMALLEST:g} to {LARGEST:g} in size if not 0")
     return table.astype(np.float32)
 
 
 def _npy(path: Path) -> np.ndarray:
     with path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
-            raise ValueError("is no .npy file")
+            raise ValueError("not a .npy file")
         file.seek(0)
         version = np.lib.format.read_magic(file)
         header = (
@@ -58,7 +56,7 @@ def _npy(path: Path) -> np.ndarray:
     # The header may claim a larger size than the file or the memory has.
     promised = math.prod(shape) * dtype.itemsize
     if promised > min(path.stat().st_size, _MAX_BYTES):
-        raise ValueError(f"has {path.stat().st_size} bytes instead of the {promised} of its header")
+        raise ValueError(f"its header needs {promised} bytes, but the file has {path.stat().st_size}")
     with path.open("rb") as file:
         return np.load(file, allow_pickle=False)
 

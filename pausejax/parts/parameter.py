@@ -106,14 +106,14 @@ class Parameter:
         elif issubclass(self.kind, str):
             ok = isinstance(value, str) and (not self.choices or value in self.choices)
             if ok and not value.isprintable():
-                return "must be without control characters"
+                return "must not contain control characters"
         else:
             number = (int,) if self.kind is int else (int, float)
             ok = isinstance(value, number) and not isinstance(value, bool) and _is_finite(value)
             if ok and self.kind is int:
                 ok = self._within(value) and abs(value) <= _LARGEST_COUNT
             elif ok and value and not SMALLEST <= abs(value) <= LARGEST:
-                return f"must be {self.allowed()}, and from {SMALLEST:g} to {LARGEST:g} if not 0: float32"
+                return f"must be {self.allowed()}, and from {SMALLEST:g} to {LARGEST:g} in size if not 0"
             elif ok:
                 # The device gets the value in float32, in which 1 + 1e-9 is 1.
                 ok = self._within(float(np.float32(value)))

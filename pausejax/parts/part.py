@@ -44,29 +44,39 @@ CATEGORIES: dict[str, Category] = {
     category.name: category
     for category in (
         Category("policy", "", "selection", "rule that selects the clients of a round", on_device=True),
-        Category("model", "model", "training", "network that the clients train", learning=True),
+        Category("model", "model", "training", "neural network that the clients train", learning=True),
         Category("task", "task", "training", "loss, metric and output layer", learning=True),
-        Category("dataset", "dataset", "data", "the samples", learning=True),
+        Category("dataset", "dataset", "data", "training and test samples", learning=True),
         Category(
             "partition",
             "partition",
             "data",
-            "which client owns which sample",
+            "partition of the training samples among the clients",
             inputs=("labels", "num_clients", "seed"),
             learning=True,
         ),
         Category("latency", "latency", "network", "law of the clients' latencies", on_device=True),
-        Category("availability", "availability", "network", "which clients can be selected", on_device=True),
         Category(
-            "ending", "ending", "network", "when a round closes, and whose update counts", on_device=True
+            "availability",
+            "availability",
+            "network",
+            "rule that says which clients can be selected in a round",
+            on_device=True,
         ),
-        Category("mechanism", "mechanism", "privacy", "protection of an update", on_device=True),
+        Category(
+            "ending",
+            "ending",
+            "network",
+            "rule that closes a round and says which updates count",
+            on_device=True,
+        ),
+        Category("mechanism", "mechanism", "privacy", "mechanism that protects an update", on_device=True),
         # In results, the coordinate `algorithm` is the policy's name.
         Category(
             "algorithm",
             "federated_algorithm",
             "training",
-            "how clients train, which update they send, and how the server uses it",
+            "algorithm that says how clients train, what they send, and how the server uses it",
             on_device=True,
             learning=True,
         ),
@@ -74,16 +84,23 @@ CATEGORIES: dict[str, Category] = {
             "aggregator",
             "aggregator",
             "training",
-            "how the updates of a cohort are combined",
+            "rule that combines the updates of a cohort",
             on_device=True,
             learning=True,
         ),
-        Category("optimizer", "optimizer", "training", "the local optimizer", on_device=True, learning=True),
+        Category(
+            "optimizer",
+            "optimizer",
+            "training",
+            "optimizer of the clients' local training",
+            on_device=True,
+            learning=True,
+        ),
         Category(
             "server_optimizer",
             "server_optimizer",
             "training",
-            "step of the server for the mean update",
+            "optimizer of the server, which applies the combined update to the model",
             on_device=True,
             learning=True,
         ),
@@ -91,14 +108,14 @@ CATEGORIES: dict[str, Category] = {
             "quantity",
             "quantities",
             "",
-            "number that is recorded in every round",
+            "number that the result records in every round",
             inputs=("seen",),
             own=False,
         ),
         Category(
             "ensemble_policy", "", "weights", "rule that selects the models sent in a round", on_device=True
         ),
-        Category("regression_dataset", "dataset", "data", "the samples of an ensemble study"),
+        Category("regression_dataset", "dataset", "data", "samples of an ensemble study"),
     )
 }
 

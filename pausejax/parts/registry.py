@@ -53,7 +53,8 @@ class Parts:
         other = self.of(part.category).get(part.name)
         if other and not _same_place(other, part):
             raise PartError(
-                f"{part.file}: {part.category} {part.name}: the name is taken by the one in {other.file}"
+                f"{part.file}: {part.category} {part.name}: {other.file} has a {part.category} of this name. "
+                "Choose another name"
             )
         self._own[part.category, part.name] = part
 

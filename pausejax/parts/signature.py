@@ -39,7 +39,7 @@ def read(category: str, function: Callable[..., Any]) -> Part:
         if place >= len(kind.inputs) or argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             takes = f"takes ({', '.join(kind.inputs)}) by position and " if kind.inputs else ""
             raise PartError(
-                f"{where}: {argument}: {takes}parameters are keyword-only, as in (*, {argument.name})"
+                f"{where}: {argument}: {takes}parameters must be keyword-only, as in (*, {argument.name})"
             )
     for argument in list(signature.parameters.values())[len(positional) :]:
         hint = hints.get(argument.name, MISSING)
@@ -49,7 +49,7 @@ def read(category: str, function: Callable[..., Any]) -> Part:
         else:
             _take(parameters, given, kind, f"{where}: {argument.name}", argument.name, hint, argument.default)
     if parameters and not kind.own:
-        raise PartError(f"{where}: {next(iter(parameters))}: a {category} has no parameters of its own")
+        raise PartError(f"{where}: {next(iter(parameters))}: a {category} must have no parameters of its own")
     return Part(category, name, function, parameters, tuple(given), groups, str(file))
 
 
@@ -96,13 +96,13 @@ def _take(
     cast, choices = _type(hint, plain)
     if cast is None:
         raise PartError(
-            f"{where}: {hint} = {plain!r}: a parameter is a float, int, bool, str, Literal of strings or File"
+            f"{where}: {hint} = {plain!r}: the type must be float, int, bool, str, Literal of strings or File"
         )
     if cast is float and isinstance(plain, int) and not isinstance(plain, bool):
         plain = float(plain)
     if type(plain) is not cast:
         if cast is not File or not isinstance(plain, str):
-            raise PartError(f"{where}: its default {plain!r} is no {cast.__name__}")
+            raise PartError(f"{where}: its default {plain!r} must be of type {cast.__name__}")
         plain = File(plain)
     base = declared or Parameter()
     found = dataclasses.replace(

@@ -130,16 +130,14 @@ def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> st
     if max(seeds, default=0) > 1:
         text += f": mean over {counted(seeds)} seeds with 95 % t intervals"
     else:
-        text += ": one seed, so no intervals"
+        text += ": one seed, so there are no intervals"
     if grid.averaged and drawn:
         text += f"; each seed is averaged over {words_for(grid.averaged, drawn[0][0].runs)} first"
     if grid.binned and drawn:
         binned = words_for(grid.binned, drawn[0][0].runs)
-        text += (
-            f"; values of {binned} are divided into bins, and the runs of a seed in a bin are averaged first"
-        )
+        text += f"; values of {binned} are divided into bins, and a seed's runs in a bin are averaged first"
     if learned and (diverged := _runs(drawn, diverged=True)):
-        text += f". {len(diverged)} of {len(_runs(drawn))} runs diverged and are left out"
+        text += f". {len(diverged)} of {len(_runs(drawn))} runs diverged, so they are left out"
     return f"{text}."
 
 
@@ -186,11 +184,11 @@ def missing(drawn: Drawn, *, learned: bool = False) -> str:
       drawn: the lines, with the curves of their runs.
       learned: whether runs that diverged are left out. The caption counts these runs, and the note does not.
     """
-    endless = "the line ends where a run becomes infinite"
-    lost = "without a line, as its runs diverged or have no value in common"
+    endless = "the line ends where a run's value becomes infinite"
+    lost = "no line, because its runs diverged or have no point in common"
     fewer, broken = (
         "runs without a value are left out",
-        "gaps, because some runs have no value at these points",
+        "the line has gaps, because some runs have no value at these points",
     )
     notes: dict[str, list[str]] = {endless: [], lost: [], fewer: [], broken: []}
     for line, one in drawn:

@@ -195,5 +195,5 @@ def check_name(name: str) -> str:
       ValueError: the name contains characters other than letters, digits, _ and -, or begins with -.
     """
     if not _FILE.fullmatch(name):
-        raise ValueError(f"{name[:100]!r}: must be a name of letters, digits, _ and -, and not begin with -")
+        raise ValueError(f"{name[:100]!r}: must be letters, digits, _ and -, and must not begin with -")
     return name

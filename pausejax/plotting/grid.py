@@ -163,7 +163,7 @@ def _checked(result: xr.Dataset, by: Sequence[str], apart: Sequence[str]) -> lis
         if names.count(name) > 1:
             raise ValueError(f"by: {spelling}: is named twice")
     if names[0] in apart:
-        raise ValueError(f"by: {by[0]}: is never drawn in one panel; name the lines' axis first")
+        raise ValueError(f"by: {by[0]}: its values are not comparable in one panel. Name another axis first")
     return names
 
 
@@ -203,7 +203,9 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
     levels = {name: _values(runs, name) for name in (line, *rest)}
     written = {name: _written(found, name, values) for name, values in levels.items()}
     if len(levels[line]) > MAX_LINES:
-        raise ValueError(f"by: {line}: {len(levels[line])} lines; at most {MAX_LINES}: choose some, where")
+        raise ValueError(
+            f"by: {line}: makes {len(levels[line])} lines; must be <= {MAX_LINES}. Choose values by where"
+        )
     panels: dict[bytes, Cell] = {}
     for values in itertools.product(*(levels[name] for name in rest)):
         kept = np.ones(runs.sizes["run"], bool)
@@ -217,7 +219,7 @@ def _by_axes(result: xr.Dataset, names: list[str], apart: Sequence[str]) -> Grid
         if drawn:
             panels.setdefault(kept.tobytes(), Cell(_title(runs, own, written), drawn))
     if len(panels) > MAX_PANELS:
-        raise ValueError(f"by: {len(panels)} panels; at most {MAX_PANELS}: choose some, where")
+        raise ValueError(f"by: makes {len(panels)} panels; must be <= {MAX_PANELS}. Choose values by where")
     complete = len(rest) == 2 and len(panels) == np.prod([len(levels[name]) for name in rest])
     if complete:
         # The values of the first axis are the columns.

@@ -79,7 +79,9 @@ def draw(chart: ChartData, axes: Any) -> None:
     """
     places = np.ravel(np.asarray(axes, object))
     if len(places) != len(chart.panels):
-        raise ValueError(f"axes: {chart.name} has {len(chart.panels)} panels, and not {len(places)} axes")
+        raise ValueError(
+            f"axes: must be {len(chart.panels)}, one for each panel of {chart.name}, not {len(places)}"
+        )
     _draw_panels(chart, places)
 
 
@@ -131,7 +133,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
                 drawn.draw_without_rendering()
             except UserWarning as crowded:
                 size = f"{width:g} by {drawn.get_figheight():.3g} inches"
-                raise ValueError(f"{chart.name}: {size}: no room for its labels") from crowded
+                raise ValueError(f"{chart.name}: {size} are too small for its labels") from crowded
     return drawn
 
 

@@ -53,7 +53,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
     if name not in result.data_vars:
         known = [*table, *(str(v) for v in result.data_vars if result[v].dims in _PER_ROUND)]
         listed = ", ".join(dict.fromkeys(known))
-        raise ValueError(f"measure: {name}: unknown here{nearest(name, known)}; known: {listed}")
+        raise ValueError(f"measure: {name}: must be one of {listed}{nearest(name, known)}")
     # The cumulative sum of a variable is preferred, because noise dominates the values of single rounds.
     for metric in table.values():
         if metric.variable == name and metric.reduce == "total":
@@ -61,9 +61,10 @@ def _named(result: xr.Dataset, name: str) -> Metric:
     array = result[name]
     if array.dims not in _PER_ROUND:
         made = [other for other, metric in table.items() if metric.variable == name]
-        hint = f"; its measures: {', '.join(made)}" if made else ""
+        hint = f". Metrics of it: {', '.join(made)}" if made else ""
         raise ValueError(
-            f"measure: {name}: has dims {', '.join(map(str, array.dims))}, not one value per round{hint}"
+            f"measure: {name}: must have one value per round, not values over "
+            f"{', '.join(map(str, array.dims))}{hint}"
         )
     units, meaning = array.attrs.get("units", "1"), array.attrs.get("long_name", name.replace("_", " "))
     return Metric(name, "each", None, units, meaning, name=name)
@@ -75,7 +76,7 @@ def incomparable(runs: xr.Dataset, metric: Metric) -> str:
     if not differing:
         return ""
     *others, last = differing
-    return f"means something else for each {', '.join(others)}{' and ' if others else ''}{last}"
+    return f"not comparable between runs with different {', '.join(others)}{' and ' if others else ''}{last}"
 
 
 def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool], str]:
@@ -85,12 +86,12 @@ def directions(runs: xr.Dataset, metrics: Sequence[Metric]) -> tuple[list[bool],
     """
     for metric in metrics:
         if why := incomparable(runs, metric):
-            return [], f"{metric.name} {why}"
+            return [], f"{metric.name} is {why}"
     try:
         return [direction(runs, metric.name, None) for metric in metrics], ""
     except ValueError:
         neither = [metric.name for metric in metrics if metric.maximize is None]
-        return [], f"neither way of {', '.join(neither)} is better"
+        return [], f"neither more nor less of {', '.join(neither)} is better by definition"
 
 
 def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> list[str]:
@@ -108,17 +109,19 @@ def omitted(runs: xr.Dataset, wanted: Sequence[Metric], grid: Grid | None) -> li
         if not np.isfinite(finals(runs, [metric.name])[metric.name].values).any():
             lines.append(f"{metric.name}: no run has a finite value")
         elif not has_curve(runs, metric):
-            lines.append(f"{metric.name}: has one value for each run and no curve")
+            lines.append(f"{metric.name}: has only one value for each run, so it has no curve")
     policies, beyond = runs["policy"].values, dict[str, None]()
     for policy in dict.fromkeys(policies.tolist()):
         own = levels_of(runs.isel(run=policies == policy)).axes
         beyond |= dict.fromkeys(_short(runs, name) for name in own[MAX_AXES:])
     if names := ", ".join(beyond):
-        lines.append(f"heat maps are of {MAX_AXES} axes at most, and not of {names}; fix others by --where")
+        lines.append(
+            f"no heat maps of {names}: heat maps show {MAX_AXES} axes at most. Fix other axes by --where"
+        )
     if len(wanted) > 1 and (why := directions(runs, wanted[:3])[1]):
         lines.append(f"no front: {why}{_fix(runs, wanted)}")
     if len(wanted) > 3:
-        lines.append(f"the front is of the first three measures, not {some(m.name for m in wanted[3:])}")
+        lines.append(f"the front is of the first three measures, without {some(m.name for m in wanted[3:])}")
     return lines
 
 
@@ -127,13 +130,14 @@ def _curves(runs: xr.Dataset, grid: Grid | None) -> list[str]:
         first = next(name for name in factors(runs) if name != "policy")
         value = written(levels_of(runs).runs[first].values[0].item())
         varying = [_short(runs, name) for name in factors(runs)]
-        fix = f"fix some: --where {_short(runs, first)}={value}"
+        fix = f"fix some axes: --where {_short(runs, first)}={value}"
         if axes := ",".join(_short(runs, name) for name in for_lines(runs)[:2]):
-            fix = f"name the axes of lines and panels, the others are averaged: --by {axes}, or {fix}"
-        return [f"no curves: too many axes for one grid of panels ({', '.join(varying)}); {fix}"]
+            fix = f"average over all axes except those of lines and panels: --by {axes}. Or {fix}"
+        fix = fix[:1].upper() + fix[1:]
+        return [f"no curves: too many axes for one grid of panels ({', '.join(varying)}). {fix}"]
     if grid.averaged:
         averaged = words_for(grid.averaged, runs)
-        return [f"curves are means over {averaged} too: fix them by --where, or add them to --by"]
+        return [f"curves are means over {averaged} too. To separate the values, use --where or --by"]
     return []
 
 
@@ -141,13 +145,13 @@ def _without_a_number(runs: xr.Dataset, shown: Sequence[Metric]) -> list[str]:
     """Returns lines of text on how many runs are left out of means, and why."""
     lines, count = [], runs.sizes["run"]
     if "diverged_round" in runs and (broken := int((runs["diverged_round"].values > 0).sum())):
-        left = "their learned metrics are left out of means, curves, heat maps and main effects"
+        left = "means, curves, heat maps and main effects of learned metrics leave them out"
         lines.append(f"{broken} of {count} runs diverged: {left}")
     for name, values in finals(runs, [metric.name for metric in shown]).data_vars.items():
         infinite = int(np.isinf(values.values).sum())
         if 0 < infinite < count:
-            left = "heat maps and main effects are means over the other runs"
-            lines.append(f"{name}: infinite in {infinite} of {count} runs; {left}")
+            left = "Heat maps and main effects are means over the other runs"
+            lines.append(f"{name}: infinite in {infinite} of {count} runs. {left}")
     return lines
 
 
@@ -156,19 +160,18 @@ def _unasked(runs: xr.Dataset) -> list[str]:
     charted = charted_metrics(runs)
     shown = {metric.name for metric in charted}
     others = [name for name in table if name not in shown and table[name].reduce != "itself"]
-    lines = [f"more can be drawn by --measure NAME: {some(others, 20)}"] if others else []
+    lines = [f"--measure NAME draws other metrics: {some(others, 20)}"] if others else []
     if is_many(runs):
-        lines.append("heat maps of a measure are drawn by --measure NAME")
+        lines.append("--measure NAME draws heat maps of a metric")
         by_reason: dict[str, list[Metric]] = {}
         for metric in charted:
             if why := incomparable(runs, metric):
                 by_reason.setdefault(why, []).append(metric)
         for why, alike in by_reason.items():
             names = [metric.name for metric in alike]
-            each = "it" if len(names) == 1 else "each"
             lines.append(
-                f"{', '.join(names)}: no main effects: {each} {why}{_fix(runs, alike)}; "
-                f"to draw them anyway: --measure {' '.join(names)}"
+                f"{', '.join(names)}: no main effects, because {why}{_fix(runs, alike)}. "
+                f"To draw them anyway: --measure {' '.join(names)}"
             )
     return lines
 
@@ -176,7 +179,7 @@ def _unasked(runs: xr.Dataset) -> list[str]:
 def _fix(runs: xr.Dataset, wanted: Sequence[Metric]) -> str:
     differing = {n: seen[0] for metric in wanted for n, seen in unlike(runs, metric.name).items()}
     chosen = ",".join(f"{_short(runs, name)}={written(value)}" for name, value in differing.items())
-    return f"; choose one: --where {chosen}" if chosen else ""
+    return f". Choose one value: --where {chosen}" if chosen else ""
 
 
 def _short(runs: xr.Dataset, name: str) -> str:

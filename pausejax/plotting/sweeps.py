@@ -147,7 +147,9 @@ def _over(seeds: Sequence[int]) -> str:
 def _bins(levels: Levels, axes: Sequence[str]) -> str:
     """Returns a sentence on the binned axes; "" if no axis is binned."""
     binned = [axis for axis in axes if axis in levels.bins]
-    return f" {words_for(binned, levels.runs)} in bins, named by their medians." if binned else ""
+    return (
+        f" Values of {words_for(binned, levels.runs)} are in bins, named by their medians." if binned else ""
+    )
 
 
 def _effects(name: str, levels: Levels, metric: Metric, styles: Mapping[str, int]) -> Chart:
@@ -243,22 +245,24 @@ def _pareto(
     noise = {}
     if np.isfinite(means[0]["low"].values[front]).any():
         noise = {key: metrics[0].scale * means[0][key].values[front] for key in ("low", "high")}
-    of_all = "on the front of all three" if third is not None else "on the front"
+    of_all = "on the front of all three metrics" if third is not None else "on the front"
     of_all += f": {every_front.sum()} of {known.sum()}"
     drawn.append(points(of_all, front, mark="ring", style=6, **noise))
     if (lost := there & ~weighed).any():
-        without = f"with runs without a value, on no front: {lost.sum()}"
+        without = f"some runs have no value, so on no front: {lost.sum()}"
         drawn.append(points(without, lost, mark="cross", style=6))
     axes = [axis_for(metric, row[there]) for metric, row in zip(metrics, values, strict=True)]
     unbounded = third is not None and np.isnan(third[there]).any()
     caption = (
-        "Every setting, mean over its seeds. Rings: the Pareto front of all metrics"
+        "Every setting, as means over its seeds. Rings: the Pareto front of all metrics"
         f"{', with 95 % intervals as bars' if noise else ''}. Line: the Pareto front of the two axes."
         f"{' Grey: no finite value of the colour.' if unbounded else ''}"
     )
     endless = known & ~there
     on_front = f" ({(every_front & endless).sum()} of them on the front)" if endless.any() else ""
-    note = f"infinite, so not drawn: {some(labels[endless])}{on_front}" if endless.any() else ""
+    note = (
+        f"not drawn, because a value is infinite: {some(labels[endless])}{on_front}" if endless.any() else ""
+    )
     panel = Panel(axes[1], axes[0], tuple(drawn), note=note)
     return Chart(name, caption, (panel,), color=axes[2] if third is not None else None)
 

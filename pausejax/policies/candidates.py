@@ -7,7 +7,8 @@ from pausejax.parts import Parameter
 NumCandidates = Annotated[
     int,
     Parameter(
-        help="FedCS, Power-of-Choice: number of candidates; 0: K for FedCS, 2m for Power-of-Choice", low=0
+        help="FedCS, Power-of-Choice: number of candidate clients; 0: K for FedCS, 2 m for Power-of-Choice",
+        low=0,
     ),
 ]
 NUM_CANDIDATES = 0
@@ -22,6 +23,7 @@ def number_asked(num_candidates: int, otherwise: int, clients_per_round: int, nu
     asked = num_candidates or otherwise
     if not clients_per_round <= asked <= num_clients:
         raise ValueError(
-            f"num_candidates: must be 0 or in [{clients_per_round}, {num_clients}], not {num_candidates}"
+            f"num_candidates: must be 0, or from clients_per_round = {clients_per_round} to num_clients = "
+            f"{num_clients}, not {num_candidates}"
         )
     return asked

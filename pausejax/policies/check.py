@@ -52,12 +52,12 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
         with part.blamed("select"):
             found = policy.select(key, state, view)
         if not isinstance(found, Cohort):
-            raise say(f"select returns a {type(found).__name__}; must be a Cohort")
+            raise say(f"select must return a Cohort, not {type(found).__name__}")
         members, weights = (jnp.asarray(x) for x in found)
         if members.dtype != jnp.int32 or members.ndim != 1 or not 1 <= members.size <= num_clients:
-            raise say(f"select returns members {_of(members)}; must be int32 [n], n in 1..{num_clients}")
+            raise say(f"select: members must be int32 [n] with n from 1 to {num_clients}, not {_of(members)}")
         if weights.dtype != jnp.float32 or weights.shape != members.shape:
-            raise say(f"select returns weights {_of(weights)}; must be float32 [{members.size}]")
+            raise say(f"select: weights must be float32 [{members.size}], not {_of(weights)}")
         return Cohort(members, weights)
 
     def init(key: jax.Array, clients: Clients) -> PolicyState:
@@ -69,11 +69,11 @@ def checked(policy: Any, part: Part, num_clients: int) -> Policy:
             after = policy.update(state, view, feedback)
         before: Any = jax.tree.structure(state)
         if jax.tree.structure(after) != before:
-            raise say("update returns another structure of state than it was given")
+            raise say("update: the new state must have the same pytree structure as the old state")
         for (path, old), new in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
             if jnp.shape(new) != jnp.shape(old) or jnp.result_type(new) != jnp.result_type(old):
                 place = jax.tree_util.keystr(path)
-                raise say(f"update returns state{place} {_of(new)}; must be {_of(old)} as before")
+                raise say(f"update: state{place} must stay {_of(old)}, not become {_of(new)}")
         return after
 
     return policy._replace(init=init, select=select, update=update)
@@ -130,11 +130,11 @@ def refuse_faults(
     if found == UNFIT_MEMBERS:
         what = problems_of(selected[row, column][None], num_clients, first_round=number)[0]
     elif found == UNFIT_WEIGHT:
-        what = f"round {number}: a weight is {weight:g}; must be finite, >= 0, and 0 for pads"
+        what = f"round {number}: a weight of the cohort is {weight:g}; must be finite, >= 0, and 0 for a pad"
     elif found == UNFIT_SUM:
-        what = f"round {number}: the weights sum to {weight:g}; must be 1 ± {TOLERANCE:g}"
+        what = f"round {number}: the sum of the cohort's weights is {weight:g}; must be 1 ± {TOLERANCE:g}"
     else:
-        what = f"round {number}: client {found - ABSENT} is not available"
+        what = f"round {number}: client {found - ABSENT} is selected, but is not available"
     raise PartError(f"{part.where}: {what}")
 
 
@@ -164,9 +164,9 @@ def problems_of(
         known = np.clip(selected, 0, num_clients - 1)
         absent = there & ~unknown & ~np.take_along_axis(np.asarray(available, bool), known, axis=1)
     found = (
-        (unknown, selected, f"is none of the clients 0 to {num_clients - 1}"),
+        (unknown, selected, f"does not exist; must be from 0 to {num_clients - 1}"),
         (twice, ascending, "is selected twice"),
-        (absent, selected, "is not available"),
+        (absent, selected, "is selected, but is not available"),
     )
     problems = []
     for wrong, clients, what in found:

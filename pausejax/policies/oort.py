@@ -39,22 +39,28 @@ def oort(
     num_clients: int,
     clients_per_round: int,
     exploration: Annotated[
-        Number, Parameter(help="Oort: ε, share of explored clients in the first cohort", low=0, high=1)
+        Number, Parameter(help="Oort: ε, share of unexplored clients in the first cohort", low=0, high=1)
     ] = 0.9,
     exploration_decay: Annotated[
-        Number, Parameter(help="Oort: factor of ε after each round", low=0, high=1)
+        Number, Parameter(help="Oort: factor by which ε is multiplied after each round", low=0, high=1)
     ] = 0.98,
-    min_exploration: Annotated[Number, Parameter(help="Oort: smallest ε", low=0, high=1)] = 0.2,
+    min_exploration: Annotated[Number, Parameter(help="Oort: lower bound of ε", low=0, high=1)] = 0.2,
     straggler_penalty: Annotated[
-        Number, Parameter(help="Oort: exponent of T / τ in the utility of clients slower than T", low=0)
+        Number,
+        Parameter(
+            help="Oort: exponent of T / τ, the factor in the utility of a client that is slower than T", low=0
+        ),
     ] = 2.0,
     pacer_step: Annotated[
         Number,
-        Parameter(help="Oort: Δ, step of the preferred latency T, seconds", low=0, low_open=True, units="s"),
+        Parameter(
+            help="Oort: Δ, first value and step of the preferred latency T, seconds",
+            low=0,
+            low_open=True,
+            units="s",
+        ),
     ] = 0.25,
-    pacer_window: Annotated[
-        int, Parameter(help="Oort: number of rounds in a window, after which T may grow", low=1)
-    ] = 20,
+    pacer_window: Annotated[int, Parameter(help="Oort: number of rounds after which T may grow", low=1)] = 20,
 ) -> Policy:
     """Exploits clients by utility and speed, and explores new ones at random: Lai et al.'s Algorithm 1.
 

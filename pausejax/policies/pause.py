@@ -24,7 +24,7 @@ def pause(
     num_clients: int,
     clients_per_round: int,
     objective: bandit.Objective = bandit.Objective(),  # noqa: B008
-    selector: Annotated[Selector, Parameter(help="argmax of (14)")] = "exact",
+    selector: Annotated[Selector, Parameter(help="method that finds the argmax of (14)")] = "exact",
 ) -> Policy:
     """Selects the argmax of (14) in every round.
 
@@ -39,10 +39,10 @@ def pause(
         untraced number of the objective is out of its range.
     """
     if selector not in SELECTORS:
-        raise ValueError(f"selector: unknown selector {selector!r}; allowed: {', '.join(SELECTORS)}")
+        raise ValueError(f"selector: must be one of {', '.join(SELECTORS)}, not {selector!r}")
     m = clients_per_round
     if not 1 <= m <= num_clients:
-        raise ValueError(f"clients_per_round: {m} out of {num_clients} clients; allowed: 1 to num_clients")
+        raise ValueError(f"clients_per_round: must be from 1 to num_clients = {num_clients}, not {m}")
     objective.check()
     choose = selection.best_set if selector == "exact" else selection.brute_force
 

@@ -29,7 +29,9 @@ def sa_pause(
     temperature_divisor: TemperatureDivisor = TEMPERATURE_DIVISOR,
     temperature_margin: Annotated[
         bandit.Number,
-        Parameter(help="ω of (19)", low=0, low_open=True, aliases=("omega",), symbol="ω"),
+        Parameter(
+            help="ω, margin of the temperature (19)", low=0, low_open=True, aliases=("omega",), symbol="ω"
+        ),
     ] = 1e-3,
 ) -> Policy:
     """Anneals (14) in every round, from a new random set, and selects the best set that the walk has visited.
@@ -67,7 +69,7 @@ def annealed(
 ) -> Policy:
     """Returns PAUSE with `anneal`, a function like `selection.anneal`, as selector."""
     if not isinstance(annealing_steps, int) or annealing_steps < 0:
-        raise ValueError(f"annealing_steps: {annealing_steps}; allowed: whole numbers from 0")
+        raise ValueError(f"annealing_steps: must be an integer >= 0, not {annealing_steps}")
     exact = pause(num_clients=num_clients, clients_per_round=clients_per_round, objective=objective)
 
     def select(key: jax.Array, state: PauseState, view: View) -> Cohort:

@@ -34,13 +34,13 @@ def value_per_second(
     min_latency: Number,
     price: Annotated[Number, Parameter(help="value per second: c, price of a participation", low=0)] = 50.0,
     share_exponent: Annotated[
-        Number, Parameter(help="value per second: exponent of a client's data share", low=0)
+        Number, Parameter(help="value per second: exponent of a client's data share in its value", low=0)
     ] = 1.0,
     optimism: Annotated[
-        Number, Parameter(help="value per second: factor of the uncertainty of latencies", low=0)
+        Number, Parameter(help="value per second: factor of the latencies' uncertainty", low=0)
     ] = 1.0,
     speed_index: Annotated[
-        SpeedIndex, Parameter(help="value per second: kind of the optimistic latencies")
+        SpeedIndex, Parameter(help="value per second: how the optimistic latencies are computed")
     ] = "variance",
 ) -> Policy:
     """Selects the cohort with the largest Σ value / (optimistic duration of the round), exactly.
@@ -66,9 +66,9 @@ def value_per_second(
     """
     m = clients_per_round
     if not 1 <= m <= num_clients:
-        raise ValueError(f"clients_per_round: {m} out of {num_clients} clients; allowed: 1 to num_clients")
+        raise ValueError(f"clients_per_round: must be from 1 to num_clients = {num_clients}, not {m}")
     if speed_index not in INDICES:
-        raise ValueError(f"speed_index: unknown index {speed_index!r}; allowed: {', '.join(INDICES)}")
+        raise ValueError(f"speed_index: must be one of {', '.join(INDICES)}, not {speed_index!r}")
 
     def init(key: jax.Array, clients: Clients) -> ValueState:
         zeros = jnp.zeros(num_clients, jnp.float32)

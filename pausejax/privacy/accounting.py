@@ -61,7 +61,7 @@ def renyi_epsilon(
       ValueError: an argument is out of its range.
     """
     if not 1 < order < np.inf:
-        raise ValueError(f"order: must be above 1 and finite, not {order}")
+        raise ValueError(f"order: must be > 1 and finite, not {order}")
     spent = _schedule(participations, privacy_budget, budget_decay)
     far = np.log(order / (2 * order - 1)) + (order - 1) * spent
     near = np.log((order - 1) / (2 * order - 1)) - order * spent
@@ -97,9 +97,9 @@ def approximate_epsilon(
       ModuleNotFoundError: `dp-accounting` is not installed.
     """
     if not 0 < delta < 1:
-        raise ValueError(f"delta: must be in (0, 1), not {delta}")
+        raise ValueError(f"delta: must be > 0 and < 1, not {delta}")
     if method not in METHODS:
-        raise ValueError(f"method: unknown method {method!r}; allowed: {', '.join(METHODS)}")
+        raise ValueError(f"method: must be one of {', '.join(METHODS)}, not {method!r}")
     spent = _schedule(participations, privacy_budget, budget_decay)
     copies = _copies(num_parameters, clip)
     try:
@@ -108,7 +108,7 @@ def approximate_epsilon(
         from dp_accounting.rdp import RdpAccountant
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "(ε, δ) accounting needs dp-accounting: pip install 'pausejax[accounting]'"
+            "(ε, δ) accounting needs dp-accounting. Install it: pip install 'pausejax[accounting]'"
         ) from error
     accountant = RdpAccountant() if method == "renyi" else PLDAccountant()
     for epsilon in spent:
@@ -119,7 +119,7 @@ def approximate_epsilon(
 def _schedule(participations: int, privacy_budget: float, budget_decay: float) -> np.ndarray:
     """Returns ε_i of a client's first T = `participations` participations, float64 [T]."""
     if participations < 0:
-        raise ValueError(f"participations: must not be negative, not {participations}")
+        raise ValueError(f"participations: must be >= 0, not {participations}")
     for name, value in (("privacy_budget", privacy_budget), ("budget_decay", budget_decay)):
         if not 0 < value < np.inf:
             raise ValueError(f"{name}: must be positive and finite, not {value}")
@@ -129,7 +129,7 @@ def _schedule(participations: int, privacy_budget: float, budget_decay: float) -
 def _copies(num_parameters: int, clip: Clip) -> int:
     """Returns the number of Laplace mechanisms with ε_i in one release."""
     if num_parameters < 1:
-        raise ValueError(f"num_parameters: must be at least 1, not {num_parameters}")
+        raise ValueError(f"num_parameters: must be >= 1, not {num_parameters}")
     if clip not in CLIPS:
-        raise ValueError(f"clip: unknown kind {clip!r}; allowed: {', '.join(CLIPS)}")
+        raise ValueError(f"clip: must be one of {', '.join(CLIPS)}, not {clip!r}")
     return num_parameters if clip == "coordinate" else 1

@@ -26,9 +26,12 @@ def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confid
       ValueError: confidence is not in (0, 1), or there are fewer than two samples of either input.
     """
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence: must be in (0, 1), not {confidence}")
+        raise ValueError(f"confidence: must be > 0 and < 1, not {confidence}")
     if min(len(scores), len(neighbour_scores)) < 2:
-        raise ValueError("scores: need at least two samples of each input")
+        raise ValueError(
+            f"scores, neighbour_scores: must have 2 samples or more each, not {len(scores)} and "
+            f"{len(neighbour_scores)}"
+        )
     choosing, testing = np.array_split(np.asarray(scores, np.float64), 2)
     other_choosing, other_testing = np.array_split(np.asarray(neighbour_scores, np.float64), 2)
     # Many releases can have the same score up to rounding, so thresholds lie a little below the samples.

@@ -80,7 +80,8 @@ def checked_mechanism(mechanism: Any, part: Part) -> Mechanism:
         for values in made:
             if values.shape != releases.shape or not (values >= 0).all():
                 raise PartError(
-                    f"{part.where}: leakage must return two arrays {list(releases.shape)} of numbers >= 0"
+                    f"{part.where}: leakage must return two arrays of shape {list(releases.shape)} with "
+                    "numbers >= 0"
                 )
         return made
 
@@ -119,7 +120,7 @@ def clip_update(update: jax.Array, sensitivity: jax.Array | float, clip: Clip) -
     if clip == "vector":
         norm = jnp.sum(jnp.abs(update))
         return update * jnp.minimum(1.0, bound / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
-    raise ValueError(f"clip: unknown kind {clip!r}; allowed: {', '.join(CLIPS)}")
+    raise ValueError(f"clip: must be one of {', '.join(CLIPS)}, not {clip!r}")
 
 
 def privatize(

@@ -19,11 +19,13 @@ PROTECTED = {"coordinate": "per coordinate", "vector": "per update"}
 """Unit whose leakage ε of `laplace` bounds, by the value of `clip`."""
 
 ClipNorm = Annotated[
-    Number, Parameter(help="Gaussian mechanisms: the largest L2 norm of an update", low=0, low_open=True)
+    Number, Parameter(help="Gaussian mechanisms: L2 norm to which an update is clipped", low=0, low_open=True)
 ]
 NoiseMultiplier = Annotated[
     Number,
-    Parameter(help="Gaussian mechanisms: σ of the noise over clip_norm", low=0, low_open=True),
+    Parameter(
+        help="Gaussian mechanisms: standard deviation of the noise divided by clip_norm", low=0, low_open=True
+    ),
 ]
 Delta = Annotated[
     Number,
@@ -43,7 +45,13 @@ def laplace(
     *,
     privacy_budget: Annotated[
         Number,
-        Parameter(help="ε̄, a client's leakage limit", low=0, low_open=True, aliases=("eps_bar",), symbol="ε̄"),
+        Parameter(
+            help="ε̄, limit that a client's leakage approaches",
+            low=0,
+            low_open=True,
+            aliases=("eps_bar",),
+            symbol="ε̄",
+        ),
     ] = 40.0,
     budget_decay: Number,
     sensitivity: Annotated[
@@ -52,11 +60,13 @@ def laplace(
             help="Δf, twice the clipping bound", low=0, low_open=True, aliases=("delta_f",), symbol="Δf"
         ),
     ] = 0.012,
-    clip: Annotated[Clip, Parameter(help="what is clipped")] = "coordinate",
+    clip: Annotated[
+        Clip, Parameter(help="what is clipped: each coordinate, or the L1 norm of the update")
+    ] = "coordinate",
     noise_generator: Annotated[
         NoiseGenerator,
         Parameter(
-            help="generator of the noise: JAX's threefry, or a hash of counters in a third of the time",
+            help="random generator of the noise: JAX's threefry, or a hash of counters, three times as fast",
         ),
     ] = "threefry",
 ) -> Mechanism:

@@ -35,7 +35,7 @@ def laplace(key: jax.Array, count: int, generator: NoiseGenerator = "threefry") 
         return jax.random.laplace(key, (count,), jnp.float32)
     if generator == "hash":
         return _from_bits(hashed_bits(key, count))
-    raise ValueError(f"noise_generator: unknown kind {generator!r}; allowed: {', '.join(NOISE_GENERATORS)}")
+    raise ValueError(f"noise_generator: must be one of {', '.join(NOISE_GENERATORS)}, not {generator!r}")
 
 
 def hashed_bits(key: jax.Array, count: int) -> jax.Array:

@@ -78,7 +78,7 @@ def examine(folder: Folder, name: str, recorded: Recorded) -> Iterator[Source | 
         broken = manifest.damaged(folder, name, sealed, others)
         store = opened(folder, name, sealed, chunks=None)
         if any(manifest.is_metadata(file) or file.partition("/")[0] in store.coords for file in broken):
-            raise ValueError("what describes the runs is damaged")
+            raise ValueError("the description of the runs is damaged")
         identities = store["identity"].values.tolist()
         size = store["identity"].encoding["chunks"][0]
         records = tuple(records_in(store))

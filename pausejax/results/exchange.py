@@ -76,9 +76,9 @@ def read(directory: str | Path) -> xr.Dataset:
         time.sleep(pause)
     else:
         if sealed:
-            raise OSError(f"{directory}: {RESULT} is being extended; open it again")
+            raise OSError(f"{directory}: another process is extending {RESULT}. Open it again later")
     raise ValueError(
-        f"{directory}: {RESULT} is damaged, or another release wrote it ({reason}); "
+        f"{directory}: {RESULT} is damaged, or another release wrote it ({reason}). "
         "`pausejax run` with its spec repairs it"
     ) from reason
 
@@ -92,8 +92,8 @@ def _opened(folder: Folder, name: str, sealed: manifest.Manifest) -> xr.Dataset:
     result = described(folder, name, sealed, decode_times=False)
     if (written := result.attrs.get("format")) != FORMAT:
         raise _OtherFormat(
-            f"holds a result of format {schema.brief(written or 1)}, this release reads {FORMAT}; "
-            "read it with the release that wrote it, or run its spec again into another folder"
+            f"holds a result of format {schema.brief(written or 1)}, but this release reads format {FORMAT}. "
+            "Read it with the release that wrote it, or run its spec again into another folder"
         )
     soundness.check(result)
     words = [key for key in result.coords if isinstance(result[key].dtype, np.dtypes.StringDType)]
@@ -109,7 +109,7 @@ def _of_one_length(words: xr.DataArray) -> xr.Variable:
 def _unfinished(folder: Folder) -> str:
     parts = len(part_names(folder))
     what = f"an unfinished study ({parts} batches of runs are done)" if parts else f"no result ({RESULT})"
-    finish = "`pausejax run SPEC --out` finishes it"
+    finish = f"`pausejax run SPEC --out DIR` {'finishes' if parts else 'writes'} it"
     if not folder.exists(LABELS):
-        return f"{what}; {finish}"
-    return f"{what}; {finish}; --partial, in Python partial=True, reads the runs that are finished"
+        return f"{what}. {finish}"
+    return f"{what}. {finish}. --partial (in Python: partial=True) reads the finished runs"

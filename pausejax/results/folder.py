@@ -297,4 +297,4 @@ class Folder:
 
 def _check_regular(path: str) -> None:
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise IrregularFile(f"{path}: is no regular file")
+        raise IrregularFile(f"{path}: must be a regular file")

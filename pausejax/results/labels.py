@@ -26,14 +26,14 @@ from pausejax.version import __version__
 _PASSWORD = re.compile(r"(?<=://)[^/\s@]*@")
 
 _MEANINGS = {
-    "policy": "policy, by its label",
-    "algorithm": "policy, by its registered name",
-    "seed": "seed",
+    "policy": "label of the policy",
+    "algorithm": "registered name of the policy",
+    "seed": "seed of the run",
     "identity": "hash of everything that the results of the run depend on",
     UNREAD: "parameters that the run does not read",
-    "round": "round, from 1",
+    "round": "number of the round, from 1",
     "eval_round": "round after which the model was evaluated",
-    "client": "client, from 0",
+    "client": "number of the client, from 0",
 }
 
 

@@ -55,7 +55,7 @@ def read(folder: Folder, store: str) -> Manifest:
         sealed = json.loads(folder.read(f"{store}/{NAME}"))
         found = Manifest(dict(sealed["files"]), sealed["sha256"])
         if digest_of(found.files) != found.sha256:
-            raise ValueError("does not have its digest")
+            raise ValueError("its content does not match its digest")
     except (KeyError, TypeError, UnicodeDecodeError, ValueError, RecursionError, FileNotFoundError) as error:
         raise ValueError(f"{store}/{NAME}: {error}") from error
     return found
@@ -78,7 +78,7 @@ def damaged(folder: Folder, store: str, sealed: Manifest, names: Iterable[str]) 
     files = set(_files(folder, store))
     for name in files:
         if name.rpartition("/")[2].startswith("."):
-            raise ValueError(f"{store}/{name}: is of another format")
+            raise ValueError(f"{store}/{name}: belongs to another format than Zarr 3")
     broken = files ^ sealed.files.keys()
     for name in files.intersection(names) - broken:
         content = folder.read(f"{store}/{name}")
@@ -111,7 +111,8 @@ def _check_codecs(name: str, content: bytes) -> None:
         raise ValueError(f"{name}: {error}") from error
     if foreign := named - CODECS:
         raise ValueError(
-            f"{name}: names the codec {min(foreign)!r}, which is not allowed; nothing was decoded"
+            f"{name}: codecs must be among {', '.join(sorted(CODECS))}, not {min(foreign)!r}. Nothing was "
+            "decoded"
         )
 
 
@@ -128,7 +129,10 @@ def check_chunks(folder: Folder, store: str, sealed: Manifest) -> None:
         shape, chunk = array["shape"], array["chunk_grid"]["configuration"]["chunk_shape"]
         wanted = math.prod(-(-length // max(size, 1)) for length, size in zip(shape, chunk, strict=True))
         if wanted > held[name] or 8 * math.prod(chunk) > _LARGEST_CHUNK:
-            raise ValueError(f"{store}/{name}: promises {shape} in {wanted} chunks and has {held[name]}")
+            raise ValueError(
+                f"{store}/{name}: the shape {shape} needs {wanted} chunks of allowed size, but there are "
+                f"{held[name]}"
+            )
 
 
 def _codecs(described: object) -> Iterator[str]:

@@ -94,7 +94,7 @@ def _read(folder: Folder, name: str) -> tuple[tuple[str, ...], tuple[Record, ...
         raise ValueError(f"{name}: holds no finished runs")
     identities, made = tuple(map(str, arrays.pop(_IDENTITY))), arrays.pop(_MADE, None)
     if name != part_name(identities):
-        raise ValueError(f"{name}: holds the runs of another part")
+        raise ValueError(f"{name}: holds other runs than its name says")
     return identities, () if made is None else (json.loads(str(made)),), arrays
 
 
@@ -121,12 +121,12 @@ def _fitting(name: str, recorded: Recorded, arrays: Arrays, runs: int) -> Arrays
     try:
         arrays = recorded.complete(arrays)
     except (KeyError, ValueError, IndexError) as error:
-        raise ValueError(f"{name}: does not hold what the study records") from error
+        raise ValueError(f"{name}: must hold all variables that the study records") from error
     for key, variable in recorded.variables.items():
         if key in recorded.kind.optional and key not in arrays:
             continue
         array = arrays.get(key, np.zeros(0))
         fits = array.ndim == 1 + len(variable.dims) and len(array) == runs
         if not fits or array.dtype.kind != np.dtype(variable.dtype).kind:
-            raise ValueError(f"{name}: {key}: is not what the study records")
+            raise ValueError(f"{name}: {key}: must have the type and dimensions that the study records")
     return arrays

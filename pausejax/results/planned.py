@@ -57,7 +57,7 @@ def read(folder: Folder, kinds: Sequence[Kind]) -> Labels:
         rest: dict[str, Any] = json.loads(str(arrays.pop(_REST)))
         attributes = dict(rest["attributes"])
         if (written := attributes.get("format")) != FORMAT:
-            raise ValueError(f"is of format {schema.brief(written)}, this release reads {FORMAT}")
+            raise ValueError(f"has format {schema.brief(written)}, but this release reads format {FORMAT}")
         return Labels(
             next(kind for kind in kinds if kind.name == rest["kind"]),
             rest["mode"],

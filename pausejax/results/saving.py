@@ -49,34 +49,37 @@ def save(result: xr.Dataset, directory: str | Path) -> None:
 
 def _check(result: xr.Dataset) -> None:
     if not {"spec", "used_files", "variables"} <= result.attrs.keys() or "run" not in result.dims:
-        raise ValueError("result: is no result of a study, or has lost its attributes; nothing was saved")
+        raise ValueError("result: must be a study's result with all its attributes. Nothing was saved")
     if result.attrs.get("format") != FORMAT:
         kept = result.attrs.get("format", 1)
         raise ValueError(
-            f"result: is of format {schema.brief(kept)}, this release writes {FORMAT}; nothing was saved"
+            f"result: has format {schema.brief(kept)}, but this release writes format {FORMAT}. Nothing was "
+            "saved"
         )
     if not result.sizes["run"]:
-        raise ValueError("result: holds no runs; nothing was saved")
+        raise ValueError("result: must have one run or more, but has none. Nothing was saved")
     whole = set(schema.read(result, "variables"))
     # A later run of the spec treats these runs as finished, so they must have all variables of the study.
     if lost := sorted(whole - set(result.data_vars)):
-        raise ValueError(f"result: lacks {', '.join(lost)}, which its study records; nothing was saved")
+        raise ValueError(
+            f"result: must have all variables of its study, but lacks {', '.join(lost)}. Nothing was saved"
+        )
     if added := sorted(str(name) for name in set(result.data_vars) - whole):
         raise ValueError(
-            f"result: has {', '.join(added)}, which its study does not record; nothing was saved. "
-            "Leave it out with drop_vars, or write it with to_zarr"
+            f"result: has {', '.join(added)}, which its study does not record. Nothing was saved. Drop it by "
+            "drop_vars, or write the result by to_zarr"
         )
     for name in ("identity", "policy", "seed"):
         if name not in result.coords:
-            raise ValueError(f"result: lacks the coordinate {name}; nothing was saved")
+            raise ValueError(f"result: must have the coordinate {name}, but lacks it. Nothing was saved")
     for name in whole:
         if result[name].dims[:1] != ("run",):
-            raise ValueError(f"result: {name} does not have the dimension run first; nothing was saved")
+            raise ValueError(f"result: the first dimension of {name} must be run. Nothing was saved")
     # Runs may have equal identities: under two labels of one policy, or with two files of equal content. So
     # a run is the same only if all its coordinates are equal.
     columns = {str(name): column.values for name, column in result.coords.items() if column.dims == ("run",)}
     if pd.DataFrame(columns).duplicated().any():
-        raise ValueError("result: holds a run twice; nothing was saved")
+        raise ValueError("result: holds a run twice. Nothing was saved")
 
 
 def _check_folder(folder: Folder, identities: set[str]) -> None:
@@ -86,16 +89,16 @@ def _check_folder(folder: Folder, identities: set[str]) -> None:
       ValueError: the folder holds an unfinished study, a result that can't be read, or other runs.
     """
     if folder.names(store.PARTS):
-        raise ValueError(f"{folder}: holds an unfinished study; choose another folder")
+        raise ValueError(f"{folder}: holds an unfinished study. Choose another folder")
     if exchange.held(folder) is None:
         return
     try:
         held = set(store.read(folder.location)["identity"].values.tolist())
     except (ValueError, OSError) as error:
-        raise ValueError(f"{folder}: holds something that can't be read; choose another folder") from error
+        raise ValueError(f"{folder}: holds a result that can't be read. Choose another folder") from error
     if held - identities:
         raise ValueError(
-            f"{folder}: holds {len(held - identities)} runs that this result lacks; choose another folder"
+            f"{folder}: holds {len(held - identities)} runs that this result lacks. Choose another folder"
         )
 
 

@@ -30,7 +30,7 @@ def read_sealed(folder: Folder, name: str) -> Any:
     except (KeyError, TypeError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name}: is damaged ({error})") from error
     if digest != digest_of(content):
-        raise ValueError(f"{name}: is damaged (its content does not have its digest)")
+        raise ValueError(f"{name}: is damaged (its content does not match its digest)")
     return content
 
 

@@ -51,9 +51,9 @@ class Snapshot(Store):
         for pause in (0.0, *(() if self._folder.is_local else _PAUSES)):
             time.sleep(pause)
             if not is_sealed(self._folder, self._name, self._sealed):
-                what = "has been extended or removed since it was opened; open it again"
+                what = "has been extended or removed since it was opened. Open it again"
                 return OSError(f"{where} {what}")
-        return ValueError(f"{where} is damaged ({key}); `pausejax run` with its spec repairs it")
+        return ValueError(f"{where} is damaged ({key}). `pausejax run` with its spec repairs it")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Snapshot) and self._identity == other._identity

@@ -95,14 +95,14 @@ def _check_format(folder: Folder) -> None:
         raise SpecError(
             [
                 f"--out {folder}: holds a result of format {schema.brief(written or 1)}, "
-                f"this release writes {FORMAT}; choose another folder"
+                f"but this release writes format {FORMAT}. Choose another folder"
             ]
         )
 
 
 def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[str]:
     """Returns the lines of an error message that show how a folder's study differs from this one."""
-    allowed = "choose another folder, or a spec that adds runs and removes none"
+    allowed = "Choose another folder, or a spec that adds runs and removes none"
     old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
     try:
         before = dict(read_sealed(folder, FILES))
@@ -111,12 +111,12 @@ def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[st
     changed = [name for name, digest in before.items() if files.get(name, digest) != digest]
     if changed:
         return [
-            f"--out {folder}: holds runs of other files; {allowed}",
-            *(f"{name}: its content has changed since" for name in changed),
+            f"--out {folder}: holds runs that were made with other files. Choose another folder",
+            *(f"{name}: its content has changed since these runs" for name in changed),
         ]
     compared = difflib.unified_diff(old.splitlines(), text.splitlines(), n=0)
     shown = [line for line in compared if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    return [f"--out {folder}: holds runs of another spec; {allowed}", *shown[:20]]
+    return [f"--out {folder}: holds runs of another spec. {allowed}", *shown[:20]]
 
 
 def examine(folder: Folder, plan: Plan) -> Contents:
@@ -159,13 +159,13 @@ def consolidate(folder: Folder, plan: Plan) -> int:
             if found.current or in_result - known:
                 if known - in_result and found.whole:
                     raise OSError(
-                        f"{folder}: another study has put its result here meanwhile; the runs of this one "
-                        f"are kept in {PARTS}; a spec with the runs of both takes them"
+                        f"{folder}: meanwhile another study has written its result here. The runs of this "
+                        f"study are kept in {PARTS}. A spec with the runs of both studies uses them"
                     )
                 break
             if not attempts:
-                what = f"other processes replace {RESULT} as well"
-                raise OSError(f"{folder}: {what}; the same command finishes it")
+                what = f"other processes replace {RESULT} at the same time"
+                raise OSError(f"{folder}: {what}. The same command finishes the study")
             attempts -= 1
             try:
                 _put_together(folder, plan, found)

@@ -54,10 +54,10 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
             # The result may be renamed between the two checks of `held`, so a second call is needed.
             if exchange.held(folder) or exchange.held(folder):
                 return exchange.read(directory)
-            what = f"no study with {exchange.LABELS}; a search can't be read before its end"
+            what = f"no study with {exchange.LABELS}. A search can be read only after its end"
             raise FileNotFoundError(f"{directory}: holds {what}") from error
         except ValueError as error:
-            raise ValueError(f"{directory}: {error}; `pausejax run` with its spec repairs it") from error
+            raise ValueError(f"{directory}: {error}. `pausejax run` with its spec repairs it") from error
         recorded = Recorded(frozenset(labels.identities), labels.variables, labels.kind)
         found = contents.read(folder, recorded)
         if found.settled.issuperset(labels.identities):
@@ -68,7 +68,7 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
             rows = [row for row, name in enumerate(labels.identities) if name in finished]
             line = _said(len(rows), len(labels.identities), found.damaged)
             if not rows:
-                raise FileNotFoundError(f"{directory}: {line}; nothing can be shown yet")
+                raise FileNotFoundError(f"{directory}: {line}. Nothing can be shown yet")
             try:
                 return _put_together(labels.take(rows), found).assign_attrs(partial=line)
             except MemoryError:
@@ -77,7 +77,7 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
                 problem = f"{type(error).__name__}: {error}".partition("\n")[0]
         damaged = found.damaged
     problem = problem or f"{damaged[0]} changes"
-    raise OSError(f"{directory}: other processes change it; open it again ({problem})")
+    raise OSError(f"{directory}: other processes change this folder ({problem}). Open it again")
 
 
 def _put_together(labels: Labels, found: Contents) -> xr.Dataset:
@@ -101,4 +101,4 @@ def _said(finished: int, planned: int, damaged: Sequence[str]) -> str:
     if finished == planned or not damaged:  # under a URL an unfinished move looks like damage
         return line
     more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
-    return f"{line}; damaged files, whose runs do not count: {', '.join(damaged[:_NAMED])}{more}"
+    return f"{line}. Damaged files, whose runs do not count: {', '.join(damaged[:_NAMED])}{more}"

@@ -177,7 +177,7 @@ def constraint_of(text: str) -> Constraint:
     except ValueError:
         bound = math.nan
     if found is None or not math.isfinite(bound):
-        allowed = "METRIC<=NUMBER or METRIC>=NUMBER, as max_leakage<=50"
+        allowed = "METRIC<=NUMBER or METRIC>=NUMBER, such as max_leakage<=50"
         raise SpecError([f"--constraint {text}: must be {allowed}"])
     return Constraint(found[1], found[2], bound)
 
@@ -187,7 +187,7 @@ def _contradiction(bounds: Sequence[Constraint]) -> Iterator[str]:
         for high in bounds:
             above = low.relation == ">=" and high.relation == "<=" and low.bound > high.bound
             if above and low.metric == high.metric:
-                told = f"no value is at least {low.bound:g} and at most {high.bound:g}"
+                told = f"no value is >= {low.bound:g} and <= {high.bound:g}"
                 yield f"--constraint {low.metric}: {told}"
 
 
@@ -207,23 +207,23 @@ def goal_of(study: Study, options: SearchOptions) -> Goal:
     ways = []
     for option, name in [("--metric", n) for n in names] + [("--constraint", c.metric) for c in bounds]:
         if name not in known:
-            there = f'mode "{study.mode}" has no such figure{nearest(name, known)}'
-            problems.append(f"{option} {name}: {there} (it has {', '.join(known)})")
+            there = f'with mode = "{study.mode}", must be one of {", ".join(known)}{nearest(name, known)}'
+            problems.append(f"{option} {name}: {there}")
         elif option == "--metric" and options.at_latency is not None and known[name].reduce == "total":
             problems.append(
                 f"--metric {name}: is a sum over rounds, and settings play unequal numbers of rounds in the "
-                "same time: use --at-round in place of --at-latency, or another metric"
+                "same time. Use --at-round in place of --at-latency, or another metric"
             )
         elif option == "--metric":
             asked = None if len(names) > 1 else options.maximize
             way = known[name].maximize if asked is None else asked
             if way is None:
-                cure = "not in a front" if len(names) > 1 else "--maximize or --minimize"
-                problems.append(f"--metric {name}: neither way is better by itself; {cure}")
+                cure = "Leave it out of the front" if len(names) > 1 else "Give --maximize or --minimize"
+                problems.append(f"--metric {name}: neither more nor less is better by definition. {cure}")
             ways.append(bool(way))
     problems += _contradiction(bounds)
     if len(set(names)) < len(names):
-        problems.append(f"--metric: {', '.join(names)}: one is named twice")
+        problems.append(f"--metric: {', '.join(names)}: must name each metric once")
     if problems:
         raise SpecError(problems)
     horizon, by_latency = options.at_latency or study.rounds, options.at_latency is not None

@@ -51,15 +51,19 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
       SpecError: the study does not reach the horizon, or can not be searched.
     """
     if not study.rounds:
-        raise SpecError(["rounds: must be set in a search"])
+        raise SpecError(["rounds: must be set for a search"])
     if "elapsed" not in study.outputs.variables:
-        raise SpecError([f'mode = "{study.mode}": has no search; only studies of client selection do'])
+        raise SpecError([f'mode = "{study.mode}": a search needs a study of client selection'])
     if study.stop_at_latency:
-        raise SpecError(["stop_at_latency: not in a search; --at-latency says where settings are compared"])
+        raise SpecError(["stop_at_latency: not allowed in a search. Use --at-latency instead"])
     if study.keep_models:
-        raise SpecError(["keep_models: not in a search; simulate the settings that it finds with this key"])
+        raise SpecError(
+            ["keep_models: not allowed in a search. Search first, then run the settings found with this key"]
+        )
     if study.client_metrics and options.at_latency is not None:
-        raise SpecError(["client_metrics: known only after the last round; not with --at-latency"])
+        raise SpecError(
+            ["client_metrics: not allowed with --at-latency: they are known only after the last round"]
+        )
     if (options.at_round or 0) > study.rounds:
         raise SpecError([f"--at-round {options.at_round}: must be at most rounds = {study.rounds}"])
     rounds = options.at_round or study.rounds
@@ -70,7 +74,7 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
     if evaluates and rounds % study.eval_every:
         raise SpecError(
             [
-                f"eval_every = {study.eval_every}: must divide the {rounds} rounds after which "
+                f"eval_every = {study.eval_every}: must divide {rounds}, the number of rounds after which "
                 "settings are compared"
             ]
         )
@@ -94,18 +98,18 @@ def _problems(options: SearchOptions) -> Iterator[str]:
         yield f"--trials {options.trials!r}: must be an integer from 1 to {_MAX_TRIALS:,}"
     for option, given in (("--metric", options.metrics), ("--constraint", options.constraints)):
         if not isinstance(given, tuple) or not all(isinstance(one, str) for one in given):
-            yield f"{option} {given!r}: must be texts"
+            yield f"{option} {given!r}: must be strings"
     if options.maximize not in (None, True, False):
         yield f"--maximize {options.maximize!r}: must be true, false or left out"
     elif options.maximize is not None and len(options.metrics) > 1:
-        told = "several metrics have the directions of the table of metrics"
-        yield f"--{'maximize' if options.maximize else 'minimize'}: with one metric; {told}"
+        told = "With several metrics, the table of metrics sets the directions"
+        yield f"--{'maximize' if options.maximize else 'minimize'}: allowed only with one metric. {told}"
     if options.at_round is not None and options.at_latency is not None:
-        yield "--at-round and --at-latency: one of them, not both"
+        yield "--at-round, --at-latency: give only one of them"
     if options.at_round is not None and not _is_count(options.at_round, 2**31):
-        yield f"--at-round {options.at_round!r}: must be a round, an integer from 1"
+        yield f"--at-round {options.at_round!r}: must be an integer >= 1"
     if options.at_latency is not None and not _is_between(options.at_latency, _LEAST_SECONDS, _MOST_SECONDS):
-        yield f"--at-latency {options.at_latency!r}: must be a time from {_LEAST_SECONDS:g} to 1e9 seconds"
+        yield f"--at-latency {options.at_latency!r}: must be from {_LEAST_SECONDS:g} to 1e9 seconds"
     if options.sampler not in SAMPLERS:
         yield f"--sampler {options.sampler}: must be one of {', '.join(SAMPLERS)}"
     if not (options.sampler_seed == 0 or _is_count(options.sampler_seed, MAX_SEED)):
@@ -121,7 +125,7 @@ def check_fresh(study: Study, seeds: Any) -> None:
     if not _is_count(seeds, _MAX_FRESH_SEEDS):
         raise SpecError([f"--fresh-seeds {seeds!r}: must be an integer from 1 to {_MAX_FRESH_SEEDS:,}"])
     if max(study.seeds) + seeds > MAX_SEED:
-        there = f"seeds end at {MAX_SEED}, and the spec uses {max(study.seeds)}"
+        there = f"too many, because the largest seed is {MAX_SEED} and the spec uses {max(study.seeds)}"
         raise SpecError([f"--fresh-seeds {seeds}: {there}"])
 
 

@@ -22,7 +22,7 @@ class State(NamedTuple):
     def sentence(self, trials: int) -> str:
         """Returns the state in words; `trials` is the number of settings to try."""
         best = "" if self.best is None else f", best so far {self.best:.4g}"
-        return f"{self.settings} of {trials} settings, {self.rounds:,} rounds × runs{best}"
+        return f"{self.settings} of {trials} settings, {self.rounds:,} rounds over all runs{best}"
 
 
 Callback = Callable[[State], None]

@@ -116,8 +116,8 @@ class Record(NamedTuple):
                 finalists=tuple(tuple(map(str, row)) for row in held["finalists"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            again = "the same `pausejax search` repairs it"
-            raise ValueError(f"{folder}: {FILE} is damaged ({error}); {again}") from error
+            again = "The same `pausejax search` repairs it"
+            raise ValueError(f"{folder}: {FILE} is damaged ({error}). {again}") from error
 
 
 def charts(record: Record) -> Charts:
@@ -162,7 +162,9 @@ def _without(record: Record, trials: Sequence[Row], places: Sequence[int], why: 
       why: words that follow "no finite value" in the note.
     """
     lost = int((~np.isfinite(record.values(trials)[:, list(places)]).all(axis=1)).sum()) if trials else 0
-    return f"{lost} of {len(trials)} settings have no finite value{why}, and are not drawn" if lost else ""
+    return (
+        f"{lost} of {len(trials)} settings have no finite value{why}, so they are not drawn" if lost else ""
+    )
 
 
 def _history(record: Record) -> Chart:
@@ -182,8 +184,8 @@ def _history(record: Record) -> Chart:
             numbers = np.array([float(one.number) for one in record.valid])
             drawn.append(Series("best so far", numbers, best, mark="step", style=6))
         note = _without(record, record.trials, [place], "")
-        panels.append(Panel(Axis("setting, by number"), Axis(metric.label), tuple(drawn), note=note))
-    caption = "Every setting that was tried, mean over its seeds, in the order in which they were proposed."
+        panels.append(Panel(Axis("number of the setting"), Axis(metric.label), tuple(drawn), note=note))
+    caption = "Every setting that was tried, in the order of the proposals. Values are means over the seeds."
     return Chart("search_history", caption, tuple(panels), min(len(panels), 2))
 
 
@@ -204,8 +206,8 @@ def _slices(record: Record) -> Chart:
         drawn = _points(record, "settings", group, places, values, color=numbers)
         note = _without(record, group, [0], "")
         panels.append(Panel(x, Axis(record.metrics[0].label), (drawn,), note=note))
-    caption = "Every setting against each parameter that was chosen; the colour is its number."
-    color = Axis("setting, by number")
+    caption = "Every setting against each searched parameter. The colour is the number of the setting."
+    color = Axis("number of the setting")
     return Chart("search_slices", caption, tuple(panels), min(len(panels), 3), color)
 
 
@@ -225,9 +227,7 @@ def _front(record: Record) -> Chart:
     if len(record.metrics) == 2:
         # The border is drawn as steps, because no setting has reached the points in between.
         drawn.append(Series("border of the front", across[order], up[order], mark="step", style=-1))
-    caption = (
-        "Every setting that keeps the constraints; no other one beats those on the front in all metrics."
-    )
+    caption = "Every setting that keeps the constraints. No setting beats one of the front in all metrics."
     kept = [one for one in record.trials if not one.broken]
     note = _without(record, kept, range(len(record.metrics)), " of every metric")
     panel = Panel(Axis(record.metrics[1].label), Axis(record.metrics[0].label), tuple(drawn), note=note)
@@ -253,11 +253,11 @@ def build(
     Raises:
       ValueError: the confirmation has no policy or setting with the name `baseline`.
     """
-    caption = f"sought: {record.asked}. Played: {record.summary}. Here: {record.title}"
+    caption = f"goal: {record.asked}. Simulated: {record.summary}. This table: {record.title}"
     best = Table("the best", record.headings, record.finalists, caption)
     notes = []
     if len(record.trials) > MOST_RUNS:
-        notes.append(f"settings: the first {MOST_RUNS} of {len(record.trials)}; trials.json has them all")
+        notes.append(f"settings: the first {MOST_RUNS} of {len(record.trials)}. trials.json has all of them")
     settings = [_settings(record)]
     return page.build(
         result,
@@ -286,7 +286,7 @@ def _settings(record: Record) -> Table:
             cells.append(format_number(metric.scale * value, metric.shown) if np.isfinite(value) else "–")
         cells += [str(one.rounds)] + ["yes" if one.broken else "no"] * bool(broken.any())
         rows.append((str(one.number), *cells))
-    caption = "every setting, mean over the seeds of the search; the means of the best are too good"
+    caption = "every setting, means over the seeds of the search. The means of the best settings are too good"
     return Table("settings", tuple(headings), rows, caption)
 
 

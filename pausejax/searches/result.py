@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pausejax.searches.report import Record
 
 CAPTION = (
-    "The search did not use these seeds. On its own seeds, the best of many settings looks better than it is."
+    "The search did not use these seeds. On the search's seeds, the best settings look better than they are."
 )
 
 
@@ -198,7 +198,7 @@ def table_text(result: SearchResult) -> tuple[str, tuple[str, ...], tuple[tuple[
         rows.append(tuple(cells))
     where = f"on {len(first)} fresh seeds, at {result.goal.where}"
     return (
-        f"{where}: mean [95 % interval], and the lead of the first one, paired by seed",
+        f"{where}: mean [95 % interval], and the first row's lead over the others, paired by seed",
         tuple(headings),
         tuple(rows),
     )
@@ -214,17 +214,17 @@ def _in_words(setting: Setting, result: SearchResult) -> str:
 def summary(result: SearchResult) -> str:
     """Returns one line that says what was simulated, with warnings such as broken constraints or NaN."""
     rounds = sum(trial.rounds for trial in result.trials)
-    words = [f"{len(result.trials)} settings", f"{rounds:,} rounds × runs"]
+    words = [f"{len(result.trials)} settings", f"{rounds:,} rounds over all runs"]
     words += [
-        f"{metric} means something else for each {names}: settings with unlike values are not comparable"
+        f"{metric} is not comparable between settings with different {names}"
         for metric, names in _rescaled(result).items()
     ]
     best = result.ranked(1)[0].score
     words += ["no setting keeps the constraints"] if best.violation > 0 else []
-    words += ["no setting has a value of every metric"] if np.isnan(best.values).any() else []
+    words += ["no setting has a value for every metric"] if np.isnan(best.values).any() else []
     if early := sum(trial.short for trial in result.trials):
         words.append(
-            f"{early} had played their {result.study.rounds} rounds before {result.goal.horizon:g} s"
+            f"{early} settings ended after {result.study.rounds} rounds, before {result.goal.horizon:g} s"
         )
     return "; ".join(words)
 

@@ -37,7 +37,7 @@ class Sampler:
                 import optuna
         except ImportError as error:
             raise SpecError(
-                ["search: Optuna is not installed; pip install 'pausejax[search]' brings it"]
+                ["search: Optuna is not installed. Install it: pip install 'pausejax[search]'"]
             ) from error
         if problem := _unsupported(space, goal, options.sampler):
             raise SpecError([f"--sampler {options.sampler}: {problem}"])
@@ -126,13 +126,13 @@ def _unsupported(space: Space, goal: Goal, name: str) -> str:
     if name != "cmaes":
         return ""
     if len(goal.metrics) > 1:
-        return "takes one metric; for several: tpe, nsga2, random"
+        return "allows only one metric. For several metrics: tpe, nsga2, random"
     if len(space.dimensions) > 1:
-        return "takes one policy; for several: tpe, nsga2, random"
+        return "allows only one policy. For several policies: tpe, nsga2, random"
     ranges = {d.key for dims in space.dimensions.values() for d in dims if isinstance(d.values, Range)}
     if len(ranges) < 2:
-        return f"needs two ranges, and the spec has {'one' if ranges else 'no'} range; tpe needs none"
-    return "supports no constraints; tpe and nsga2 do" if goal.constraints else ""
+        return f"needs two ranges, but the spec has {'one' if ranges else 'no'} range. tpe needs none"
+    return "allows no constraints. tpe and nsga2 allow them" if goal.constraints else ""
 
 
 def _make(optuna: Any, options: SearchOptions, constraints: Any) -> Any:
@@ -153,5 +153,7 @@ def _make(optuna: Any, options: SearchOptions, constraints: Any) -> Any:
     try:
         import cmaes  # noqa: F401
     except ImportError as error:
-        raise SpecError(["--sampler cmaes: needs cmaes; pip install 'pausejax[search]' brings it"]) from error
+        raise SpecError(
+            ["--sampler cmaes: cmaes is not installed. Install it: pip install 'pausejax[search]'"]
+        ) from error
     return samplers.CmaEsSampler(seed=seed, independent_sampler=samplers.RandomSampler(seed=seed))

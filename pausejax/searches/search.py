@@ -84,7 +84,7 @@ def search(
     folder = store.folder if isinstance(store, FolderStore) else None
     held = search_file.read(folder, wanted) if folder else None
     contents = store.prepare(everything, grows=True)
-    damaged = [f"{name}: was damaged, and was played again" for name in contents.damaged]
+    damaged = [f"{name}: was damaged, so its runs were simulated again" for name in contents.damaged]
     for name, sentence in zip(contents.damaged, damaged, strict=True):
         events.say("damaged", sentence, file=name)
     if held is None:
@@ -119,7 +119,7 @@ def search(
         plan = plan_of(study, [run for trial in trials for run in trial.setting.runs(study)])
         result = SearchResult(study, space, goal, tuple(trials), plan, None)
         if missing := store.finish(plan):
-            raise OSError(f"{store}: {missing} runs that had ended are no longer there; has it been cleared?")
+            raise OSError(f"{store}: {missing} finished runs are missing. Was the folder moved or cleared?")
         if tracker and folder:
             report_runs(
                 tracker, store, plan, [r for r in plan.runs if (r.policy, r.identity) not in reported]

@@ -34,13 +34,13 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     if NAME not in names:
         # A process may have been killed after it wrote the spec, and before it wrote this file.
         if {store.SPEC, store.RESULT} & set(names) and not _is_of(folder, wanted["spec"]):
-            raise SpecError([f"--out {folder}: holds a study that is no search; choose another folder"])
+            raise SpecError([f"--out {folder}: holds a study, not a search. Choose another folder"])
         return None
     try:
         held: dict[str, Any] = dict(read_sealed(folder, NAME))
     except (OSError, TypeError, ValueError) as error:
         if not _is_of(folder, wanted["spec"]):
-            what = "is damaged; repeat the command that began the search, or choose another folder"
+            what = "is damaged. Repeat the command that began the search, or choose another folder"
             raise SpecError([f"--out {folder}: {NAME} {what}"]) from error
         return None
     asked = json.loads(json.dumps(dict(wanted)))
@@ -48,7 +48,7 @@ def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
         raise SpecError([f"--out {folder}: {problem}"])
     changed = [line for key in asked for line in _changes(key, held.get(key), asked[key])]
     if changed:
-        what = f"holds another search; it differs in {', '.join(changed)}; choose another folder"
+        what = f"holds another search, which differs in {', '.join(changed)}. Choose another folder"
         raise SpecError([f"--out {folder}: {what}"])
     return held
 
@@ -66,7 +66,7 @@ def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
             pass
         except (OSError, TypeError, ValueError):
             folder.remove(NAME)
-            events.say("damaged", f"{NAME}: is damaged; it is written again", file=NAME)
+            events.say("damaged", f"{NAME}: is damaged, so it is written again", file=NAME)
         write_sealed(folder, NAME, dict(content))
     return dict(content)
 
@@ -82,10 +82,10 @@ def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
         if held.get(name) != version:
             library = {"optuna": "Optuna"}.get(name, name)
             if name not in held:
-                began = f"was begun by another release, which did not record the version of {library}"
-                return f"{began}; {library} {version} is installed; choose another folder"
-            began = f"was begun with {library} {held[name]}, but {library} {version} is installed"
-            return f"{began} and may suggest other settings; install {held[name]}, or choose another folder"
+                began = f"the search was begun by a release that did not record the version of {library}"
+                return f"{began}. Now {library} {version} is installed. Choose another folder"
+            began = f"the search was begun with {library} {held[name]}, but {library} {version} is installed"
+            return f"{began}. It may suggest other settings. Install {held[name]}, or choose another folder"
     return ""
 
 

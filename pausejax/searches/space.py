@@ -104,8 +104,8 @@ class Space(NamedTuple):
             if count > MOST_PROGRAMS:
                 raise SpecError(
                     [
-                        f"policy {policy.label}: the lists of static parameters come to {count} programs, "
-                        f"each compiled by itself; at most {MOST_PROGRAMS}"
+                        f"policy {policy.label}: the lists of static parameters make {count} programs; must "
+                        f"be <= {MOST_PROGRAMS}, because each is compiled by itself"
                     ]
                 )
             longest = max(
@@ -170,8 +170,8 @@ def space_of(study: Study) -> Space:
             if isinstance(axis, Range):
                 if not words.parameters[name].traced:
                     problems.append(
-                        f"{words.parameters[name].section}.{name}: each value needs a compilation; "
-                        "a search takes a list of values, not a range"
+                        f"{words.parameters[name].section}.{name}: must be a list of values, not a range, "
+                        "because each value is compiled by itself"
                     )
                 found[name] = Dimension(f"{own}{name}", (name,), axis)
             else:
@@ -185,8 +185,8 @@ def space_of(study: Study) -> Space:
     if len(study.policies) == 1 and not any(dimensions.values()):
         raise SpecError(
             [
-                "nothing to search: the spec has one policy, no list and no range; write e.g. "
-                "generalization_weight = {log_uniform = [1, 1000]}"
+                "search: the spec has one policy, no list and no range, so there is nothing to search. Give "
+                "a range, such as generalization_weight = {log_uniform = [1, 1000]}"
             ]
         )
     return Space(study, dimensions, fixed)

@@ -274,26 +274,24 @@ def _check(
     read = np.ones(jnp.shape(ucb), bool) if available is None else available
     for name, term in {"ucb": ucb, "generalization": generalization, "privacy": privacy}.items():
         if jnp.ndim(term) != 1 or jnp.shape(term) != jnp.shape(ucb):
-            raise ValueError(
-                f"{name}: shape {jnp.shape(term)}, ucb {jnp.shape(ucb)}; allowed: [K] for all three"
-            )
+            raise ValueError(f"{name}: must have the shape [K], with the K of ucb, not {jnp.shape(term)}")
         if not isinstance(term, jax.core.Tracer) and not isinstance(read, jax.core.Tracer):
             known = ~np.asarray(read) | np.isfinite(term) | ((name == "ucb") & np.isposinf(term))
             if not np.all(known):
                 wrong = np.asarray(term)[~known][0]
                 raise ValueError(
-                    f"{name}: holds {wrong}; allowed: numbers{', +inf' if name == 'ucb' else ''}"
+                    f"{name}: must hold finite numbers{' or +inf' if name == 'ucb' else ''}, not {wrong}"
                 )
     if not isinstance(m, int | np.integer) or not 1 <= m <= num_clients:
-        raise ValueError(f"m: {m} clients to select out of {num_clients}; allowed: an integer from 1 to K")
+        raise ValueError(f"m: must be an integer from 1 to {num_clients}, the number of clients, not {m}")
     if not isinstance(steps, int | np.integer) or steps < 0:
-        raise ValueError(f"steps: {steps}; allowed: whole numbers from 0")
+        raise ValueError(f"steps: must be an integer >= 0, not {steps}")
     if neighbours not in NEIGHBOURS:
-        raise ValueError(f"neighbours: unknown {neighbours!r}; allowed: {', '.join(NEIGHBOURS)}")
+        raise ValueError(f"neighbours: must be one of {', '.join(NEIGHBOURS)}, not {neighbours!r}")
     names = ("generalization_weight", "privacy_weight", "temperature_margin")
     numbers = (generalization_weight, privacy_weight, temperature_margin)
     for name, number in zip(names, numbers, strict=True):
         if not isinstance(number, jax.core.Tracer) and not number >= 0:
-            raise ValueError(f"{name}: {number}; allowed: 0 or more")
+            raise ValueError(f"{name}: must be >= 0, not {number}")
     if not isinstance(temperature_divisor, jax.core.Tracer) and not temperature_divisor > 0:
-        raise ValueError(f"temperature_divisor: {temperature_divisor}; allowed: more than 0")
+        raise ValueError(f"temperature_divisor: must be > 0, not {temperature_divisor}")

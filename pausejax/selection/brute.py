@@ -49,7 +49,7 @@ def _tried(ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None
     num_sets = math.comb(num_clients, m)
     if num_sets > MAX_SETS:
         raise ValueError(
-            f"m: {m} out of {num_clients} clients makes {num_sets} sets; brute_force tries at most {MAX_SETS}"
+            f"m: {m} of {num_clients} clients make {num_sets} sets; brute_force tries at most {MAX_SETS}"
         )
     return _brute_force(ucb, score, None if available is None else jnp.asarray(available), m, worth)
 

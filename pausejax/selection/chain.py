@@ -43,7 +43,7 @@ def vertices(num_clients: int, m: int) -> np.ndarray:
     sets = np.array(list(itertools.islice(itertools.combinations(range(num_clients), m), MAX_VERTICES + 1)))
     if len(sets) > MAX_VERTICES:
         raise ValueError(
-            f"m: {m} of {num_clients} clients give over {MAX_VERTICES} sets, too many to enumerate"
+            f"m: {m} of {num_clients} clients make more than {MAX_VERTICES} sets, which is the limit"
         )
     return sets
 
@@ -80,7 +80,7 @@ def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np
       ValueError: the rule is unknown, or there are more than `MAX_VERTICES` sets.
     """
     if rule not in RULES:
-        raise ValueError(f"rule: unknown rule {rule!r}; allowed: {', '.join(RULES)}")
+        raise ValueError(f"rule: must be one of {', '.join(RULES)}, not {rule!r}")
     num_clients = len(lists[0])
     members = vertices(num_clients, m)
     number = {tuple(v): i for i, v in enumerate(members)}

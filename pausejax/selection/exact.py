@@ -271,24 +271,24 @@ def check_inputs(
     one, other = names
     shape = jnp.shape(ucb)
     if len(shape) != 1 or shape != jnp.shape(score):
-        raise ValueError(f"{other}: shape {jnp.shape(score)} with {one} of shape {shape}; both must be [K]")
+        raise ValueError(f"{other}: shape {jnp.shape(score)}, {one}: shape {shape}; both must be [K]")
     if not isinstance(m, int | np.integer) or not 1 <= m <= shape[0]:
-        raise ValueError(f"m: {m} clients to select out of {shape[0]}; allowed: an integer from 1 to K")
+        raise ValueError(f"m: must be an integer from 1 to {shape[0]}, the number of clients, not {m}")
     check_available(available, shape)
     if isinstance(available, jax.core.Tracer):
         return
     read = np.ones(shape, bool) if available is None else np.asarray(available)
     bounded = least == 0
     if not isinstance(ucb, jax.core.Tracer) and not np.all(np.asarray(ucb)[read] > least):
-        found, wanted = ("NaN, 0 or less", "above 0") if bounded else ("NaN or -inf", "a number")
-        raise ValueError(f"{one}: holds {found}; every entry must be {wanted} or +inf")
+        found, wanted = ("NaN or <= 0", "> 0") if bounded else ("NaN or -inf", "a number")
+        raise ValueError(f"{one}: every entry must be {wanted} or +inf, but one is {found}")
     if not isinstance(score, jax.core.Tracer):
         numbers = np.asarray(score)[read]
         if not np.all(np.isfinite(numbers) & (numbers >= least)):
-            more, least_said = (
-                (", an infinity or less than 0", " from 0") if bounded else (" or an infinity", "")
+            more, least_said = (", infinite or < 0", " >= 0") if bounded else (" or infinite", "")
+            raise ValueError(
+                f"{other}: every entry must be a finite number{least_said}, but one is NaN{more}"
             )
-            raise ValueError(f"{other}: holds NaN{more}; every entry must be a finite number{least_said}")
 
 
 def check_available(available: jax.Array | None, shape: tuple[int, ...]) -> None:
@@ -297,4 +297,4 @@ def check_available(available: jax.Array | None, shape: tuple[int, ...]) -> None
         return
     kind = jnp.result_type(available)
     if jnp.shape(available) != shape or kind != jnp.bool_:
-        raise ValueError(f"available: {kind} of shape {jnp.shape(available)}; allowed: bool {list(shape)}")
+        raise ValueError(f"available: must be bool {list(shape)}, not {kind} {list(jnp.shape(available))}")

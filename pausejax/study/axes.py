@@ -17,11 +17,13 @@ LAWS = ("uniform", "log_uniform", "int_uniform")
 
 SAMPLING: dict[str, Parameter] = table(
     sampling={
-        "n": Parameter(256, "number of points that are sampled for each policy", low=1, high=2**20),
-        "method": Parameter(
-            "sobol", "method that draws the points", choices=("sobol", "random", "latin_hypercube")
+        "n": Parameter(
+            256, "number of points that are sampled from the ranges for each policy", low=1, high=2**20
         ),
-        "seed": Parameter(0, "seed of the sampled points; it does not change the seeds of runs", low=0),
+        "method": Parameter(
+            "sobol", "method that samples the points", choices=("sobol", "random", "latin_hypercube")
+        ),
+        "seed": Parameter(0, "seed of the sampled points; the seeds of the runs do not change", low=0),
     }
 )
 """Keys of the table [sampling]."""
@@ -71,17 +73,19 @@ def range_problem(parameter: Parameter, value: Mapping[str, Any]) -> str | None:
     laws = ("int_uniform",) if parameter.kind is int else ("uniform", "log_uniform")
     law = next(iter(value), "")
     if len(value) != 1 or law not in laws:
-        return f"a range is given as {' or '.join(f'{{{law} = [low, high]}}' for law in laws)}"
+        return f"a range must be {' or '.join(f'{{{law} = [low, high]}}' for law in laws)}"
     ends = value[law]
     if not isinstance(ends, list) or len(ends) != 2:
-        return "a range has two ends: [low, high]"
+        return "a range must have two ends, [low, high]"
     for end in ends:
         if problem := parameter.problem(end):
-            return f"an end {problem}"
+            return f"an end of the range {problem}"
     low, high = ends
     if np.float32(low) >= np.float32(high):
-        return "low must be below high"
-    return "low must be > 0 for log_uniform" if law == "log_uniform" and np.float32(low) <= 0 else None
+        return "a range's low end must be below its high end"
+    return (
+        "the low end must be > 0 for log_uniform" if law == "log_uniform" and np.float32(low) <= 0 else None
+    )
 
 
 def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:

@@ -16,7 +16,7 @@ def check(say: Say, study: Study) -> None:
     """Reports values of a study that contradict each other, each problem once."""
     if (runs := count_runs(study)) > MAX_RUNS:
         labels = [policy.label for policy in study.policies]
-        say("policy", labels, f"come to {runs} runs; must be <= {MAX_RUNS}")
+        say("policy", labels, f"the study has {runs} runs; must be <= {MAX_RUNS}")
         return
     study.kind.check(say, study)
 

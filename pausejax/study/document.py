@@ -48,6 +48,6 @@ def read(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise SpecError([f"{path}: can't be read: {error.strerror}"]) from error
     except ValueError as error:
-        raise SpecError([f"{path}: is no valid TOML: {error}"]) from error
+        raise SpecError([f"{path}: must be valid TOML: {error}"]) from error
     except RecursionError as error:
-        raise SpecError([f"{path}: is no valid TOML: brackets are nested too deeply"]) from error
+        raise SpecError([f"{path}: must be valid TOML: brackets are nested too deeply"]) from error

@@ -42,7 +42,7 @@ class Reader:
     def scalar(self, document: Mapping[str, Any], key: str, parameter: Parameter) -> Any:
         value = document.get(key, parameter.default)
         if problem := parameter.problem(value):
-            self.say(key, value, problem + (", not an axis" if isinstance(value, list) else ""))
+            self.say(key, value, problem + (", not a list" if isinstance(value, list) else ""))
             return parameter.default
         return float(value) if parameter.kind is float else value
 
@@ -86,7 +86,7 @@ class Reader:
             if name not in known:
                 self.unknown(key, known, where)
             elif name in found:
-                self.say(where + key, value, f"is a second value for {name}")
+                self.say(where + key, value, f"gives {name} a second value. Leave one of them out")
             else:
                 found[name] = self.axis(where + key, known[name], value, name in zipped)
         return found
@@ -100,7 +100,7 @@ class Reader:
             return Range(law, *map(parameter.kind, ends))
         values = value if isinstance(value, list) else [value]
         if not values:
-            self.say(key, value, "an axis needs at least one value")
+            self.say(key, value, "must list one value or more")
         for item in values:
             if problem := parameter.problem(item):
                 self.say(key, item, problem)
@@ -108,7 +108,7 @@ class Reader:
         if parameter.kind in (float, File):
             values = [parameter.kind(item) for item in values]
         if len(set(values)) < len(values) and not zipped:
-            self.say(key, value, "an axis must not repeat a value")
+            self.say(key, value, "must not list a value twice")
         return tuple(values)
 
     def policies(self, tables: Any, zipped: Set[str]) -> tuple[PolicySpec, ...]:
@@ -121,7 +121,7 @@ class Reader:
         seen: set[str] = set()
         for spec in found:
             if spec.label in seen:
-                self.say("policy.label", spec.label, "is used twice; give each [[policy]] its own label")
+                self.say("policy.label", spec.label, "is used twice. Give each [[policy]] its own label")
             seen.add(spec.label)
         return tuple(found)
 
@@ -137,7 +137,11 @@ class Reader:
         axes = self.axes({k: v for k, v in table.items() if k not in _POLICY_KEYS}, "", in_zip)
         for name in axes:
             if self.words.is_idle(name, algorithm):
-                self.say(f"policy.{name}", table.get(name), f"the policy {algorithm} does not read it")
+                self.say(
+                    f"policy.{name}",
+                    table.get(name),
+                    f"the policy {algorithm} does not read it. Leave it out",
+                )
         plain = algorithm if axes.get("private") != (False,) else f"{algorithm}_no_privacy"
         label = table.get("label", plain)
         if not isinstance(label, str) or not label or not label.isprintable():
@@ -170,12 +174,14 @@ class Reader:
         for key, parameter in SAMPLING.items():
             values[key] = table.get(key, parameter.default)
             if key == "n" and key not in table:
-                self.problems.append(f"{self.source}: sampling.n: missing; the number of points")
+                self.problems.append(
+                    f"{self.source}: sampling.n: missing. Set the number of points to sample"
+                )
             elif problem := parameter.problem(values[key]):
                 self.say(f"sampling.{key}", values[key], problem)
                 values[key] = parameter.default
         if not ranges and not self.problems:
-            self.say("sampling", table, "no parameter has a range, as alpha = {log_uniform = [1, 100]}")
+            self.say("sampling", table, "needs a range, such as alpha = {log_uniform = [1, 100]}")
         return Sampling(**values)
 
     def check_effects(self, overridden: Iterable[tuple[str, str | None]], study: Study) -> None:
@@ -189,7 +195,7 @@ class Reader:
             elif all(name in policy.axes for policy in readers):
                 labels = ", ".join(f'"{policy.label}"' for policy in readers)
                 self.problems.append(
-                    f"--set {override}: has no effect: every policy that reads it sets it itself: {labels}"
+                    f"--set {override}: has no effect: all policies that read it set it themselves: {labels}"
                 )
         set_here = {name for _, name in overridden}
         for name, axis in study.axes.items():
@@ -220,7 +226,7 @@ class Reader:
 
     def _say_idle(self, key: str, axis: Axis) -> None:
         value = {axis.law: [axis.low, axis.high]} if isinstance(axis, Range) else list(axis)
-        self.say(key, value, "no run of this study reads it, so it can't be an axis")
+        self.say(key, value, "must be one value, because no run of this study reads it")
 
 
 def show(value: Any) -> str:

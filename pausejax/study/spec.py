@@ -184,7 +184,7 @@ def _entries(
     entries = document.get("use", [])
     if not isinstance(entries, list) or not all(isinstance(entry, str) and entry for entry in entries):
         problems.append(
-            f'{source}: use = {show(entries)}: must be a list of files and modules, as ["my_policy.py"]'
+            f'{source}: use = {show(entries)}: must be a list of files and modules, such as ["my_policy.py"]'
         )
         entries = []
     if found := tuple(dict.fromkeys((*entries, *more))):
@@ -241,7 +241,7 @@ def _override(
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
-            problems.append(f"--set {override}: {section} is no table; --set can't reach into [[{section}]]")
+            problems.append(f"--set {override}: {section} must be a table. --set can't change [[{section}]]")
             return None
     for spelling in [alias for alias, target in aliases.items() if target == name]:
         table.pop(spelling, None)

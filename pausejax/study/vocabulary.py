@@ -70,7 +70,7 @@ class Vocabulary:
         if name not in self.ambiguous:
             return nearest(name, known)
         ways = " or ".join(f'"{way}"' for way in self.ambiguous[name])
-        return f"; several parts of this study have such a parameter, so write {ways}"
+        return f". Several parts of this study have a parameter of this name, so write {ways}"
 
     @property
     def sections(self) -> tuple[str, ...]:
@@ -161,9 +161,12 @@ def make(
                         added[name], origin[name] = parameter, part
                 sections = {parameter.section for parameter in own.values()}
                 if name in study or name in RESERVED | sections:
-                    raise PartError(f"{part.where}: {name}: means something else in every study")
+                    raise PartError(f"{part.where}: {name}: every study has this key. Rename the parameter")
                 if parameter.section in RESERVED or parameter.section in study:
-                    raise PartError(f"{part.where}: {name}: {parameter.section!r} can't be a section")
+                    raise PartError(
+                        f"{part.where}: {name}: {parameter.section!r} is a key of every study, no section. "
+                        "Choose another section"
+                    )
                 origin.setdefault(name, part)
                 if name not in own:
                     added.setdefault(name, parameter)
@@ -189,7 +192,10 @@ def make(
     for name, parameter in by_section.items():
         for spelling in parameter.spellings:
             if aliases.setdefault(spelling, name) != name or spelling in by_section:
-                raise PartError(f"{_where(origin.get(name), name)}: {name}: the symbol {spelling} is taken")
+                raise PartError(
+                    f"{_where(origin.get(name), name)}: {name}: another parameter has the symbol {spelling}. "
+                    "Choose another symbol"
+                )
     learning = {name for name, of_key in readers.items() if _learns(of_key, categories)}
     idle = {mode: names | frozenset(learning) for mode, names in ignored.items()}
     known = {name: of_key for name, of_key in readers.items() if name in by_section}
@@ -243,6 +249,6 @@ def _disagreement(part: Part, parameter: Parameter, other: Parameter, first: Par
         for field in parameter.differences(other)
     ]
     return (
-        f"{part.file}: {part.category} {part.name}: {parameter.name}: is a parameter of "
-        f"{_where(first, 'every study')} too, and they must agree: {'; '.join(fields)}"
+        f"{part.file}: {part.category} {part.name}: {parameter.name}: must equal the parameter of this name "
+        f"of {_where(first, 'every study')}: {'; '.join(fields)}"
     )

@@ -29,16 +29,20 @@ def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Grou
         isinstance(group, list) and len(group) > 1 and all(isinstance(name, str) for name in group)
         for group in value
     ):
-        say(key, value, 'must be a list of groups of two or more names, as [["alpha", "gamma"]]')
+        say(key, value, 'must be a list of groups of two or more names, such as [["alpha", "gamma"]]')
         return ()
     groups = tuple(tuple(words.aliases.get(name, name) for name in group) for group in value)
     seen: set[str] = set()
     for name in (name for group in groups for name in group):
         if name not in words.parameters:
-            say(key, value, f"{name} is no parameter{words.hint(name, [*words.parameters, *words.aliases])}")
+            say(
+                key,
+                value,
+                f"{name} must be a parameter{words.hint(name, [*words.parameters, *words.aliases])}",
+            )
             return ()
         if name in seen:
-            say(key, value, f"{name} is named twice")
+            say(key, value, f"must name {name} only once")
             return ()
         seen.add(name)
     return groups
@@ -72,7 +76,7 @@ def check_groups(
             twice = [name for name in group if name in taken]
             idle = [name for name in group if words.is_idle(name, policy.algorithm)]
             if twice:
-                say(where, list(group), f"{twice[0]} is zipped for all policies already")
+                say(where, list(group), f"the study zips {twice[0]} for all policies already")
             elif idle:
                 say(where, list(group), f"the policy {policy.algorithm} does not read {idle[0]}")
             elif problem := _problem(group, own):
@@ -87,12 +91,12 @@ def _problem(group: Group, axes: Mapping[str, Axis]) -> str | None:
     for name in group:
         axis = axes[name]
         if isinstance(axis, Range):
-            return f"{name} is a range; ranges are sampled together anyway"
+            return f"{name} must be a list, not a range. Ranges are sampled together anyway"
         lengths[name] = len(axis)
     first, *others = group
     other = next((name for name in others if lengths[name] != lengths[first]), others[0])
     if lengths[first] != lengths[other] or lengths[first] < 2:
         counts = " and ".join(f"{name} has {lengths[name]}" for name in (first, other))
-        return f"needs lists of equal length, two values or more: {counts}"
+        return f"the lists must have equal lengths of two or more: {counts}"
     rows = list(zip(*(axes[name] for name in group), strict=True))
-    return "must not repeat a point" if len(set(rows)) < len(rows) else None
+    return "must not have a point twice" if len(set(rows)) < len(rows) else None

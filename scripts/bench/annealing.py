@@ -1,10 +1,10 @@
-"""Measures the cost of annealing: steps per second of batches, and cost per selection against K (Table I).
+"""Measures the cost of annealing: the time of a step in batches, and of a selection against K (Table I).
 
     python scripts/bench/annealing.py --out DIR [--quick]
 
-Times are CPU seconds of the process (all threads), the least of several, without compilation. DIR gets
-`speed.csv`, `scaling.csv`, `brute_force.csv`, `annealing.png`, and `annealing.json` with all of it, the
-fitted slopes and the machine.
+Times are CPU seconds of all threads of the process, the least of several repeats, without compilation. DIR
+gets `speed.csv`, `scaling.csv`, `brute_force.csv`, `annealing.png` and `annealing.json`. The JSON file has
+all tables, the fitted slopes and the machine.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from pausejax.plotting.chart import Axis, Chart, Panel, Series
 WEIGHTS = {"generalization_weight": 100.0, "privacy_weight": 5.0}
 DIVISOR = 30.0
 REFERENCE_SECONDS = {(30, 5): 1.97, (300, 15): 77.0, (1000, 50): 398.0}
-"""CPU seconds of one 3,000-step selection by the paper's own code on a machine like ours."""
+"""CPU seconds of one selection of 3,000 steps by the paper's own code, on a similar machine."""
 REFERENCE_STEPS = 3_000
 SETTINGS = [(30, 5), (300, 15), (1000, 50), (3000, 150)]
 FUNCTIONS = {"tailored": selection.anneal, "vanilla": selection.vanilla_anneal}
@@ -69,7 +69,7 @@ def speed(runs_of, steps):
 
 
 def neighbourhood_size(values, members):
-    """Returns |A| (K - m) + (m - |A|) |U|, the number of neighbours of a set: the paper's cost of one
+    """Returns |A| (K - m) + (m - |A|) |U|, the number of neighbours of a set and the paper's cost of a
     step."""
     num_clients, m = len(values[0]), len(members)
     ranks = [np.argsort(np.argsort(np.asarray(x), kind="stable")) for x in values]
@@ -131,7 +131,7 @@ def slopes(rows):
 
 
 def draw(rows, brute_rows, fit, path):
-    """Draws cost and neighbours against K, log-log, with slopes in the legend."""
+    """Draws cost and neighbours against K on logarithmic axes, with the slopes in the legend."""
     steps = rows[0]["steps"]
     costs = {
         "vanilla_selection_seconds": f"Vanilla-SA, {steps} steps",

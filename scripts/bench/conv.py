@@ -1,10 +1,11 @@
-"""Compares implementations of convolutions with kernels of each client: times one scan of training steps.
+"""Times implementations of convolutions in which each client has its own kernel.
 
     python scripts/bench/conv.py [--clients 5] [--batch 20] [--steps 3] [--repeats 3] [--only vmap/im2col ...]
 
-Each variant trains the convolutional part of the CIFAR-10 network, forward and backward, inside a scan, with
-the clients side by side (`vmap`) or one at a time (`lax.map`). The trained weights are an output: else the
-compiler drops the work. Prints milliseconds a step (all clients), compile time and temporary memory.
+Each variant trains the convolutional part of the CIFAR-10 network, forward and backward, inside a scan. The
+clients are side by side (`vmap`) or one at a time (`lax.map`). The trained weights are an output, because
+otherwise the compiler would drop the work. Prints milliseconds of a step of all clients, compile time and
+temporary memory.
 """
 
 import argparse
@@ -22,18 +23,17 @@ CLASSES = 10
 
 
 def patches(images, kernel):
-    """Convolves by patches from a convolution with an identity kernel, and a matrix product."""
+    """Convolves by a matrix product of patches, which a convolution with an identity kernel extracts."""
     height, width, _, features = kernel.shape
     columns = lax.conv_general_dilated_patches(
         images, (height, width), (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    # The patches' features run over channels first.
+    # In the features of patches, channels are the outer axis.
     return columns @ kernel.transpose(2, 0, 1, 3).reshape(-1, features)
 
 
 def shifts(images, kernel):
-    """Convolves by one matrix product per kernel position; the products are summed, without patches in
-    memory."""
+    """Convolves by the sum of one matrix product per kernel position, without patches in memory."""
     height, width = images.shape[1] - kernel.shape[0] + 1, images.shape[2] - kernel.shape[1] + 1
     return sum(
         images[:, row : row + height, column : column + width] @ kernel[row, column]

@@ -2,8 +2,9 @@
 
 python scripts/bench/ensemble.py [--runs 1000] [--rounds 5000] [--policies efl_fg fedboost ...]
 
-Prints CPU seconds and wall time of `simulate` (seeds × η × ξ × B, K = 22, the diabetes pool), after one call
-that compiles, and the CPU time per run and round of a NumPy loop that does what EFL-FG needs and no more.
+Prints CPU seconds and wall seconds of `simulate` after a call that compiles. The runs are seeds × η × ξ × B,
+with K = 22 and the diabetes pool. Also prints the CPU time per run and round of a NumPy loop that only does
+EFL-FG.
 """
 
 import argparse
@@ -20,7 +21,7 @@ LANES = 128
 
 
 def grid(count):
-    """Seeds × η × ξ × B: 20 seeds, and as many settings as make up the count."""
+    """Returns at least `count` runs, seeds × η × ξ × B, with 20 seeds."""
     settings = -(-count // 20)
     rng = np.random.default_rng(0)
     points = Runs(
@@ -63,7 +64,7 @@ def numpy_dominating(graph):
 
 
 def numpy_run(pool, seed, rate, exploration, budget, uplink, rounds):
-    """One EFL-FG run; returns its mean squared error."""
+    """Plays one run of EFL-FG in NumPy, and returns its mean squared error."""
     rng = np.random.default_rng(seed)
     predictions, targets = pool.predictions.astype(float), pool.targets.astype(float)
     sizes, count = pool.parameters.astype(int), len(pool.parameters)

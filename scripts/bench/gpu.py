@@ -1,12 +1,12 @@
-"""The cases of `gpu_plan.py` measured on the devices that JAX has, and its model held against them.
+"""Times the cases of `gpu_plan.py` on the devices that JAX has, and compares them with its model.
 
     python scripts/bench/gpu.py [--case 'pause-*' mlp] [--minutes 9] [--out out/gpu.json] [--table out/gpu.md]
     python scripts/bench/gpu.py --small                          # a few cases, tiny, on any device
 
-Data are noise of the data sets' shapes, so nothing has to be carried along. Programs compile while others are
-timed; cases for which no time is left are named and left out. For some with training other layouts are timed
-too: the fastest is what a row of `pausejax/measured.json` should say. The model's times are those of the
-tables in docs/gpu.md, of the device's name; where it has no table, of the H100.
+Data are noise with the shapes of the data sets, so no data set is needed. Programs compile while others are
+timed. Cases for which no time is left are named and left out. For some cases with training, other layouts are
+timed too. The fastest layout should be a row of `pausejax/measured.json`. The model's times are those of the
+device's table in docs/gpu.md. If the device has no table, those of the H100 are used.
 """
 
 import argparse
@@ -40,7 +40,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu.md"
 ORDER = ("mlp", "pause-30", "cnn_cifar", "sa_pause-30", "pause-300", "cnn_mnist", "*")
 """Cases that are measured first; the others follow in the order of the table."""
 TUNED = {"mlp": (8, 128), "cnn_mnist": (8,), "cnn_cifar": (8,)}
-"""Runs by case for which other layouts are timed."""
+"""Numbers of runs for which other layouts are timed, by case."""
 SMALL = ("pause-30", "sa_pause-30", "mlp", "efl_fg")
 SMALL_CHANGES = {"data.train_samples": 600, "training.max_steps": 2}
 _SECONDS = 1.0
@@ -50,7 +50,7 @@ _GAIN = 0.03
 
 
 class Program(GroupProgram):
-    """A case with its simulation and its program, which compiles while others are timed."""
+    """Case with its simulation and its program, which compiles while others are timed."""
 
     def __init__(
         self, case: Case, runs: int, changes: dict[str, Any], sources: Sources, layout: Layout | None = None
@@ -62,12 +62,12 @@ class Program(GroupProgram):
         self.runs, self.learns = runs, learns
 
     def seconds(self, call: jax.stages.Compiled) -> float:
-        """Returns the wall time of a round of all runs: the least of the calls that fit into a second."""
+        """Returns the wall seconds of a round of all runs: the least of the calls that fit into a second."""
         simulation, runs = self.simulation, self.group.runs
         rows = [*runs, *[runs[-1]] * (simulation.padded(self.runs) - self.runs)]
         mesh, rounds = runs_mesh(len(rows)), simulation.rounds_per_call
         arguments, state = simulation.arguments(rows), simulation.start(rows)
-        # No round is the last one, which would be evaluated beyond its turn.
+        # The last round is out of reach, because it would be evaluated in addition.
         last = put(jnp.int32(2**30), mesh, SHARED)
         taken: list[float] = []
         while len(taken) < 3 or (sum(taken) < _SECONDS and len(taken) < 100):
@@ -129,12 +129,12 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 def faster_layouts(
     name: str, program: Program, changes: dict[str, Any], sources: Sources, seconds: float
 ) -> list[dict[str, Any]]:
-    """Doubles and halves one value of the layout after the other, as long as that makes a round faster.
+    """Doubles and halves each value of the layout in turn, as long as a round becomes faster.
 
-    Whole programs are compiled and timed. Nothing is tried after so many seconds.
+    Whole programs are compiled and timed. No new layout is tried after `seconds`.
 
     Returns:
-      The fastest layout, ready for a row of `pausejax/measured.json`; nothing if none is faster.
+      The fastest layout, as a row of `pausejax/measured.json`; an empty list if no layout is faster.
     """
     begun = time.monotonic()
     usual = best = program.layout
@@ -152,9 +152,7 @@ def faster_layouts(
                     break
                 best = layout
     if best == usual:
-        print(
-            f"{name}, {program.runs} runs: of {len(tried)} layouts the usual one is the fastest", flush=True
-        )
+        print(f"{name}, {program.runs} runs: the default is the fastest of {len(tried)} layouts", flush=True)
         return []
     again = Program(CASES[name], program.runs, changes, sources, best)
     row = {"case": name, "runs": program.runs, "tuned": True, "layout": best._asdict()}
@@ -165,7 +163,7 @@ def faster_layouts(
 
 
 def neighbour(layout: Layout, field: str, step: str) -> Layout:
-    """Returns a layout with one value doubled or halved, or with the other way to do convolutions."""
+    """Returns a layout with one value doubled or halved, or with the other implementation of convolutions."""
     value = getattr(layout, field)
     if field == "conv":
         return layout._replace(conv="lax" if value == "im2col" else "im2col")
@@ -205,19 +203,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--case", nargs="*", default=["*"], help=f"patterns of: {', '.join(CASES)}")
-    parser.add_argument("--small", action="store_true", help=f"{', '.join(SMALL)}, tiny")
-    parser.add_argument("--minutes", type=float, default=9.0, help="nothing is begun after so many")
-    parser.add_argument("--tune", type=float, default=20.0, help="seconds for other layouts of a case")
+    parser.add_argument("--case", nargs="*", default=["*"], help=f"patterns of cases: {', '.join(CASES)}")
+    parser.add_argument("--small", action="store_true", help=f"time only tiny cases: {', '.join(SMALL)}")
+    parser.add_argument("--minutes", type=float, default=9.0, help="minutes after which no case is begun")
+    parser.add_argument("--tune", type=float, default=20.0, help="seconds for the other layouts of a case")
     parser.add_argument("--out", type=Path, default=Path("out/gpu.json"))
-    parser.add_argument("--table", type=Path, help="writes the table here")
+    parser.add_argument("--table", type=Path, help="file for the table")
     options = parser.parse_args()
     set_up_jax()
     device = jax.local_devices()[0].device_kind
     known = {target.name for target in TARGETS.values()}
     modelled = device if device in known else TARGETS["h100"].name
     found = measure(options)
-    # Tiny cases are no cases of the model.
+    # The model has no tiny cases.
     page = table(found, {} if options.small else tables.modelled(PAGE.read_text(), modelled))
     head = f"{jax.local_device_count()} × {device}, jax {jax.__version__}; model of {modelled}"
     options.out.parent.mkdir(parents=True, exist_ok=True)

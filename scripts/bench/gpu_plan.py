@@ -5,10 +5,10 @@
     python scripts/bench/gpu_plan.py --case mlp --runs 8 --set training.precision=tf32 --kernels 10
     python scripts/bench/gpu_plan.py --table docs/gpu.md         # writes the tables of all that was found
 
-XLA compiles each case for the device as described in `gpu_model/targets.py`. Launches, graphs,
-synchronisations and memory are what it says; bytes and FLOPs are those of its kernels' operands, each read
-once; the times are a model's, which no device has calibrated. A case takes 5 to 60 seconds; what was found is
-kept in --out, one file a case, and not compiled again unless --again says so.
+XLA compiles each case for a device of `gpu_model/targets.py`. Launches, graphs, synchronisations and memory
+are XLA's figures. Bytes and FLOPs are those of the kernels' operands, which are read once. Times are from a
+model that is not calibrated on any device. A case takes 5 to 60 seconds. --out keeps a file with the result
+of each case, which is compiled again only with --again.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from pausejax.federated import placement
 
 
 def changes_of(items: list[str]) -> dict[str, object]:
-    """Parses `key=value` to values by dotted key; a value that is no JSON is text."""
+    """Parses `key=value` to values by dotted key; a value that is not JSON is a string."""
     found = {}
     for item in items:
         key, value = item.split("=", 1)
@@ -45,14 +45,14 @@ def changes_of(items: list[str]) -> dict[str, object]:
 
 
 def place(items: list[str]) -> None:
-    """Sets the placement of work in the package, as given on the command line."""
+    """Sets the placement of work in the package from `key=value` arguments."""
     if wanted := changes_of(items):
         usual = placement.choose
         placement.choose = lambda *args, **kwargs: usual(*args, **kwargs)._replace(**wanted)
 
 
 def look_at(name: str, runs: int, device: str, options: argparse.Namespace) -> dict[str, object]:
-    """Returns the results of one case in the form in which they are stored."""
+    """Compiles and counts one case, and returns its results as they are stored."""
     case = CASES[name]
     begun, changes = time.perf_counter(), changes_of(options.set)
     told = changes_of(options.xla)
@@ -89,18 +89,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--case", nargs="*", default=[], help=f"patterns of: {', '.join(CASES)}")
-    parser.add_argument("--runs", nargs="*", type=int, help="side by side; those of the case if not given")
+    parser.add_argument("--case", nargs="*", default=[], help=f"patterns of cases: {', '.join(CASES)}")
+    parser.add_argument("--runs", nargs="*", type=int, help="runs side by side (default: those of the case)")
     parser.add_argument("--device", nargs="*", default=["h100"], choices=list(TARGETS))
-    parser.add_argument("--devices", type=int, default=1, help="so many of them")
-    parser.add_argument("--set", nargs="*", default=[], help="dotted.key=value of the spec")
-    parser.add_argument("--xla", nargs="*", default=[], help="option=value of the compiler")
-    parser.add_argument("--place", nargs="*", default=[], help="lanes=, eval_lanes=, eval_batch=, conv=")
-    parser.add_argument("--tag", default="", help="keeps variants apart")
-    parser.add_argument("--kernels", type=int, default=0, help="shows so many of the dearest kernels")
+    parser.add_argument("--devices", type=int, default=1, help="number of devices")
+    parser.add_argument("--set", nargs="*", default=[], help="section.key=value changes of the spec")
+    parser.add_argument("--xla", nargs="*", default=[], help="option=value settings of the compiler")
+    parser.add_argument(
+        "--place", nargs="*", default=[], help="layout: lanes=, eval_lanes=, eval_batch=, conv="
+    )
+    parser.add_argument("--tag", default="", help="ending of the names of files, which separates variants")
+    parser.add_argument(
+        "--kernels", type=int, default=0, help="number of the most expensive kernels to print"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/gpu_plan"))
-    parser.add_argument("--again", action="store_true", help="compiles what is kept too")
-    parser.add_argument("--table", type=Path, help="writes the tables of all that is kept into this page")
+    parser.add_argument("--again", action="store_true", help="compile cases again that have a file")
+    parser.add_argument("--table", type=Path, help="page into which the tables of all files are written")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     place(options.place)

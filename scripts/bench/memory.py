@@ -1,9 +1,9 @@
-"""Measures the memory that calls of `simulate` leave: the resident size of the process after some calls.
+"""Measures the resident memory of a process after calls of `simulate`.
 
     python scripts/bench/memory.py [--calls 200] [--mode bandit] [--policy random] [--same]
 
-Every call has another number of clients, and with it programs of its own; with --same all have one.
-Linux only.
+Every call has another number of clients, so it has new programs. With --same all calls have the same number.
+The script runs only on Linux.
 """
 
 import argparse
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--mode", default="bandit")
     parser.add_argument("--policy", default="random")
-    parser.add_argument("--same", action="store_true", help="the same study in every call")
+    parser.add_argument("--same", action="store_true", help="simulate the same study in every call")
     options = parser.parse_args()
     print("calls  resident, MB  mappings  objects")
     for call in range(1, options.calls + 1):
@@ -36,7 +36,7 @@ def resident() -> int:
 
 
 def mappings() -> int:
-    """Returns the number of memory mappings of this process; XLA makes some for every kernel."""
+    """Returns the number of memory mappings of this process; every kernel of XLA adds some."""
     return Path("/proc/self/maps").read_text().count("\n")
 
 

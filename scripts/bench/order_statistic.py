@@ -3,12 +3,14 @@
     python scripts/bench/order_statistic.py
 
 PAUSE maximizes (14), in which the slowest client of the cohort ends the round. Under the ending `first`, the
-m-th fastest does. Two oracles that know the latency law play the same draws: one maximizes (10) over cohorts
-of n, as PAUSE would with perfect knowledge; the other one maximizes the same sum with the expected reward of
-the m-th fastest client in place of the smallest expected reward. Prints, for each law and each treatment of
-late clients, the mean duration of rounds, and the least share: aggregated updates of the client with
-the fewest, over the mean of all clients (1: all contribute alike, 0: one never contributes). Differences are
-paired by seed, with 95 % intervals of Student's t over the seeds.
+m-th fastest client ends it. Two oracles know the latency law and play the same draws. The first oracle
+maximizes (10) over cohorts of n, like PAUSE with perfect knowledge. The second maximizes the same sum, but
+with the expected reward of the m-th fastest client in place of the smallest expected reward.
+
+Prints two figures for each law and each treatment of late clients: the mean duration of rounds and the least
+share. The least share is the smallest number of aggregated updates of any client, divided by the mean over
+the clients. It is 1 if all clients contribute equally, and 0 if one never contributes. Differences are paired
+by seed, with 95 % t intervals over the seeds.
 """
 
 import itertools
@@ -28,7 +30,7 @@ COHORTS = np.array(list(itertools.combinations(range(NUM_CLIENTS), SELECTED)))
 
 
 def rewards(latency: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Estimates rewards of all cohorts from draws of latencies [draws, K], seconds.
+    """Estimates expected rewards of all cohorts from draws of latencies, [draws, K], seconds.
 
     Returns:
       The smallest expected reward of each cohort, and the expected reward of its m-th fastest client.
@@ -43,7 +45,7 @@ def play(latency: np.ndarray, worth: np.ndarray, late: str) -> tuple[float, floa
 
     Args:
       latency: the latencies of all clients in every round.
-      worth: the latency term of each cohort.
+      worth: the latency term of each cohort in the oracle's sum.
       late: "released" if late clients count as participants, "stopped" if not.
 
     Returns:

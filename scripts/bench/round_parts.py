@@ -1,10 +1,10 @@
-"""Measures what the parts of a round cost: CPU seconds of a round against those of FedAvg's, in one process.
+"""Measures the cost of the parts of a round: CPU seconds of a round, compared with FedAvg in one process.
 
     python scripts/bench/round_parts.py [--runs 8] [--calls 8]
 
-The study has digits, 30 clients, 5 a round, an MLP and SGD. All programs are compiled first. Their calls of
-25 rounds take turns, so that a busy machine slows all of them alike. Prints one row a part: CPU milliseconds
-of a round of all runs, the ratio to FedAvg, and seconds of compilation.
+The study trains an MLP by SGD on digits, with 30 clients and 5 a round. All programs are compiled first.
+Their calls of 25 rounds take turns, so that a busy machine slows all programs equally. Prints a row for each
+part: CPU milliseconds of a round of all runs, the ratio to FedAvg, and the seconds of compilation.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def document(part: dict[str, dict[str, object]], runs: int) -> dict[str, object]
 
 
 class Timed:
-    """A compiled program with its state."""
+    """Compiled program with its state and its times."""
 
     def __init__(self, part: dict[str, dict[str, object]], runs: int) -> None:
         plan = make_plan(parse(document(part, runs)))

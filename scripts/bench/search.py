@@ -1,12 +1,13 @@
-"""Does a search pay? Best value found on fresh seeds against what was spent, beside plain sweeps.
+"""Compares searches with plain sweeps: the best value on fresh seeds against the number of runs.
 
-    python scripts/bench/search.py play bandit --out bench.jsonl     (or digits, mnist; goes on where it was)
+    python scripts/bench/search.py play bandit --out bench.jsonl     (or digits, mnist; continues the file)
     python scripts/bench/search.py show bench.jsonl --out docs/images/search_pays.png
 
-Each arm has several searches. Those of tpe are searches of their own. Random settings are independent, so one
-long search is cut into pieces; a Sobol sequence, played by a sweep, is cut likewise; the grid is one sweep,
-in as many random orders. A search's incumbent at a share of its settings is the best of them by its own
-seeds, and is what is played again on fresh seeds. All arms play as many runs.
+Each arm has several searches with the same number of runs. The arms of tpe play each search by itself. Random
+settings are independent, so one long search is cut into pieces. A sweep plays one long Sobol sequence, which
+is cut into pieces too. The grid is one sweep, in a random order for each search. The incumbent of a search,
+after some share of its settings, is the best setting by the search's own seeds. Incumbents are simulated
+again on fresh seeds.
 """
 
 import argparse
@@ -37,26 +38,27 @@ from pausejax.study.study import Study
 
 SHARES = (0.0625, 0.125, 0.25, 0.5, 1.0)
 ARMS = ("tpe", "tpe, two seeds", "grid, one seed", "random", "sobol", "grid")
-"""tpe as a search is by default, of one seed a setting; of two. The others are of two seeds, the grid also of
-one."""
+"""Methods that are compared. "tpe" has one seed for each setting, as a search has by default. The other arms
+have
+two seeds, unless their name says "one seed"."""
 RUNS = 128
-"""Of every search: settings times seeds."""
+"""Number of runs of every search: settings times seeds."""
 
 
 class Problem(NamedTuple):
-    """What is searched."""
+    """Study whose parameters are searched."""
 
     document: dict[str, Any]
-    """A spec without what is chosen."""
+    """Spec without the searched parameters."""
     ranges: dict[str, tuple[str, list[float]]]
-    """Law and ends of each parameter."""
+    """Law and ends of each searched parameter."""
     steps: int
-    """Values of each parameter on the grid."""
+    """Number of values of each parameter on the grid."""
     options: SearchOptions
     searches: int
-    """Of each arm."""
+    """Number of searches of each arm."""
     fresh: int
-    """Seeds."""
+    """Number of fresh seeds."""
 
 
 _PRIVACY = {"privacy_budget": 100.0, "sensitivity": 0.012}
@@ -107,23 +109,23 @@ PROBLEMS = {
 
 
 def seeds_of(arm: str) -> int:
-    """Of every setting."""
+    """Returns the number of seeds of every setting of an arm."""
     return 1 if "one seed" in arm or (arm.startswith("tpe") and "two seeds" not in arm) else 2
 
 
 Tried = tuple[Mapping[str, Any], float]
-"""The values of a setting, and what it came to on its own seeds; more is better."""
+"""The values of a setting, and its score on the seeds of the search; more is better."""
 
 
 def studied(problem: Problem, given: Mapping[str, Any], more: Mapping[str, Any], **parsing: Any) -> Study:
-    """The problem with something in place of what is chosen."""
+    """Parses the spec of a problem, with values or ranges of the searched parameters."""
     (policy,) = problem.document["policy"]
     document = {**problem.document, "policy": [{**policy, **given}], **more}
     return kinds.parse(document, **parsing)
 
 
 def searched(problem: Problem, arm: str, trials: int, seed: int) -> list[Tried]:
-    """One search over the ranges, setting by setting."""
+    """Runs one search over the ranges, and returns its settings in order."""
     given = {name: {law: ends} for name, (law, ends) in problem.ranges.items()}
     study = studied(problem, given, {"seeds": seeds_of(arm)}, searched=True)
     asked = problem.options._replace(trials=trials, sampler=arm.partition(",")[0], sampler_seed=seed)
@@ -132,7 +134,8 @@ def searched(problem: Problem, arm: str, trials: int, seed: int) -> list[Tried]:
 
 
 def swept(problem: Problem, arm: str, pieces: int) -> list[Tried]:
-    """A Sobol sequence long enough for so many searches, or the grid, setting by setting."""
+    """Runs a sweep over the grid, or over a Sobol sequence for `pieces` searches; returns its settings in
+    order."""
     seeds, more = seeds_of(arm), {}
     given: dict[str, Any] = {name: {law: ends} for name, (law, ends) in problem.ranges.items()}
     if arm == "sobol":
@@ -150,7 +153,7 @@ def swept(problem: Problem, arm: str, pieces: int) -> list[Tried]:
 
 
 def spread(law: str, ends: Sequence[float], steps: int) -> list[float]:
-    """The middles of equal parts of a range."""
+    """Returns the middles of equal parts of a range."""
     parts = (np.arange(steps) + 0.5) / steps
     low, high = np.log(ends) if law == "log_uniform" else ends
     values = low + parts * (high - low)
@@ -158,20 +161,20 @@ def spread(law: str, ends: Sequence[float], steps: int) -> list[float]:
 
 
 def incumbents(tried: Sequence[Tried]) -> Iterator[tuple[float, Mapping[str, Any]]]:
-    """The values of the best so far at each share of the settings that has one."""
+    """Yields each share of `SHARES` that has a setting, and the values of the best setting up to there."""
     for share in SHARES:
         if so_far := tried[: int(share * len(tried))]:
             yield share, max(so_far, key=lambda one: one[1] if one[1] == one[1] else -np.inf)[0]
 
 
 def play_arm(problem: Problem, arm: str) -> list[dict[str, Any]]:
-    """The incumbents of all searches of an arm."""
+    """Plays an arm, and returns a row for each incumbent of its searches."""
     trials, count = RUNS // seeds_of(arm), problem.searches
     if arm.startswith("tpe"):
         searches = [searched(problem, arm, trials, number) for number in range(count)]
     elif arm.startswith("grid"):
         whole, rng = swept(problem, arm, 1), np.random.default_rng(0)
-        # The grid of one seed costs half as much and is at its end then.
+        # The grid with one seed has half as many runs, so its last setting is repeated.
         searches = [[whole[place] for place in rng.permutation(len(whole))] for _ in range(count)]
         searches = [[*one, *one[-1:] * (trials - len(one))] for one in searches]
     else:
@@ -185,7 +188,7 @@ def play_arm(problem: Problem, arm: str) -> list[dict[str, Any]]:
 
 
 def on_fresh_seeds(problem: Problem, rows: Sequence[dict[str, Any]]) -> list[float]:
-    """The metric of each row's setting, averaged over seeds that no search has seen."""
+    """Returns the metric of each row's setting, as a mean over seeds that no search has used."""
     names = list(problem.ranges)
     points = [tuple(row["values"][name] for name in names) for row in rows]
     unique = list(dict.fromkeys(points))
@@ -207,7 +210,7 @@ def on_fresh_seeds(problem: Problem, rows: Sequence[dict[str, Any]]) -> list[flo
 
 
 def play(name: str, path: Path, arms: Sequence[str]) -> None:
-    """Plays what the file lacks, an arm at a time."""
+    """Plays the arms of a problem that the file lacks, and appends their rows to the file."""
     problem = PROBLEMS[name]
     done = {(row["problem"], row["arm"]) for row in read(path)}
     for arm in arms:
@@ -228,14 +231,14 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def values_of(rows: Sequence[dict[str, Any]], name: str, arm: str, share: float) -> np.ndarray:
-    """Of all searches of an arm that have an incumbent there."""
+    """Returns the values of an arm's incumbents at a share, for all searches that have one."""
     return np.array(
         [row["value"] for row in rows if (row["problem"], row["arm"], row["share"]) == (name, arm, share)]
     )
 
 
 def show(path: Path, picture: Path) -> None:
-    """Prints the table, and draws the picture of it."""
+    """Prints the table of a file, and draws its picture."""
     rows, panels = read(path), []
     spent = [f"{share * RUNS:.0f}" for share in SHARES]
     for name in dict.fromkeys(row["problem"] for row in rows):
@@ -250,13 +253,15 @@ def show(path: Path, picture: Path) -> None:
                 continue
             cells = [plus_minus(values, ".4g", ".2g") if len(values) > 1 else "–" for values in found]
             print(f"| {arm} | {max(map(len, found))} | " + " | ".join(cells) + " |")
-            beside = np.array(there) + 0.06 * (style - 2.5)  # so that no bar hides another
+            beside = np.array(there) + 0.06 * (style - 2.5)  # so that bars do not hide each other
             values = np.array([found[place] for place in there]).T
             samples = Samples(beside, values, np.arange(len(values)))
             series += marked(mean_series(arm, samples, style))
         y = Axis("pseudo-regret" if name == "bandit" else "accuracy")
         panels.append(Panel(Axis("runs", names=tuple(spent)), y, tuple(series), title=name))
-    caption = "Best value found against the runs spent: means over searches with 95 % t intervals."
+    caption = (
+        "Value of the best setting on fresh seeds against the number of runs: means with 95 % t intervals."
+    )
     Chart("search_pays", caption, tuple(panels), columns=len(panels)).save(picture)
 
 
@@ -265,9 +270,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("action", choices=("play", "show"))
-    parser.add_argument("what", help="a problem to play, or the file to show")
+    parser.add_argument("what", help="problem to play, or file to show")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--arm", action="append", choices=ARMS, help="to play, in place of all")
+    parser.add_argument(
+        "--arm", action="append", choices=ARMS, help="arm to play; may be repeated (default: all)"
+    )
     options = parser.parse_args()
     if options.action == "play":
         play(options.what, options.out, options.arm or ARMS)

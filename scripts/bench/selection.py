@@ -1,10 +1,10 @@
-"""What exact selection costs and what it is worth, against the paper's own code.
+"""Measures the cost of exact selection, and simulates its rounds, for comparison with the paper's own code.
 
     python scripts/bench/selection.py --out DIR [--quick]
 
-Times are CPU seconds of the process (all threads), the best of five, without compilation. DIR gets
-`speed.csv`, `scaling.csv`, `selection.json` (both, with the fitted slopes, the played games and the machine)
-and `selection.png`.
+Times are CPU seconds of all threads of the process, the least of five repeats, without compilation. DIR gets
+`speed.csv`, `scaling.csv`, `selection.png` and `selection.json`. The JSON file has both tables, the fitted
+slopes, the simulated rounds and the machine.
 """
 
 import argparse
@@ -28,11 +28,12 @@ from pausejax.selection import best_set, brute_force
 
 MIN_LATENCY = 0.05
 REFERENCE = {(30, 5): ("brute force", 0.33), (300, 15): ("annealing", 77.0), (1000, 50): ("annealing", 398.0)}
-"""What the paper's own code takes for one selection on a machine like ours, CPU seconds."""
+"""Method and CPU seconds of one selection by the paper's own code on a similar machine, by (K, m)."""
 
 
 def middle_of_a_run(num_clients, m, seed, round=300):
-    """ucb (13), g (8) and p (7) of a run whose counts favour the faster half."""
+    """Returns ucb (13), g (8) and p (7), [K] each, of a run that has favoured the faster half of the
+    clients."""
     rng = np.random.default_rng(seed)
     favour = np.where(np.arange(num_clients) < num_clients // 2, 3.0, 1.0) * rng.uniform(
         0.7, 1.3, num_clients
@@ -44,13 +45,14 @@ def middle_of_a_run(num_clients, m, seed, round=300):
 
 
 def terms(num_clients, m, seed):
-    """ucb (13) and score of (14) of the same."""
+    """Returns ucb (13) and the score of (14), [K] each, of such a run."""
     ucb, g, p = middle_of_a_run(num_clients, m, seed)
     return ucb, bandit.score(g, p, m, generalization_weight=100.0, privacy_weight=5.0)
 
 
 def cpu_seconds(function, *inputs, at_least=0.05):
-    """The least CPU time of a call, after one that compiles; short calls are timed in bunches."""
+    """Returns the least CPU seconds of a call, after a call that compiles; short calls are timed in
+    groups."""
     jax.block_until_ready(function(*inputs))
     start = time.process_time()
     jax.block_until_ready(function(*inputs))
@@ -66,13 +68,13 @@ def cpu_seconds(function, *inputs, at_least=0.05):
 
 
 def batch(num_clients, m, runs):
-    """The terms of this many runs, [runs, K]; beyond 64 they repeat."""
+    """Returns the terms of some runs, [runs, K] each; after 64 runs they repeat."""
     different = [terms(num_clients, m, seed) for seed in range(min(runs, 64))]
     return [jnp.tile(jnp.stack(x), (-(-runs // 64), 1))[:runs] for x in zip(*different, strict=True)]
 
 
 def measure(choose, num_clients, m, runs):
-    """CPU seconds per selection."""
+    """Returns the CPU seconds of a selection in a batch of runs."""
     call = partial(choose, m=m)
     return cpu_seconds(jax.jit(jax.vmap(call)), *batch(num_clients, m, runs)) / runs
 
@@ -94,7 +96,7 @@ def speed(quick):
 
 
 def scaling(quick):
-    """One selection against K with m = K / 6, the (30, 5) of the paper scaled up."""
+    """Returns rows of the cost of one selection for several K, with m = K / 6 as in the paper's (30, 5)."""
     exact = [30, 100, 300, 1000, 3000] + ([] if quick else [10_000, 30_000, 100_000])
     brute = [12, 18, 24, 30, 36] + ([] if quick else [42])
     rows = []
@@ -108,10 +110,11 @@ def scaling(quick):
 
 
 def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_oracle=False):
-    """A function from seeds to the round latencies and regrets, [runs, rounds], of PAUSE without training.
+    """Returns a function from seeds to the round latencies and regrets, [runs, rounds], of PAUSE without
+    training.
 
-    Latencies are the paper's, the clock is "reference". The paper's clients are numbered from the fastest to
-    the slowest, which ties between unexplored clients make use of; `shuffled` numbers them at random.
+    Latencies are the paper's, and the clock is "reference". The paper numbers its clients from the fastest to
+    the slowest. So ties between unexplored clients favour fast clients. `shuffled` numbers clients at random.
     """
     ordered = network.two_speed(num_clients=num_clients, min_latency=MIN_LATENCY)
     share = jnp.full(num_clients, 1 / num_clients)
@@ -157,7 +160,8 @@ def play(num_clients, m, rounds, *, gain, privacy_weight, shuffled=False, with_o
 
 
 def games(quick):
-    """Simulated seconds of 300 rounds with exact selection driving itself; speed of a bandit-only study."""
+    """Returns the simulated seconds of 300 rounds with exact selection, and the speed of a study without
+    training."""
     result = {}
     for num_clients, m, gain, privacy_weight in ((30, 5, 1.0, 5.0), (300, 15, 3.0, 2.0)):
         for shuffled in (False, True):
@@ -174,7 +178,8 @@ def games(quick):
 
 
 def slopes(rows):
-    """The exponent of K in the cost of `best_set`; what one client more does to that of `brute_force`."""
+    """Returns the exponent of K in the cost of `best_set`, and the factor of each client in that of
+    `brute_force`."""
 
     def points(name, least):
         chosen = [row for row in rows if row["selector"] == name and row["clients"] >= least]
@@ -188,7 +193,7 @@ def slopes(rows):
 
 
 def draw(rows, fitted, path):
-    """Cost against K, log-log."""
+    """Draws the cost of a selection against K on logarithmic axes."""
     labels = {
         "best_set": f"best_set, slope {fitted['best_set_exponent_from_1000']:.2f} from K = 1000",
         "brute_force": f"brute_force, ×{fitted['brute_force_factor_per_client_from_24']:.2f} per client",

@@ -1,13 +1,13 @@
-"""What a sweep costs: speed against runs side by side, cost against K, m and rounds, memory, compilations.
+"""Measures the cost of a sweep: speed, memory and compilations, against runs, K, m and rounds.
 
   python scripts/bench/sweep.py studies                    speed and compile time of four studies
-  python scripts/bench/sweep.py lanes --out docs/images    rounds × runs a second and memory against lanes
+  python scripts/bench/sweep.py lanes --out docs/images    speed and memory against runs side by side
   python scripts/bench/sweep.py scaling                    cost of a round against K, m and rounds
   python scripts/bench/sweep.py memory                     peak memory of a study of 1,000 and of 10,000 runs
   python scripts/bench/sweep.py compilations               compilations of a first and of a second start
 
-Prints Markdown tables. Speeds are per second of CPU time where the backend is a CPU (of all cores together)
-and per second of wall time elsewhere, the best of three; memory is XLA's own figure for the compiled program.
+Prints Markdown tables. Speeds are rounds × runs per second, the best of three. Seconds are CPU seconds of all
+cores if the backend is a CPU, and wall seconds otherwise. Memory is XLA's figure for the compiled program.
 """
 
 import argparse
@@ -67,7 +67,8 @@ def clock() -> float:
 
 
 def speed(document: dict, lanes: int, rounds: int) -> tuple[float, float, float]:
-    """Rounds × runs a second, megabytes of the compiled program on all devices, seconds of compiling it."""
+    """Returns rounds × runs per second, megabytes of the compiled program on all devices, and compile
+    seconds."""
     plan = make_plan(parse({"rounds": rounds, "seeds": lanes, **document}))
     (group,) = plan.groups
     batch, executor = Batch(group, group.runs, lanes), LocalExecutor(Sources())
@@ -104,7 +105,7 @@ def lanes(out: Path | None, most: int) -> None:
     print("|---" * (len(sizes) + 1) + "|")
     curves = {}
     for name, document in STUDIES.items():
-        # As much work at every size, within reason.
+        # The work is about the same for every number of runs.
         rounds = {n: max(25, min(2000, 25 * (1000 // n))) for n in sizes}
         curves[name] = [speed(document, n, rounds[n] if "bandit" in name else 25) for n in sizes]
         print(f"| {name}: rounds × runs / s | " + " | ".join(f"{s:,.0f}" for s, *_ in curves[name]) + " |")
@@ -150,10 +151,10 @@ def peak_memory() -> None:
         with tempfile.TemporaryDirectory() as folder:
             spec = Path(folder) / "spec.toml"
             spec.write_text(SPEC.format(seeds=seeds))
-            # The second start: nothing is compiled, which would take memory of its own.
+            # The second start counts, because it compiles nothing. Compilation would need memory too.
             arguments = ["run", str(spec), "--quiet", "--no-report", "--out"]
             subprocess.run([sys.executable, "-m", "pausejax", *arguments, f"{folder}/first"], check=True)
-            # In a child of its own, because what is kept is the peak of all children.
+            # Each study has a child process, because the system reports the peak over all children.
             code = (
                 "import resource, subprocess, sys, time; t = time.time();"
                 "subprocess.run([sys.executable, '-m', 'pausejax', *sys.argv[1:]], check=True);"
@@ -194,7 +195,7 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("studies", "lanes", "scaling", "memory", "compilations"))
     parser.add_argument("--out", type=Path, help="folder for the picture")
-    parser.add_argument("--most", type=int, default=4096, help="the most runs side by side")
+    parser.add_argument("--most", type=int, default=4096, help="largest number of runs side by side")
     options = parser.parse_args()
     {
         "studies": studies,

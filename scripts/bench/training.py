@@ -1,15 +1,19 @@
-"""What a round of federated training costs: rounds × runs per second, shares, and how far from the peak.
+"""Measures the cost of a round of federated training: rounds × runs per second, shares, and the part of the
+peak.
 
     python scripts/bench/training.py [--settings mlp cnn] [--runs 1 8 32 128] [--rounds 10] [--evals 1 10]
     python scripts/bench/training.py --lanes 4 --eval-batch 100 --conv lax      # another layout
 
-Whole rounds are timed as `pausejax run` plays them: PAUSE selects, its cohort trains, clips and noises, the
-server aggregates, evaluates, and keeps score. Shares: selection is a study of the same network without
-training; noise, aggregation and evaluation are programs of their own on the same shapes; training is the
-rest. Every program's result is read back. On CPU shares and ratios go by CPU seconds of all cores, which do
-not suffer from neighbours; elsewhere by wall seconds. FLOPs are those of the matrix products (three forward
-passes' worth a step), the peak is a square product's on this machine, on one core where CPU seconds count. On
-other backends the floor counts bytes too: every step reads and writes the weights and both Adam moments.
+Whole rounds are timed as `pausejax run` plays them: PAUSE selects, its cohort trains, clips and adds noise,
+and the server aggregates, evaluates and computes scores. The share of selection is measured by a study of the
+same network without training. Noise, aggregation and evaluation are measured by separate programs of the same
+shapes. The rest is training. Every program's result is read back.
+
+On a CPU, shares and ratios are of CPU seconds of all cores, because other processes hardly change them. On
+other backends they are of wall seconds. FLOPs are those of the matrix products, three forward passes for each
+step. The peak is that of a product of square matrices on this machine, on one core if CPU seconds are used.
+On other backends the least time counts bytes too: every step reads and writes the weights and both moments of
+Adam.
 """
 
 import argparse
@@ -42,12 +46,13 @@ SETTINGS = {
     "cnn": ({"dataset": "cifar10"}, {"model": "cnn_cifar"}, (30, 5), 16.0, None),
     "mlp300": ({"dataset": "mnist"}, {"model": "mlp"}, (300, 15), None, None),
 }
-"""Data, training, (K, m), and CPU seconds that a round of the paper's code takes on a machine with two such
-cores (brute force, evaluated every round): as shipped, and with the images preloaded."""
+"""Data, training, (K, m), and two CPU seconds of a round of the paper's code on a similar machine with two
+cores:
+as published, and with preloaded images. The code uses brute force and evaluates every round."""
 
 
 def timed(call, repeats):
-    """Returns the least wall and CPU seconds of some repeats, after a first call."""
+    """Returns the least wall seconds and the least CPU seconds of some repeats, after a first call."""
     call()
     wall, cpu = [], []
     for _ in range(repeats):
@@ -59,7 +64,7 @@ def timed(call, repeats):
 
 
 def peaks():
-    """Measures FLOP/s of a float32 matrix product, and bytes/s of a copy."""
+    """Measures the FLOP/s of a float32 matrix product and the bytes/s of a copy."""
     on_cpu = jax.default_backend() == "cpu"
     matrix = jnp.ones((2048, 2048) if on_cpu else (8192, 8192))
     product = jax.jit(jnp.matmul)
@@ -71,7 +76,8 @@ def peaks():
 
 
 def counted(seconds):
-    """Returns the wall or the CPU seconds, whichever shares and ratios use."""
+    """Returns the seconds of which shares and ratios are computed: CPU seconds on a CPU, else wall
+    seconds."""
     return seconds[1 if jax.default_backend() == "cpu" else 0]
 
 
@@ -91,7 +97,7 @@ def study(setting, runs, rounds, eval_every, **changes):
 
 
 def override(options):
-    """Sets the placement of work in the package, as given on the command line."""
+    """Sets the placement of work in the package from the options of the command line."""
     names = ("lanes", "eval_lanes", "eval_batch", "conv")
     wanted = {name: getattr(options, name) for name in names if getattr(options, name)}
     if not wanted:
@@ -210,7 +216,7 @@ def measure(setting, runs, options, peak, bandwidth):
                 row[f"times_{name}_eval_{every}"] = round(runs / whole * reference, 1)
     if not options.shares:
         return row
-    # The last one timed decides: the longest interval between evaluations.
+    # The last measurement counts: that of the longest interval between evaluations.
     seconds, flops, moved = parts(simulation, plan.runs, options.repeats)
     bandit = study(setting, runs, 25, 25, mode="bandit", data={}, training={})
     part = {name: counted(pair) for name, pair in seconds.items()}
@@ -246,7 +252,7 @@ def main():
     parser.add_argument("--data-dir", default=os.environ.get("PAUSEJAX_DATA_DIR"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    with contextlib.suppress(RuntimeError):  # the devices are in use already: keep them
+    with contextlib.suppress(RuntimeError):  # the devices are in use already, so they stay as they are
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
     override(options)
     peak, bandwidth = peaks()

@@ -76,9 +76,9 @@ def test_pareto_takes_directions_from_the_caller(result):
     worst = analysis.pareto(result, {"elapsed": True})
     means = analysis.mean_ci(result, "elapsed")["mean"].values
     assert float(worst["mean"][0, 0]) == means.max()
-    with pytest.raises(ValueError, match="metric 'rounds_played': neither way is better by itself"):
+    with pytest.raises(ValueError, match="metric 'rounds_played': neither more nor less is better"):
         analysis.pareto(result, ["elapsed", "rounds_played"])
-    with pytest.raises(ValueError, match="none given"):
+    with pytest.raises(ValueError, match="metrics: must name one metric"):
         analysis.pareto(result, [])
 
 
@@ -116,12 +116,12 @@ def test_of_equal_settings_the_first_is_best(result):
 
 
 def test_best_refuses_what_has_no_answer(result):
-    with pytest.raises(ValueError, match="neither way is better"):
+    with pytest.raises(ValueError, match="neither more nor less is better"):
         analysis.best(result, "rounds_played")
-    with pytest.raises(ValueError, match="per = 'privacy_weight': has been averaged over"):
+    with pytest.raises(ValueError, match="per = 'privacy_weight': must not be named in `over`"):
         analysis.best(result, "elapsed", over=("seed", "gamma"), per="gamma")
     nothing = result.assign(elapsed=result["elapsed"] * np.nan)
-    with pytest.raises(ValueError, match="no setting has a value"):
+    with pytest.raises(ValueError, match="no setting has a finite mean"):
         analysis.best(nothing, "elapsed")
 
 

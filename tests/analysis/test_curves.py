@@ -69,9 +69,9 @@ def test_a_setting_without_a_sound_run_is_there_and_has_no_value(result):
 
 
 def test_mistakes_are_named(result):
-    with pytest.raises(ValueError, match="metric 'accuracy': unknown here; known: "):
+    with pytest.raises(ValueError, match="metric 'accuracy': must be one of "):
         analysis.curves(result, "accuracy")
-    with pytest.raises(ValueError, match="metric 'participation_imbalance': has one value for each run"):
+    with pytest.raises(ValueError, match="metric 'participation_imbalance': has only one value for each run"):
         analysis.curves(result, "participation_imbalance")
     with pytest.raises(ValueError, match="against = 'elapsed': must be 'round', or"):
         analysis.curves(result.drop_vars(["elapsed", "round_latency"]), "max_leakage", against="elapsed")

@@ -55,9 +55,9 @@ def test_selected_clients_are_a_table_of_their_own(result):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["elapsd"], "variables: 'elapsd' is not in this result; known: round_latency, "),
+        (["elapsd"], "variables: 'elapsd' is not in the result, which has round_latency, "),
         (["elapsed", "counts"], "elapsed, counts have different dimensions"),
-        ([], "none given"),
+        ([], "variables: must name one variable"),
     ],
 )
 def test_variables_that_make_no_table_are_refused(result, names, message):
@@ -104,7 +104,7 @@ def test_failed_export_leaves_the_old_file(result, tmp_path):
     path.write_text("old")
     with pytest.raises(ValueError, match="format = 'xls': must be one of parquet, csv"):
         export(result, path, "xls")
-    with pytest.raises(ValueError, match="not in this result"):
+    with pytest.raises(ValueError, match="not in the result"):
         export(result, path, "csv", variables=["nothing"])
     assert path.read_text() == "old" and sorted(tmp_path.iterdir()) == [path]
     with pytest.raises(OSError):

@@ -140,8 +140,8 @@ def test_pairs_take_out_what_the_network_did():
         ),
         (lambda r: analysis.paired_difference(r, {"colour": 1}, "uniform"), "'colour': is no axis"),
         (lambda r: analysis.mean_ci(r, over="eta"), "over = 'eta': is no axis of this result; known: policy"),
-        (lambda r: analysis.mean_ci(r, level=95), "level = 95: must be between 0 and 1"),
-        (lambda r: analysis.mean_ci(r, r["round"]), "its first dimension must be the result's run"),
+        (lambda r: analysis.mean_ci(r, level=95), "level = 95: must be > 0 and < 1"),
+        (lambda r: analysis.mean_ci(r, r["round"]), "the first dimension of the array must be run"),
     ],
 )
 def test_mistakes_are_named(result, call, message):
@@ -152,7 +152,7 @@ def test_mistakes_are_named(result, call, message):
 def test_policies_without_a_common_setting_make_no_pairs(result):
     one = result.isel(run=np.flatnonzero((result["policy"] == "pause") & (result["seed"] < 3)))
     two = result.isel(run=np.flatnonzero((result["policy"] == "annealed") & (result["seed"] >= 3)))
-    with pytest.raises(ValueError, match="pause and annealed: no two runs agree in seed and privacy_weight"):
+    with pytest.raises(ValueError, match="no two of their runs have the same seed and privacy_weight"):
         analysis.paired_difference(xr.concat([one, two], "run"), "pause", "annealed", "elapsed")
 
 

@@ -80,7 +80,7 @@ def test_imbalance_is_zero_for_equal_shares_and_largest_for_one_client():
 
 
 def test_unknown_metric_names_the_known_ones(result):
-    with pytest.raises(ValueError, match="metric 'acuracy': unknown here; known: test_accuracy, elapsed"):
+    with pytest.raises(ValueError, match="metric 'acuracy': must be one of test_accuracy, elapsed"):
         analysis.finals(result, ["acuracy"])
 
 

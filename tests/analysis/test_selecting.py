@@ -48,7 +48,9 @@ def test_of_many_values_that_are_there_five_are_named():
         {"axes": '["gamma"]', "parameters": '{"gamma": [[], ""]}'},
     )
     listed = r"known: 1, 2, 3, 4, 5, … \(512 in all\)$"
-    with pytest.raises(ValueError, match=f"gamma = 1000: no run has it; did you mean 512[?] {listed}"):
+    with pytest.raises(
+        ValueError, match=f"gamma = 1000: no run has this value; did you mean 512[?] {listed}"
+    ):
         analysis.select(sampled, gamma=1000)
     with pytest.raises(ValueError, match=r"no run has gamma = 1000; known: (\d+, ){5}… \(512 in all\)$"):
         analysis.paired_difference(sampled, "a", {"policy": "a", "gamma": 1000}, sampled.elapsed)
@@ -97,20 +99,23 @@ def test_runs_that_have_the_values_in_their_order(made, wanted, places):
         ({"gama": 5.0}, "'gama': is no label of this result's runs; did you mean 'gamma'?; known: policy,"),
         ({"eta": 1.0}, "'eta': is no label of this result's runs"),
         ({"elapsed": 1.0}, "'elapsed': is no label"),
-        ({"policy": "pause"}, "policy = 'pause': no run has it; did you mean 'PAUSE'? known: 'PAUSE', "),
-        ({"gamma": 5.001}, "gamma = 5.001: no run has it; did you mean 5? known: 0.1, 5"),
-        ({"gamma": [5.0, 25.0]}, "gamma = 25: no run has it; did you mean 5?"),
-        ({"gamma": "5"}, "gamma = '5': no run has it; known: 0.1, 5"),
-        ({"gamma": slice(6, None)}, "gamma = slice(6, None): no run has it"),
-        ({"policy": slice("a", "b")}, "a range is slice(low, high), of numbers"),
-        ({"J": -1}, "J = -1: no run has it; did you mean 10? known: 10, 50"),
-        ({"gamma": []}, "gamma = []: name at least one value"),
+        (
+            {"policy": "pause"},
+            "policy = 'pause': no run has this value; did you mean 'PAUSE'? known: 'PAUSE', ",
+        ),
+        ({"gamma": 5.001}, "gamma = 5.001: no run has this value; did you mean 5? known: 0.1, 5"),
+        ({"gamma": [5.0, 25.0]}, "gamma = 25: no run has this value; did you mean 5?"),
+        ({"gamma": "5"}, "gamma = '5': no run has this value; known: 0.1, 5"),
+        ({"gamma": slice(6, None)}, "gamma = slice(6, None): no run has this value"),
+        ({"policy": slice("a", "b")}, "must be slice(low, high) with numbers"),
+        ({"J": -1}, "J = -1: no run has this value; did you mean 10? known: 10, 50"),
+        ({"gamma": []}, "gamma = []: must list one value or more"),
         (
             {"gamma": 5.0, "seed": 1},
-            "gamma = 5: no run with seed = 1 has it; did you mean 0.1? known: 0.1",
+            "gamma = 5: no run with seed = 1 has this value; did you mean 0.1? known: 0.1",
         ),
         ({"policy": ["PAUSE", "uniform"], "J": 10}, "J = 10: no run with policy = ['PAUSE', 'uniform'] has"),
-        ({"policy": "PAUSE", "J": 10}, "has it; these runs lack it"),
+        ({"policy": "PAUSE", "J": 10}, "has this value; these runs have no value of it"),
         ({"policy": ["PAUSE", "cold"], "J": [10, 50], "seed": 1}, "policy = 'cold': no run with J"),
     ],
 )
@@ -121,7 +126,7 @@ def test_what_is_not_there_is_said_and_nothing_dropped_silently(made, wanted, sa
 
 
 def test_what_is_no_result_is_refused(made):
-    with pytest.raises(ValueError, match="has no dimension run"):
+    with pytest.raises(ValueError, match="must have the dimension run"):
         analysis.select(made.isel(run=0), policy="PAUSE")
 
 

@@ -80,7 +80,7 @@ def test_numbers_are_the_means_of_every_setting_and_metric():
     assert counts == [[3, 3, 0, 1], [2, 3, 1, 0], [2, 2, 0, 0], [2, 2, 0, 0]]
     assert found["gamma"].isna().tolist() == [False, False, True, True]
     assert set(summary(result)["metric"]) == {"gain"}
-    with pytest.raises(ValueError, match="metric 'other': unknown here; known: gain, rest"):
+    with pytest.raises(ValueError, match="metric 'other': must be one of gain, rest"):
         summary(result, ["other"])
 
 
@@ -103,8 +103,7 @@ def test_of_more_the_best_twenty_are_shown_and_the_best_of_each_policy(maximize)
     (other,) = np.flatnonzero(values == (4 if maximize else 35))
     assert list(written(table)) == [*best, f"b, gamma = {other + 1}"]
     assert table.notes == [
-        "the best 21 of 41 settings by gain of a test; "
-        "for all of them: pausejax.summary, or pausejax export DIR"
+        "the best 21 of 41 settings by gain of a test. All settings: pausejax.summary, or pausejax export DIR"
     ]
 
 
@@ -119,7 +118,7 @@ def test_what_cannot_be_compared_has_its_own_best(groups, each):
     per = rows // groups
     kept = [place for g in range(groups) for place in wanted[g * per : g * per + each]]
     assert list(written(table)) == [f"a, gamma = {n + 1}, dataset = d{n % groups:02}" for n in kept]
-    said = f"the best {len(kept)} of {rows} settings by gain of a test within each group"
+    said = f"the best {len(kept)} of {rows} settings by gain of a test, in groups of comparable settings"
     assert table.notes[0].startswith(said)
 
 
@@ -140,7 +139,7 @@ def test_settings_with_diverged_runs_come_last():
     found = written(summary_text(runs))
     assert list(found)[:20] == [f"a, gamma = {n}" for n in range(39, 19, -1)] and len(found) == 22
     assert list(found.items())[-2:] == [("b, gamma = 40", "5000 (1/3)"), ("c, gamma = 0", "–")]
-    said = "by gain of a test, those with runs that diverged or have no value last; for all of them"
+    said = "by gain of a test. Settings with runs that diverged or have no value come last. All settings"
     assert said in summary_text(runs).notes[0]
     assert summary_text(runs).title == "mean ± 95 % interval over 3 seeds"
 

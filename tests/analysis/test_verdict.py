@@ -53,7 +53,7 @@ def test_settings_without_a_value_are_not_compared(tmp_path, capsys):
     assert (one.settings, one.without_value) == (1, 1) and one.runner_up is None
     store(made, tmp_path)
     _, lines, _ = run(capsys, tmp_path, "--metric", "exact_share")
-    assert lines[1].startswith("  best of 4 (1 more without a value): a, ")
+    assert lines[1].startswith("  best of 4 (1 more have no value): a, ")
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +92,11 @@ def test_the_command_chooses_among_some_and_for_each(folder, capsys):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--metric", "speed"], "metric 'speed': unknown here"),
+        (["--metric", "speed"], "metric 'speed': must be one of"),
         (["--where", "gama=1"], "did you mean 'gamma'?"),
-        (["--where", "gamma=2"], "gamma = 2: no run has it; did you mean 1?"),
+        (["--where", "gamma=2"], "gamma = 2: no run has this value; did you mean 1?"),
         (["--per", "x"], "--per = 'x': is no axis of this result"),
-        (["--metric", "rounds_played"], "neither way is better by itself"),
+        (["--metric", "rounds_played"], "neither more nor less is better by definition"),
     ],
 )
 def test_mistakes_are_one_line(folder, capsys, more, said):
@@ -111,7 +111,7 @@ def test_what_cannot_be_compared_comes_with_options_to_type(tmp_path, capsys):
     store(made, tmp_path)
     code, _, error = run(capsys, tmp_path, "--metric", "cumulative_pseudo_regret")
     assert code == cli.BAD_SPEC and error.count("\n") == 1
-    assert "choose one, --where γ=1, or the best within each, --per γ" in error
+    assert "Choose one value, --where γ=1, or the best of each value, --per γ" in error
     for options in (["--where", "γ=1"], ["--per", "γ"]):
         assert run(capsys, tmp_path, "--metric", "cumulative_pseudo_regret", *options)[0] == cli.OK
 

@@ -288,12 +288,12 @@ def test_what_does_not_go_together_is_said_in_one_line(training, message):
         ({"upload": lambda local: local.params}, "upload must return two values"),
         (
             {"upload": lambda local: (local.params, local.params)},
-            "the client's next state must have the same",
+            "the client's next state must keep",
         ),
-        ({"upload": lambda local: (local.step, ())}, "an upload must be float32"),
-        ({"combine": lambda mean, params, server, arrived: ({}, server)}, "the update must have the same"),
+        ({"upload": lambda local: (local.step, ())}, "upload must return float32"),
+        ({"combine": lambda mean, params, server, arrived: ({}, server)}, "the update must keep"),
         ({"start": lambda params, server, client: 1 / 0}, "start: ZeroDivisionError"),
-        ({"gradient": lambda gradient, local: None}, "what gradient returns must have the same"),
+        ({"gradient": lambda gradient, local: None}, "what gradient returns must keep"),
         (None, "must return a pausejax.federated.algorithms.Algorithm"),
     ],
 )

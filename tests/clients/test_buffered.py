@@ -159,10 +159,10 @@ def test_older_updates_count_less():
         ({"concurrency": 1}, "concurrency = 1: must be from clients_per_round = 2 to num_clients = 6"),
         ({"concurrency": 7}, "concurrency = 7: must be from"),
         ({"federated_algorithm": "feddyn"}, 'federated_algorithm = "feddyn": its clients keep a state'),
-        ({"aggregator": "median"}, 'aggregator = "median": must be "mean" with ending buffered'),
+        ({"aggregator": "median"}, 'aggregator = "median": must be "mean", because ending buffered'),
         (
             {"policies": ["fedavg"]},
-            "policy fedavg: selects 6 clients a round; must be 2 with ending buffered",
+            "policy fedavg: selects 6 clients a round. With ending buffered the policy must select 2",
         ),
         ({"late": "released"}, "network.late"),
         ({"selection_gap": True}, "selection_gap"),
@@ -179,19 +179,21 @@ def test_own_policies_are_told_when_they_select_a_client_at_work(own_parts):
         """Always the first clients."""
         return memoryless(lambda key, state, view: cohort(jnp.arange(clients_per_round), state.data_share))
 
-    with pytest.raises(parts.PartError, match=r"policy stubborn: round 2: client . is not available"):
+    with pytest.raises(
+        parts.PartError, match=r"policy stubborn: round 2: client . is selected, but is not available"
+    ):
         pausejax.simulate(policies=["stubborn"], ending="buffered", mode="bandit", rounds=6, num_clients=6)
 
 
 @pytest.mark.parametrize(
     ("close", "waiting", "message"),
     [
-        (lambda work: Close(jnp.float32(jnp.nan), work.client >= 0), 0, "a duration is not finite"),
-        (lambda work: Close(jnp.float32(-1.0), work.client >= 0), 0, "a duration is not finite, or below 0"),
+        (lambda work: Close(jnp.float32(jnp.nan), work.client >= 0), 0, "the duration must be finite"),
+        (lambda work: Close(jnp.float32(-1.0), work.client >= 0), 0, "the duration must be finite and >= 0"),
         (
             lambda work: Close(jnp.float32(1.0), work.client < 0, work.client < 0),
             2,
-            "more clients finish or stay",
+            "more clients finish or still train",
         ),
     ],
 )

@@ -157,7 +157,7 @@ def test_participation_is_of_lines_whose_runs_have_the_same_clients():
     assert "participation" not in made(greedy(counted), mixed)
     two = Grid(grid(counted).panels * 2, 2)
     assert "participation" not in {chart.name for chart in listed.charts(counted, two, smoothing=1)}
-    assert any("needs a grid of one panel" in line for line in listed.omitted(counted, two))
+    assert any("drawn only for one panel" in line for line in listed.omitted(counted, two))
 
 
 def test_a_studys_own_quantities_are_shown_round_by_round():
@@ -266,7 +266,7 @@ def test_the_best_setting_is_that_of_the_most_accuracy_and_reward_and_of_the_lea
             analysis.best(result, metric)
         result = result.fillna(0.0)  # as if all runs had played every round
     if metric in NEITHER:
-        with pytest.raises(ValueError, match="neither way is better"):
+        with pytest.raises(ValueError, match="neither more nor less is better"):
             analysis.best(result, metric)
         return
     final = analysis.finals(result)[metric].values

@@ -306,14 +306,17 @@ def test_off_means_that_nothing_changes():
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({"data": {}}, "client_metrics = true: needs samples to test clients on: held_out_share > 0"),
-        ({"data": {"held_out_share": [0.0, 0.1]}}, "client_metrics = true: needs samples"),
+        (
+            {"data": {}},
+            "client_metrics = true: needs held-out samples of every client. Set data.held_out_share > 0",
+        ),
+        ({"data": {"held_out_share": [0.0, 0.1]}}, "client_metrics = true: needs held-out samples"),
         (
             {"data": {"held_out_share": 1.0}},
             "data.held_out_share = 1.0: must be a finite number >= 0 and < 1",
         ),
-        ({"stop_at_latency": 5.0}, "client_metrics = true: needs models of the last round"),
-        ({"mode": "bandit", "data": {}, "training": {}, "privacy": {}}, 'mode = "bandit" has no models'),
+        ({"stop_at_latency": 5.0}, "client_metrics = true: needs models after the last round"),
+        ({"mode": "bandit", "data": {}, "training": {}, "privacy": {}}, 'mode = "bandit" trains no model'),
     ],
 )
 def test_what_can_not_be_tested_is_refused_before_any_compute(changed, line):
@@ -324,7 +327,7 @@ def test_what_can_not_be_tested_is_refused_before_any_compute(changed, line):
 
 
 def test_a_search_does_not_test_clients_at_a_simulated_time():
-    with pytest.raises(SpecError, match="client_metrics: known only after the last round"):
+    with pytest.raises(SpecError, match="client_metrics: not allowed with --at-latency"):
         with_horizon(parse({**SPEC, "keep_models": False}, searched=True), SearchOptions(at_latency=3.0))
 
 

@@ -208,11 +208,11 @@ def test_applying_is_pure_and_shared_by_the_runs_of_a_program(result, folder):
 
 def test_a_model_whose_file_has_changed_is_refused(result, folder, tmp_path):
     (tmp_path / "mine.py").write_text(MINE.replace("relu", "tanh"))
-    with pytest.raises(ValueError, match="12 of 12 runs are not runs of its spec"):
+    with pytest.raises(ValueError, match="12 of 12 runs do not belong to the result's spec"):
         pausejax.models(result, folder=tmp_path)
     with pytest.raises(SpecError, match=r"use: mine.py: there is no file"):
         pausejax.models(result, folder=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="keeps no models"):
+    with pytest.raises(ValueError, match="has no models"):
         pausejax.models(result.drop_vars("final_model"), folder=folder)
 
 
@@ -302,8 +302,8 @@ def test_memory_and_a_saved_folder_hold_what_a_folder_holds(whole, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({"mode": "bandit"}, 'keep_models = true: mode = "bandit" has no models'),
-        ({"stop_at_latency": 5.0}, "keep_models = true: needs models of the last round"),
+        ({"mode": "bandit"}, 'keep_models = true: mode = "bandit" trains no model'),
+        ({"stop_at_latency": 5.0}, "keep_models = true: needs models after the last round"),
         ({"keep_models": 1}, "keep_models = 1: must be true or false"),
     ],
 )
@@ -318,7 +318,7 @@ def test_what_has_no_last_model_is_refused_before_any_compute(changed, line):
 
 
 def test_searches_keep_no_models():
-    with pytest.raises(SpecError, match="keep_models: not in a search"):
+    with pytest.raises(SpecError, match="keep_models: not allowed in a search"):
         with_horizon(parse(SMALL, searched=True), SearchOptions())
 
 

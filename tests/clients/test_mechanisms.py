@@ -319,7 +319,7 @@ def test_a_limit_that_one_release_exceeds_is_refused(limit):
 
 
 def test_updates_of_a_trusted_server_do_not_choose_cohorts():
-    with pytest.raises(SpecError, match="policy clustered_similarity: selects by updates"):
+    with pytest.raises(SpecError, match="policy clustered_similarity: selects clients by their updates"):
         pausejax.simulate(policies=["clustered_similarity"], mechanism="central_gaussian", **SMALL)
 
 

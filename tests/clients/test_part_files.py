@@ -125,7 +125,7 @@ def test_a_part_is_given_the_table_of_another_that_it_asks_for(tmp_path):
             {"mode": "bandit"},
             r'^selection\.plan_file = "": must be the path of a file, which .*by_table',
         ),
-        ("random", {"optimizer": "scaled"}, r'^simulate: training\.step_file = "": goes with'),
+        ("random", {"optimizer": "scaled"}, r'^simulate: training\.step_file = "": needed with'),
     ],
 )
 def test_a_file_that_is_not_given_is_asked_for(policy, options, message):
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_given_is_asked_for(policy, options, message):
 
 def test_an_optimizers_table_that_is_none_is_named_once(tmp_path):
     options = {**SMALL, "optimizer": "scaled", "step_file": write(tmp_path, "s.npy", [[np.nan]])}
-    with pytest.raises(pausejax.SpecError, match=r"^training\.step_file = .*: must hold numbers"):
+    with pytest.raises(pausejax.SpecError, match=r"^training\.step_file = .*: must hold finite numbers"):
         pausejax.simulate("random", **options)
 
 

@@ -243,10 +243,10 @@ def test_data_are_sharded_where_that_alone_fits_and_refused_where_nothing_does()
     assert [simulation_of(limit=limit).data_shares for limit in limits[:3]] == [1, 2, 2]
     for limit, wanted in ((fewer - 1, None), (needed - 1, "replicated")):
         with pytest.raises(
-            SpecError, match=r"with data_placement = sharded it would hold .*\(1/2 of the inp"
+            SpecError, match=r"With data_placement = sharded it would hold .*\(1/2 of the inp"
         ):
             program_of(limit=limit, wanted=wanted)
-    with pytest.raises(SpecError, match=r"does not fit: every device holds .*\(1/2 of the inputs\)[^;]*$"):
+    with pytest.raises(SpecError, match=r"every device holds .*\(1/2 of the inputs\)[^;]* GB$"):
         program_of(limit=fewer - 1, wanted="sharded")
 
 

@@ -230,7 +230,9 @@ def test_lost_batches_are_handed_out_again_and_progress_ends_at_the_whole(tmp_pa
     said = [record for record in caplog.records if "worker" in record.fields]
     assert {record.event for record in said} == {"group", "compiled"}
     assert all(record.fields["worker"].endswith(", worker 1") for record in said)
-    assert any("worker 1: compiled pause for 2 runs side by side" in one.getMessage() for one in said)
+    assert any(
+        "worker 1: compiled the program of pause for 2 runs side by side" in one.getMessage() for one in said
+    )
 
 
 def test_a_batch_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, monkeypatch):
@@ -239,7 +241,7 @@ def test_a_batch_that_kills_its_workers_ends_the_study_and_is_named(tmp_path, mo
         hand_out(plan, tmp_path, monkeypatch, ["", ""] + ["before"] * 5, lanes=2)
     message = str(caught.value)
     named = "policy random (2 runs, from run 5 of the study on)"
-    assert message.startswith(f"{named}: 5 workers in a row were lost at this task")
+    assert message.startswith(f"{named}: 5 workers in a row were lost during this task")
     assert "it was told to die" in message and "\n" not in message
     assert len(store.examine(Folder(tmp_path), plan).identities) == 4
     hand_out(plan, tmp_path, monkeypatch, ["before"] * 4, lanes=2)
@@ -355,9 +357,9 @@ def command(folder, *more):
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
-        (["--ray-address", "a:1"], 2, "--ray-address: only with --executor ray"),
-        (["--cpus-per-worker", "2"], 2, "--cpus-per-worker: only with --executor ray"),
-        (["--executor", "ray", "--shard", "1/2"], 2, "--shard: not with --executor ray"),
+        (["--ray-address", "a:1"], 2, "--ray-address: allowed only with --executor ray"),
+        (["--cpus-per-worker", "2"], 2, "--cpus-per-worker: allowed only with --executor ray"),
+        (["--executor", "ray", "--shard", "1/2"], 2, "--shard: not allowed with --executor ray"),
         (["--executor", "ray", "--ray-address", "here"], 1, 'must be HOST:PORT, "auto" or "local"'),
         (["--executor", "ray", "--ray-address", "host:99999"], 1, 'must be HOST:PORT, "auto" or "local"'),
     ],
@@ -379,14 +381,18 @@ def test_an_address_where_nothing_is_is_refused_in_one_line(tmp_path, capsys, mo
         assert cli.main(command(tmp_path, "--executor", "ray", "--ray-address", address)) == cli.FAILED
     errors = capsys.readouterr().err
     assert (
-        f"--ray-address {address}: no Ray cluster can be reached there" in errors and errors.count("\n") == 1
+        f"--ray-address {address}: no Ray cluster answers at this address" in errors
+        and errors.count("\n") == 1
     )
 
 
 def test_without_ray_it_is_said_how_to_install_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert cli.main(command(tmp_path, "--executor", "ray")) == cli.FAILED
-    assert capsys.readouterr().err == "pausejax: --executor ray: needs Ray: pip install 'pausejax[ray]'\n"
+    assert (
+        capsys.readouterr().err
+        == "pausejax: --executor ray: Ray is not installed. Install it: pip install 'pausejax[ray]'\n"
+    )
 
 
 def test_a_finished_study_needs_no_cluster(tmp_path, capsys):

@@ -368,7 +368,7 @@ def test_a_driver_that_is_asked_to_stop_has_its_workers_keep_what_is_in_flight(
     before = kept()
     driver.send_signal(getattr(signal, number))
     found, errors = end(driver)
-    stopped = f"pausejax: {number}: stopped; the same command continues\n"
+    stopped = f"pausejax: {number}: stopped. The same command continues\n"
     assert (found, errors) == (code, stopped)
     after = kept()
     assert after.keys() == before.keys() and all(after[name] > before[name] for name in before)

@@ -129,10 +129,12 @@ def test_a_damaged_result_is_one_line_and_is_made_again(study, tmp_path, capsys)
     message = capsys.readouterr().err
     assert "results.zarr is damaged" in message and len(message.strip().splitlines()) == 1
     assert cli.main(arguments) == cli.OK
-    assert "was damaged, and was simulated again: results.zarr, runs 1 to 12" in capsys.readouterr().out
+    assert (
+        "was damaged, so its runs were simulated again: results.zarr, runs 1 to 12" in capsys.readouterr().out
+    )
     xr.testing.assert_identical(whole, pausejax.open(out).load())
     assert cli.main(arguments) == cli.OK
-    assert "12 of 12 runs were there already" in capsys.readouterr().out
+    assert "12 of 12 runs were finished before" in capsys.readouterr().out
 
 
 def test_report_draws_again(study, capsys):

@@ -28,7 +28,7 @@ def test_draws_samples_and_the_partition_that_a_study_would_use(folder, capsys):
     expected = partition.dirichlet_quantity(labels, 12, 3, batch_size=7, concentration=0.5)
     assert f"1,437 images, {expected.sizes.min()} to {expected.sizes.max()} a client" in shown
     counts = expected.label_counts(labels)
-    assert f"{(counts.max(axis=1) / expected.sizes).mean():.0%} of a client's data on average" in shown
+    assert f"{(counts.max(axis=1) / expected.sizes).mean():.0%} of the client's images" in shown
     assert "1,437 training and 360 test images, 8×8×1, 10 classes" in shown
     for name in ("digits_samples", "digits_dirichlet_quantity"):
         assert (folder / "a" / "b" / f"{name}.png").read_bytes()[1:4] == b"PNG"
@@ -59,20 +59,20 @@ def test_mnist_is_prepared_once(folder, shared, capsys, monkeypatch):
         (["minst"], 2, 'data.dataset = "minst": must be one of digits, mnist, fashion_mnist, cifar10'),
         (["fashion_mnist"], 1, "tfds build fashion_mnist:3.0.1 --file_format=array_record"),
         (["digits", "--partition", "even"], 2, 'data.partition = "even": must be one of iid, dirichlet_'),
-        (["digits", "--num-clients", "72"], 2, "72 clients with at least one minibatch of 20 need 1440"),
+        (["digits", "--num-clients", "72"], 2, "72 clients with one minibatch of 20 samples each need 1440"),
         (["digits", "--num-clients", "0"], 2, "network.num_clients = 0: must be an integer >= 1"),
         (["digits", "--seed", "-1"], 2, "seeds = [-1]: must be a count"),
         (
             ["digits", "--partition", "dirichlet_label", "--set", "concentration=[1, 2]"],
             2,
-            "concentration: takes one value, no axis",
+            "concentration: must have one value, not several",
         ),
-        (["digits", "--set", "seeds=2"], 2, "seeds: takes one value, no axis"),
+        (["digits", "--set", "seeds=2"], 2, "seeds: must have one value, not several"),
         (["digits", "--set", "data.concentratoin=1"], 2, "did you mean 'concentration'"),
         (
             ["digits", "--partition", "shards", "--set", "shards_per_client=90"],
             2,
-            "shards_per_client: must be in [1, 47]",
+            "shards_per_client: must be from 1 to 47",
         ),
         (["digits", "--out", "{file}"], 1, "File exists"),
     ],

@@ -80,8 +80,8 @@ def test_every_chart_is_written_where_none_is_named(study):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--chart", "max_leakage_vs_tim"], "--chart max_leakage_vs_tim: is not here; there are: "),
-        (["--chart", "../escaped"], "--chart ../escaped: is not here"),
+        (["--chart", "max_leakage_vs_tim"], "--chart max_leakage_vs_tim: must be one of "),
+        (["--chart", "../escaped"], "--chart ../escaped: must be one of"),
         (["--baseline", "nobody"], "--baseline"),
     ],
 )
@@ -110,12 +110,12 @@ def test_a_size_without_room_is_one_line(study, capsys):
     asked = ["--chart", "participation", "--format", "pdf", "--width", "0.5", "--height", "0.5"]
     assert cli.main(["report", str(study), *asked]) == cli.FAILED
     problem = capsys.readouterr().err
-    assert "0.5 by 0.5 inches: no room for its labels" in problem and problem.count("\n") == 1
+    assert "0.5 by 0.5 inches are too small for its labels" in problem and problem.count("\n") == 1
 
 
 def test_a_baseline_may_be_any_policy(study):
     assert cli.main(["report", str(study), "--baseline", "uniform", "--quiet"]) == cli.OK
-    assert "minus uniform" in (study / "report.html").read_text()
+    assert "Difference from uniform" in (study / "report.html").read_text()
 
 
 def test_report_takes_measures_runs_and_axes(swept, tmp_path, capsys):
@@ -123,7 +123,9 @@ def test_report_takes_measures_runs_and_axes(swept, tmp_path, capsys):
     options = ["--measure", "reward", "pseudo_regret", "--where", "gamma=5,gamma=25", "--by", "γ,policy"]
     missing = cli.main(["report", str(tmp_path), *options])
     problem = capsys.readouterr().err
-    assert missing == cli.BAD_SPEC and problem.count("\n") == 1 and "measure: reward: unknown" in problem
+    assert (
+        missing == cli.BAD_SPEC and problem.count("\n") == 1 and "measure: reward: must be one of" in problem
+    )
     options = [*options[:1], *options[2:], "--format", "png"]
     assert cli.main(["report", str(tmp_path), *options]) == cli.OK
     said = " ".join(capsys.readouterr().out.split())
@@ -153,7 +155,7 @@ def test_what_is_asked_for_leaves_the_page_of_the_whole_study_as_it_is(swept, tm
     assert f"runs: {runs}, of 1 policy" in html and (own / "elapsed_vs_round.png").exists()
     (tmp_path / "where_gamma_1").symlink_to(tmp_path.parent)
     assert cli.main(["report", str(tmp_path), "--where", "gamma=1"]) == cli.FAILED
-    assert "is a link; nothing is written into it" in capsys.readouterr().err
+    assert "must not be a link. Nothing was written" in capsys.readouterr().err
 
 
 def test_run_refuses_what_it_could_not_draw_before_it_computes(tmp_path, capsys):
@@ -165,7 +167,7 @@ def test_run_refuses_what_it_could_not_draw_before_it_computes(tmp_path, capsys)
     for options, message in (
         (["--by", "kappa"], "--by: 'kappa': is no axis of this result"),
         (["--measure", "test_accuracy"], "--measure: test_accuracy"),
-        (["--where", "gamma=3"], "--where: gamma = 3: no run has it; did you mean 1? known: 1, 5"),
+        (["--where", "gamma=3"], "--where: gamma = 3: no run has this value; did you mean 1? known: 1, 5"),
     ):
         assert cli.main(["run", str(spec), "--out", str(out), *options]) == cli.BAD_SPEC
         assert message in capsys.readouterr().err
@@ -196,7 +198,7 @@ def test_the_baseline_is_one_of_what_is_asked_for(tmp_path, capsys):
     store(build({"pause": {"privacy_weight": [1.0, 5.0]}, "uniform": {}}, 3, AXES, "bandit")[0], tmp_path)
     asked = ["report", str(tmp_path), "--quiet", "--where", "policy=pause", "--baseline"]
     assert cli.main([*asked, "pause, γ = 5"]) == cli.OK
-    assert "minus pause, γ = 5" in (tmp_path / "where_policy_pause" / "report.html").read_text()
+    assert "Difference from pause, γ = 5" in (tmp_path / "where_policy_pause" / "report.html").read_text()
     assert cli.main([*asked, "pause"]) == cli.BAD_SPEC
     assert "--baseline = 'pause': must be one of 'pause, γ = 5', 'pause, γ = 1'" in capsys.readouterr().err
 

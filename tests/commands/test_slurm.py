@@ -98,7 +98,7 @@ def test_arrays_that_would_leave_runs_out_are_refused(environment):
         assert code == 2 and "--array must be 1-N" in errors
     del environment["OUT"]
     code, errors = end(task(environment, 1, 4))
-    assert code != 0 and "OUT: the folder for its result" in errors
+    assert code != 0 and "OUT: set it to the folder for its result" in errors
 
 
 def test_a_mistake_in_the_spec_ends_the_task_with_its_exit_code(environment):
@@ -143,7 +143,7 @@ def test_a_task_that_cannot_be_requeued_says_what_to_do(environment, tmp_path):
     stand_in(tmp_path, 'echo "$2: Requested operation is presently disabled" >&2; exit 1', "scontrol")
     code, errors = out_of_time(environment, tmp_path)
     assert code == 143
-    assert "out of time, and not requeued; the same sbatch line goes on where it was" in errors
+    assert "out of time, and scontrol could not requeue the task. The same sbatch command continues" in errors
 
 
 def test_a_warning_in_the_moment_in_which_the_study_starts_ends_it_too(environment, tmp_path):
@@ -188,7 +188,7 @@ def test_the_last_job_draws_what_the_array_has_left(environment, tmp_path):
     assert "best of 2: " in done.stdout and "difference, paired by 2 seeds" in done.stdout
     del told["OUT"]
     refused = subprocess.run(["bash", str(REPORT)], env=told, capture_output=True, text=True)
-    assert refused.returncode != 0 and "OUT: the folder of the study" in refused.stderr
+    assert refused.returncode != 0 and "OUT: set it to the folder of the study" in refused.stderr
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 
 from pausejax.commands import main
 
-LINE = "is no valid TOML"
+LINE = "must be valid TOML"
 
 
 @pytest.fixture

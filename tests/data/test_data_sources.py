@@ -67,7 +67,7 @@ def test_digits_are_asked_of_their_library_once(tmp_path, monkeypatch):
     kept.write_bytes(content)
     monkeypatch.undo()
     monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path))
-    with pytest.warns(UserWarning, match="is damaged: building it again"):
+    with pytest.warns(UserWarning, match="is damaged. It is built again"):
         np.testing.assert_array_equal(data.load("digits").train_inputs, first.train_inputs)
 
 
@@ -108,7 +108,7 @@ def test_data_set_under_a_wrong_name_is_refused(monkeypatch, cache_folder):
     labels = (np.repeat(np.arange(10), real.train_counts), np.arange(real.test_size) % 10)
     arrays = dict(zip(ARRAYS, (labels[0] * 0, labels[0], labels[1] * 0, labels[1]), strict=True))
     monkeypatch.setattr(tfds, "_records", lambda *_: arrays)
-    with pytest.raises(ValueError, match="'fashion_mnist' is cut short or another data set"):
+    with pytest.raises(ValueError, match="'fashion_mnist' is incomplete, or is another data set"):
         data.load("fashion_mnist")
     assert not cache_folder.exists()
 
@@ -152,7 +152,7 @@ def test_damaged_cache_is_noticed_and_rebuilt(tiny, damage):
         "other": b"not an array file at all",
     }[damage]
     file.write_bytes(broken)
-    with pytest.warns(UserWarning, match=r"mnist-9.9.9.npz is damaged: building it again"):
+    with pytest.warns(UserWarning, match=r"mnist-9.9.9.npz is damaged. It is built again"):
         rebuilt = data.load("mnist")
     assert len(reads) == 2
     assert rebuilt.train_inputs.ravel().tolist() == list(range(12))
@@ -209,7 +209,7 @@ def test_interrupted_write_leaves_the_old_file(tiny, monkeypatch):
 def test_folder_that_cannot_be_written_costs_a_warning_only(tiny, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("PAUSEJAX_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.warns(UserWarning, match="cannot write") as caught:
+    with pytest.warns(UserWarning, match="can't be written") as caught:
         assert len(data.load("mnist").train_targets) == 3
     assert len(caught) == 1
 
@@ -250,7 +250,7 @@ def test_copy_in_another_file_format_is_named(shared, cache_folder, tmp_path):
     info = json.loads((source / "dataset_info.json").read_text())
     (folder / "dataset_info.json").write_text(json.dumps(info | {"fileFormat": "tfrecord"}))
     (folder / "features.json").write_text((source / "features.json").read_text())
-    with pytest.raises(FileNotFoundError, match="is stored as tfrecord, not array_record"):
+    with pytest.raises(FileNotFoundError, match="must be stored as array_record, not tfrecord"):
         data.load("mnist", tmp_path)
 
 

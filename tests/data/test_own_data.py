@@ -56,28 +56,46 @@ def test_other_types_become_what_devices_compute_with(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y_test": None}, "has no array y_test"),
-        ({"y_train": LABELS[:5]}, "train: 6 inputs and 5 targets"),
-        ({"x_test": np.zeros((2, 3, 2, 1), np.uint8)}, "test_inputs must be like train_inputs, uint8"),
-        ({"x_test": np.zeros((2, 2, 2, 1))}, "test_inputs must be like train_inputs, uint8"),
+        ({"y_test": None}, "must hold the array y_test"),
+        ({"y_train": LABELS[:5]}, "train: must have equally many inputs and targets, not 6 inputs and 5"),
+        (
+            {"x_test": np.zeros((2, 3, 2, 1), np.uint8)},
+            "test_inputs must have the type and sample shape of train_inputs, uint8",
+        ),
+        (
+            {"x_test": np.zeros((2, 2, 2, 1))},
+            "test_inputs must have the type and sample shape of train_inputs, uint8",
+        ),
         ({"x_train": np.full((6, 2), np.nan), "x_test": np.zeros((2, 2))}, "train_inputs must be finite"),
-        ({"x_train": np.zeros((0, 2, 2, 1), np.uint8)}, "train_inputs must be numbers [N, ...], N > 0"),
+        (
+            {"x_train": np.zeros((0, 2, 2, 1), np.uint8)},
+            "train_inputs must be numbers of shape [N, ...] with N > 0",
+        ),
         ({"x_train": np.array(["a"] * 6)}, "train_inputs must be numbers"),
         ({"y_train": np.array([None] * 6)}, "can't be read: "),
-        ({"owner_train": np.zeros(5, int)}, "owner must have one entry for each training sample, not (5,)"),
-        ({"owner_train": np.full(6, 0.5)}, "owner must be integers from 0, or names, not float64 from 0.5"),
-        ({"owner_train": np.full(6, np.nan)}, "owner must be integers from 0, or names, not float64"),
-        ({"owner_train": np.arange(6) - 1}, "must be integers from 0, or names, not int64 from -1 to 4"),
-        ({"owner_train": np.ones(6, bool)}, "owner must be integers from 0, or names, not bool"),
-        ({"y_train": LABELS + 2**40}, "train_targets must be integers from -2147483648 to 2147483647"),
-        ({"y_test": np.array([0, 2**63], np.uint64)}, "test_targets must be integers from -2147483648"),
+        ({"owner_train": np.zeros(5, int)}, "one entry for each training sample, not [5]"),
+        ({"owner_train": np.full(6, 0.5)}, "owner must be integers >= 0, or names, not float64 from 0.5"),
+        ({"owner_train": np.full(6, np.nan)}, "owner must be integers >= 0, or names, not float64"),
+        ({"owner_train": np.arange(6) - 1}, "must be integers >= 0, or names, not int64 from -1 to 4"),
+        ({"owner_train": np.ones(6, bool)}, "owner must be integers >= 0, or names, not bool"),
+        ({"y_train": LABELS + 2**40}, "train_targets must be int32, integers from -2147483648 to 2147483647"),
+        (
+            {"y_test": np.array([0, 2**63], np.uint64)},
+            "test_targets must be int32, integers from -2147483648",
+        ),
         ({"x_train": np.full((6, 2), -(2**31) - 1), "x_test": np.zeros((2, 2), int)}, "inputs must be int"),
-        ({"x_train": np.full((6, 2), 1e39), "x_test": np.zeros((2, 2))}, "inputs must be finite, as float32"),
+        ({"x_train": np.full((6, 2), 1e39), "x_test": np.zeros((2, 2))}, "inputs must be finite in float32"),
         ({"x_train": np.full((6, 2), np.inf), "x_test": np.zeros((2, 2))}, "train_inputs must be finite"),
         ({"x_train": np.ones((6, 2), complex), "x_test": np.ones((2, 2), complex)}, "inputs must be numbers"),
         ({"y_train": LABELS.astype("M8[s]")}, "train_targets must be numbers"),
-        ({"x_train": np.ones((6, 0)), "x_test": np.ones((2, 0))}, "inputs must be numbers [N, ...], N > 0"),
-        ({"y_train": np.array(3)}, "train_targets must be numbers [N, ...], N > 0, not int64 ()"),
+        (
+            {"x_train": np.ones((6, 0)), "x_test": np.ones((2, 0))},
+            "inputs must be numbers of shape [N, ...] with N > 0",
+        ),
+        (
+            {"y_train": np.array(3)},
+            "train_targets must be numbers of shape [N, ...] with N > 0, not int64 ()",
+        ),
     ],
 )
 def test_mistakes_in_a_file_are_one_line(tmp_path, changes, message):
@@ -198,7 +216,7 @@ def test_what_is_no_class_is_refused(targets, num_classes, said):
 
 def test_a_label_below_zero_has_no_owner_by_label():
     for part in ("dirichlet_label", "dirichlet_quantity", "shards"):
-        with pytest.raises(ValueError, match="targets must be integers from 0, not -1"):
+        with pytest.raises(ValueError, match="partitions by label need targets >= 0, not -1"):
             data.partition.split(part, np.array([0, 1, -1, 1]), 2, 0, batch_size=1)
 
 

@@ -149,11 +149,11 @@ def test_top_up_takes_from_the_largest_alone():
     ("name", "num_clients", "seed", "options", "message"),
     [
         ("iid", 0, 0, {}, "num_clients: must be at least 1, not 0"),
-        ("iid", 5, -1, {}, "seed: must not be negative, not -1"),
+        ("iid", 5, -1, {}, "seed: must be >= 0, not -1"),
         ("iid", 5, 0, {"batch_size": 0}, "batch_size: must be at least 1, not 0"),
-        ("shards", 11, 0, {"batch_size": 10}, "need 110 training samples; there are 100"),
-        ("iid", 101, 0, {}, "need 101 training samples; there are 100"),
-        ("shards", 10, 0, {"shards_per_client": 11}, r"shards_per_client: must be in \[1, 10\]"),
+        ("shards", 11, 0, {"batch_size": 10}, "need 110 training samples, but the data set has 100"),
+        ("iid", 101, 0, {}, "need 101 training samples, but the data set has 100"),
+        ("shards", 10, 0, {"shards_per_client": 11}, "shards_per_client: must be from 1 to 10"),
         ("dirichlet_label", 5, 0, {"concentration": 0.0}, "concentration: must be positive and finite"),
         ("dirichlet_quantity", 5, 0, {"concentration": np.inf}, "concentration: must be positive and finite"),
         ("dirichlet_labels", 5, 0, {}, r"did you mean 'dirichlet_label'\?"),
@@ -178,20 +178,23 @@ def test_natural_owners_are_kept_and_shuffled_by_seed():
         found = partition.split("natural", labels, 3, seed, batch_size=20, owner=owner)
         np.testing.assert_array_equal(found.sizes, [1, 3, 4])
         np.testing.assert_array_equal(owner[found.order], np.repeat([0, 1, 2], [1, 3, 4]))
-    with pytest.raises(ValueError, match="3 owners; num_clients must be 3, not 4"):
+    with pytest.raises(ValueError, match="num_clients must be 3, the data set's number of owners, not 4"):
         partition.split("natural", labels, 4, 0, batch_size=20, owner=owner)
-    with pytest.raises(ValueError, match="has no `owner` of its samples"):
+    with pytest.raises(ValueError, match="must have an array `owner`"):
         partition.split("natural", labels, 4, 0, batch_size=20, owner=None)
 
 
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (np.zeros(7, int), r"owner of each of 8 samples as an integer; returned int64 \(7,\)"),
-        (np.zeros(8), r"as an integer; returned float64 \(8,\)"),
-        (np.full(8, 3), r"owners must be in \[0, 3\), not in \[3, 3\]"),
-        (np.zeros(8, int), "every one of 3 clients must own a sample"),
-        (partition.Partition(np.zeros(8, int), np.array([2, 3, 3])), "every one of 8 samples must have one"),
+        (np.zeros(7, int), r"integers \[8\], the owner of each sample, not int64 \[7\]"),
+        (np.zeros(8), r"integers \[8\], the owner of each sample, not float64 \[8\]"),
+        (np.full(8, 3), "owners must be from 0 to 2, not 3 to 3"),
+        (np.zeros(8, int), "each of the 3 clients must own one sample or more"),
+        (
+            partition.Partition(np.zeros(8, int), np.array([2, 3, 3])),
+            "each of the 8 samples must have exactly",
+        ),
     ],
 )
 def test_a_partitioner_of_ones_own_and_its_mistakes(made, message):

@@ -152,11 +152,11 @@ def test_constant_features_do_no_harm():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fit_fraction": 1.0}, "fit_fraction: 1.0 is not between 0 and 1"),
-        ({"fit_fraction": 0.001}, "fit_fraction: 0.001 of 442 rows leaves nothing"),
-        ({"ridge": 0.0}, "ridge: 0.0 is not positive"),
-        ({"feature_scaling": "zscore"}, "feature_scaling: unknown 'zscore'; allowed: min_max, row_norm"),
-        ({"kernel_parameters": "all"}, "kernel_parameters: unknown 'all'; allowed: coefficients"),
+        ({"fit_fraction": 1.0}, "fit_fraction: must be > 0 and < 1, not 1.0"),
+        ({"fit_fraction": 0.001}, "fit_fraction: 0.001 of 442 rows gives"),
+        ({"ridge": 0.0}, "ridge: must be > 0, not 0.0"),
+        ({"feature_scaling": "zscore"}, "feature_scaling: must be one of min_max, row_norm, not 'zscore'"),
+        ({"kernel_parameters": "all"}, "kernel_parameters: must be one of coefficients"),
     ],
 )
 def test_bad_options_are_named(diabetes, options, message):
@@ -165,5 +165,5 @@ def test_bad_options_are_named(diabetes, options, message):
 
 
 def test_constant_targets_are_refused():
-    with pytest.raises(ValueError, match=r"dataset: all targets of 'flat' equal 2\.0"):
+    with pytest.raises(ValueError, match=r"dataset: the targets of 'flat' must differ, but all equal 2\.0"):
         fit_pool(RegressionData("flat", np.zeros((20, 1)), np.full(20, 2.0)))

@@ -44,5 +44,7 @@ def test_a_file_is_refused(tmp_path):
 
     np.save(tmp_path / "t.npy", np.ones((2, 2)))
     policy = {"name": "tabled", "table_file": str(tmp_path / "t.npy")}
-    with pytest.raises(pausejax.SpecError, match=r"^weights\.table_file = .*: an ensemble_policy can't read"):
+    with pytest.raises(
+        pausejax.SpecError, match=r"^weights\.table_file = .*: a policy of ensembles can't have"
+    ):
         pausejax.simulate(policy, **STUDY)

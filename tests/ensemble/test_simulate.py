@@ -251,7 +251,7 @@ def test_settings_reach_their_limits_and_no_further(field, least, most, refused)
     checked = check_runs(good._replace(**{field: np.array([least, most])}), 7)
     assert getattr(checked, field).tolist() == [least, most]
     for value in refused:
-        with pytest.raises(ValueError, match=f"^{field}: {value} is not"):
+        with pytest.raises(ValueError, match=f"^{field}: must be .*, not {value}"):
             check_runs(good._replace(**{field: np.array([least, value])}), 7)
 
 
@@ -273,14 +273,14 @@ def test_a_stream_has_an_order_for_each_seed_and_a_loss_for_each_model():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"num_clients": 230}, "seed: -1"),
-        ({"num_clients": 231}, "num_clients: 231"),
-        ({"num_clients": 0}, "num_clients: 0"),
-        ({"rounds": 1}, "seed: -1"),
-        ({"rounds": 0}, "record_every: 1 does not divide 0 rounds"),
-        ({"rounds": 5, "record_every": 0}, "record_every: 0 does not divide 5 rounds"),
-        ({"rounds": 2**27 - 1, "num_clients": 16}, "seed: -1"),
-        ({"rounds": 2**27, "num_clients": 16}, "rounds: 134217728 rounds of 16 clients exceed"),
+        ({"num_clients": 230}, "seed: must be an integer from 0 .*, not -1"),
+        ({"num_clients": 231}, "num_clients: must be from 1 to 230, .*, not 231"),
+        ({"num_clients": 0}, "num_clients: must be from 1 to 230, .*, not 0"),
+        ({"rounds": 1}, "seed: must be an integer from 0 .*, not -1"),
+        ({"rounds": 0}, "record_every: must be >= 1 and divide rounds = 0"),
+        ({"rounds": 5, "record_every": 0}, "record_every: must be >= 1 and divide rounds = 5"),
+        ({"rounds": 2**27 - 1, "num_clients": 16}, "seed: must be an integer from 0 .*, not -1"),
+        ({"rounds": 2**27, "num_clients": 16}, "rounds: 134217728 rounds times 16 clients must be"),
     ],
 )
 def test_a_study_reaches_its_limits_and_no_further(options, said):
@@ -298,17 +298,20 @@ def test_one_pass_shows_every_row():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"predictions": np.full((3, 2), 1.5)}, "predictions: 1.5 is outside"),
-        ({"predictions": np.full((3, 2), np.nan)}, "predictions: nan is outside"),
-        ({"targets": np.array([0.1, -0.2, 0.3])}, "targets: -0.2.* is outside .0, 1., so losses would leave"),
-        ({"parameters": [3, 0]}, "parameters: expected positive integers"),
-        ({"parameters": [3.5, 1.0]}, "parameters: expected positive integers"),
-        ({"parameters": [2**30, 2**30]}, "parameters: .* sum is below 2.31"),
-        ({"parameters": [3]}, "predictions: expected shapes"),
-        ({"targets": np.full(4, 0.5)}, "predictions: expected shapes"),
-        ({"predictions": np.full(3, 0.5), "parameters": []}, "predictions: expected shapes"),
-        ({"predictions": np.zeros((3, 0)), "parameters": []}, "predictions: the pool is empty"),
-        ({"names": ["one"]}, "names: 1 names for 2 models"),
+        ({"predictions": np.full((3, 2), 1.5)}, "predictions: must be from 0 to 1, not 1.5"),
+        ({"predictions": np.full((3, 2), np.nan)}, "predictions: must be from 0 to 1, not nan"),
+        ({"targets": np.array([0.1, -0.2, 0.3])}, "targets: must be from 0 to 1, not -0.2"),
+        ({"parameters": [3, 0]}, "parameters: must be integers > 0"),
+        ({"parameters": [3.5, 1.0]}, "parameters: must be integers > 0"),
+        ({"parameters": [2**30, 2**30]}, "parameters: .* sum < 2.31"),
+        ({"parameters": [3]}, "predictions, targets, parameters: must have the shapes"),
+        ({"targets": np.full(4, 0.5)}, "predictions, targets, parameters: must have the shapes"),
+        (
+            {"predictions": np.full(3, 0.5), "parameters": []},
+            "predictions, targets, parameters: must have the shapes",
+        ),
+        ({"predictions": np.zeros((3, 0)), "parameters": []}, "predictions: must have entries"),
+        ({"names": ["one"]}, "names: must be 2, one for each model, not 1"),
     ],
 )
 def test_bad_pools_are_named(change, message):

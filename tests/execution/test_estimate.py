@@ -43,5 +43,5 @@ def test_a_plan_says_what_each_program_costs_and_what_lies_on_a_device(compiles)
     assert names == ("program", "random (random)", "fastest (quick)")
     assert (runs, rounds) == (("runs", "80", "80"), ("rounds", "50", "50"))
     assert memory[0] == "memory, MB" if compiles else memory[0] == "memory, MB\n(at least)"
-    assert f"MB at a time on {devices} cpu device(s)" in last and ("--compile" in last) == (not compiles)
-    assert told.startswith("On each device, which has room for") and cells(resident)[0] == names
+    assert f"MB on {devices} cpu device(s)" in last and ("--compile" in last) == (not compiles)
+    assert told.startswith("Arrays on each device, which has room for") and cells(resident)[0] == names

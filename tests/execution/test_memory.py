@@ -99,8 +99,8 @@ def test_what_fits_no_device_is_refused_with_the_numbers_before_anything_is_trac
     with pytest.raises(SpecError) as caught:
         executor.prepare(plan.study, batches(plan, (), {group.key: 4096 for group in plan.groups}))
     (line,) = caught.value.problems
-    assert line.startswith("policy pause: does not fit: every device holds 60.2")
-    assert "training data 60.21" in line and "parameters 0.0" in line and "has room for 25 GB; " in line
+    assert line.startswith("policy pause: does not fit into memory: every device holds 60.2")
+    assert "training data 60.21" in line and "parameters 0.0" in line and "has room for 25 GB. " in line
     assert "sharded it would hold 30.1" in line and "training data (1/2 of the inputs) 30.11" in line
     with pytest.raises(SpecError, match="does not fit"):
         group_costs(plan, executor, compiles=False)
@@ -123,7 +123,7 @@ def test_a_device_holds_the_data_once_and_as_many_runs_as_fit():
     memory.check("pause", Held(resident), 67)
     with pytest.raises(
         SpecError,
-        match=r"^policy pause: does not fit: .* \(data 6e-08\) for all runs and 7e-09 .* 6.6e-08 GB$",
+        match=r"^policy pause: does not fit .* \(data 6e-08\) for all runs and 7e-09 .* 6.6e-08 GB$",
     ):
         memory.check("pause", Held(resident), 66)
 

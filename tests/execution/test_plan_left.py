@@ -62,18 +62,18 @@ def foreseen(costs):
 
 def test_a_plan_foresees_the_programs_of_an_extension(tmp_path, caplog, capsys):
     study = Study(tmp_path, RANDOM)
-    assert study.line(4, capsys) == "none of the 4 runs is there yet" and not study.out.exists()
+    assert study.line(4, capsys) == "none of the 4 runs is finished" and not study.out.exists()
     assert foreseen(study.costs(4)) == ({"random": 4}, 4) == study.run(4, caplog)
     before = study.files()
-    assert study.line(4, capsys) == "all 4 runs are there already: nothing is compiled, nothing is played"
+    assert study.line(4, capsys) == "all 4 runs are finished: nothing is left to compile or to play"
 
-    assert study.line(5, capsys) == "4 of 5 runs are there already; the rest takes one program"
+    assert study.line(5, capsys) == "4 of 5 runs are finished; the other runs need one program"
     extension = foreseen(study.costs(5))
     assert study.files() == before, "looking has changed the folder"
     assert extension == ({"random": 1}, 1) == study.run(5, caplog)
 
     # Four more are as many side by side as in the beginning: the program is that of then.
-    assert study.line(9, capsys) == "5 of 9 runs are there already; the rest takes one program"
+    assert study.line(9, capsys) == "5 of 9 runs are finished; the other runs need one program"
     assert foreseen(study.costs(9)) == ({"random": 4}, 4)
 
 
@@ -90,7 +90,7 @@ def test_an_interrupted_study_takes_the_programs_that_it_had_left(tmp_path, capl
         patch.setattr(LocalExecutor, "_play", play_pause_alone)
         arguments = ["run", str(study.spec), "--out", str(study.out), "--set", "seeds=4", "--quiet"]
         assert cli.main(arguments) not in (cli.OK, 2)
-    assert study.line(4, capsys) == "4 of 8 runs are there already; the rest takes one program"
+    assert study.line(4, capsys) == "4 of 8 runs are finished; the other runs need one program"
     assert foreseen(study.costs(4)) == ({"random": 4}, 4) == study.run(4, caplog)
 
 

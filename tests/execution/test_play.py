@@ -246,7 +246,7 @@ def test_a_resume_with_less_memory_says_that_it_cuts_its_runs_otherwise(tmp_path
     simulate(ANNEALED, tmp_path / "less", device_memory=limit)
     assert played[0] == 10 and max(played[1:]) < 10
     (line,) = (record.getMessage() for record in narrowed(caplog))
-    assert re.fullmatch(r"sa_pause: \d runs fit side by side, where 10 did before; floats .* last bits", line)
+    assert re.fullmatch(r"sa_pause: only \d runs fit side by side, not 10. Floats .* last bits", line)
     simulate({**ANNEALED, "rounds": 59}, tmp_path / "other", device_memory=limit)
     assert len(narrowed(caplog)) == 1  # nothing was there before
 

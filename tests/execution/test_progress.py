@@ -245,7 +245,7 @@ def test_a_bar_where_somebody_watches_and_text_elsewhere(monkeypatch, terminal, 
 
 def test_lines_and_bars_go_to_stderr_as_is_asked(plan, capsys):
     for form, wanted in (
-        ("text", "] 2 of 6 runs are there"),
+        ("text", "] skips 2 of 6 runs"),
         ("json", '"event": "found"'),
         ("bar", "done after 0:00:00: 0 of 4 runs finished"),
     ):
@@ -310,7 +310,7 @@ def test_warnings_are_shown_beside_a_bar(plan, monkeypatch, capsys, jupyter):
         events.compiled("pause", 8, 1.0)
         events.narrowed("pause", 8, 4)
     shown = " ".join(capsys.readouterr().err.split())
-    assert "pause: 4 runs fit side by side, where 8 did before" in shown and "compiled pause" not in shown
+    assert "pause: only 4 runs fit side by side, not 8" in shown and "compiled the program" not in shown
 
 
 def test_the_bar_of_a_terminal_goes_on_with_the_rounds(plan, monkeypatch):

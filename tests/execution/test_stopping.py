@@ -38,7 +38,7 @@ def test_a_signal_keeps_what_is_in_flight(whole, tmp_path, number, code):
     (gate / "hold").unlink()
     errors = process.communicate(timeout=120)[1]
     assert process.returncode == code, errors
-    assert errors == (f"pausejax: {number}: stopped; the same command continues\n")
+    assert errors == (f"pausejax: {number}: stopped. The same command continues\n")
     assert list((tmp_path / "out" / "checkpoints").glob("*/state-*"))
     folders.play(spec, tmp_path / "out")
     assert_alike(pausejax.open(tmp_path / "out").load(), expected)

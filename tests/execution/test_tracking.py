@@ -132,7 +132,9 @@ def test_a_tracker_that_takes_no_files_ends_no_study(tmp_path, monkeypatch, caps
     monkeypatch.setitem(tracking.TRACKERS, "refusing", lambda unnamed: Refusing())
     (tmp_path / "mine.toml").write_text('mode = "bandit"\nrounds = 5\n[[policy]]\nname = "random"\n')
     typed = ["run", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"), "--tracker", "refusing"]
-    with pytest.warns(UserWarning, match="the tracker did not take the files of the study: no room for 1$"):
+    with pytest.warns(
+        UserWarning, match="the study's files could not be sent to the tracker: no room for 1$"
+    ):
         assert main([*typed, "--quiet", "--no-report"]) == 0
 
 
@@ -173,7 +175,9 @@ def test_a_missing_extra_says_how_to_install_it(name, library, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ValueError) as caught:
         tracking.make(name)
-    assert str(caught.value) == f"tracker {name}: is not installed; pip install 'pausejax[{name}]'"
+    assert (
+        str(caught.value) == f"tracker {name}: is not installed. Install it: pip install 'pausejax[{name}]'"
+    )
 
 
 @pytest.mark.slow
@@ -194,7 +198,7 @@ def test_mlflow_works_as_installed(result, tmp_path, monkeypatch):
 def test_a_store_that_mlflow_has_given_up_names_the_cure(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
     tracker = tracking.MlflowTracker((tmp_path / "mlruns").as_uri())
-    with pytest.raises(ValueError, match=r"set MLFLOW_TRACKING_URI=sqlite:///mlflow[.]db, or"):
+    with pytest.raises(ValueError, match=r"Set MLFLOW_TRACKING_URI=sqlite:///mlflow[.]db, or"):
         tracker.start(STUDY)
 
 
@@ -247,7 +251,7 @@ def test_tensorboard_gets_every_run_once(result, tmp_path, monkeypatch):
 
 def test_a_folder_that_tensorboard_cannot_have_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"tracker tensorboard: .*/file/tracked: "):
+    with pytest.raises(ValueError, match=r"tracker tensorboard: .*/file/tracked can't be written: "):
         tracking.TensorBoardTracker(tmp_path / "file").start(STUDY)
 
 
@@ -327,6 +331,4 @@ def test_wandb_without_an_account_names_the_cure(tmp_path, monkeypatch):
         text=True,
     )
     last = done.stderr.strip().splitlines()[-1]
-    assert (
-        last.startswith("ValueError: tracker wandb: ") and "set WANDB_API_KEY or give `wandb login`" in last
-    )
+    assert last.startswith("ValueError: tracker wandb: ") and "Set WANDB_API_KEY or run `wandb login`" in last

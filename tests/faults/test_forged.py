@@ -65,20 +65,23 @@ SHOWN = ("metrics", "elapsed", "shown")
         (("metrics", "elapsed", "reduce", "eval"), "reduce: must be one of last, rounds_played"),
         (
             ("metrics", "elapsed", "reduce", "itself"),
-            "metric elapsed: 'itself' does not give one number per run; elapsed",
+            "metric elapsed: 'itself' must give one number per run, but elapsed",
         ),
         (
             ("metrics", "elapsed", "variable", "policy"),
-            "metric elapsed: 'last' does not give one number per run; policy",
+            "metric elapsed: 'last' must give one number per run, but policy",
         ),
-        (("metrics", "elapsed", "label", "\ud800"), "label: must be without control characters"),
-        (("metrics", "elapsed", "label", "\x1b[31m"), "label: must be without control characters"),
+        (("metrics", "elapsed", "label", "\ud800"), "label: must not contain control characters"),
+        (("metrics", "elapsed", "label", "\x1b[31m"), "label: must not contain control characters"),
         (("metrics", "elapsed", "heading", "x" * 10_001), "heading: must have at most 10000 characters"),
         (("metrics", "elapsed", "maximize", 1), "maximize: must be true or false or null"),
-        (("metrics", "elapsed", "colour", "red"), "'colour': is none of variable, reduce"),
-        (("metrics", "elapsed", {}), "attribute metrics: 'elapsed': lacks maximize"),
+        (
+            ("metrics", "elapsed", "colour", "red"),
+            "'colour': is no known key; must be one of variable, reduce",
+        ),
+        (("metrics", "elapsed", {}), "attribute metrics: 'elapsed': must have maximize"),
         (("metrics", "elapsed", "scaled_by", [[]]), "scaled_by: 0: must be a name"),
-        (("objectives", 0, "nothing"), "attribute objectives: must be three of its metrics"),
+        (("objectives", 0, "nothing"), "attribute objectives: must name three metrics"),
         (("parameters", "num_clients", [["K"], 3]), "attribute parameters: 'num_clients': must be text"),
         (("apart", 0, {}), "attribute apart: 0: must be a name"),
     ],
@@ -94,12 +97,12 @@ def test_what_a_result_says_of_itself_is_checked(place, path, said):
     [
         ("axes", json.dumps([f"n{n}" for n in range(100_000)]), "must have at most 1000 entries, not 100000"),
         ("axes", json.dumps(["a", "a"]), "must not have an entry twice"),
-        ("axes", "[" * 100_000, "is nested too deeply"),
-        ("axes", "nothing", "is no JSON"),
-        ("axes", "9" * 5000, "is no JSON"),
+        ("axes", "[" * 100_000, "nested less deeply"),
+        ("axes", "nothing", "must be JSON"),
+        ("axes", "9" * 5000, "must be JSON"),
         ("axes", 5, "must be text"),
         ("made", json.dumps([{"command": 3, "devices": "", "versions": {}}]), "0: command: must be text"),
-        ("name", "a\nb", "must be without control characters"),
+        ("name", "a\nb", "must not contain control characters"),
         ("name", 5, "must be text, not int"),
         ("ranking", "nothing", "must be a metric whose variable the result has"),
         ("spec", "x" * (2**24 + 1), "must have at most 16777216 characters"),
@@ -114,20 +117,23 @@ def test_an_attribute_has_bounds(place, name, value, said):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda r: r.drop_vars("policy"), "lacks the coordinate policy"),
-        (lambda r: r.assign_coords(seed=("run", np.full(r.sizes["run"], 0.5))), "seed: is float64 over run"),
+        (lambda r: r.drop_vars("policy"), "must have the coordinate policy"),
+        (lambda r: r.assign_coords(seed=("run", np.full(r.sizes["run"], 0.5))), "seed is float64 over run"),
         (
             lambda r: r.assign_coords(policy=("run", np.full(r.sizes["run"], "\x1b[2J"))),
-            "policy: a label must be",
+            "policy: a label must not contain",
         ),
-        (lambda r: r.assign_coords(num_clients=5), "num_clients: is int64 over nothing"),
-        (lambda r: r.assign_coords(round=r["round"] * 0), "round: must ascend from 1"),
-        (lambda r: r.assign_coords(eval_round=r["eval_round"] + 10**6), "eval_round: must be rounds of the"),
-        (lambda r: r.assign(elapsed=r["elapsed"] * 1j), "elapsed: is complex"),
-        (lambda r: r.assign(elapsed=r["elapsed"].astype(str)), "elapsed: is <U"),
-        (lambda r: r.assign(elapsed=r["elapsed"].T), "elapsed: is float32 over round, run"),
+        (lambda r: r.assign_coords(num_clients=5), "num_clients is int64 over no dimension"),
+        (lambda r: r.assign_coords(round=r["round"] * 0), "round: must be ascending numbers from 1"),
+        (
+            lambda r: r.assign_coords(eval_round=r["eval_round"] + 10**6),
+            "eval_round: must contain only rounds of the",
+        ),
+        (lambda r: r.assign(elapsed=r["elapsed"] * 1j), "elapsed is complex"),
+        (lambda r: r.assign(elapsed=r["elapsed"].astype(str)), "elapsed is <U"),
+        (lambda r: r.assign(elapsed=r["elapsed"].T), "elapsed is float32 over round, run"),
         (lambda r: r.rename(regret="../../escaped"), "a variable's name must be a name"),
-        (lambda r: r.isel(run=slice(0)), "holds no runs"),
+        (lambda r: r.isel(run=slice(0)), "must have one run or more"),
     ],
 )
 def test_coordinates_and_variables_are_checked(place, change, said):
@@ -143,12 +149,15 @@ def test_coordinates_and_variables_are_checked(place, change, said):
             lambda r: r.assign_attrs(kind="nobody"),
             "attribute kind: must be one of clients, ensemble, not nobody",
         ),
-        (lambda r: r.drop_vars("selected"), "lacks selected, which its pictures need"),
+        (lambda r: r.drop_vars("selected"), "must have selected, which its charts need"),
         (
             lambda r: r.assign_coords(min_latency=("run", ["a"] * r.sizes["run"])),
-            "min_latency: is <U1 over run",
+            "min_latency is <U1 over run; must be numbers over run",
         ),
-        (lambda r: r.assign(counts=r["seed"]), "counts: is int64 over run; must be over run, client"),
+        (
+            lambda r: r.assign(counts=r["seed"]),
+            "counts is int64 over run; must be numbers or words over run, client",
+        ),
     ],
 )
 def test_what_charts_need_is_checked(place, change, said):
@@ -172,9 +181,7 @@ def test_an_array_that_is_not_there_takes_no_memory(place, tmp_path):
         held["consolidated_metadata"]["metadata"][name]["shape"][-1] = 10**12
     described.write_text(json.dumps(held))
     manifest.seal(Folder(tmp_path), "results.zarr")
-    with pytest.raises(
-        ValueError, match=r"results\.zarr/\w+: promises \[.*1000000000000\] in .* chunks and has"
-    ):
+    with pytest.raises(ValueError, match=r"results\.zarr/\w+: the shape \[.*1000000000000\] needs .* chunks"):
         pausejax.open(tmp_path)
 
 
@@ -203,7 +210,7 @@ def changed_record(path, value):
         (("metrics", 0, "shown"), "300000000.1f", "metrics: 0: shown: must be a number format"),
         (("metrics", 0, "scale"), "1", "metrics: 0: scale: must be a finite number"),
         (("dimensions", 0, "name"), "../x", "dimensions: 0: name: must be a name"),
-        (("trials", 0, "figures"), {}, "trials: 0: must have a figure for each metric"),
+        (("trials", 0, "figures"), {}, "trials: 0: must have a value for each metric"),
         (("trials", 0, "values"), {"x": []}, "trials: 0: values: 'x': must be"),
         (
             ("trials", 0, "values"),
@@ -218,7 +225,7 @@ def changed_record(path, value):
         (("trials", 0, "rounds"), 10**400, "rounds: must be an integer, not an integer of many digits"),
         (("dimensions",), [{"name": "x", "symbol": "", "log": False}] * 101, "at most 100 entries, not 101"),
         (("headings",), "x", "headings: must be a list"),
-        (("name",), "\x00", "name: must be without control characters"),
+        (("name",), "\x00", "name: must not contain control characters"),
     ],
 )
 def test_the_record_of_a_search_is_checked(tmp_path, path, value, said):

@@ -60,12 +60,12 @@ def _no_more_memory_than_a_laptop():
     [
         ("bandit", ["seeds=4294967295"], "must be a count from 1 to 1048576"),
         ("bandit", ["network.num_clients=2147483647"], "<= 16777216"),
-        ("bandit", ["network.num_clients=16777216", "seeds=50"], "times 100 runs must be <= 268435456"),
+        ("bandit", ["network.num_clients=16777216", "seeds=50"], "times the 100 runs must be <= 268435456"),
         ("bandit", ["rounds=2147483647"], "<= 16777216"),
-        ("bandit", [*TRACE, "network.trace_file=huge.npy"], "instead of the 52776558133248 of its header"),
+        ("bandit", [*TRACE, "network.trace_file=huge.npy"], "its header needs 52776558133248 bytes"),
         ("training", [*NPZ, "data.data_file=huge.npz"], "can't be read: MemoryError"),
         ("training", [*NPZ, "data.data_file=huge.npy"], "can't be read: MemoryError"),
-        ("bandit", [*TRACE, "network.trace_file=zip.npy"], "is no .npy file"),
+        ("bandit", [*TRACE, "network.trace_file=zip.npy"], "not a .npy file"),
         ("bandit", [*TRACE, "network.trace_file=pipe.npy"], "there is no file"),
         ("bandit", [*TRACE, "network.trace_file=/dev/zero"], "there is no file"),
         ("bandit", [*TRACE, "network.trace_file=http://127.0.0.1:9/x.csv"], "there is no file"),
@@ -73,16 +73,16 @@ def _no_more_memory_than_a_laptop():
         ("bandit", [*TRACE, "network.trace_file=small.npy"], "from 1e-15 to 1e+15"),
         ("bandit", [*TRACE, "network.trace_file=edge.npy"], "from 1e-15 to 1e+15"),
         ("bandit", [*TRACE, "network.trace_file=denormal.npy"], "from 1e-15 to 1e+15"),
-        ("bandit", [*TRACE, "network.trace_file=below.npy"], "must hold no latency below 0, has -0.3"),
+        ("bandit", [*TRACE, "network.trace_file=below.npy"], "must hold latencies >= 0, but holds -0.3"),
         (
             "bandit",
             [*TRACE, "network.trace_file=imaginary.npy"],
-            "holds complex128, which are no real numbers",
+            "must hold real numbers, not complex128",
         ),
-        ("bandit", [*WHO, "network.availability_file=half.npy"], "must hold 0 and 1 alone, has 0.5"),
+        ("bandit", [*WHO, "network.availability_file=half.npy"], "must hold only 0 and 1, but holds 0.5"),
         ("deep", [], "nested too deeply"),
         ("deeper", [], "nested too deeply"),
-        ("digits", [], "is no valid TOML"),
+        ("digits", [], "must be valid TOML"),
         ("bandit", ["network.min_latency=1e-40"], "from 1e-15 to 1e+15"),
         ("bandit", ["network.min_latency=0.3"], "must be <= fast_latency = 0.2"),
         ("bandit", ["network.min_latency=[0.05, 0.3]"], "0.3: must be <= fast_latency = 0.2"),
@@ -111,7 +111,7 @@ def test_what_can_not_be_is_one_line(place, monkeypatch, spec, overrides, said):
 )
 def test_an_axis_that_no_run_reads_is_refused(section, axis):
     own = {**specs.TRAINING[section], **axis}
-    with pytest.raises(ValueError, match=r"no run of this study reads it, so it can't be an axis"):
+    with pytest.raises(ValueError, match=r"must be one value, because no run of this study reads it"):
         pausejax.kinds.parse({**specs.TRAINING, section: own})
 
 
@@ -173,7 +173,7 @@ def test_marks_of_other_languages_are_letters(place, tmp_path, monkeypatch, labe
 def test_control_characters_reach_no_terminal(tmp_path, label):
     for document in ({**BANDIT, "name": label}, {**BANDIT, "policy": [{"name": "random", "label": label}]}):
         code, _, err, trace = call(["plan", str(folders.write(tmp_path, document))])
-        assert (code, trace) == (cli.BAD_SPEC, "") and "without control characters" in err
+        assert (code, trace) == (cli.BAD_SPEC, "") and "control characters" in err
         assert err.removesuffix("\n").isprintable()
 
 

@@ -35,7 +35,7 @@ while True:
         print(store, flush=True)
         time.sleep(rng.uniform(0, 0.3))
 """
-SAID = ("has been extended or removed since it was opened; open it again", "is being extended; open it again")
+SAID = ("has been extended or removed since it was opened. Open it again", "another process is extending")
 
 
 @pytest.mark.slow

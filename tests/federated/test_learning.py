@@ -313,11 +313,11 @@ def test_dropout_draws_anew_in_every_step_for_every_client(study, blobs, registr
         (lambda: 3, "must return an optax.GradientTransformation, not int"),
         (
             lambda: optax.GradientTransformation(lambda p: None, lambda g, s, p=None: (1.0, None)),
-            "must return updates of the parameters' shapes",
+            "updates must have the shapes of the model's parameters",
         ),
         (
             lambda: optax.GradientTransformation(lambda p: None, lambda g, s, p=None: g / 0),
-            "can't be applied: ",
+            "can't be applied to the model's parameters: ",
         ),
     ],
 )

@@ -57,7 +57,7 @@ def test_a_kernel_fits_unless_it_is_larger_than_the_images_in_some_direction():
     for height, width, rows, columns in itertools.product(range(1, 4), repeat=4):
         images, kernel = np.zeros((2, height, width, 5)), np.zeros((rows, columns, 5, 4))
         if rows > height or columns > width:
-            with pytest.raises(ValueError, match="pixels are fewer than a kernel"):
+            with pytest.raises(ValueError, match="the size of the convolution's kernel"):
                 layers.conv(images, kernel, "im2col")
         else:
             found = jax.eval_shape(lambda i, k: layers.conv(i, k, "im2col"), images, kernel)
@@ -267,8 +267,8 @@ def test_initial_weights_are_uniform_within_the_inverse_root_of_the_fan_in():
     ("name", "shape", "options", "message"),
     [
         ("cnn_cifra", (32, 32, 3), {}, r"did you mean 'cnn_cifar'\?; known: linear, mlp"),
-        ("cnn_cifar", (8, 8, 1), {}, r"model cnn_cifar: does not fit inputs of shape \(8, 8, 1\)"),
-        ("cnn_cifar", (16, 16, 1), {}, r"does not fit inputs of shape \(16, 16, 1\)"),
+        ("cnn_cifar", (8, 8, 1), {}, r"model cnn_cifar: can't be applied to inputs of shape \(8, 8, 1\)"),
+        ("cnn_cifar", (16, 16, 1), {}, r"can't be applied to inputs of shape \(16, 16, 1\)"),
     ],
 )
 def test_bad_arguments_are_named(name, shape, options, message):

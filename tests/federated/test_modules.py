@@ -184,7 +184,10 @@ NOTHING = "def wrong(*, num_outputs: int): return lambda key: {}, lambda params,
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("def wrong(*, num_outputs: int): return lambda x: x", "must return a linen or nnx module or a pair"),
+        (
+            "def wrong(*, num_outputs: int): return lambda x: x",
+            "must return a linen module, an nnx module or a pair",
+        ),
         (
             "def wrong(*, depth: int = 2): raise RuntimeError('no depth\\nof two lines')",
             "RuntimeError: no depth",
@@ -192,15 +195,18 @@ NOTHING = "def wrong(*, num_outputs: int): return lambda key: {}, lambda params,
         ("def wrong(*, num_outputs: int, colour: str): return linen.Dense(num_outputs)", "can't be built: "),
         (
             "def wrong(*, num_outputs: int): return linen.Dense(num_outputs + 1)",
-            "must return outputs (2, 3) for inputs (2, 4), returned (2, 4)",
+            "for inputs of shape (2, 4), outputs must have the shape (2, 3), not (2, 4)",
         ),
-        (f"{NOTHING}, *, training: x[:, : num_outputs - training]", "returned (2, 2)"),
-        (f"{NOTHING}, *, training: x[:, : num_outputs - (not training)]", "returned (2, 2)"),
-        (f"{NOTHING}: x @ jnp.ones((7, num_outputs))", "does not fit inputs of shape (4,): dot_general"),
-        (f"{NOTHING}: None", "must return outputs (2, 3) for inputs (2, 4), returned NoneType"),
+        (f"{NOTHING}, *, training: x[:, : num_outputs - training]", "not (2, 2)"),
+        (f"{NOTHING}, *, training: x[:, : num_outputs - (not training)]", "not (2, 2)"),
+        (
+            f"{NOTHING}: x @ jnp.ones((7, num_outputs))",
+            "can't be applied to inputs of shape (4,): dot_general",
+        ),
+        (f"{NOTHING}: None", "for inputs of shape (2, 4), outputs must have the shape (2, 3), not NoneType"),
         (
             "def wrong(*, num_outputs: int): return NnxNorm(4, num_outputs, 0.0, nnx.Rngs(0))",
-            "an nnx module must take rngs, or all seeds would have the same initial weights",
+            "must take rngs, because it returns an nnx module",
         ),
         (
             "def wrong(*, num_outputs: int, rngs: nnx.Rngs): return linen.Dense(num_outputs)",

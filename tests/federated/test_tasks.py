@@ -129,7 +129,7 @@ def needs_labels():
 @pytest.mark.parametrize(
     ("function", "targets", "message"),
     [
-        (scalar_loss, np.array([0, 1]), "its loss must be one number for each sample, [B]"),
+        (scalar_loss, np.array([0, 1]), "its loss must return one number for each of B samples, [B]"),
         (integer_loss, np.array([0, 1]), "its loss must be float32, not int32"),
         (no_task, np.array([0, 1]), "must return a pausejax.federated.tasks.Task, not int"),
         (needs_labels, np.array([0.5, 1]), "does not fit data set made: "),

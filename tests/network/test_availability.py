@@ -91,12 +91,12 @@ def test_a_file_is_read_row_by_row_and_again():
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        (None, "availability_file: must have num_clients = 3 columns, has no numbers"),
-        (np.ones((4, 2)), r"must have num_clients = 3 columns, has shape \(4, 2\)"),
-        (np.ones((0, 3)), "availability_file: has no rows"),
-        (np.full((2, 3), 0.5), "availability_file: must hold 0 and 1 alone, has 0.5"),
-        (np.array([[0, 1, -1]]), "availability_file: must hold 0 and 1 alone, has -1"),
-        (np.full((2, 3), np.nan), "availability_file: must hold 0 and 1 alone, has nan"),
+        (None, "availability_file: must have num_clients = 3 columns, but has no numbers"),
+        (np.ones((4, 2)), r"must have num_clients = 3 columns, but has shape \(4, 2\)"),
+        (np.ones((0, 3)), "availability_file: must have one row or more"),
+        (np.full((2, 3), 0.5), "availability_file: must hold only 0 and 1, but holds 0.5"),
+        (np.array([[0, 1, -1]]), "availability_file: must hold only 0 and 1, but holds -1"),
+        (np.full((2, 3), np.nan), "availability_file: must hold only 0 and 1, but holds nan"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(file, message):

@@ -146,10 +146,10 @@ def test_a_law_of_ones_own_needs_nothing_but_draws():
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        (None, "trace_file: must have num_clients = 3 columns, has no numbers"),
-        (np.ones((4, 2)), r"trace_file: must have num_clients = 3 columns, has shape \(4, 2\)"),
-        (np.ones((0, 3)), "trace_file: has no rows"),
-        (np.array([[0.1, 0.0, -0.2]]), "trace_file: must hold no latency below 0, has -0.2"),
+        (None, "trace_file: must have num_clients = 3 columns, but has no numbers"),
+        (np.ones((4, 2)), r"trace_file: must have num_clients = 3 columns, but has shape \(4, 2\)"),
+        (np.ones((0, 3)), "trace_file: must have one row or more"),
+        (np.array([[0.1, 0.0, -0.2]]), "trace_file: must hold latencies >= 0, but holds -0.2"),
     ],
 )
 def test_a_trace_that_does_not_fit_is_refused(file, message):

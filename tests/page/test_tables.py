@@ -60,7 +60,7 @@ def test_another_policy_can_be_what_is_compared_with():
     names = list(dict.fromkeys(result["policy"].values.tolist()))
     found, _ = tables.differences(result, names[-1])
     assert found.title == names[-1] and not any(row[0].startswith(names[-1]) for row in found.rows)
-    assert f"minus {names[-1]}" in page.build(result, {}, baseline=names[-1])
+    assert f"Difference from {names[-1]}" in page.build(result, {}, baseline=names[-1])
     with pytest.raises(ValueError, match=r"baseline = 'x': must be one of 'pause', "):
         page.build(result, {}, baseline="x")
 
@@ -118,11 +118,11 @@ def test_without_pairs_the_page_says_why():
     one_seed, _, _ = build(POLICIES, 1, AXES)
     assert tables.differences(one_seed) == (
         None,
-        ["paired differences: there is one seed, so there are no intervals"],
+        ["no paired differences: with one seed, they have no intervals"],
     )
     alone, _, _ = build({"pause": {"privacy_weight": [1.0, 5.0, 25.0]}}, 4, {"privacy_weight": "gamma"})
     found, left_out = tables.differences(alone)
-    assert len(left_out) == 1 and "which mean something else for each γ" in left_out[0]
+    assert len(left_out) == 1 and "not comparable between runs with different γ" in left_out[0]
     labels = list(dict.fromkeys(analysis.mean_ci(alone, "elapsed")["label"].values.tolist()))
     assert [found.title, *(row[0] for row in found.rows)] == labels
     single, _, _ = build({"pause": {}}, 4, {})
@@ -159,7 +159,11 @@ def test_what_cannot_be_compared_has_no_difference():
         for heading in ("pseudo-regret", "realized regret"):
             assert cells_of(table, heading) == (["–"], [""])
         assert cells_of(table, "simulated time, s")[0] != ["–"]
-        assert [note for note in notes if "without cumulative_pseudo_regret, cumulative_regret" in note]
+        assert [
+            note
+            for note in notes
+            if "no paired differences of cumulative_pseudo_regret, cumulative_regret" in note
+        ]
     # Within one γ they are compared, for each γ.
     both = simulated(policies=["pause", "random"], gamma=[1.0, 25.0])
     table, notes = tables.differences(both)
@@ -169,7 +173,7 @@ def test_what_cannot_be_compared_has_no_difference():
 def test_averaging_over_many_settings_mixes_no_unlike_rewards():
     result = simulated(policies=["pause", "random"], gamma=list(range(1, 11)), seeds=2)
     table, notes = tables.differences(result)
-    assert "γ averaged first" in table.caption
+    assert "values are first averaged over γ" in table.caption
     assert cells_of(table, "pseudo-regret")[0] == ["–"] and len(notes) == 1
 
 

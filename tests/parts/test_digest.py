@@ -125,7 +125,9 @@ def test_a_digest_is_the_same_in_every_process():
 def test_what_has_no_content_is_refused_by_its_name(made, named):
     define(BEFORE + made + QUANTITY.format(reads="(0 if C else 0)"))
     document = {"mode": "bandit", "rounds": 3, "policy": [{"name": "random"}]}
-    with pytest.raises(SpecError, match=f"quantity noted: uses {named}, which can't stand in the identity"):
+    with pytest.raises(
+        SpecError, match=f"quantity noted: uses {named}, which the identity of a run can't cover"
+    ):
         kinds.parse({**document, "quantities": ["noted"]})
     assert make_plan(kinds.parse(document)).identities  # a study that does not use the part does not care
 

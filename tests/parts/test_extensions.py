@@ -194,7 +194,8 @@ def test_namesakes_of_two_files_are_a_mistake(tmp_path, capsys):
     spec = write(tmp_path, use='["a/mine.py", "b/mine.py"]', file="spare.py")
     assert run(spec, tmp_path / "out") == cli.BAD_SPEC
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert f"{tmp_path / 'b' / 'mine.py'}: policy first_ones: the name is taken by the one in" in line
+    first, second = (tmp_path / name / "mine.py" for name in "ab")
+    assert f"{second}: policy first_ones: {first} has a policy of this name" in line
     for name in "ab":
         (tmp_path / name / "mine.py").write_text("import shared\n")
         (tmp_path / name / "shared.py").write_text(POLICY.format(start=2, more=""))
@@ -210,7 +211,10 @@ def test_namesakes_of_two_files_are_a_mistake(tmp_path, capsys):
         ("from absent import x\n", "use: mine.py: line 1: ModuleNotFoundError: No module named 'absent'"),
         ("raise ValueError('one\\ntwo')\n", "use: mine.py: line 1: one"),
         ("import sys\nsys.exit('usage')\n", "use: mine.py: line 2: SystemExit: usage"),
-        ("import pausejax\n@pausejax.policy\ndef pause(): ...\n", "policy pause: the name is taken by"),
+        (
+            "import pausejax\n@pausejax.policy\ndef pause(): ...\n",
+            "has a policy of this name. Choose another",
+        ),
     ],
 )
 def test_a_file_that_fails_is_one_line(tmp_path, capsys, code, message):
@@ -226,8 +230,8 @@ def test_a_file_that_fails_is_one_line(tmp_path, capsys, code, message):
     ("use", "message"),
     [
         ('["none.py"]', "use: none.py: there is no file"),
-        ('["nowhere"]', "use: nowhere: there is no such module"),
-        ('["json.py"]', "use: json.py: a module named json is in use already; give the file another name"),
+        ('["nowhere"]', "use: nowhere: there is no module of this name"),
+        ('["json.py"]', "use: json.py: a module named json is in use already. Rename the file"),
         ('"mine.py"', 'use = "mine.py": must be a list of files and modules'),
     ],
 )

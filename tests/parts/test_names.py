@@ -67,7 +67,7 @@ def test_a_part_that_disagrees_with_every_study_is_refused(tmp_path):
     code = "import pausejax\n@pausejax.policy\ndef mine(*, clients_per_round: float = 0.5): ..."
     (tmp_path / "mine.py").write_text(code)
     spec = {"mode": "bandit", "use": [str(tmp_path / "mine.py")], "policy": [{"name": "mine"}]}
-    with pytest.raises(SpecError, match="is a parameter of every study too, and they must agree"):
+    with pytest.raises(SpecError, match="must equal the parameter of this name of every study"):
         kinds.parse(spec)
 
 

@@ -88,14 +88,14 @@ def test_a_function_that_is_registered_again_says_the_same():
 @pytest.mark.parametrize(
     ("annotation", "default", "message"),
     [
-        (list, [], "a parameter is a float, int, bool, str, Literal of strings or File"),
-        (Any, None, "a parameter is"),
-        (float | str, 1.0, "a parameter is"),
-        (Literal[1, 2], 1, "a parameter is"),
+        (list, [], "the type must be float, int, bool, str, Literal of strings or File"),
+        (Any, None, "the type must be "),
+        (float | str, 1.0, "the type must be "),
+        (Literal[1, 2], 1, "the type must be "),
         (Literal["a"], "b", "its default 'b' must be one of a"),
-        (int, 1.0, "its default 1.0 is no int"),
-        (int, True, "its default True is no int"),
-        (bool, 1, "its default 1 is no bool"),
+        (int, 1.0, "its default 1.0 must be of type int"),
+        (int, True, "its default True must be of type int"),
+        (bool, 1, "its default 1 must be of type bool"),
         (float, float("nan"), "its default nan must be a finite number"),
         (float, Parameter(3.0, low=5), "its default 3.0 must be a finite number >= 5"),
         (float, Parameter(5.0, low=5, low_open=True), "its default 5.0 must be a finite number > 5"),
@@ -131,7 +131,7 @@ def test_groups_are_their_fields():
 def test_a_name_is_taken_once_in_a_kind_of_part():
     def pause(*, num_clients): ...
 
-    with parts.collecting(), pytest.raises(PartError, match="policy pause: the name is taken by the one in"):
+    with parts.collecting(), pytest.raises(PartError, match=r"policy pause: .* has a policy of this name"):
         parts.policy(pause)
     with parts.collecting() as layer:
         parts.latency(pause)
@@ -178,5 +178,5 @@ def test_bind_sorts_static_from_traced(name):
     assert bound.statics == (("num_clients", 4), ("size", 3)) and bound.traced == ("min_latency", "own")
     assert bound.build(own=1.0, min_latency=2.0, other=3) == (4, 2.0, 1.0, 3)
     assert hash(bound) == hash(parts.bind(part, {"num_clients": 4, "size": 3}, ["min_latency"]))
-    with pytest.raises(PartError, match="min_latency: is no parameter of a spec and has no default"):
+    with pytest.raises(PartError, match="min_latency: must have a default, or be one of"):
         parts.bind(part, {"num_clients": 4}, complete=True)

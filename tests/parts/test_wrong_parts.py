@@ -48,11 +48,14 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("@pausejax.policy\ndef mine(num_clients): ...", "num_clients: parameters are keyword-only"),
-        ("@pausejax.policy\ndef mine(*args): ...", "*args: parameters are keyword-only"),
-        ("@pausejax.policy\ndef mine(*, sizes: list = []): ...", "sizes: <class 'list'> = []: a parameter"),
-        ("@pausejax.policy\ndef mine(*, x: Any = 1): ...", "x: typing.Any = 1: a parameter is a float, int"),
-        ("@pausejax.policy\ndef mine(*, x: int = 0.5): ...", "x: its default 0.5 is no int"),
+        ("@pausejax.policy\ndef mine(num_clients): ...", "num_clients: parameters must be keyword-only"),
+        ("@pausejax.policy\ndef mine(*args): ...", "*args: parameters must be keyword-only"),
+        (
+            "@pausejax.policy\ndef mine(*, sizes: list = []): ...",
+            "sizes: <class 'list'> = []: the type must be",
+        ),
+        ("@pausejax.policy\ndef mine(*, x: Any = 1): ...", "x: typing.Any = 1: the type must be float, int"),
+        ("@pausejax.policy\ndef mine(*, x: int = 0.5): ...", "x: its default 0.5 must be of type int"),
         (
             "@pausejax.policy\ndef mine(*, x: float = pausejax.Parameter(2.0, high=1)): ...",
             "x: its default 2.0 must be a finite number <= 1",
@@ -60,10 +63,10 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
         ("@pausejax.policy\ndef mine(*, x: 'Nowhere' = 1): ...", "its signature can't be read"),
         (
             "@pausejax.policy\ndef mine(*, clients_per_round: int = 3): ...",
-            "clients_per_round: is a parameter of every study too, and they must agree: default 3 against",
+            "clients_per_round: must equal the parameter of this name of every study: default 3 against",
         ),
-        ("@pausejax.policy\ndef mine(*, rounds: int = 7): ...", "rounds: means something else"),
-        ("@pausejax.policy\ndef mine(*, unheard_of): ...", "unheard_of: is no parameter of a spec"),
+        ("@pausejax.policy\ndef mine(*, rounds: int = 7): ...", "rounds: every study has this key"),
+        ("@pausejax.policy\ndef mine(*, unheard_of): ...", "unheard_of: must have a default, or be one of"),
         ("@pausejax.policy\ndef mine():\n    raise OSError('no\\nsuch')", "built: OSError: no (line"),
         (
             "@pausejax.policy\ndef mine():\n    raise ValueError('odd')",
@@ -72,17 +75,17 @@ def refused(tmp_path, capsys, message, code, expected=cli.BAD_SPEC, category="po
         ("@pausejax.policy\ndef mine(): return 3", "must return a pausejax.policies.Policy, not int"),
         (
             "@pausejax.policy\ndef mine(): return memoryless(lambda key, state, view: 3)",
-            "select returns a int; must be a Cohort",
+            "select must return a Cohort, not int",
         ),
         (POLICY.format(body="return undefined"), "select: NameError: name 'undefined' is not defined (line"),
         (POLICY.format(body="return view.latency if view.round > 1 else 2"), "select: TracerBool"),
         (
             POLICY.format(body=PLAYED.format(members=[0, 1, 2, 3, 0], weights=[0.2] * 5)),
-            "select returns members int32 [5]; must be int32 [n], n in 1..4",
+            "select: members must be int32 [n] with n from 1 to 4, not int32 [5]",
         ),
         (
             POLICY.format(body="return Cohort(jnp.zeros(2), jnp.ones(2))"),
-            "select returns members float32 [2]; must be int32 [n]",
+            "select: members must be int32 [n]",
         ),
     ],
 )
@@ -94,11 +97,11 @@ def test_policies_before_compute(tmp_path, capsys, code, message):
     ("name", "message"),
     [
         *(
-            (name, "means something else in every study")
+            (name, "every study has this key")
             for name in ("policy", "seed", "zip", "reward", "use", "mean", "x")
         ),
-        ("regret", "is a variable of every result"),
-        ("test_accuracy", "is a variable of every result"),
+        ("regret", "results have a variable of this name"),
+        ("test_accuracy", "results have a variable of this name"),
     ],
 )
 def test_a_parameter_may_take_no_name_of_spec_or_result(tmp_path, capsys, name, message):
@@ -108,7 +111,10 @@ def test_a_parameter_may_take_no_name_of_spec_or_result(tmp_path, capsys, name, 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [("symbol='γ'", "y: the symbol γ is taken"), ("section='policy'", "y: 'policy' can't be a section")],
+    [
+        ("symbol='γ'", "y: another parameter has the symbol γ"),
+        ("section='policy'", "y: 'policy' is a key of every study, no section"),
+    ],
 )
 def test_symbols_and_sections_that_are_taken(tmp_path, capsys, options, message):
     code = f"@pausejax.policy\ndef mine(*, y: float = pausejax.Parameter(0.5, {options})): ..."
@@ -118,8 +124,16 @@ def test_symbols_and_sections_that_are_taken(tmp_path, capsys, options, message)
 @pytest.mark.parametrize(
     ("members", "weights", "message"),
     [
-        ("[0, jnp.where(view.round < 3, 1, 4)]", [0.5, 0.5], "round 3: client 4 is none of the clients 0"),
-        ("[0, 1]", "[0.5, jnp.where(view.round < 2, 0.5, jnp.nan)]", "round 2: a weight is nan; must be"),
+        (
+            "[0, jnp.where(view.round < 3, 1, 4)]",
+            [0.5, 0.5],
+            "round 3: client 4 does not exist; must be from 0",
+        ),
+        (
+            "[0, 1]",
+            "[0.5, jnp.where(view.round < 2, 0.5, jnp.nan)]",
+            "round 2: a weight of the cohort is nan; must be",
+        ),
     ],
 )
 def test_policies_when_they_have_been_played(tmp_path, capsys, members, weights, message):
@@ -148,12 +162,12 @@ def test_policies_when_they_have_been_played(tmp_path, capsys, members, weights,
         (
             "availability",
             "def mine(): return Availability(lambda k: 0, lambda k, s, r: (1.5, jnp.ones(4, bool)))",
-            "step returns a state of another shape or type",
+            "step must return a state of the same shapes and types",
         ),
         ("quantity", "def mine(seen): return seen.latency", "must return one number, not float32 [4]"),
         ("quantity()", "def mine(seen): return 'much'", "must return one number, not str"),
         ("quantity()", "def mine(seen): return seen.nothing", "fails: AttributeError: 'Snapshot' object"),
-        ("quantity()", "def mine(seen, *, x: int = 1): return x", "x: a quantity has no parameters"),
+        ("quantity()", "def mine(seen, *, x: int = 1): return x", "x: a quantity must have no parameters"),
     ],
 )
 def test_networks_and_quantities(tmp_path, capsys, category, code, message):
@@ -174,7 +188,7 @@ def test_a_quantity_may_take_no_name_of_the_result(tmp_path, capsys, name):
     code = f"@pausejax.quantity()\ndef {name}(seen): return 1.0"
     assert run(tmp_path, code, policy="random", quantities=f'["{name}"]') == cli.BAD_SPEC
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert f"quantity {name}: every result has a variable or coordinate of this name" in line
+    assert f"quantity {name}: results have a variable or coordinate of this name" in line
 
 
 SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) % 2"
@@ -188,7 +202,7 @@ SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) 
         (
             "dataset",
             f"def mine(): return Dataset({SAMPLES})._replace(test_inputs=np.ones((9, 3)))",
-            "test_inputs must be like train_inputs",
+            "test_inputs must have the type and sample shape of train_inputs",
         ),
         (
             "dataset",
@@ -196,21 +210,29 @@ SAMPLES = "jnp.ones((80, 2)), np.arange(80) % 2, jnp.ones((9, 2)), np.arange(9) 
             "its preprocess does not fit its inputs",
         ),
         ("partition", "def mine(labels, num_clients, seed): return labels[:3]", "must return a Partition"),
-        ("partition", "def mine(labels, num_clients, seed): return labels // 99", "must own a sample"),
-        ("partition", "def mine(labels, num_clients, seed): return labels", "owners must be in [0, 4)"),
+        (
+            "partition",
+            "def mine(labels, num_clients, seed): return labels // 99",
+            "must own one sample or more",
+        ),
+        ("partition", "def mine(labels, num_clients, seed): return labels", "owners must be from 0 to 3"),
         ("partition", "def mine(labels): return labels", "fails: TypeError: mine() takes 1"),
         ("server_optimizer", "def mine(): return 3", "must return an optax.GradientTransformation, not int"),
-        ("server_optimizer", "def mine(*, nobody): return optax.scale(-1.0)", "nobody: is no parameter"),
+        (
+            "server_optimizer",
+            "def mine(*, nobody): return optax.scale(-1.0)",
+            "nobody: must have a default, or be one of",
+        ),
         (
             "task",
             "def mine(): return tasks.classification()._replace(metric_name='reward')",
-            "metric_name = 'reward': names something else",
+            "metric_name = 'reward': must be an identifier",
         ),
         ("task", "def mine(): return tasks.nothing()", "can't be built: AttributeError: "),
         (
             "model",
             "def mine(): return (lambda key: jnp.ones((1, 3)), lambda w, x: x.sum((1, 2, 3))[:, None] * w)",
-            "must return outputs (2, 10) for inputs (2, 8, 8, 1), returned (2, 3)",
+            "for inputs of shape (2, 8, 8, 1), outputs must have the shape (2, 10), not (2, 3)",
         ),
     ],
 )
@@ -241,7 +263,7 @@ def test_parts_that_no_spec_uses_together_need_not_agree(tmp_path):
 
 def test_what_a_part_may_be_given_is_listed(tmp_path, capsys):
     code = "@pausejax.policy\ndef mine(*, num_client): ..."
-    message = "is no parameter of a spec and has no default; did you mean 'num_clients'?; known: "
+    message = "num_client: must have a default, or be one of"
     refused(tmp_path, capsys, message, code)
 
 
@@ -250,7 +272,7 @@ def test_a_word_that_no_reader_of_the_result_would_take_is_refused_before_comput
     (tmp_path / "mine.py").write_text(code)
     document = {"mode": "bandit", "use": [str(tmp_path / "mine.py")], "policy": [{"name": "random"}]}
     kinds.parse(document)
-    with pytest.raises(ValueError, match="spec: metrics: 'mine': label: must be without control characters"):
+    with pytest.raises(ValueError, match="spec: metrics: 'mine': label: must not contain control characters"):
         kinds.parse({**document, "quantities": ["mine"]})
     with pytest.raises(ValueError, match="spec: name or label: must have at most 10000 characters"):
         kinds.parse({**document, "name": "x" * 10_001})

@@ -70,7 +70,7 @@ def test_captions_say_seeds_other_axes_and_who_diverged():
     assert said.startswith("Leakage, against round: mean over 3 seeds")
     assert "averaged over gamma, budget decay first" in said
     alone = runs.isel(run=[0])
-    assert "one seed, so no intervals" in curves(one_panel(alone), LEAKAGE, "time").caption
+    assert "one seed, so there are no intervals" in curves(one_panel(alone), LEAKAGE, "time").caption
     lost = runs.assign(diverged_round=("run", [0, 2, 0]))
     learned = curves(one_panel(lost), LEAKAGE._replace(learned=True))
     assert "1 of 3 runs diverged" in learned.caption

@@ -96,7 +96,7 @@ def test_a_chart_is_drawn_on_axes_of_ones_own():
     assert all(own.get_xlabel() == "α" and own.collections for own in two)
     panels.draw(list(Figure().subplots(1, 2)))
     for wrong in (axes, Figure().subplots(3, 1)):
-        with pytest.raises(ValueError, match="axes: heatmap_time has 2 panels, and not"):
+        with pytest.raises(ValueError, match="axes: must be 2, one for each panel of heatmap_time"):
             panels.draw(wrong)
 
 

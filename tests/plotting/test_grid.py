@@ -65,9 +65,9 @@ def test_nobody_can_read_more_than_24_panels_16_lines_and_three_axes(values, pan
     ("by", "values", "problem"),
     [
         (["place"], {"place": names(16)}, ""),
-        (["place"], {"place": names(17)}, "by: place: 17 lines; at most 16"),
+        (["place"], {"place": names(17)}, "by: place: makes 17 lines; must be <= 16"),
         (["gamma", "place"], {"gamma": [1.0, 2.0], "place": names(24)}, ""),
-        (["gamma", "place"], {"gamma": [1.0, 2.0], "place": names(25)}, "by: 25 panels; at most 24"),
+        (["gamma", "place"], {"gamma": [1.0, 2.0], "place": names(25)}, "by: makes 25 panels; must be <= 24"),
     ],
 )
 def test_too_much_that_is_asked_for_is_refused(by, values, problem):

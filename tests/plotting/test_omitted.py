@@ -47,7 +47,7 @@ def omitted(result, measures=(), where=None, by=()):
     return request.omitted(runs, wanted, arrange(runs, by))
 
 
-MORE = "--measure NAME: time, nothing, played, other"
+MORE = "--measure NAME draws other metrics: time, nothing, played, other"
 
 
 def has(lines, *ends):
@@ -70,13 +70,13 @@ def test_too_much_that_varies_comes_with_ways_out_that_work():
     assert "means over α, η, zeta too" in averaged
     # Seventeen are too many for lines.
     rows = crossed(zeta=names(17), alpha=[2.0, 1.0], gamma=[3.0, 4.0], eta=[0.5, 0.1])
-    assert "--by a,g, or fix some: --where " in omitted(result_of(rows))[0]
+    assert "--by a,g. Or fix some axes: --where " in omitted(result_of(rows))[0]
     arrange(result_of(rows), ["a", "g"])
     rows = crossed(zeta=names(17), policy=names(17))
-    assert omitted(result_of(rows))[0].endswith("(policy, zeta); fix some: --where zeta=" + names(1)[0])
+    assert omitted(result_of(rows))[0].endswith("(policy, zeta). Fix some axes: --where zeta=" + names(1)[0])
 
 
-CURVELESS = ": has one value for each run and no curve"
+CURVELESS = ": has only one value for each run, so it has no curve"
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,19 @@ CURVELESS = ": has one value for each run and no curve"
         (["time"], []),
         (["nothing"], ["nothing: no run has a finite value"]),
         (["played"], [f"played{CURVELESS}"]),
-        (["time", "loss"], ["no front: loss means something else for each alpha; choose one: --where a=1"]),
-        (["time", "played"], [f"played{CURVELESS}", "no front: neither way of played is better"]),
+        (
+            ["time", "loss"],
+            [
+                "no front: loss is not comparable between runs with different alpha. "
+                "Choose one value: --where a=1"
+            ],
+        ),
+        (
+            ["time", "played"],
+            [f"played{CURVELESS}", "no front: neither more nor less of played is better by definition"],
+        ),
         (["time", "other", "nothing"], ["nothing: no run has a finite value"]),
-        (["time", "other", "final", "loss"], [f"final{CURVELESS}", "first three measures, not loss"]),
+        (["time", "other", "final", "loss"], [f"final{CURVELESS}", "first three measures, without loss"]),
     ],
 )
 def test_of_each_metric_it_is_said_what_it_lacks(measures, said):

@@ -66,7 +66,7 @@ def test_runs_that_all_diverged_leave_no_line_and_are_named(runs):
     grid = Grid((Cell("", (Line("a", "a", runs), Line("b", "b", lost, 1))),), 1)
     (panel,) = curves.curves(grid, metric).panels
     assert [bool(one.y.size) for one in panel.series] == [True, False]
-    assert panel.note == "without a line, as its runs diverged or have no value in common: b"
+    assert panel.note == "no line, because its runs diverged or have no point in common: b"
     assert without_diverged(runs.drop_vars("diverged_round")).sizes["run"] == 3
 
 

@@ -238,6 +238,6 @@ def test_a_setting_without_a_place_is_weighed_and_named():
     (panel,) = chart.panels
     rings = next(one for one in panel.series if one.mark == "ring")
     assert rings.label == "on the front: 3 of 3" and rings.names == ("a", "b")
-    assert "infinite, so not drawn: c (1 of them on the front)" in panel.note
+    assert "not drawn, because a value is infinite: c (1 of them on the front)" in panel.note
     # As the analysis has it.
     assert analysis.pareto(runs, {"gain": True, "leak": False}).sizes["setting"] == 3

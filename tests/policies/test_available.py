@@ -85,7 +85,9 @@ def test_a_cohort_has_from_one_client_to_all_of_them(name):
     for m in (1, K):
         build(name, clients_per_round=m)
     for m in (0, K + 1):
-        with pytest.raises(ValueError, match=f"clients_per_round: {m} out of {K} clients"):
+        with pytest.raises(
+            ValueError, match=f"clients_per_round: must be from 1 to num_clients = {K}, not {m}"
+        ):
             build(name, clients_per_round=m)
 
 

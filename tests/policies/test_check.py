@@ -35,12 +35,15 @@ VIEW = View(jnp.int32(1), jnp.ones(K), lambda clients: jnp.zeros(clients.shape))
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (jnp.arange(2), "select returns a ArrayImpl; must be a Cohort"),
-        (Cohort(jnp.arange(5), jnp.ones(5)), r"members int32 \[5\]; must be int32 \[n\], n in 1..4"),
-        (Cohort(jnp.zeros(0, int), jnp.ones(0)), r"members int32 \[0\]"),
-        (Cohort(jnp.ones(2), jnp.ones(2)), r"members float32 \[2\]"),
-        (Cohort(jnp.arange(2), jnp.ones(3)), r"weights float32 \[3\]; must be float32 \[2\]"),
-        (Cohort(jnp.arange(2), jnp.arange(2)), r"weights int32 \[2\]"),
+        (jnp.arange(2), "select must return a Cohort, not ArrayImpl"),
+        (
+            Cohort(jnp.arange(5), jnp.ones(5)),
+            r"members must be int32 \[n\] with n from 1 to 4, not int32 \[5\]",
+        ),
+        (Cohort(jnp.zeros(0, int), jnp.ones(0)), r"members must be int32 .* not int32 \[0\]"),
+        (Cohort(jnp.ones(2), jnp.ones(2)), r"members must be int32 .* not float32 \[2\]"),
+        (Cohort(jnp.arange(2), jnp.ones(3)), r"weights must be float32 \[2\], not float32 \[3\]"),
+        (Cohort(jnp.arange(2), jnp.arange(2)), r"weights must be float32 \[2\], not int32 \[2\]"),
     ],
 )
 def test_what_select_returns(returned, message):
@@ -52,9 +55,12 @@ def test_what_select_returns(returned, message):
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        ({"seen": jnp.zeros(K)}, "update returns another structure"),
-        ((jnp.zeros(K + 1), jnp.int32(0)), r"update returns state\[0\] float32 \[5\]; must be float32 \[4\]"),
-        ((jnp.zeros(K), jnp.float32(0)), r"update returns state\[1\] float32 \[\]; must be int32 \[\]"),
+        ({"seen": jnp.zeros(K)}, "update: the new state must have the same pytree structure"),
+        (
+            (jnp.zeros(K + 1), jnp.int32(0)),
+            r"update: state\[0\] must stay float32 \[4\], not become float32 \[5\]",
+        ),
+        ((jnp.zeros(K), jnp.float32(0)), r"update: state\[1\] must stay int32 \[\], not become float32 \[\]"),
     ],
 )
 def test_what_update_returns(returned, message):
@@ -82,20 +88,22 @@ def test_selections_are_checked_by_value():
     assert problems_of(np.array([[0, 2, -1], [-1, -1, -1], [3, 1, 0]]), K) == ()
     selected = np.array([[0, 1, -1], [2, 2, -1], [0, 4, 1], [3, -2, 0]])
     assert problems_of(selected, K) == (
-        "round 3: client 4 is none of the clients 0 to 3",
+        "round 3: client 4 does not exist; must be from 0 to 3",
         "round 2: client 2 is selected twice",
     )
     available = np.ones((4, K), bool)
     available[0, 1] = False
-    assert problems_of(selected[:1], K, available[:1]) == ("round 1: client 1 is not available",)
-    assert problems_of(selected[3:], K) == ("round 1: client -2 is none of the clients 0 to 3",)
+    assert problems_of(selected[:1], K, available[:1]) == (
+        "round 1: client 1 is selected, but is not available",
+    )
+    assert problems_of(selected[3:], K) == ("round 1: client -2 does not exist; must be from 0 to 3",)
     nobody = np.zeros((1, K), bool)
     assert problems_of(np.array([[0, 0]]), K, ~nobody) == ("round 1: client 0 is selected twice",)
     assert problems_of(np.array([[0, -1]]), K, nobody, first_round=8) == (
-        "round 8: client 0 is not available",
+        "round 8: client 0 is selected, but is not available",
     )
     assert problems_of(np.array([[K + 1, 3, -1]]), K, np.array([[True, True, False, True]])) == (
-        "round 1: client 5 is none of the clients 0 to 3",
+        "round 1: client 5 does not exist; must be from 0 to 3",
     )
 
 
@@ -104,13 +112,16 @@ def test_the_first_fault_of_all_runs_is_the_one_that_is_said():
     selected = np.array([[[0, 1], [0, 1], [2, 2], [0, 1]], [[0, 1], [2, 3], [1, 9], [3, 3]]])
     for faults, said in (
         ([[0, 0, 1, 0], [0, 0, 1, 1]], "round 13: client 2 is selected twice"),
-        ([[0, 0, 0, 1], [0, 0, 1, 1]], "round 13: client 9 is none of the clients 0 to 3"),
-        ([[0, 0, 2, 0], [0, ABSENT + 3, 1, 1]], "round 12: client 3 is not available"),
+        ([[0, 0, 0, 1], [0, 0, 1, 1]], "round 13: client 9 does not exist; must be from 0 to 3"),
+        ([[0, 0, 2, 0], [0, ABSENT + 3, 1, 1]], "round 12: client 3 is selected, but is not available"),
         (
             [[UNFIT_WEIGHT, 1, 1, 1], [0, 0, 0, 0]],
-            "round 11: a weight is 0; must be finite, >= 0, and 0 for pads",
+            "round 11: a weight of the cohort is 0; must be finite, >= 0, and 0 for a pad",
         ),
-        ([[0, 0, 0, 1], [0, UNFIT_SUM, 0, 0]], "round 12: the weights sum to 5; must be 1 ± 0.001"),
+        (
+            [[0, 0, 0, 1], [0, UNFIT_SUM, 0, 0]],
+            "round 12: the sum of the cohort's weights is 5; must be 1 ± 0.001",
+        ),
     ):
         with pytest.raises(parts.PartError) as raised:
             refuse_faults(MINE, Fault(np.array(faults), np.arange(8.0).reshape(2, 4)), selected, K, 11)

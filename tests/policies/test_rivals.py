@@ -356,10 +356,18 @@ def test_traced_parameters_under_vmap_equal_numbers(constructor, name, values):
 @pytest.mark.parametrize(
     ("constructor", "options", "message"),
     [
-        (fedcs, {"num_candidates": 2}, r"num_candidates: must be 0 or in \[3, 9\], not 2"),
-        (power_of_choice, {"num_candidates": 10}, r"num_candidates: must be 0 or in \[3, 9\], not 10"),
+        (
+            fedcs,
+            {"num_candidates": 2},
+            r"num_candidates: must be 0, or from clients_per_round = 3 to num_clients = 9, not 2",
+        ),
+        (
+            power_of_choice,
+            {"num_candidates": 10},
+            r"num_candidates: must be 0, or from clients_per_round = 3 to num_clients = 9, not 10",
+        ),
         (oort, {"pacer_window": 0}, "pacer_window: must be at least 1, not 0"),
-        (cs_ucb, {"clock": "wall"}, "clock: unknown clock 'wall'"),
+        (cs_ucb, {"clock": "wall"}, "clock: must be one of paper, reference, not 'wall'"),
     ],
 )
 def test_bad_arguments_are_named(constructor, options, message):

@@ -125,9 +125,9 @@ def test_the_walk_is_the_annealers_at_the_policys_own_temperature(policy, anneal
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"annealing_steps": -1}, "annealing_steps: -1"),
-        ({"clients_per_round": 7}, "clients_per_round: 7"),
-        ({"objective": bandit.Objective(clock="sun")}, "clock: unknown clock 'sun'"),
+        ({"annealing_steps": -1}, "annealing_steps: must be an integer >= 0, not -1"),
+        ({"clients_per_round": 7}, "clients_per_round: must be from 1 to num_clients = ., not 7"),
+        ({"objective": bandit.Objective(clock="sun")}, "clock: must be one of paper, reference, not 'sun'"),
     ],
 )
 def test_bad_settings_are_refused_by_name(policy, change, message):

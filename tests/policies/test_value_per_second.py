@@ -120,7 +120,10 @@ def test_late_values_do_not_vanish():
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"clients_per_round": 8}, "clients_per_round: 8"), ({"speed_index": "ucb"}, "speed_index")],
+    [
+        ({"clients_per_round": 8}, "clients_per_round: must be from 1 to num_clients = ., not 8"),
+        ({"speed_index": "ucb"}, "speed_index"),
+    ],
 )
 def test_bad_input_is_named(change, said):
     with pytest.raises(ValueError, match=said):

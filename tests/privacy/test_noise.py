@@ -135,7 +135,7 @@ def test_releases_are_drawn_by_the_generator_that_is_asked_for(name):
 
 
 def test_an_unknown_generator_is_named():
-    with pytest.raises(ValueError, match="noise_generator: unknown kind 'rbg'; allowed: threefry, hash"):
+    with pytest.raises(ValueError, match="noise_generator: must be one of threefry, hash, not 'rbg'"):
         laplace(jax.random.key(0), 3, "rbg")
 
 

@@ -66,5 +66,5 @@ def test_leakage_of_the_update_composes_over_coordinates_or_not():
 
 
 def test_unknown_clip_is_named():
-    with pytest.raises(ValueError, match="clip: unknown kind 'l2'; allowed: coordinate, vector"):
+    with pytest.raises(ValueError, match="clip: must be one of coordinate, vector, not 'l2'"):
         privacy.clip_update(jnp.zeros(2), 1.0, "l2")

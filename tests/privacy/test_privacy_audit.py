@@ -145,7 +145,7 @@ SENSITIVITY = 0.3
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5])
 def test_a_confidence_that_is_none_is_refused(confidence):
-    with pytest.raises(ValueError, match="confidence: must be in"):
+    with pytest.raises(ValueError, match="confidence: must be > 0"):
         epsilon_lower_bound(np.arange(4.0), np.arange(4.0), confidence=confidence)
 
 
@@ -327,15 +327,15 @@ def test_approximate_epsilon_is_never_above_the_pure_one():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"delta": 0.0}, r"delta: must be in \(0, 1\), not 0.0"),
-        ({"delta": 1.0}, r"delta: must be in \(0, 1\), not 1.0"),
+        ({"delta": 0.0}, r"delta: must be > 0 and < 1, not 0.0"),
+        ({"delta": 1.0}, r"delta: must be > 0 and < 1, not 1.0"),
         ({"privacy_budget": np.inf}, "privacy_budget: must be positive and finite"),
         ({"budget_decay": np.inf}, "budget_decay: must be positive and finite"),
-        ({"method": "moments"}, "method: unknown method 'moments'; allowed: renyi, pld"),
-        ({"participations": -1}, "participations: must not be negative"),
+        ({"method": "moments"}, "method: must be one of renyi, pld, not 'moments'"),
+        ({"participations": -1}, "participations: must be >= 0"),
         ({"privacy_budget": 0.0}, "privacy_budget: must be positive and finite"),
-        ({"num_parameters": 0}, "num_parameters: must be at least 1"),
-        ({"clip": "l2"}, "clip: unknown kind 'l2'"),
+        ({"num_parameters": 0}, "num_parameters: must be >= 1"),
+        ({"clip": "l2"}, "clip: must be one of coordinate, vector, not 'l2'"),
     ],
 )
 def test_bad_arguments_are_named(changes, message):
@@ -348,7 +348,7 @@ def test_bad_arguments_are_named(changes, message):
             **arguments,
         )
     for order in (1.0, np.inf):
-        with pytest.raises(ValueError, match="order: must be above 1"):
+        with pytest.raises(ValueError, match="order: must be > 1"):
             accounting.renyi_epsilon(1, 1.0, 0.1, order=order)
-    with pytest.raises(ValueError, match="at least two samples"):
+    with pytest.raises(ValueError, match="must have 2 samples or more"):
         epsilon_lower_bound(np.ones(1), np.ones(5))

@@ -14,7 +14,7 @@ from pausejax.results.folder import Folder
 
 from .studies import Killed, expected, finish, make
 
-EXTENDED = "results.zarr has been extended or removed since it was opened; open it again"
+EXTENDED = "results.zarr has been extended or removed since it was opened. Open it again"
 
 
 @pytest.fixture(autouse=True)

@@ -37,11 +37,17 @@ def test_a_result_of_another_format_is_read_by_nobody(tmp_path):
     older = labels.merge(plan, [((0,), arrays)]).drop_vars("unread_parameters").assign_attrs(format=2)
     blocks.put(Folder(tmp_path), store.RESULT, older, 1)
     blocks.seal(Folder(tmp_path), store.RESULT)
-    with pytest.raises(ValueError, match="holds a result of format 2, this release reads 3; read it with"):
+    with pytest.raises(
+        ValueError, match=r"holds a result of format 2, but this release reads format 3. Read it with"
+    ):
         pausejax.open(tmp_path)
-    with pytest.raises(SpecError, match="holds a result of format 2, this release writes 3; choose another"):
+    with pytest.raises(
+        SpecError, match=r"holds a result of format 2, but this release writes format 3. Choose another"
+    ):
         store.prepare(Folder(tmp_path), plan)
-    with pytest.raises(ValueError, match="is of format 2, this release writes 3; nothing was saved"):
+    with pytest.raises(
+        ValueError, match=r"has format 2, but this release writes format 3. Nothing was saved"
+    ):
         pausejax.save(older, tmp_path / "other")
 
 

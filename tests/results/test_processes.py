@@ -137,7 +137,7 @@ def test_a_study_beside_another_one_in_a_folder_does_not_pass_its_result_off_as_
     store.prepare(folder, one)
     finish(folder, other)
     write_all(folder, one)
-    with pytest.raises(OSError, match="another study has put its result here meanwhile"):
+    with pytest.raises(OSError, match="meanwhile another study has written its result here"):
         store.consolidate(folder, one)
     check(tmp_path, other)
     both = make(seeds=[0, 1, 2])

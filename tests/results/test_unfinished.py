@@ -188,7 +188,7 @@ def test_a_folder_that_never_rests_is_given_up_in_one_line(tmp_path, monkeypatch
         return real(*arguments)._replace(damaged=(f"parts/{count}.npz",))
 
     monkeypatch.setattr(contents, "read", restless)
-    with pytest.raises(OSError, match="other processes change it; open it again") as caught:
+    with pytest.raises(OSError, match="other processes change this folder") as caught:
         pausejax.open(tmp_path, partial=True)
     assert count == 5 and "\n" not in str(caught.value)
 
@@ -204,7 +204,7 @@ def test_a_damaged_part_counts_as_not_finished_and_is_named(tmp_path, capsys):
         bad.write_bytes(damage)
         found = pausejax.open(tmp_path, partial=True)
         assert check(found, SMALL) == [2]
-        assert found.attrs["partial"].endswith(f"damaged files, whose runs do not count: parts/{bad.name}")
+        assert found.attrs["partial"].endswith(f"Damaged files, whose runs do not count: parts/{bad.name}")
     assert cli.main(["best", str(tmp_path), "--partial", "--metric", "elapsed"]) == cli.OK
     assert f"parts/{bad.name}" in capsys.readouterr().out
 
@@ -242,7 +242,7 @@ def test_an_unfinished_study_is_refused_and_the_way_is_named(command, tmp_path, 
     store.prepare(folder, SMALL)
     assert cli.main([command, str(tmp_path), "--partial"]) == cli.FAILED
     error = capsys.readouterr().err
-    assert "0 of 4 runs are finished; nothing can be shown yet" in error and error.count("\n") == 1
+    assert "0 of 4 runs are finished. Nothing can be shown yet" in error and error.count("\n") == 1
     put(folder, SMALL, [1])
     assert cli.main([command, str(tmp_path)]) == cli.FAILED
     error = capsys.readouterr().err
@@ -257,7 +257,7 @@ def test_a_folder_without_labels_is_refused(tmp_path):
     # A search does not know its runs in advance.
     store.prepare(Folder(tmp_path), SMALL, grows=True)
     put(Folder(tmp_path), SMALL, [0])
-    with pytest.raises(FileNotFoundError, match=r"a search can't be read before its end"):
+    with pytest.raises(FileNotFoundError, match=r"A search can be read only after its end"):
         pausejax.open(tmp_path, partial=True)
 
 

@@ -110,5 +110,5 @@ def test_leakages_may_be_those_of_a_study_of_the_same_cohorts(script, tmp_path):
     np.testing.assert_array_equal(kept["max_leakage"], in_the_clear["max_leakage"])
     np.testing.assert_array_equal(kept["test_accuracy"], in_the_clear["test_accuracy"])
     made_up.store(ledger.assign(selected=ledger["selected"] + 1), tmp_path / "others")
-    with pytest.raises(SystemExit, match="others: PAUSE: selects other clients"):
+    with pytest.raises(SystemExit, match="others: PAUSE: must select the same clients"):
         script.with_ledger(found, str(tmp_path / "others"))

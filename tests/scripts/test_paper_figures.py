@@ -86,7 +86,7 @@ def test_curves_are_kept_as_they_are_whatever_pieces_they_come_in(script, tmp_pa
             plain = run["test_accuracy"].values.astype(float)
             plain[1:] = (plain[1:] + plain[:-1]) / 2
             np.testing.assert_allclose(runs["test_accuracy"].values[place], plain, rtol=1e-6)
-    with pytest.raises(SystemExit, match="is there twice"):
+    with pytest.raises(SystemExit, match="two runs have the same policy and seed"):
         script.keep("fig2", [tmp_path / "a", tmp_path / "a"], None, tmp_path / "results")
 
 
@@ -101,7 +101,7 @@ def test_pieces_may_come_later(script, tmp_path):
     for label, runs in found.items():
         xr.testing.assert_identical(runs, expected[label])
     before = one.read_bytes()
-    with pytest.raises(SystemExit, match="is there twice"):
+    with pytest.raises(SystemExit, match="two runs have the same policy and seed"):
         script.keep("fig2", [tmp_path / "b"], None, tmp_path / "results", add=True)
     assert one.read_bytes() == before
     with pytest.raises(SystemExit, match=r"fig3 --add: there is no .*fig3\.parquet"):

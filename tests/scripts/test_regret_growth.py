@@ -153,7 +153,7 @@ def test_the_law_is_that_of_the_line_that_loses_least_and_equal_bounds_are_one(s
     np.testing.assert_allclose(law.y, 3 + 2 * np.sqrt(law.x), rtol=1e-3)
     np.testing.assert_array_equal(bound.y, script.regret_bound_of(result_of()))
     assert bound.x.tolist() == [1, 2, 50] and "(17)" in bound.label
-    assert panel.note == "before; without Theorem 3's bound, as their settings have several: most"
+    assert panel.note == "before; no bound of Theorem 3, because the bounds of the settings differ: most"
 
 
 def test_a_result_is_drawn_with_its_bound(script, tmp_path, monkeypatch):
@@ -169,5 +169,5 @@ def test_a_result_is_drawn_with_its_bound(script, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["x", str(tmp_path / "study"), "--picture", str(picture)])
     script.main()
     assert picture.read_bytes()[1:4] == b"PNG"
-    with pytest.raises(ValueError, match="no cumulative_pseudo_regret_vs_round"):
+    with pytest.raises(ValueError, match="no chart cumulative_pseudo_regret_vs_round"):
         script.chart_of(pausejax.simulate(["efl_fg"], mode="ensemble", rounds=10, seeds=1))

@@ -103,11 +103,11 @@ def test_report_draws_a_search_and_its_page_again(searched, capsys):
     assert (out / "report.html").read_bytes() == before
     trials = json.loads((out / "trials.json").read_text())
     for said in (
-        "sought: least cumulative_pseudo_regret at 50 rounds",
+        "goal: least cumulative_pseudo_regret at 50 rounds",
         "on 4 fresh seeds",
         f"{len(trials)} rows",
         "search_slices",
-        "minus best",
+        "Difference from best",
     ):
         assert said in before.decode(), said
     assert main(["report", str(out), "--measure", "reward"]) == 0

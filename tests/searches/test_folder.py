@@ -95,7 +95,7 @@ def test_a_damaged_part_is_played_again_and_that_is_said(searches, killed, said,
     damage(damaged)
     ends_as_the_whole(searches, killed)
     (line,) = [sentence for sentence in said if "damaged" in sentence]
-    assert line == f"parts/{damaged.name}: was damaged, and was played again"
+    assert line == f"parts/{damaged.name}: was damaged, so its runs were simulated again"
 
 
 def test_parts_that_changed_places_are_played_again(searches, killed):
@@ -120,7 +120,7 @@ def test_what_was_asked_is_not_put_down_again_for_another_spec(killed):
     with pytest.raises(SpecError) as refused:
         play({**BANDIT, "rounds": 50}, ASKED, Folder(killed))
     (line,) = refused.value.problems
-    assert "search.json is damaged" in line and "repeat the command" in line and "another folder" in line
+    assert "search.json is damaged" in line and "Repeat the command" in line and "another folder" in line
 
 
 def test_a_search_that_was_killed_between_its_first_two_files_begins(searches, tmp_path):
@@ -183,13 +183,15 @@ def test_the_command_says_what_is_damaged_and_how_far_the_confirmation_is(tmp_pa
     cut(next(path for path in chunks.rglob("*") if path.is_file()))
     assert main(typed) == 0
     shown, err = capsys.readouterr()
-    assert "results.zarr" in shown.splitlines()[0] and "was damaged, and was played again" in shown
+    assert (
+        "results.zarr" in shown.splitlines()[0] and "was damaged, so its runs were simulated again" in shown
+    )
     events = [json.loads(line) for line in err.splitlines()]
     assert "damaged" in {event["event"] for event in events}
 
 
 def test_nothing_is_played_for_what_does_not_fit():
-    with pytest.raises(SpecError, match=r"policy pause: does not fit: every device holds .* GB"):
+    with pytest.raises(SpecError, match=r"policy pause: does not fit into memory: every device holds .* GB"):
         play(BANDIT, REGRET, device_memory=1000)
 
 
@@ -214,7 +216,7 @@ def test_a_search_that_runs_out_of_memory_goes_on_with_half_as_many_runs(searche
 
 def test_one_run_that_runs_out_of_memory_ends_the_search_in_a_line(monkeypatch):
     out_of_memory(monkeypatch, 0)
-    with pytest.raises(OSError, match="policy pause: out of memory with one run at a time") as error:
+    with pytest.raises(OSError, match="policy pause: out of memory even with one run at a time") as error:
         play(BANDIT, ASKED)
     assert "\n" not in str(error.value)
 

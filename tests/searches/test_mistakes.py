@@ -33,13 +33,21 @@ MANY_PROGRAMS = {"name": "sa_pause", "annealing_steps": list(range(1, 66))}
 
 BAD = [
     # the metric
-    ({}, {"metrics": ("test_accuracy",)}, 'mode "bandit" has no such figure'),
+    ({}, {"metrics": ("test_accuracy",)}, 'with mode = "bandit", must be one of'),
     ({}, {"metrics": ("cumulative_pseudo_regrt",)}, "did you mean 'cumulative_pseudo_regret'"),
-    ({}, {"metrics": ("rounds_played",)}, "neither way is better by itself; --maximize or --minimize"),
-    ({}, {"metrics": ("rounds_played", "max_leakage")}, "neither way is better by itself; not in a front"),
-    ({}, {"metrics": ("max_leakage", "max_leakage")}, "named twice"),
-    ({}, {"metrics": (3,)}, "--metric (3,): must be texts"),
-    ({}, {"metrics": TWO, "maximize": True}, "--maximize: with one metric"),
+    (
+        {},
+        {"metrics": ("rounds_played",)},
+        "neither more nor less is better by definition. Give --maximize or --minimize",
+    ),
+    (
+        {},
+        {"metrics": ("rounds_played", "max_leakage")},
+        "neither more nor less is better by definition. Leave it out of the front",
+    ),
+    ({}, {"metrics": ("max_leakage", "max_leakage")}, "must name each metric once"),
+    ({}, {"metrics": (3,)}, "--metric (3,): must be strings"),
+    ({}, {"metrics": TWO, "maximize": True}, "--maximize: allowed only with one metric"),
     ({}, {"maximize": "up"}, "--maximize 'up': must be true, false"),
     # how many
     ({}, {"trials": 0}, "--trials 0: must be an integer from 1 to 1,000,000"),
@@ -49,41 +57,41 @@ BAD = [
     ({}, {"trials": "64"}, "--trials '64': must be"),
     # where settings are compared
     ({}, {"at_round": 80}, "must be at most rounds = 75"),
-    ({}, {"at_round": 0}, "--at-round 0: must be a round"),
-    ({}, {"at_round": 10.5}, "--at-round 10.5: must be a round"),
-    ({}, {"at_round": 10, "at_latency": 1.0}, "one of them, not both"),
-    ({}, {"at_latency": 0.0}, "--at-latency 0.0: must be a time from 1e-06"),
+    ({}, {"at_round": 0}, "--at-round 0: must be an integer >= 1"),
+    ({}, {"at_round": 10.5}, "--at-round 10.5: must be an integer >= 1"),
+    ({}, {"at_round": 10, "at_latency": 1.0}, "give only one of them"),
+    ({}, {"at_latency": 0.0}, "--at-latency 0.0: must be from 1e-06"),
     ({}, {"at_latency": -1.0}, "--at-latency -1.0: must be"),
     ({}, {"at_latency": math.nan}, "--at-latency nan: must be"),
     ({}, {"at_latency": 1e-300}, "--at-latency 1e-300: must be"),
     ({}, {"at_latency": "soon"}, "--at-latency 'soon': must be"),
     ({}, {"at_latency": 12.5}, "--metric cumulative_pseudo_regret: is a sum over rounds"),
-    ({"stop_at_latency": 3.0}, {}, "not in a search; --at-latency says"),
-    (TRAINING, {"metrics": ()}, "eval_every = 4: must divide the 30 rounds"),
-    (TRAINING, {"metrics": (), "at_round": 10}, "eval_every = 4: must divide the 10 rounds"),
+    ({"stop_at_latency": 3.0}, {}, "not allowed in a search. Use --at-latency"),
+    (TRAINING, {"metrics": ()}, "eval_every = 4: must divide 30, the number of rounds"),
+    (TRAINING, {"metrics": (), "at_round": 10}, "eval_every = 4: must divide 10, the number of rounds"),
     # constraints
     ({}, {"constraints": ("max_leakage<50",)}, "must be METRIC<=NUMBER"),
     ({}, {"constraints": ("max_leakage<=",)}, "must be METRIC<=NUMBER"),
     ({}, {"constraints": ("max_leakage<=1e",)}, "must be METRIC<=NUMBER"),
     ({}, {"constraints": ("max_leakage<=1e999",)}, "must be METRIC<=NUMBER"),
     ({}, {"constraints": ("max_leakge<=50",)}, "did you mean 'max_leakage'"),
-    ({}, {"constraints": (50,)}, "--constraint (50,): must be texts"),
-    ({}, {"constraints": ("max_leakage<=50", "max_leakage>=60")}, "no value is at least 60 and at most 50"),
+    ({}, {"constraints": (50,)}, "--constraint (50,): must be strings"),
+    ({}, {"constraints": ("max_leakage<=50", "max_leakage>=60")}, "no value is >= 60 and <= 50"),
     ({}, {"constraints": ("max_leakage<=5",), "sampler": "cmaes"}, "one range"),
     # samplers
     ({}, {"sampler": "tpee"}, "must be one of tpe"),
     ({}, {"sampler": None}, "--sampler None: must be one of tpe"),
     ({}, {"sampler": "sobol"}, "must be one of tpe, cmaes, nsga2, random"),
-    ({}, {"sampler": "cmaes", "metrics": TWO}, "takes one metric; for several: tpe"),
-    (LISTS, {"sampler": "cmaes"}, "needs two ranges, and the spec has no range"),
-    ({"policy": [{"name": "pause"}, {"name": "random"}]}, {"sampler": "cmaes"}, "takes one policy"),
+    ({}, {"sampler": "cmaes", "metrics": TWO}, "allows only one metric. For several metrics: tpe"),
+    (LISTS, {"sampler": "cmaes"}, "needs two ranges, but the spec has no range"),
+    ({"policy": [{"name": "pause"}, {"name": "random"}]}, {"sampler": "cmaes"}, "allows only one policy"),
     ({}, {"sampler_seed": -1}, "--sampler-seed -1: must be an integer from 0"),
     ({}, {"sampler_seed": True}, "--sampler-seed True: must be"),
     # the spec
     ({"reward": {}}, {}, "nothing to search"),
     ({"reward": {"privacy_weight": [5.0]}}, {}, "nothing to search"),
-    ({"policy": [A_PROGRAM_EACH]}, {}, "a search takes a list of values"),
-    ({"policy": [MANY_PROGRAMS]}, {}, "come to 65 programs, each compiled by itself; at most 64"),
+    ({"policy": [A_PROGRAM_EACH]}, {}, "must be a list of values, not a range"),
+    ({"policy": [MANY_PROGRAMS]}, {}, "make 65 programs; must be <= 64"),
 ]
 
 
@@ -108,7 +116,7 @@ def test_every_mistake_of_the_options_has_a_line(tmp_path):
 
 def test_ensembles_are_refused_before_the_folder_is_taken(tmp_path):
     study = kinds.parse(ENSEMBLE, searched=True)
-    with pytest.raises(SpecError, match="has no search; only studies of client selection do"):
+    with pytest.raises(SpecError, match="a search needs a study of client selection"):
         search(study, SearchOptions(), LocalExecutor(Sources()), FolderStore(Folder(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 
@@ -119,7 +127,7 @@ def test_ensembles_are_refused_before_the_folder_is_taken(tmp_path):
         (2, 0, "must be an integer from 1"),
         (2, 2**20 + 1, "must be an integer from 1"),
         (2, math.nan, "must be an integer from 1"),
-        ([2**32 - 3], 3, "seeds end at 4294967295, and the spec uses 4294967293"),
+        ([2**32 - 3], 3, "the largest seed is 4294967295 and the spec uses 4294967293"),
     ],
 )
 def test_fresh_seeds_are_there(seeds, fresh, said):
@@ -149,16 +157,16 @@ TYPED = [
     (["--trials", "0"], "'0' must be an integer"),
     (["--trials", "2k"], "'2k' must be an integer"),
     (["--trials", "9999999"], "--trials 9999999: must be"),
-    (["--at-latency", "soon"], "'soon' is no number"),
-    (["--at-latency", "nan"], "--at-latency nan: must be a time"),
-    (["--at-latency", "inf"], "--at-latency inf: must be a time"),
+    (["--at-latency", "soon"], "'soon' must be a number"),
+    (["--at-latency", "nan"], "--at-latency nan: must be from"),
+    (["--at-latency", "inf"], "--at-latency inf: must be from"),
     (["--at-round", "0"], "'0' must be an integer"),
-    (["--sampler-seed", "4294967296"], "is no seed"),
+    (["--sampler-seed", "4294967296"], "must be an integer from 0"),
     (["--fresh-seeds", "99999999999"], "--fresh-seeds 99999999999: must be"),
     (["--maximize", "--minimize"], "not allowed with argument --maximize"),
     (["--lanes", "0"], "'0' must be an integer"),
-    (["--memory", "nan"], "is no amount of memory"),
-    (["--metric", "test_accuracy"], 'mode "bandit" has no such figure'),
+    (["--memory", "nan"], "must be memory in gigabytes"),
+    (["--metric", "test_accuracy"], 'with mode = "bandit", must be one of'),
     (["--sampler", "best"], "must be one of tpe"),
     (["--set", "mode=ensemble"], "unknown key"),
     (["--out", ""], "must not be empty"),
@@ -191,14 +199,14 @@ def test_folders_of_others_are_left_alone(tmp_path, capsys):
     (tmp_path / "plain" / "spec.toml").write_text("")
     assert ended("plain") == (
         2,
-        f"--out {tmp_path}/plain: holds a study that is no search; choose another folder\n",
+        f"--out {tmp_path}/plain: holds a study, not a search. Choose another folder\n",
     )
     for content in ("{}", "[1", "null", '{"content": [], "digest": 3}'):
         (tmp_path / "broken").mkdir(exist_ok=True)
         (tmp_path / "broken" / "search.json").write_text(content)
         assert ended("broken") == (
             2,
-            f"--out {tmp_path}/broken: search.json is damaged; repeat the command that began the search, "
+            f"--out {tmp_path}/broken: search.json is damaged. Repeat the command that began the search, "
             "or choose another folder\n",
         )
     code, said = ended("spec.toml")

@@ -158,10 +158,10 @@ def test_missing_numbers_inside_jit_still_give_a_valid_set(choose):
 @pytest.mark.parametrize(
     ("speed", "value", "said"),
     [
-        ([1, 0], [1, 1], "speed: holds NaN, 0 or less"),
-        ([1, np.nan], [1, 1], "speed: holds NaN"),
-        ([1, 1], [1, -1], "value: holds NaN, an infinity or less than 0"),
-        ([1, 1], [1, np.inf], "value: holds"),
+        ([1, 0], [1, 1], "speed: every entry must be > 0"),
+        ([1, np.nan], [1, 1], "speed: every entry must be > 0"),
+        ([1, 1], [1, -1], "value: every entry must be a finite number >= 0"),
+        ([1, 1], [1, np.inf], "value: every entry must be"),
         ([1, 1], [1, 1, 1], "value: shape"),
     ],
 )

@@ -292,5 +292,5 @@ def test_simulated_chains_have_the_exact_probabilities(divisor):
 def test_as_many_sets_as_there_may_be_are_listed_and_no_more(monkeypatch):
     monkeypatch.setattr(chain, "MAX_VERTICES", 6)
     assert len(chain.vertices(4, 2)) == 6
-    with pytest.raises(ValueError, match="m: 2 of 5 clients give over 6 sets"):
+    with pytest.raises(ValueError, match="m: 2 of 5 clients make more than 6 sets"):
         chain.vertices(5, 2)

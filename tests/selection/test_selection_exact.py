@@ -368,7 +368,7 @@ def test_bad_input_is_named(choose, ucb, score, m, name):
 
 
 def test_brute_force_refuses_too_many_sets():
-    with pytest.raises(ValueError, match=r"^m: 10 out of 60 clients makes 75394027566 sets; .* at most"):
+    with pytest.raises(ValueError, match=r"^m: 10 of 60 clients make 75394027566 sets; .* at most"):
         brute_force(np.zeros(60), np.zeros(60), 10)
 
 

@@ -54,7 +54,7 @@ def test_overrides_replace_values_under_any_spelling():
         ({"training": {"learning_rat": 1}}, "learning_rat: unknown key; did you mean 'learning_rate'"),
         ({"training": {"alpha": 1}}, "training.alpha: unknown key; it belongs in [reward]"),
         ({"rounds": 0}, "rounds = 0: must be an integer >= 1"),
-        ({"rounds": [10, 20]}, "rounds = [10, 20]: must be an integer >= 1 and <= 16777216, not an axis"),
+        ({"rounds": [10, 20]}, "rounds = [10, 20]: must be an integer >= 1 and <= 16777216, not a list"),
         ({"rounds": True}, "rounds = true: must be an integer >= 1"),
         ({"mode": "trainig"}, 'mode = "trainig": must be one of training, bandit'),
         ({"seeds": 0}, "seeds = 0: must be a count from 1 to 1048576, or a list of distinct integers"),
@@ -68,20 +68,20 @@ def test_overrides_replace_values_under_any_spelling():
         ({"training": {"batch_size": 10**400}}, "must be an integer >= 1"),
         ({"rounds": 2**40}, "rounds = 1099511627776: must be an integer >= 1"),
         ({"seeds": 5_000_000_000}, "seeds = 5000000000: must be a count from 1 to 1048576"),
-        ({"mode": "bandit", "data": {"partition": "shards"}}, 'mode = "bandit" knows equal shares only'),
+        ({"mode": "bandit", "data": {"partition": "shards"}}, 'must be "iid" with mode = "bandit"'),
         ({"reward": {"alpha": -1}}, "reward.alpha = -1: must be a finite number >= 0"),
         ({"reward": {"gamma": float("nan")}}, "reward.gamma = nan: must be a finite number >= 0"),
         ({"reward": {"zeta": "big"}}, 'reward.zeta = "big": must be a finite number > 0'),
-        ({"reward": {"alpha": 1, "generalization_weight": 2}}, "is a second value for generalization_weight"),
-        ({"reward": {"alpha": []}}, "reward.alpha = []: an axis needs at least one value"),
-        ({"reward": {"alpha": [1, 1.0]}}, "an axis must not repeat a value"),
+        ({"reward": {"alpha": 1, "generalization_weight": 2}}, "gives generalization_weight a second value"),
+        ({"reward": {"alpha": []}}, "reward.alpha = []: must list one value or more"),
+        ({"reward": {"alpha": [1, 1.0]}}, "must not list a value twice"),
         ({"reward": 3}, "reward = 3: must be a table"),
         ({"privacy": {"privacy_budget": 0}}, "privacy.privacy_budget = 0: must be a finite number > 0"),
         ({"privacy": {"clip": "l2"}}, 'privacy.clip = "l2": must be one of coordinate, vector'),
         ({"privacy": {"private": 1}}, "privacy.private = 1: must be true or false"),
         ({"network": {"m": 40}}, "network.clients_per_round = 40: must be <= network.num_clients = 30"),
         ({"network": {"num_clients": 2.5}}, "network.num_clients = 2.5: must be an integer >= 1"),
-        ({"network": {"latency": "trace"}}, 'network.trace_file = "": goes with network.latency = "trace"'),
+        ({"network": {"latency": "trace"}}, 'network.trace_file = "": needed with network.latency = "trace"'),
         ({"data": {"dataset": "digit"}}, 'data.dataset = "digit": must be one of digits'),
         ({"policy": []}, "policy = []: must be one or more [[policy]] tables"),
         ({"policy": [{"name": "pauze"}]}, "did you mean 'pause'?"),
@@ -125,7 +125,7 @@ def test_missing_and_broken_files(tmp_path):
         spec.load(tmp_path / "none.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("rounds = = 3")
-    with pytest.raises(SpecError, match="is no valid TOML"):
+    with pytest.raises(SpecError, match="must be valid TOML"):
         spec.load(broken)
 
 
@@ -142,21 +142,24 @@ NEEDS = "a range needs a table [sampling] with n, the number of points"
     ("value", "expected"),
     [
         ({"log_unifrom": [1, 2]}, "{uniform = [low, high]} or {log_uniform = [low, high]}"),
-        ({}, "reward.alpha = {}: a range is given as"),
-        ({"uniform": [1, 2], "log_uniform": [1, 2]}, "a range is given as"),
-        ({"int_uniform": [1, 2]}, "reward.alpha = {int_uniform = [1, 2]}: a range is given as {uniform"),
-        ({"uniform": [1, 2, 3]}, "a range has two ends: [low, high]"),
-        ({"uniform": 3}, "reward.alpha = {uniform = 3}: a range has two ends"),
-        ({"uniform": [-1, 3]}, "{uniform = [-1, 3]}: an end must be a finite number >= 0"),
-        ({"uniform": [1, float("inf")]}, "an end must be a finite number >= 0"),
-        ({"uniform": [1, float("nan")]}, "an end must be a finite number >= 0"),
-        ({"uniform": ["1", 3]}, '{uniform = ["1", 3]}: an end must be a finite number >= 0'),
-        ({"uniform": [True, 3]}, "an end must be a finite number >= 0"),
-        ({"uniform": [3, 3]}, "low must be below high"),
-        ({"uniform": [3, 1]}, "low must be below high"),
-        ({"uniform": [1, 1 + 1e-9]}, "low must be below high"),
-        ({"log_uniform": [0, 1]}, "low must be > 0 for log_uniform"),
-        ({"log_uniform": [1e-60, 1]}, "an end must be a finite number >= 0, and from 1e-15 to 1e+15"),
+        ({}, "reward.alpha = {}: a range must be"),
+        ({"uniform": [1, 2], "log_uniform": [1, 2]}, "a range must be"),
+        ({"int_uniform": [1, 2]}, "reward.alpha = {int_uniform = [1, 2]}: a range must be {uniform"),
+        ({"uniform": [1, 2, 3]}, "a range must have two ends, [low, high]"),
+        ({"uniform": 3}, "reward.alpha = {uniform = 3}: a range must have two ends"),
+        ({"uniform": [-1, 3]}, "{uniform = [-1, 3]}: an end of the range must be a finite number >= 0"),
+        ({"uniform": [1, float("inf")]}, "an end of the range must be a finite number >= 0"),
+        ({"uniform": [1, float("nan")]}, "an end of the range must be a finite number >= 0"),
+        ({"uniform": ["1", 3]}, '{uniform = ["1", 3]}: an end of the range must be a finite number >= 0'),
+        ({"uniform": [True, 3]}, "an end of the range must be a finite number >= 0"),
+        ({"uniform": [3, 3]}, "low end must be below its high end"),
+        ({"uniform": [3, 1]}, "low end must be below its high end"),
+        ({"uniform": [1, 1 + 1e-9]}, "low end must be below its high end"),
+        ({"log_uniform": [0, 1]}, "the low end must be > 0 for log_uniform"),
+        (
+            {"log_uniform": [1e-60, 1]},
+            "an end of the range must be a finite number >= 0, and from 1e-15 to 1e+15",
+        ),
         ([1, {"uniform": [1, 2]}], "reward.alpha = {uniform = [1, 2]}: must be a finite number >= 0"),
     ],
 )
@@ -169,10 +172,10 @@ def test_each_mistake_in_a_range_is_one_clear_line(value, expected):
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ({"reward": {"beta": {"uniform": [1, 3]}}}, "an end must be a finite number > 1"),
-        ({"network": {"K": {"uniform": [9, 30]}}}, "a range is given as {int_uniform = [low, high]}"),
-        ({"network": {"K": {"int_uniform": [9, 30.5]}}}, "an end must be an integer >= 1"),
-        ({"network": {"K": {"int_uniform": [0, 30]}}}, "an end must be an integer >= 1"),
+        ({"reward": {"beta": {"uniform": [1, 3]}}}, "an end of the range must be a finite number > 1"),
+        ({"network": {"K": {"uniform": [9, 30]}}}, "a range must be {int_uniform = [low, high]}"),
+        ({"network": {"K": {"int_uniform": [9, 30.5]}}}, "an end of the range must be an integer >= 1"),
+        ({"network": {"K": {"int_uniform": [0, 30]}}}, "an end of the range must be an integer >= 1"),
         ({"data": {"dataset": {"uniform": [1, 2]}}}, "must be one of digits"),
         ({"privacy": {"private": {"uniform": [0, 1]}}}, "must be true or false"),
         ({"rounds": {"int_uniform": [1, 2]}}, "rounds = {int_uniform = [1, 2]}: must be an integer >= 1"),
@@ -180,14 +183,14 @@ def test_each_mistake_in_a_range_is_one_clear_line(value, expected):
         ({"sampling": {"n": 0}}, "sampling.n = 0: must be an integer >= 1 and <= 1048576"),
         ({"sampling": {"n": 2**20 + 1}}, "sampling.n = 1048577: must be"),
         ({"sampling": {"n": [4, 8]}}, "sampling.n = [4, 8]: must be an integer"),
-        ({"sampling": {"method": "random"}}, "sampling.n: missing; the number of points"),
+        ({"sampling": {"method": "random"}}, "sampling.n: missing. Set the number of points"),
         ({"sampling": {"n": 4, "method": "halton"}}, "must be one of sobol, random, latin_hypercube"),
         ({"sampling": {"n": 4, "seed": -1}}, "sampling.seed = -1: must be an integer >= 0"),
         ({"sampling": {"n": 4, "points": 3}}, "sampling.points: unknown key"),
         ({"sampling": 64}, "sampling = 64: must be a table"),
         ({"stop_at_latency": -1}, "stop_at_latency = -1: must be a finite number >= 0"),
-        ({"stop_at_latency": [10, 20]}, "must be a finite number >= 0, not an axis"),
-        ({"seeds": 300_000}, "come to 1200000 runs; must be <= 1048576"),
+        ({"stop_at_latency": [10, 20]}, "must be a finite number >= 0, not a list"),
+        ({"seeds": 300_000}, "the study has 1200000 runs; must be <= 1048576"),
     ],
 )
 def test_each_mistake_beside_a_range_is_one_clear_line(document, expected):
@@ -205,7 +208,7 @@ def test_ranges_and_the_sampling_table_need_each_other():
         f"study.toml: policy.exploitation_gain: {NEEDS}",
     )
     (line,) = problems({**MINIMAL, "sampling": {"n": 8}})
-    assert line.startswith("study.toml: sampling = {n = 8}: no parameter has a range")
+    assert line.startswith("study.toml: sampling = {n = 8}: needs a range")
 
 
 @pytest.mark.parametrize(
@@ -215,19 +218,19 @@ def test_ranges_and_the_sampling_table_need_each_other():
         ({"zip": [["alpha"]]}, "must be a list of groups of two or more names"),
         ({"zip": [["alpha", 3]]}, "must be a list of groups of two or more names"),
         ({"zip": "alpha"}, "must be a list of groups"),
-        ({"zip": [["alpha", "gama"]]}, "gama is no parameter; did you mean"),
-        ({"zip": [["alpha", "rounds"]]}, "rounds is no parameter"),
-        ({"zip": [["alpha", "α"]]}, "generalization_weight is named twice"),
-        ({"zip": [["alpha", "gamma"], ["alpha", "zeta"]]}, "generalization_weight is named twice"),
+        ({"zip": [["alpha", "gama"]]}, "gama must be a parameter; did you mean"),
+        ({"zip": [["alpha", "rounds"]]}, "rounds must be a parameter"),
+        ({"zip": [["alpha", "α"]]}, "must name generalization_weight only once"),
+        ({"zip": [["alpha", "gamma"], ["alpha", "zeta"]]}, "must name generalization_weight only once"),
         (
             {"zip": [["alpha", "gamma", "zeta"]]},
-            "equal length, two values or more: generalization_weight has 3 and exploitation_gain has 2",
+            "equal lengths of two or more: generalization_weight has 3 and exploitation_gain has 2",
         ),
         ({"zip": [["alpha", "beta"]]}, "generalization_weight has 3 and generalization_exponent has 1"),
         ({"zip": [["beta", "omega"]]}, "generalization_exponent has 1 and temperature_margin has 1"),
         (
             {"zip": [["alpha", "slow_range"]], "sampling": {"n": 2}, "network": {"slow_range": RANGE}},
-            "slow_range is a range; ranges are sampled together anyway",
+            "slow_range must be a list, not a range. Ranges are sampled together anyway",
         ),
         (
             {
@@ -235,11 +238,11 @@ def test_ranges_and_the_sampling_table_need_each_other():
                 "privacy": {"eps_bar": [1, 1, 1]},
                 "reward": {"gamma": [2, 2, 3]},
             },
-            "must not repeat a point",
+            "must not have a point twice",
         ),
         (
             {"zip": [["alpha", "gamma"]], "policy": [{"name": "pause", "gamma": [1, 2]}]},
-            'policy "pause": zip = ["generalization_weight", "privacy_weight"]: needs lists of equal length',
+            'policy "pause": zip = ["generalization_weight", "privacy_weight"]: the lists must have',
         ),
         (
             {
@@ -247,14 +250,14 @@ def test_ranges_and_the_sampling_table_need_each_other():
                 "policy": [{"name": "pause", "gamma": RANGE}],
                 "sampling": {"n": 2},
             },
-            "privacy_weight is a range",
+            "privacy_weight must be a list, not a range",
         ),
         (
             {
                 "zip": [["alpha", "gamma"]],
                 "policy": [{"name": "pause", "zip": [["zeta", "gamma"]], "zeta": [1, 2, 3]}],
             },
-            "privacy_weight is zipped for all policies already",
+            "the study zips privacy_weight for all policies already",
         ),
         (
             {"policy": [{"name": "random", "zip": [["alpha", "J"]]}], "selection": {"J": [1, 2, 3]}},
@@ -262,7 +265,7 @@ def test_ranges_and_the_sampling_table_need_each_other():
         ),
         (
             {"policy": [{"name": "pause", "zip": [["alpha", "zeta"]]}]},
-            'policy "pause": zip = ["generalization_weight", "exploitation_gain"]: needs lists',
+            'policy "pause": zip = ["generalization_weight", "exploitation_gain"]: the lists must have',
         ),
         ({"policy": [{"name": "pause", "zip": 3}]}, "policy.zip = 3: must be a list of groups"),
     ],
@@ -277,7 +280,7 @@ def test_each_mistake_in_a_zip_is_one_clear_line(document, expected):
 def test_only_zipped_lists_may_repeat_a_value():
     lists = {"alpha": [1, 1, 2], "gamma": [0, 5, 5], "zeta": [3, 3]}
     (line,) = problems({**MINIMAL, "zip": [["alpha", "gamma"]], "reward": lists})
-    assert "reward.zeta = [3, 3]: an axis must not repeat a value" in line
+    assert "reward.zeta = [3, 3]: must not list a value twice" in line
 
 
 def test_an_override_keeps_some_policies_by_label_or_name():
@@ -325,7 +328,7 @@ def test_an_override_that_no_policy_sees_is_refused():
     document = {**MINIMAL, "policy": policies}
     (line,) = problems(document, overrides=["reward.alpha=3", "gamma=2"])
     assert line == (
-        '--set reward.alpha=3: has no effect: every policy that reads it sets it itself: "pause", "cold"'
+        '--set reward.alpha=3: has no effect: all policies that read it set it themselves: "pause", "cold"'
     )
     assert parse({**document, "policy": [*policies, {"name": "random"}]}, overrides=["alpha=3"])
     with pytest.raises(SpecError, match=r'selector=brute: has no effect.*: "pause"$'):
@@ -340,7 +343,7 @@ def test_ensembles_know_no_client_selection(key):
     value = 5 if key == "stop_at_latency" else True
     document = {"mode": "ensemble", "policy": [{"name": "efl_fg"}], key: value}
     (line,) = problems(document)
-    assert f"study.toml: {key} = " in line and 'not with mode = "ensemble"' in line
+    assert f"study.toml: {key} = " in line and 'not allowed with mode = "ensemble"' in line
 
 
 def test_ensembles_are_checked_at_every_sampled_point():

@@ -62,4 +62,4 @@ def attach_files(tracker: Tracker, directory: str) -> None:
         tracker.attach(files)
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        warnings.warn(f"the tracker did not take the files of the study: {reason}", stacklevel=2)
+        warnings.warn(f"the study's files could not be sent to the tracker: {reason}", stacklevel=2)

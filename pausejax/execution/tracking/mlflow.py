@@ -107,6 +107,6 @@ def _reason(error: Exception) -> str:
     if "MLFLOW_ALLOW_FILE_STORE" not in str(error):
         return first
     return (
-        "this MLflow keeps no runs in plain folders; set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or "
-        "MLFLOW_ALLOW_FILE_STORE=true to use folders"
+        "the installed MLflow stores no runs in plain folders. Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, "
+        "or set MLFLOW_ALLOW_FILE_STORE=true to use folders"
     )

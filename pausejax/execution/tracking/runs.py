@@ -186,4 +186,6 @@ def library(tracker: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise ValueError(f"tracker {tracker}: is not installed; pip install 'pausejax[{tracker}]'") from error
+        raise ValueError(
+            f"tracker {tracker}: is not installed. Install it: pip install 'pausejax[{tracker}]'"
+        ) from error

@@ -46,7 +46,9 @@ class TensorBoardTracker(Tracker):
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(f"tracker tensorboard: {self._folder}: {error.strerror}") from error
+            raise ValueError(
+                f"tracker tensorboard: {self._folder} can't be written: {error.strerror}"
+            ) from error
 
     def runs_finished(self, result: xr.Dataset) -> None:
         # A folder whose name begins with a dot is incomplete: its process was killed.

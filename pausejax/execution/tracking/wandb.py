@@ -50,9 +50,9 @@ class WandbTracker(Tracker):
         try:
             there = self._wandb.login()
         except self._wandb.Error as error:
-            raise ValueError(f"tracker wandb: {str(error).splitlines()[0]}; {_CURE}") from error
+            raise ValueError(f"tracker wandb: {str(error).splitlines()[0]}. {_CURE}") from error
         if not there:
-            raise ValueError(f"tracker wandb: no account; {_CURE}")
+            raise ValueError(f"tracker wandb: no account is logged in. {_CURE}")
 
     def _is_whole(self, folder: Path) -> bool:
         """Returns whether an offline run in a folder is complete and of this project."""
@@ -112,4 +112,4 @@ class WandbTracker(Tracker):
             (folder / _WHOLE).write_text(self._project, encoding="utf-8")
 
 
-_CURE = "set WANDB_API_KEY or give `wandb login`, or set WANDB_MODE=offline to keep runs in a folder"
+_CURE = "Set WANDB_API_KEY or run `wandb login`, or set WANDB_MODE=offline to store runs in a folder"

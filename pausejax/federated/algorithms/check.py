@@ -23,8 +23,8 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
     def like(what: str, made: Any, example: Any) -> Any:
         if types_of(made) != types_of(example):
             raise PartError(
-                f"{part.where}: {what} must have the same names, shapes and types of arrays as "
-                f"before: {_words(example)}, not {_words(made)}"
+                f"{part.where}: {what} must keep the names, shapes and types of its arrays: "
+                f"{_words(example)}, not {_words(made)}"
             )
         return jax.tree.map(jnp.asarray, made)
 
@@ -50,7 +50,7 @@ def checked_algorithm(algorithm: Any, part: Part) -> Algorithm:
             sent, client = pair("upload", algorithm.upload(local))
         for leaf in jax.tree.leaves(sent):
             if jnp.result_type(leaf) != jnp.float32:
-                raise PartError(f"{part.where}: an upload must be float32, not {jnp.result_type(leaf)}")
+                raise PartError(f"{part.where}: upload must return float32, not {jnp.result_type(leaf)}")
         return sent, like("the client's next state", client, local.client)
 
     def combine(mean: Any, params: Params, server: State, arrived: Arrivals) -> tuple[Params, State]:

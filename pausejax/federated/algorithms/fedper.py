@@ -18,7 +18,7 @@ def fedper(
     *,
     personal_layers: Annotated[
         str,
-        Parameter(help="fedper: names of the personal layers, separated by commas; empty: the last layer"),
+        Parameter(help="fedper: names of the personal layers, separated by commas; empty: last layer"),
     ] = "",
 ) -> Algorithm:
     """Keeps personal layers at every client and averages the other layers (Arivazhagan et al. 2019).
@@ -60,7 +60,7 @@ def _is_nested(params: Params) -> bool:
 def _layers(params: Params) -> _Layers:
     layers = params["params"] if _is_nested(params) else params
     if not isinstance(layers, dict) or len(layers) < 2:
-        raise ValueError('federated_algorithm = "fedper": needs a model with two or more named layers')
+        raise ValueError('federated_algorithm = "fedper": the model must have two or more named layers')
     return layers
 
 
@@ -70,7 +70,7 @@ def _personal(layers: _Layers, names: str) -> list[str]:
     unknown = [name for name in asked if name not in layers]
     if unknown or len(set(asked)) == len(layers):
         allowed = ", ".join(layers)
-        raise ValueError(f"personal_layers = {names!r}: must be one or more, but not all, of {allowed}")
+        raise ValueError(f"personal_layers = {names!r}: must name some, but not all, of the layers {allowed}")
     # The order of layers is that of the numbers in their names: Dense_10 comes after Dense_9.
     return asked or [max(layers, key=_number)]
 

@@ -23,7 +23,7 @@ def scaffold(*, optimizer: str) -> Algorithm:
       ValueError: the local optimizer is not "sgd". The control variates are computed from its steps.
     """
     if optimizer != "sgd":
-        raise ValueError(f'optimizer = "{optimizer}": federated_algorithm = "scaffold" needs "sgd"')
+        raise ValueError(f'optimizer = "{optimizer}": must be "sgd" with federated_algorithm = "scaffold"')
 
     def init(params: Params) -> tuple[Params, Params]:
         zeros = jax.tree.map(jnp.zeros_like, params)

@@ -1,4 +1,4 @@
-"""The cases: studies, the number of runs side by side, and data of the right shapes."""
+"""Defines the cases: studies, numbers of runs side by side, and noise with the shapes of the data sets."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from pausejax.data import Dataset
 
 
 class Case(NamedTuple):
-    """A study."""
+    """Study that is compiled for a GPU."""
 
     document: dict[str, Any]
     runs: tuple[int, ...]
@@ -45,12 +45,12 @@ def _network(clients: int, selected: int) -> dict[str, int]:
 
 
 SIZES = {30: 5, 300: 15, 3000: 150}
-"""m by K."""
+"""Clients per round, m, by number of clients, K."""
 POLICIES = (
     *("pause", "sa_pause", "vanilla_sa", "random", "fastest", "fedavg", "fedcs", "cs_ucb"),
     *("bandit_generalization", "clustered_size", "value_per_second"),
 )
-"""Those that select without training; `LEARNING_POLICIES` need it."""
+"""Policies that select without training. `LEARNING_POLICIES` need training."""
 LEARNING_POLICIES = ("oort", "power_of_choice", "clustered_similarity")
 _GOALS = {("pause", 30): {4096: 20e6}, ("pause", 300): {4096: 5e6}, ("sa_pause", 30): {4096: 1e6}}
 
@@ -98,7 +98,7 @@ CASES: dict[str, Case] = {
 
 
 def document(case: Case, runs: int, changes: dict[str, Any]) -> dict[str, Any]:
-    """Returns the spec of a case; changes are values by dotted key."""
+    """Returns the spec of a case with some changes, which are values by dotted key."""
     rounds = {} if case.document.get("mode") == "ensemble" else {"rounds": ROUNDS, "eval_every": 10}
     made = {"seeds": runs, **rounds, **case.document}
     for path, value in changes.items():

@@ -1,8 +1,9 @@
-"""Launches, graphs, synchronisations, bytes and FLOPs of a round, and the time that they make.
+"""Counts launches, graphs, synchronisations, bytes and FLOPs of a round, and estimates its time.
 
-The thunks say what is launched and what lies in which graph; the HLO says how often loops go round and what a
-kernel moves. Both list loops and choices in the same order. A loop whose number of turns XLA does not know
-takes it from the case, by where in the program it stands; of a choice the dearest branch counts.
+The thunks say what is launched and in which graph. The HLO says how often a loop iterates and which bytes a
+kernel moves. Both list loops and conditionals in the same order. If XLA does not know the number of
+iterations of a loop, the case gives it for the loop's place in the program. Of a conditional, the most
+expensive branch counts.
 """
 
 import re
@@ -38,7 +39,7 @@ class Counts:
 
 
 class Kernel(NamedTuple):
-    """One kernel, with the number of its launches in a round."""
+    """Kernel with the number of its launches in a round."""
 
     times: float
     seconds: float
@@ -49,11 +50,10 @@ class Counting:
     """Counts one program for one device.
 
     Args:
-      module: its HLO.
-      target: the device.
-      trips: how often loops and choices are taken whose number XLA does not know, by a pattern of their
-        source; the first that fits counts.
-      precision: of the matrix products.
+      module: the HLO of the program. target: the device. trips: the number of executions of loops and
+      conditionals for which XLA knows none, by a pattern of their
+        source; the first pattern that fits is used.
+      precision: the precision of the matrix products.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Counting:
         self._peak = target.peak[precision] * REACHED[precision]
         self.kernels: list[Kernel] = []
         self.unknown: Counter[str] = Counter()
-        """Sources of loops and choices that no pattern fits; they count once."""
+        """Sources of loops and conditionals that no pattern fits; they count once."""
 
     def count(self, thunks: list[Thunk]) -> Counts:
-        """Counts the whole program."""
+        """Returns the counts of the whole program."""
         return self._sequence(thunks, self._module.entry, 1.0, inside=False)
 
     def _sequence(self, thunks: list[Thunk], computation: str, times: float, *, inside: bool) -> Counts:

@@ -1,4 +1,4 @@
-"""Optimized HLO as text: computations, instructions, and the bytes and FLOPs of each kernel."""
+"""Parses optimized HLO: computations, instructions, and the bytes and FLOPs of each kernel."""
 
 import math
 import re
@@ -68,7 +68,8 @@ class Instruction:
         if self.operation == "while":
             return [self.named("condition"), self.named("body")]
         if self.operation == "conditional":
-            # Thunks of a choice by a truth value stand in this order, whatever their dump calls them.
+            # The thunks of a conditional with a truth value have this order, whatever names the dump gives
+            # them.
             both = [self.named("true_computation"), self.named("false_computation")]
             return self.listed("branch_computations") or both
         name = self.named("to_apply") or self.named("calls")
@@ -91,7 +92,7 @@ def size_of(type_: str) -> int:
 
 
 class Module:
-    """A program: computations by name, each a list of instructions in the order in which they are run."""
+    """Program with its computations by name, each a list of instructions in the order of execution."""
 
     def __init__(self, text: str) -> None:
         self.text, self.entry = text, ""
@@ -125,7 +126,7 @@ class Module:
     def _work_of_fusion(self, instruction: Instruction) -> Work:
         """Returns the work of a fusion.
 
-        Of sliced, gathered or updated arrays, only the entries in use count.
+        If an array is sliced, gathered or updated, only the used entries count.
         """
         body = self.computations[instruction.named("calls")]
         beside = {i.name: i for i in body}
@@ -181,7 +182,7 @@ def facts(module: Module) -> dict[str, Any]:
             if "f32" in instruction.type and "operand_precision={highest,highest}" not in tail:
                 found["unsaid_precision"].append(instruction.source)
         elif operation == "scatter" and instruction.type.startswith(("f32", "(f32")):
-            # Where indices may repeat, the order of additions is whatever the device's threads make it.
+            # If indices repeat, the device's threads decide the order of additions.
             combined = module.computations.get(instruction.named("to_apply"), [])
             adds = any(i.operation not in ("parameter", "bitcast", "tuple") for i in combined)
             if adds and "unique_indices=true" not in tail:

@@ -22,7 +22,7 @@ from pausejax.study.plan import make_plan
 
 SOURCES = Sources()
 _VALID_SHARE = 2 / 3
-"""Assumed share of valid proposals of the annealer; `_walk` draws an invalid one again."""
+"""Assumed share of valid proposals of the annealer; `_walk` draws again after an invalid proposal."""
 
 
 class Round(NamedTuple):
@@ -75,17 +75,17 @@ def compile_case(
 
     Args:
       case: the study.
-      runs: side by side.
-      target: of `TARGETS`.
-      changes: of its spec, by dotted key.
-      options: of the compiler, beside those of the package.
-      count: so many devices.
+      runs: the number of runs side by side.
+      target: the device, one of `TARGETS`.
+      changes: changed values of the spec, by dotted key.
+      options: options of the compiler, in addition to those of the package.
+      count: the number of devices.
     """
     simulation = simulation_of(case, runs, changes or {}, devices(target, count))
     lowered = simulation.lower(runs)
     with tempfile.TemporaryDirectory() as folder:
         told = compiler_options("gpu") | {
-            "xla_gpu_autotune_level": "0",  # it would need the device
+            "xla_gpu_autotune_level": "0",  # autotuning would need the device
             "xla_dump_to": folder,
             "xla_dump_hlo_as_text": True,
             "xla_dump_hlo_module_re": ".*play.*",
@@ -128,16 +128,16 @@ def trips_of(simulation: Any) -> dict[str, float]:
     steps = simulation_static(simulation).get("annealing_steps", 0)
     found = {
         r"jit\(play\)/(shard_map/)?rounds/while$": float(program.rounds_per_call),
-        # Nearly always the best threshold is the only one that may be, and is evaluated before the loop.
+        # The best threshold is evaluated before the loop. Nearly always it is the only candidate.
         r"_best_set\)": 0.0,
         r"_anneal\)": math.ceil(steps / 16 / _VALID_SHARE),
-        # At most so many; fewer where chains are short.
+        # This is an upper bound: short chains need fewer iterations.
         r"_ward\)": 3.0 * (program.num_clients - 1),
         r"evaluation/cond$": 1 / program.eval_every,
     }
     if program.learning:
         taken = np.asarray(num_steps(program.learning.training, simulation.world.data.size))
-        # The longest of a chunk decides, and a cohort seldom lacks a long one.
+        # The client with the most steps decides, and most cohorts have one with many steps.
         found = {
             r"local_steps": float(taken.max()),
             r"add_in_turn": float(program.clients_per_round),
@@ -147,8 +147,8 @@ def trips_of(simulation: Any) -> dict[str, float]:
 
 
 def least_bytes(simulation: Any, runs: int) -> float:
-    """Returns the bytes of the state, the samples of every step, and the test set times its share of
-    evaluations."""
+    """Returns the bytes of the state, of the samples of every step, and of the test set per evaluated
+    round."""
 
     def size(tree: Any) -> float:
         return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
@@ -168,7 +168,7 @@ def least_bytes(simulation: Any, runs: int) -> float:
 
 
 def roofline(found: Round, target: str, precision: str = "highest") -> float:
-    """Returns the least time of a round in seconds, at the maker's bandwidth and peak."""
+    """Returns the least seconds of a round, at the bandwidth and peak that the maker states."""
     device = TARGETS[target]
     return max(found.least_bytes / device.bandwidth, found.counts.flops / device.peak[precision])
 

@@ -73,9 +73,9 @@ def row(found: dict[str, Any]) -> str:
 
 
 def tables(everything: list[dict[str, Any]], page: str) -> str:
-    """One table for each device; variants, which have a tag, are left out.
+    """Returns a table for each device, without variants, which have a tag.
 
-    A row of the page stays as it is where nothing was found for it.
+    A row of the page stays as it is if there is no result for it.
     """
     order = {name: place for place, name in enumerate(CASES)}
     parts = []
@@ -94,7 +94,7 @@ def tables(everything: list[dict[str, Any]], page: str) -> str:
 
 
 def write(page: Path, everything: list[dict[str, Any]]) -> None:
-    """Puts the tables of what was found between the marks of a page.
+    """Writes the tables of some results between the marks of a page.
 
     Raises:
       ValueError: the page has no such marks.
@@ -116,6 +116,6 @@ def _rows(text: str, title: str) -> dict[tuple[str, int], list[str]]:
 
 
 def modelled(text: str, device: str) -> dict[tuple[str, int], float]:
-    """Returns the model's time of a round in µs, by case and runs, from a page; {} without a table."""
+    """Returns the model's µs of a round by case and runs, from the table of a page; {} without a table."""
     place = _HEAD.index("round, µs")
     return {key: float(cells[place].replace(",", "")) for key, cells in _rows(text, f"### {device}").items()}

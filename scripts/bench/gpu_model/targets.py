@@ -1,6 +1,6 @@
-"""The GPUs that programs are compiled for, by their makers' figures, and what launches cost on them.
+"""Defines the GPUs for which programs are compiled, by their makers' figures, and their assumed launch costs.
 
-Launch costs are not calibrated on any device: `scripts/bench/gpu.py` measures what they should be.
+Launch costs are not calibrated on any device. `scripts/bench/gpu.py` takes the measurements that this needs.
 """
 
 from typing import NamedTuple
@@ -41,13 +41,13 @@ class Costs(NamedTuple):
     """Overheads of launches in seconds."""
 
     alone: float
-    """A kernel that the host launches."""
+    """Launch of a kernel by the host."""
     node: float
-    """A kernel in a CUDA graph."""
+    """Launch of a kernel in a CUDA graph."""
     graph: float
-    """The launch of a graph."""
+    """Launch of a CUDA graph."""
     sync: float
-    """The host waits for the device, and reads a number."""
+    """Synchronisation, in which the host waits for the device and reads a number."""
 
 
 LOW = Costs(2.0e-6, 1.0e-6, 4e-6, 6e-6)
@@ -56,7 +56,7 @@ HIGH = Costs(4.0e-6, 2.0e-6, 10e-6, 20e-6)
 
 
 class Target(NamedTuple):
-    """One kind of device."""
+    """Kind of GPU, with the figures of its maker."""
 
     name: str
     major: int
@@ -69,11 +69,11 @@ class Target(NamedTuple):
     shared_optin: int
     l2: int
     bandwidth: int
-    """Bytes per second."""
+    """Memory bandwidth, bytes per second."""
     memory: int
-    """Bytes."""
+    """Size of the device's memory, bytes."""
     clock: float
-    """GHz."""
+    """Clock rate, GHz."""
     peak: dict[str, float]
     """Dense FLOP/s of matrix products, by precision."""
 

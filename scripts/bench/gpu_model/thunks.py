@@ -1,7 +1,7 @@
-"""The thunks that XLA runs a program by: kernels, CUDA graphs, loops and choices, as it dumps them.
+"""Parses XLA's dump of a program's thunks: kernels, CUDA graphs, loops and conditionals.
 
-The dump (`*.thunk_sequence_after_thunk_passes.txt`) says what lies in which graph, so launches and
-synchronisations need no rule of XLA's to be known here.
+The dump (`*.thunk_sequence_after_thunk_passes.txt`) says which thunks are in which graph. So launches and
+synchronisations can be counted without knowledge of XLA's rules.
 """
 
 import re
@@ -16,9 +16,9 @@ _REGION = re.compile(r"^ *(condition|body|false_branch|true_branch|branch_\d+):\
 class Thunk:
     kind: str
     name: str
-    """Name of its kernel."""
+    """Name of the thunk's kernel."""
     regions: dict[str, list["Thunk"]] = field(default_factory=dict)
-    """Contents: a graph's kernels under "", a loop's condition and body, the branches of a conditional."""
+    """Inner thunks: a graph's kernels under "", a loop's condition and body, or a conditional's branches."""
 
     def walk(self):
         """Yields the thunk and all thunks inside it."""
@@ -37,11 +37,11 @@ def read(text: str) -> list[Thunk]:
     top: list[Thunk] = []
     open_: list[tuple[int, list[Thunk], Thunk | None]] = [(-1, top, None)]
     for line in text.splitlines():
-        line = line.replace("No thunks.", "")  # of an empty region; the next one begins on its line
+        line = line.replace("No thunks.", "")  # an empty region, on whose line the next region begins
         if not line.strip():
             continue
         if region := _REGION.match(line):
-            # XLA writes "condition:" at the margin, whatever the depth of its loop.
+            # XLA does not indent "condition:", at any depth of its loop.
             indent = len(line) - len(line.lstrip())
             wanted = CHOICE if "branch" in region.group(1) else LOOP
             while not (_last(open_).kind == wanted and (indent == 0 or open_[-1][0] < indent)):

@@ -1,4 +1,4 @@
-"""FedAvg by FedJAX: `fedjax_mnist.py DATA.npz ROUNDS`."""
+"""Runs FedAvg in FedJAX: `fedjax_mnist.py DATA.npz ROUNDS`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""FedAvg in Flower's simulation, on one core of a Ray of its own: `flower.py DATA.npz ROUNDS`."""
+"""Runs FedAvg in Flower's simulation, on a new Ray with one core: `flower.py DATA.npz ROUNDS`."""
 
 import json
 import os
@@ -8,7 +8,7 @@ os.environ |= {
     "FLOWER_WORK": sys.argv[1],
     "FLWR_TELEMETRY_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Its patience, on a machine that is busy.
+    # Ray waits this long for its processes, because the machine may be busy.
     "RAY_raylet_start_wait_time_s": "600",
     "RAY_worker_register_timeout_seconds": "600",
     "RAY_agent_register_timeout_ms": "600000",
@@ -27,7 +27,7 @@ accuracy, spent = [], {}
 
 
 def cpu_seconds():
-    """Of this process, of Ray, and of Ray's workers."""
+    """Returns the CPU seconds of this process, of Ray, and of Ray's workers."""
     whole = psutil.Process()
     return sum(sum(p.cpu_times()[:2]) for p in (whole, *whole.children(recursive=True)))
 

@@ -1,4 +1,4 @@
-"""The clients of `flower.py`: one local epoch from the message's weights, in a worker of Ray's."""
+"""Defines the clients of `flower.py`: one local epoch from the received weights, in a Ray worker."""
 
 import functools
 import os

@@ -1,4 +1,5 @@
-"""FedAvg by pausejax, `ours.py DATA.npz ROUNDS RUNS`: a round of RUNS seeds at once counts RUNS times."""
+"""Runs FedAvg in pausejax: `ours.py DATA.npz ROUNDS RUNS`. A round of RUNS seeds side by side counts RUNS
+times."""
 
 import json
 import sys
@@ -14,13 +15,13 @@ work = np.load(path)
 shape = tuple(work["shape"].tolist())
 convolutional = shape[-1] > 1
 network = {"model": "cnn_cifar", "norm": "group"} if convolutional else {"model": "mlp"}
-# Both are a call's worth at least. A round of the MLP is too short to be timed two hundred times.
+# Both numbers fill a call of the program. A round of the MLP is too short for 200 rounds to be timed.
 few, stretch = (25, 1) if convolutional else (100, 10)
 
 
 @pausejax.dataset
 def peers_images():
-    """The peers' images as bytes, dealt to the same clients."""
+    """Returns the images of the peers' work as bytes, with the same owners."""
     train, test = (np.rint((work[name] + 1) * 127.5).astype(np.uint8) for name in ("x", "test_x"))
     return Dataset(
         train.reshape(-1, *shape),
@@ -53,7 +54,7 @@ def play(rounds):
     return time.process_time() - begun, result
 
 
-# Imports, tracing and compilation are the same for few rounds and for many, once both have a call's worth.
+# Imports, tracing and compilation cost the same for few and many rounds, if both numbers fill a call.
 play(few)
 short, _ = play(few)
 long, result = play(few + stretch * rounds)

@@ -1,4 +1,4 @@
-"""FedAvg by pfl-research: `pfl_research.py DATA.npz ROUNDS`."""
+"""Runs FedAvg in pfl-research: `pfl_research.py DATA.npz ROUNDS`."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from pfl.model.pytorch import PyTorchModel
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
-np.random.seed(0)  # noqa: NPY002 (its sampler draws from there)
+np.random.seed(0)  # noqa: NPY002 (the sampler of pfl-research uses this generator)
 work, rounds = np.load(sys.argv[1]), int(sys.argv[2])
 x, y, test_x, test_y = (torch.from_numpy(work[name]) for name in ("x", "y", "test_x", "test_y"))
 loss_of = torch.nn.functional.cross_entropy

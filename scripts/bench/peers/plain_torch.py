@@ -1,4 +1,4 @@
-"""FedAvg as a plain PyTorch loop: `plain_torch.py DATA.npz ROUNDS`."""
+"""Runs FedAvg in a plain PyTorch loop: `plain_torch.py DATA.npz ROUNDS`."""
 
 import json
 import sys

@@ -1,9 +1,9 @@
-"""The same FedAvg in other simulators, each in an environment of its own: rounds per CPU second.
+"""Runs the same FedAvg in several simulators, each in its own environment, and prints rounds per CPU second.
 
 python scripts/bench/peers/run.py [--work mnist|cifar10] [--only NAME ...] [--rounds 200] [--repeats 2]
     [--data-dir FOLDER] [--record FILE]
 
-README.md beside this file says what work is done and which versions do it.
+README.md in this folder describes the work and the versions.
 """
 
 import argparse
@@ -63,7 +63,10 @@ PEERS = {
 
 
 def data(name: str, folder: str | None) -> Path:
-    """The work as a file that every peer can read: pixels in [-1, 1], labels, who owns which image."""
+    """Writes the work as a file for every peer, and returns its path.
+
+    The file has pixels in [-1, 1], labels, and the owner of each image.
+    """
     work, path = WORKS[name], CACHE / f"{name}.npz"
     if not path.exists():
         from pausejax import data as sources
@@ -88,7 +91,7 @@ def _pixels(images: np.ndarray) -> np.ndarray:
 
 
 def interpreter(name: str, peer: Peer) -> str:
-    """A Python that has what a peer needs."""
+    """Returns the path of a Python with the libraries of a peer, which are installed if needed."""
     if not peer.requirements:
         return sys.executable
     folder = CACHE / name
@@ -102,7 +105,7 @@ def interpreter(name: str, peer: Peer) -> str:
 
 
 def play(name: str, peer: Peer, work: Path, rounds: int) -> dict[str, object]:
-    """One run of a peer: its rounds, CPU seconds and accuracies."""
+    """Runs a peer once, and returns its rounds, CPU seconds and accuracies."""
     one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
     xla = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     found = subprocess.run(
@@ -113,7 +116,7 @@ def play(name: str, peer: Peer, work: Path, rounds: int) -> dict[str, object]:
         text=True,
     )
     if found.returncode:
-        raise SystemExit(f"{name}: ended with {found.returncode}")
+        raise SystemExit(f"{name}: its process failed with exit code {found.returncode}")
     return {"peer": name, **json.loads(found.stdout.strip().splitlines()[-1])}
 
 
@@ -124,13 +127,15 @@ def main() -> None:
     parser.add_argument("--work", choices=WORKS, default="mnist")
     parser.add_argument("--only", nargs="+", choices=PEERS, default=[], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--repeats", type=int, default=2, help="runs of each, in turn")
-    parser.add_argument("--data-dir", metavar="FOLDER", help="of prepared TFDS data sets")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each peer, which alternate")
+    parser.add_argument("--data-dir", metavar="FOLDER", help="folder of prepared TFDS data sets")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append each run as a line of JSON")
     options = parser.parse_args()
     able = [name for name, peer in PEERS.items() if options.work in peer.works]
     if strange := [name for name in options.only if name not in able]:
-        parser.error(f"--only {' '.join(strange)}: plays no {options.work}; these do: {', '.join(able)}")
+        parser.error(
+            f"--only {' '.join(strange)}: with --work {options.work}, must be among {', '.join(able)}"
+        )
     names, work = options.only or able, data(options.work, options.data_dir)
     speeds: dict[str, list[float]] = {name: [] for name in names}
     accuracy: dict[str, float] = {}
