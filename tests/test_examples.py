@@ -192,7 +192,7 @@ def test_quantities(folder, tmp_path):
     expected = counts.sum(axis=2) ** 2 / (12 * (counts**2).sum(axis=2))
     np.testing.assert_allclose(found["jain_index"], expected, rtol=1e-5)
     assert found["jain_index"].dims == ("run", "round") and found["waiting_time"].attrs["units"] == "s"
-    assert found["waiting_time"].attrs["long_name"].startswith("Mean time in seconds that the members")
+    assert found["waiting_time"].attrs["long_name"].startswith("Mean time in seconds")
     charts = kinds.charts(found)
     assert "jain_index_vs_round" in charts and "waiting_time_vs_round" not in charts
     finals = analysis.finals(found)
