@@ -10,8 +10,10 @@ VARIABLES: dict[str, Variable] = {
     "elapsed": series("s", "simulated time since the start of the run"),
     "reward": series("1", "reward r(S_t, t) of the round, (9)"),
     "regret": series("1", "realized regret of the round, (15)"),
-    "pseudo_regret": series("1", "expected reward of the oracle's cohort (10) minus that of the cohort"),
-    "expected_regret": series("1", "largest expected reward (9) of any cohort minus that of the cohort"),
+    "pseudo_regret": series("1", "value of (10) for the oracle's cohort minus that for the policy's cohort"),
+    "expected_regret": series(
+        "1", "largest expected reward (9) of any cohort minus that of the policy's cohort"
+    ),
     "regret_own_history": series("1", "regret of the round against an oracle on its own participations"),
     "max_leakage": series("1", "largest leakage ε of any client so far"),
     "max_leakage_update": series("1", "largest leakage ε of any client so far, for whole updates"),
@@ -143,7 +145,7 @@ METRICS: dict[str, Metric] = {
         "total",
         False,
         "1",
-        "cumulative pseudo-regret: expected reward of the oracle's cohorts (10) minus that of the cohorts",
+        "cumulative pseudo-regret: value of (10) for the oracle's cohorts minus that for the policy's cohorts",
         label="cumulative pseudo-regret",
         heading="pseudo-\nregret",
         shown=".1f",
