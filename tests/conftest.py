@@ -12,7 +12,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 def _tell_xla(**flags):
     """Adds flags to `XLA_FLAGS` where it doesn't name them; XLA reads them when it first compiles."""
     given = os.environ.get("XLA_FLAGS", "")
-    own = [f"--{name}={value}" for name, value in flags.items() if name not in given]
+    own = [f"--{name}={str(value).lower()}" for name, value in flags.items() if name not in given]
     os.environ["XLA_FLAGS"] = " ".join([given, *own]).strip()
 
 
@@ -32,7 +32,7 @@ from jax._src.interpreters import mlir
 from pausejax.execution.compiled import check_programs
 
 if jax.__version_info__ < (0, 11):  # later ones don't know a flag, and XLA aborts where it doesn't know one
-    _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": 1}
+    _IN_A_HURRY |= {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
     _AS_FOR_USERS["xla_cpu_use_fusion_emitters"] = True
 
 # No test cuts the power, and some file systems take long to make sure of a file.
@@ -109,7 +109,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiler(request):
-    """Compiles a module marked `optimized` as for users, and forgets each module's programs.
+    """Compiles a module as its mark `optimized` or `unoptimized` says, and forgets each module's programs.
 
     A worker would otherwise end with every program of the suite in its memory. What a program is written in
     takes longer to set up than a small program to compile: a module's programs share it.
@@ -117,7 +117,9 @@ def _compiler(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mlir, "make_ir_context", functools.cache(mlir.make_ir_context))
         if request.node.get_closest_marker("optimized"):
-            patch.setattr(compiler, "get_compile_options", _as_for_users)
+            patch.setattr(compiler, "get_compile_options", functools.partial(_compiled_with, _AS_FOR_USERS))
+        if request.node.get_closest_marker("unoptimized"):
+            patch.setattr(compiler, "get_compile_options", functools.partial(_compiled_with, _IN_A_HURRY))
         yield
     jax.clear_caches()
 
@@ -153,9 +155,9 @@ def own_parts(monkeypatch):
     monkeypatch.setattr(parts.registered_parts(), "_own", dict(parts.registered_parts()._own))
 
 
-def _as_for_users(*args, _options=compiler.get_compile_options, **kwargs):
+def _compiled_with(flags, *args, _options=compiler.get_compile_options, **kwargs):
     options = _options(*args, **kwargs)
-    options.env_option_overrides = [*options.env_option_overrides, *_AS_FOR_USERS.items()]
+    options.env_option_overrides = [*options.env_option_overrides, *flags.items()]
     return options
 
 

@@ -145,7 +145,7 @@ METRICS: dict[str, Metric] = {
         "total",
         False,
         "1",
-        "cumulative pseudo-regret: value of (10) for the oracle's cohorts minus that for the policy's cohorts",
+        "cumulative pseudo-regret: values of (10) for the oracle's minus those for the policy's cohorts",
         label="cumulative pseudo-regret",
         heading="pseudo-\nregret",
         shown=".1f",

@@ -25,8 +25,7 @@ _MISSING = "0.85"
 _POINTS = 2000
 """Largest number of points of a line; a printer can not resolve more."""
 _FEW = 12
-"""Largest number of points of a line for which each point has a dot, because no values in between were
-measured."""
+"""Largest number of points of a line that has a dot at each point, because nothing was measured between."""
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -125,8 +124,7 @@ def figure(chart: ChartData, width: float | None = None, height: float | None = 
         if height is None and lines:
             drawn.set_size_inches(width, 0.25 + rows * up + 0.16 * lines)
         drawn.align_labels()
-        # The layout determines the number of ticks and their size. So the layout is computed once before
-        # saving.
+        # The layout determines the number of ticks and their size, so it is computed once before saving.
         with warnings.catch_warnings():
             warnings.filterwarnings("error" if asked else "default", "constrained_layout not applied")
             try:
@@ -144,9 +142,7 @@ def encode(
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(format)
     written = io.BytesIO()
     drawn = figure(chart, width, height)
-    with matplotlib.rc_context(
-        _STYLE
-    ):  # these settings fix the type of embedded fonts, and the ids in an SVG file
+    with matplotlib.rc_context(_STYLE):  # it sets the type of embedded fonts, and the ids in an SVG file
         drawn.savefig(written, format=format, dpi=dpi, metadata=undated)
     return written.getvalue()
 

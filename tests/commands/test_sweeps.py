@@ -12,6 +12,8 @@ from pausejax.commands import main as cli
 from pausejax.ensemble import regression_data
 from pausejax.study.spec import SpecError
 
+pytestmark = pytest.mark.unoptimized  # most of the time is compilation
+
 SWEEPS = Path(__file__).resolve().parents[2] / "sweeps"
 SPECS = sorted(SWEEPS.rglob("*.toml"))
 CHART = re.compile(
@@ -29,7 +31,8 @@ OF_SPEC = {
     "quickstart": _SMALL,
     "efl_fg": ("eval_every=2", "network.num_clients=30"),
     "digits": ("sampling.n=20", *_SMALL),
-    **dict.fromkeys(("digits_equal", "digits_skewed"), _SMALL),
+    **dict.fromkeys(("digits_equal", "digits_skewed", "algorithms"), _SMALL),
+    "endings": (*_SMALL, 'network.ending=["all", "buffered"]'),
     **dict.fromkeys(("pause_digits", "pause_skewed"), ("sampling.n=20", *_SMALL)),
     "pause_mnist": ("sampling.n=20", "data.dataset=digits", "data.train_samples=0", *_SMALL),
     "norm_and_rate": (*_SMALL, "norm=group", "data.dataset=digits", "data.train_samples=0"),
