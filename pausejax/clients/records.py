@@ -224,7 +224,7 @@ def refuse_limits(program: Program, files: Arrays, hyper: Arrays) -> None:
     spent = ledger(program, files, hyper, np.ones((len(limit), 1), int))["max_leakage"][:, 0]
     if (spent > limit).any():
         place = int(np.argmax(spent > limit))
-        least = f"must be >= {spent[place]:.4g}, the leakage of a client's first release"
+        least = f"must be >= {spent[place]!s}, the leakage of a client's first release"
         raise SpecError([f"privacy.stop_at_epsilon = {limit[place]:g}: {least}"])
 
 

@@ -87,7 +87,7 @@ class LocalExecutor:
         own = {}
         for group in groups:
             layout = self.program(plan.study, group, before.get(names[group.key])).layout
-            own[group.key] = layout._replace(runs=self.lanes or layout.runs)
+            own[group.key] = layout._replace(runs=min(self.lanes or layout.runs, layout.runs))
         if store is None:
             return own
         fixed = store.layouts.fix({names[key]: layout for key, layout in own.items()})

@@ -236,4 +236,5 @@ def _encoding(variable: xr.DataArray, size: int) -> dict[str, object]:
     # The checksum makes a truncated or altered file an error for every reader.
     compressors = [BloscCodec(cname="zstd", clevel=1, shuffle="shuffle"), Crc32cCodec()]
     chunks = (size, *variable.shape[1:]) if variable.dims[:1] == ("run",) else variable.shape
-    return {"compressors": compressors, "chunks": chunks}
+    # Clients' models of length 0 are those of a study in which no client keeps weights of its own.
+    return {"compressors": compressors, "chunks": tuple(max(length, 1) for length in chunks)}

@@ -284,12 +284,11 @@ class Folder:
         return act()
 
     def _opened(self, name: str) -> int:
-        """Opens a file to lock, without truncating it, and returns its descriptor.
-
-        The file must not be a link.
-        """
-        flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
-        return os.open(self._inside(name), flags, 0o644)
+        """Opens a file to lock, which must be no link, without truncating it; returns its descriptor."""
+        path = self._inside(name)
+        writable = os.access(posixpath.dirname(path), os.W_OK)  # a file in a read-only folder can be locked
+        flags = os.O_CREAT | os.O_RDWR if writable else os.O_RDONLY
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o644)
 
     def _inside(self, name: str) -> str:
         return posixpath.join(self._root, name)

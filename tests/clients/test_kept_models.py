@@ -268,6 +268,17 @@ def test_a_killed_study_ends_with_the_same_models(whole, tmp_path):
     assert_alike(whole, pausejax.open(tmp_path).load())
 
 
+def test_a_study_without_personal_layers_is_stored(tmp_path):
+    training = {"model": "linear", "max_steps": 1}
+    simulate({**SMALL, "seeds": 1, "rounds": 2, "eval_every": 2, "training": training}, tmp_path)
+    found = pausejax.open(tmp_path).load()
+    assert found["client_models"].shape == (1, SMALL["network"]["num_clients"], 0)
+    (model,) = pausejax.models(found)
+    assert model.clients is None
+    pausejax.save(found, tmp_path / "saved")
+    assert_alike(found, pausejax.open(tmp_path / "saved").load())
+
+
 @pytest.mark.parametrize(
     "steps",
     [

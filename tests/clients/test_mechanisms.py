@@ -314,7 +314,7 @@ def test_simulate_is_run_with_every_new_part(tmp_path):
 @pytest.mark.parametrize("limit", [0.5, 1.5])
 def test_a_limit_that_one_release_exceeds_is_refused(limit):
     """Nobody would ever play, and rounds of nobody are the fastest."""
-    with pytest.raises(SpecError, match=f"privacy.stop_at_epsilon = {limit:g}: must be >= 1.568"):
+    with pytest.raises(SpecError, match=f"privacy.stop_at_epsilon = {limit:g}: must be >= 1.568\\d"):
         pausejax.simulate(policies=["random"], stop_at_epsilon=[limit, 20.0], **BANDIT)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pausejax
+from pausejax import measured
 from pausejax.data.host import Sources
 from pausejax.devices import local_devices
 from pausejax.execution.local import LocalExecutor, layout_name
@@ -52,6 +53,12 @@ def test_whoever_begins_fixes_the_layout_for_all(tmp_path):
     assert {own.runs for own in first} == {2} and fixed(tmp_path, LEARNING) == first
     names = [layout_name(group) for group in make_plan(parse(LEARNING)).groups]
     assert set(layouts.Layouts(Folder(tmp_path)).by_name()) == set(names) and len(set(names)) == 2
+
+
+def test_lanes_never_exceed_the_table(tmp_path):
+    """The layout says what is compiled."""
+    most = measured.most_runs(local_devices()[0].platform)
+    assert {own.runs for own in fixed(tmp_path, LEARNING, lanes=2 * most)} == {most}
 
 
 def test_a_layout_of_the_folder_is_played_whatever_the_table_says(tmp_path):

@@ -92,3 +92,14 @@ def test_a_lock_is_let_go_and_a_lease_when_it_is_closed(tmp_path):
         os.close(lease)
     with Folder("memory://locks").lock("any"), Folder("memory://locks").lock("any"):
         pass
+
+
+def test_a_read_only_folder_can_be_locked_by_readers(tmp_path, monkeypatch):
+    """As on a read-only file system, which `os.access` reports even to root."""
+    Folder(tmp_path).write(".lock", b"")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    opened, flags_of = os.open, []
+    monkeypatch.setattr(os, "open", lambda path, flags, *mode: flags_of.append(flags) or opened(path, flags))
+    with Folder(tmp_path).lock(".lock", shared=True) as held:
+        assert held
+    assert not any(flags & (os.O_CREAT | os.O_RDWR) for flags in flags_of)
