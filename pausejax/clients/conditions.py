@@ -166,12 +166,23 @@ def close_round(
             )
         work = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), held.slots, work)
     there = work.client >= 0
-    made = program.build_ending(hyper, files).close(Work(work.client, work.remaining, work.fails, work.age))
+    made = program.build_ending(hyper, files).close(
+        Work(work.client, latency=work.remaining, fails=work.fails, age=work.age)
+    )
     # A round without a cohort lasts τ_min.
     duration = jnp.where(jnp.any(there), made.duration, hyper["min_latency"])
     if program.waits_for_all and network.fails is None:
         members = cohort.members
-        return RoundClose(cohort, cohort, work.latency, members, None, members, None, duration)
+        return RoundClose(
+            training=cohort,
+            cohort=cohort,
+            latency=work.latency,
+            members=members,
+            arrived=None,
+            released=members,
+            failed=None,
+            duration=duration,
+        )
     done = there if made.done is None else made.done
     weights = jnp.where(made.counts, work.weight, 0.0)
     total = jnp.sum(weights)

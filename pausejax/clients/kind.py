@@ -1,7 +1,7 @@
 """The kind of study "client selection": which clients take part in a round of federated learning."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,9 +20,6 @@ from pausejax.federated.kept import vectors_of_run
 from pausejax.study.runs import Group
 from pausejax.study.simulation import Layout
 from pausejax.study.study import Kind, Study
-
-if TYPE_CHECKING:
-    pass
 
 PARTS = (data, network, policies, privacy, algorithms, aggregators, models, optimizers, servers, tasks)
 """Modules whose parts every study may use; importing a module registers its parts."""
