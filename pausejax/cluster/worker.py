@@ -47,7 +47,7 @@ class Status(NamedTuple):
     task: int
     """The number of the task that the worker began last."""
     played: float
-    """The rounds × runs played of that task, without runs that were finished before the driver began."""
+    """The rounds × runs of that task that were played. Runs finished before the driver began don't count."""
     log: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
     """The events of the worker's executor since the last status, as arguments of `events.say`."""
     written: tuple[tuple[Run, ...], ...] = ()

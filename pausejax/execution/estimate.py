@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     rounds: int
     batches: int
     lanes: int
-    """The number of runs in a batch, which are computed in parallel."""
+    """The number of runs, not of clients, that are computed in parallel: the largest batch."""
     resident: DeviceBytes
     """The bytes that stay on each device while the group is played."""
     fitting: int

@@ -1,4 +1,4 @@
-"""Counts a program's work from its trace: FLOPs of products and convolutions, other numbers, operations.
+"""Counts a program's work from its trace: FLOPs of matrix products and convolutions, and other operations.
 
 Nothing is compiled. A trace does not show the number of iterations of a loop or the branch that a condition
 takes. The simulation states these numbers for some scopes; for other scopes a guess is used.
