@@ -1,4 +1,4 @@
-"""Reader of a spec's tables, which collects every problem as one line."""
+"""Reads a spec's tables, and collects every problem as one line."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any

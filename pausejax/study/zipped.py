@@ -49,7 +49,7 @@ def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Grou
 
 
 def kept(shared: Iterable[Group], own: Mapping[str, Axis]) -> list[Group]:
-    """Returns the shared groups for one policy, without parameters that its table fixes to one value."""
+    """Returns the shared groups for one policy, without parameters that the policy fixes to one value."""
     fixed = {name for name, axis in own.items() if not isinstance(axis, Range) and len(axis) == 1}
     groups = [tuple(name for name in group if name not in fixed) for group in shared]
     return [group for group in groups if len(group) > 1]

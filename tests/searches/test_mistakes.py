@@ -82,7 +82,7 @@ BAD = [
     ({}, {"sampler": "tpee"}, "must be one of tpe"),
     ({}, {"sampler": None}, "--sampler None: must be one of tpe"),
     ({}, {"sampler": "sobol"}, "must be one of tpe, cmaes, nsga2, random"),
-    ({}, {"sampler": "cmaes", "metrics": TWO}, "allows only one metric. For several metrics: tpe"),
+    ({}, {"sampler": "cmaes", "metrics": TWO}, "allows only one metric. The samplers tpe"),
     (LISTS, {"sampler": "cmaes"}, "needs two ranges, but the spec has no range"),
     ({"policy": [{"name": "pause"}, {"name": "random"}]}, {"sampler": "cmaes"}, "allows only one policy"),
     ({}, {"sampler_seed": -1}, "--sampler-seed -1: must be an integer from 0"),
