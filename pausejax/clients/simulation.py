@@ -143,7 +143,7 @@ class ClientSimulation:
         return np.stack([part.data_share for part in partitions]), data, test
 
     def _shared(self, width: int) -> Any:
-        """Returns the arrays that all runs share, on the devices that a batch of `width` runs uses."""
+        """Puts the arrays that all runs share on the devices of a batch of `width` runs, and returns them."""
         mesh = self._mesh(width)
         if self._on_device is None or self._on_device[0] != mesh.size:
             # Groups that use the same samples share one copy on a device.

@@ -78,8 +78,10 @@ def of_runs(
 def vectors_of_run(
     learning: Learning, weights: Weights, memory: Memory, values: Values, share: jax.Array, files: Values
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the vectors of one run: of the evaluated model, [n], and of every client's own weights, [K,
-    m]."""
+    """Returns the vectors of one run.
+
+    The first is that of the evaluated model, [n]. The second is of every client's own weights, [K, m].
+    """
 
     def alone(tree: Any) -> Any:
         return jax.tree.map(lambda leaf: leaf[None], tree)
