@@ -96,7 +96,7 @@ def put(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 
 
 def put_shares(rows: Any, mesh: Mesh) -> jax.Array:
-    """Puts consecutive, equal shares of rows [N, ...] on the devices; zeros fill the last share."""
+    """Puts equal shares of consecutive rows, [N, ...], on the devices; zeros fill up the last share."""
     share = -(-len(rows) // mesh.size)
 
     def own(place: Any) -> np.ndarray:

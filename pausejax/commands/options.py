@@ -79,7 +79,10 @@ def charts() -> argparse.ArgumentParser:
         type=_names,
         default=(),
         metavar="LINE,PANEL,…",
-        help="axes of the study in this order: for the lines, for the columns and for the rows of panels",
+        help=(
+            "up to three axes of the study: the first gives the lines, the second the columns and the third "
+            "the rows of panels"
+        ),
     )
     parser.add_argument(
         "--smooth",
@@ -200,7 +203,7 @@ def gigabytes(text: str) -> int:
 
 
 def folder(text: str) -> str:
-    """Checks the name of a folder or a URL, and returns it unchanged."""
+    """Checks the name of a folder or a URL, and returns the name unchanged."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the name of a folder must not be empty")
     if "::" in text:
