@@ -81,7 +81,7 @@ def make_room(programs: Sequence[Any]) -> None:
 
 
 def padded(width: int, *, on_all: bool = False) -> int:
-    """Returns the least number of rows >= `width` that gives all devices equally many rows.
+    """Rounds `width` up, so that all devices in use get equally many rows.
 
     Args:
       width: the number of rows.

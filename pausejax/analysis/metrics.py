@@ -12,7 +12,7 @@ _EXACT = 1e-5
 
 
 def recorded(values: np.ndarray) -> np.ndarray:
-    """Returns the values of a variable in their shape, with NaN where a run recorded no value.
+    """Returns the values of a variable, in the same shape, with NaN where a run recorded no value.
 
     In counts, which are integers, -1 stands for no value. Other variables already have NaN.
     """

@@ -114,7 +114,7 @@ class RayExecutor:
         Args:
           plan: the plan of the study.
           store: the store of the result, which must be in a folder.
-          settled: identities of finished runs.
+          settled: identities of runs that were in the result before any process began.
 
         Raises:
           SpecError: a group can't be built; no run has been played then.

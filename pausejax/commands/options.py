@@ -105,7 +105,9 @@ def charts() -> argparse.ArgumentParser:
     )
     parser.add_argument("--height", type=inches, metavar="INCHES", help="height of the pictures")
     parser.add_argument(
-        "--baseline", metavar="NAME", help="policy with which the others are compared (default: the first)"
+        "--baseline",
+        metavar="NAME",
+        help="policy or setting with which all others are compared (default: the first)",
     )
     return parser
 

@@ -45,7 +45,7 @@ class Record(NamedTuple):
     violations: jax.Array
     """int32 [R], the number of rounds that cost more than the budget."""
     reports: jax.Array
-    """int32 [R], the sum of |C_t|."""
+    """int32 [R], the number of clients that have reported, |C_t|, summed over the rounds."""
     sent_counts: jax.Array
     """int32 [K, R], the number of rounds in which each model was sent."""
 

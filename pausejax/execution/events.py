@@ -62,13 +62,13 @@ def resumed(runs: int, last_round: int, rounds: int) -> None:
 
     The rounds before the checkpoint do not count for the measured speed.
     """
-    told = f"{runs:,} run{' goes' if runs == 1 else 's go'} on from round {last_round:,} of {rounds:,}"
+    told = f"{runs:,} run{' resumes' if runs == 1 else 's resume'} after round {last_round:,} of {rounds:,}"
     say("resumed", told, runs=runs, round=last_round, rounds=rounds)
 
 
 def found(skipped: int, left: int, programs: int) -> None:
     """Logs how many runs this process skips, how many it plays, and how many programs the latter need."""
-    sentence = f"skips {skipped:,} of {skipped + left:,} runs: finished, or played by other processes"
+    sentence = f"skips {skipped:,} of {skipped + left:,} runs, finished or played by other processes"
     say("found", sentence, runs=skipped, left=left, programs=programs)
 
 

@@ -110,7 +110,7 @@ def why_sharded(wanted: str | None, *, before: bool) -> str:
       before: whether the inputs were sharded when the study began.
     """
     if wanted:
-        return "as asked"
+        return "as requested"
     return "as at the start of the study" if before else "no device has room for all of the data and a run"
 
 

@@ -16,7 +16,7 @@ Clock = Callable[[], float]
 _SECONDS_OF_SPEED = 300.0
 """The time in seconds over which a speed is measured.
 
-A segment may take longer than the time between two status lines.
+It is long, because a segment may take longer than the time between two status lines.
 """
 _LEAST_SECONDS_OF_SPEED = 10.0
 """The least time in seconds over which a speed is measured."""

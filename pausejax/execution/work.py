@@ -30,7 +30,10 @@ class Work(NamedTuple):
     operations: float = 0.0
     """The number of operations executed."""
     numbers: float = 0.0
-    """The numbers computed, weighted by their cost, without those of products and convolutions."""
+    """The number of array entries computed, weighted by the cost of an entry.
+
+    Entries of matrix products and convolutions are left out.
+    """
     products: float = 0.0
     """FLOPs of matrix products."""
     convolutions: float = 0.0

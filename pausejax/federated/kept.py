@@ -129,7 +129,7 @@ def lengths(learning: Learning) -> tuple[int, int]:
 def weights_of(
     learning: Learning, model: np.ndarray, clients: np.ndarray | None
 ) -> tuple[Weights, Weights | None]:
-    """Returns one run's weights and those of its clients, [K, ...], from their vectors.
+    """Converts the vectors of one run to the run's weights and the weights of its clients, [K, ...].
 
     Leaves that all clients share are repeated without a copy. The second value is None if no leaf differs
     between clients.

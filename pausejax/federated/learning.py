@@ -1,4 +1,4 @@
-"""Static description of learning. A change of any of its values compiles the training program anew."""
+"""Defines the static description of learning. A change of a value in it compiles the program anew."""
 
 import dataclasses
 import functools

@@ -39,7 +39,9 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
         raise ValueError(f"must have {wanted}, but has shape {table.shape}")
     size = np.abs(table)
     if not (np.isfinite(table).all() and ((table == 0) | ((size >= SMALLEST) & (size <= LARGEST))).all()):
-        raise ValueError(f"must hold finite numbers; absolute values except 0: {SMALLEST:g} to {LARGEST:g}")
+        raise ValueError(
+            f"must hold finite numbers; absolute values except 0: from {SMALLEST:g} to {LARGEST:g}"
+        )
     return table.astype(np.float32)
 
 

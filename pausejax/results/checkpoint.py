@@ -63,7 +63,7 @@ class Checkpoint:
 
         Args:
           state: arrays with the played runs along the first axis.
-          segments: all rounds so far; their rows are positions in the batch.
+          segments: the records of all rounds so far; their rows are positions in the piece.
 
         Raises:
           OSError: the files can't be written; the previous checkpoint is kept.

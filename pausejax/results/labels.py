@@ -55,7 +55,7 @@ def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int
 def blank(
     table: Mapping[str, Variable], names: Iterable[str], runs: int, lengths: Mapping[str, int]
 ) -> Arrays:
-    """Returns the arrays of `runs` runs, which hold only fill values."""
+    """Returns arrays of `runs` runs in which every entry is the fill value of its variable."""
     wanted = set(names)
     return {
         name: np.full((runs, *(lengths[dim] for dim in variable.dims)), variable.fill, variable.dtype)
@@ -78,7 +78,7 @@ def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows:
 def coordinates(plan: Plan) -> dict[str, np.ndarray]:
     """Returns the coordinates of the dimension `run`, one entry for each run of the plan.
 
-    They are policy, algorithm, seed, identity, each parameter by its full name, and the names of the
+    They are policy, algorithm, seed, identity, each parameter that some run reads, and the names of those
     parameters that the run does not read. The value of a parameter that a run does not read is a placeholder.
     """
     runs = plan.runs

@@ -19,7 +19,7 @@ from pausejax.results.folder import Folder
 from pausejax.results.manifest import Manifest
 
 _PAUSES = (0.2, 1.0, 5.0)
-"""Seconds between checks whether a store under a URL is being replaced."""
+"""Seconds between two checks of whether a store under a URL is being replaced."""
 
 
 class Snapshot(Store):

@@ -45,7 +45,7 @@ class SearchOptions(NamedTuple):
 
 
 def with_horizon(study: Study, options: SearchOptions) -> Study:
-    """Returns the study with as many rounds as the horizon needs.
+    """Returns the study with runs that end at the horizon.
 
     The horizon is the round or the simulated time at which settings are compared.
 
@@ -76,8 +76,8 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
     if evaluates and rounds % study.eval_every:
         raise SpecError(
             [
-                f"eval_every = {study.eval_every}: must divide {rounds}, the number of rounds after which "
-                "settings are compared"
+                f"eval_every = {study.eval_every}: must divide {rounds}, the largest number of rounds of a "
+                "run in this search"
             ]
         )
     return dataclasses.replace(

@@ -78,7 +78,7 @@ class Sampler:
             self._study.tell(trial, [_finite(value) * (1 if up else -1) for value, up in pairs])
 
     def log(self) -> bytes:
-        """Returns a file of Optuna's journal with every trial, which optuna-dashboard can show."""
+        """Returns the bytes of a file with every trial, in the format that optuna-dashboard reads."""
         storages = self._optuna.storages
         with tempfile.TemporaryDirectory() as folder, _without_warnings():
             path = Path(folder) / "optuna.log"

@@ -33,9 +33,9 @@ from pausejax.study.runs import Run
 from pausejax.study.study import Study
 
 _STEPS = 32
-"""A search with at least this number of trials cuts them into at least this number of lists.
+"""A search with at least this number of trials distributes them over at least this number of lists.
 
-A sampler learns only between two steps. In a step, each worker simulates one list.
+The sampler learns only between two steps, and in a step each worker simulates one list of settings.
 """
 _KNOWN_IN_A_ROW = 200
 """After this number of consecutive suggestions that were all tried before, a search ends."""

@@ -38,7 +38,7 @@ class Segment(NamedTuple):
     positions: np.ndarray
     """int [n], indices of the recorded runs among the runs of the batch; an index may repeat as padding."""
     records: Arrays
-    """Recorded values by variable, [n, recorded rounds or evaluations, ...]."""
+    """Recorded values by variable, [n, recorded rounds, ...]."""
 
 
 class DeviceBytes(NamedTuple):
