@@ -115,7 +115,9 @@ class ClientSimulation:
         return padded(width, on_all=self.data_shares > 1)
 
     def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, HeldOut | None]:
-        """Returns the data shares of each of P seeds, [P, K], and the training and test data.
+        """Loads the data, and partitions them among the clients for each of P seeds.
+
+        Returns the clients' data shares, [P, K], the training data with the partitions, and the test data.
 
         Both data are None in mode "bandit".
         """

@@ -87,10 +87,11 @@ class Checkpoint:
         self._saved_round, self._last_save = last, time.monotonic()
 
     def restore(self, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
-        """Returns the latest state, on the host, and all records up to it; None if no state can be used.
+        """Reads the latest intact state, on the host, and all records up to this state.
 
-        A state of another program has arrays of other shapes or types. Such a state is neither used nor
-        removed.
+        Returns None if no state can be used, or if another process writes the checkpoints. Incomplete files
+        are removed, and all files if they are damaged and no state is usable. A state of another program has
+        arrays of other shapes or types. Such a state is neither used nor damaged.
 
         Args:
           shapes: the function from a number of rows to the shapes and types of their state.

@@ -188,7 +188,7 @@ class Labels(NamedTuple):
 
 
 def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Dataset:
-    """Returns the whole result from all batches.
+    """Combines the arrays of all batches into the whole labelled result.
 
     Args:
       plan: the whole plan.

@@ -19,7 +19,9 @@ NAME = "search.json"
 
 
 def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the content of the file `search.json` in a folder; None if no search has begun in the folder.
+    """Makes a search's folder, and returns the content of its file `search.json`.
+
+    Returns None if no search has begun in the folder.
 
     Args:
       folder: the folder of the search.

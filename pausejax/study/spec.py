@@ -195,7 +195,7 @@ def _entries(
 
 
 def _files(reader: Reader, folder: Path, tables: Sequence[Mapping[str, Axis]]) -> dict[str, str]:
-    """Returns the digest of every file that a parameter names."""
+    """Returns the digest of every file that a parameter names; reports files that can't be read."""
     found: dict[str, str] = {}
     for axes in tables:
         for name, axis in axes.items():

@@ -24,7 +24,10 @@ Group: TypeAlias = tuple[str, ...]
 
 
 def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Group, ...]:
-    """Returns the groups under a key, with symbols replaced by names; no groups if one is invalid."""
+    """Reads the groups under a key, and returns them with symbols replaced by names.
+
+    Reports an invalid group, and then returns no groups.
+    """
     if not isinstance(value, list) or not all(
         isinstance(group, list) and len(group) > 1 and all(isinstance(name, str) for name in group)
         for group in value

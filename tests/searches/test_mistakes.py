@@ -68,7 +68,11 @@ BAD = [
     ({}, {"at_latency": 12.5}, "--metric cumulative_pseudo_regret: is a sum over rounds"),
     ({"stop_at_latency": 3.0}, {}, "not allowed in a search. Use --at-latency"),
     (TRAINING, {"metrics": ()}, "eval_every = 4: must divide 30, the largest number of rounds"),
-    (TRAINING, {"metrics": (), "at_round": 10}, "eval_every = 4: must divide 10, the largest number of rounds"),
+    (
+        TRAINING,
+        {"metrics": (), "at_round": 10},
+        "eval_every = 4: must divide 10, the largest number of rounds",
+    ),
     # constraints
     ({}, {"constraints": ("max_leakage<50",)}, "must be METRIC<=NUMBER"),
     ({}, {"constraints": ("max_leakage<=",)}, "must be METRIC<=NUMBER"),
