@@ -91,7 +91,7 @@ class Checkpoint:
 
         Returns None if no state can be used, or if another process writes the checkpoints. Incomplete files
         are removed, and all files if they are damaged and no state is usable. A state of another program has
-        arrays of other shapes or types. Such a state is neither used nor damaged.
+        arrays of other shapes or types. Such a state is not used, and does not count as damaged.
 
         Args:
           shapes: the function from a number of rows to the shapes and types of their state.

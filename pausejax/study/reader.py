@@ -154,7 +154,7 @@ class Reader:
     def sampling(
         self, document: Mapping[str, Any], axes: Mapping[str, Axis], policies: Sequence[PolicySpec]
     ) -> Sampling | None:
-        """Reads the table [sampling]; reports mistakes. A spec has this table if and only if it has ranges."""
+        """Reads the table [sampling], and reports mistakes. Exactly the specs with ranges have this table."""
         ranges = [f"{self.words.parameters[name].section}.{name}" for name in _ranged(axes)]
         ranges += [f"policy.{name}" for policy in policies for name in _ranged(policy.axes)]
         if "sampling" not in document:
