@@ -99,7 +99,9 @@ def simulate(
             try:
                 return play_in_memory(plan, executor, progress=advance, tracker=tracker)
             except KeyboardInterrupt as stop:
-                raise Interruption("no run is kept. With out=DIR, finished runs are kept") from stop
+                raise Interruption(
+                    "no run was kept. Call simulate with out=DIR to keep finished runs"
+                ) from stop
         held = FolderStore(Folder(str(out)), checkpoint_seconds=checkpoint_every, command="pausejax.simulate")
         with contextlib.closing(executor), stop_on_signals() as stopping:
             try:

@@ -34,7 +34,7 @@ GeneralizationExponent = Annotated[
 TermsClock = Annotated[
     Clock,
     Parameter(
-        help="time of the reward's terms in round t: paper, t - 1; reference, t as in the paper's code",
+        help="time of the terms of (14) in round t: `paper`: t - 1; `reference`: t, as in the paper's code",
         section="reward",
     ),
 ]

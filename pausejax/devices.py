@@ -81,7 +81,7 @@ def make_room(programs: Sequence[Any]) -> None:
 
 
 def padded(width: int, *, on_all: bool = False) -> int:
-    """Returns the least number of rows >= `width` that gives all devices equally many rows.
+    """Rounds `width` up, so that all devices in use get equally many rows.
 
     Args:
       width: the number of rows.
@@ -96,7 +96,7 @@ def put(tree: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 
 
 def put_shares(rows: Any, mesh: Mesh) -> jax.Array:
-    """Puts consecutive, equal shares of rows [N, ...] on the devices; zeros fill the last share."""
+    """Puts equal shares of consecutive rows, [N, ...], on the devices; zeros fill up the last share."""
     share = -(-len(rows) // mesh.size)
 
     def own(place: Any) -> np.ndarray:

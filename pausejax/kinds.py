@@ -1,4 +1,4 @@
-"""The list of the kinds of study, and the functions that depend on it."""
+"""Lists the kinds of study, and defines the functions that depend on the list."""
 
 import importlib
 import tomllib
@@ -63,8 +63,9 @@ def load(
 
 
 def parse(document: Mapping[str, Any], **options: Any) -> Study:
-    """Checks a spec that is given as nested tables. Options, such as `overrides`, are those of
-    `study.spec.parse`.
+    """Checks a spec that is given as nested tables, and returns its study.
+
+    The options, such as `overrides`, are those of `study.spec.parse`.
 
     Raises:
       SpecError: the spec has mistakes; the message has one line for each mistake.

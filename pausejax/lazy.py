@@ -10,7 +10,7 @@ def face(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], 
 
     Args:
       package: the name of the package.
-      homes: for each module, the names that the package takes from it; none may be the name of a module.
+      homes: for each module of the package, the names to import from it; no name may be that of a module.
 
     Raises:
       AttributeError: raised by the returned function: the package has no such name.

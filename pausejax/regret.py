@@ -1,4 +1,4 @@
-"""Regret of a policy against the oracle, which knows μ: three regrets, and the paper's bounds on them.
+"""Computes three regrets of a policy against the oracle, which knows μ, and the paper's bounds on them.
 
 The oracle (10) is `best_set` with μ in place of ucb. It always selects `clients_per_round` clients.
 """
@@ -151,9 +151,9 @@ def gap_bound(
 
 
 def largest_gap(regret: jax.Array) -> jax.Array:
-    """Returns the largest gap over the last axis, without NaN.
+    """Returns the largest regret of a round over the last axis; NaN is ignored.
 
-    This gap is the observed counterpart of Δ_max.
+    It is the observed counterpart of Δ_max.
     """
     return jnp.nanmax(regret, axis=-1)
 

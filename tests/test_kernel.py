@@ -67,7 +67,9 @@ def test_a_study_shows_a_bar_is_interrupted_and_goes_on(kernel):
     assert not [content for kind, content in found if kind == "stream"]
     lost = execute(kernel, CALL.format(300).replace("out='kept', ", ""), interrupt_when="rounds/s")
     (error,) = (content for kind, content in lost if kind == "error")
-    assert error["traceback"] == ["Interrupted: no run is kept. With out=DIR, finished runs are kept"]
+    assert error["traceback"] == [
+        "Interrupted: no run was kept. Call simulate with out=DIR to keep finished runs"
+    ]
     again = execute(
         kernel, "found = " + CALL.format(300) + "\nfound.sizes['round'], float(found.elapsed[0, -1])"
     )

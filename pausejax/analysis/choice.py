@@ -171,7 +171,7 @@ def verdict(result: xr.Dataset, metric: str = "", *, level: float = 0.95) -> Ver
 
 
 def _side(result: xr.Dataset, setting: xr.Dataset) -> dict[str, Any]:
-    """Returns the policy and the axis values of a setting, by name."""
+    """Returns the policy and the values of the swept axes of a setting, by name."""
     names = [name for name in ("policy", *axes_of(result)) if has(setting, name)]
     return {name: setting[name].values.item() for name in names}
 
@@ -194,7 +194,7 @@ def weighed_means(means: Sequence[xr.Dataset]) -> np.ndarray:
 def non_dominated(values: np.ndarray, maximize: Sequence[bool]) -> np.ndarray:
     """Returns which points no other point beats, bool [n].
 
-    Of equal points none beats another. The entry of a point with NaN is False. For a front of f points in d
+    Equal points do not beat each other. The entry of a point with NaN is False. For a front of f points in d
     dimensions the time is O(n f d), and no table of n² entries is made.
 
     Args:

@@ -29,8 +29,8 @@ def refuse_unlike(
 ) -> None:
     """Checks that a metric means the same for all runs of each group.
 
-    All parameters on which its meaning depends must be equal. A sum over rounds must be over equally many
-    rounds.
+    The runs of a group must have equal values of all parameters on which the metric's meaning depends. If the
+    metric is a sum over rounds, the runs must have equally many rounds.
 
     Args:
       result: the `finals` of a result, from `with_divergence`.

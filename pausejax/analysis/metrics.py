@@ -12,7 +12,7 @@ _EXACT = 1e-5
 
 
 def recorded(values: np.ndarray) -> np.ndarray:
-    """Returns the values of a variable in their shape, with NaN where a run recorded no value.
+    """Returns the values of a variable, in the same shape, with NaN where a run recorded no value.
 
     In counts, which are integers, -1 stands for no value. Other variables already have NaN.
     """
@@ -58,7 +58,7 @@ def imbalance(counts: np.ndarray) -> np.ndarray:
     of K clients took part in every round, and NaN if no client took part.
 
     Args:
-      counts: number of rounds of each client, [runs, clients]; -1 stands for no client.
+      counts: number of rounds in which each client took part, [runs, clients]; -1 stands for no client.
     """
     clients = counts >= 0
     counts = np.where(clients, counts, 0)
@@ -69,8 +69,10 @@ def imbalance(counts: np.ndarray) -> np.ndarray:
 
 
 def mean_gap(gap: np.ndarray) -> np.ndarray:
-    """Returns the mean gap over the rounds after all clients were explored, [runs]; NaN without such
-    rounds."""
+    """Returns each run's mean gap to the exact maximum of (14), [runs].
+
+    The mean is over the rounds after all clients were explored; NaN without such rounds.
+    """
     return mean(np.where(np.isfinite(gap), gap, np.nan))
 
 
@@ -180,8 +182,9 @@ def metrics_of(result: xr.Dataset) -> dict[str, Metric]:
 
 
 def direction(result: xr.Dataset, name: str, maximize: bool | None) -> bool:
-    """Returns whether a larger value of a metric is better: `maximize` if given, else as the result's table
-    of metrics says.
+    """Returns whether a larger value of a metric is better.
+
+    Returns `maximize` if it is given, else what the result's table of metrics says.
 
     Raises:
       ValueError: neither the caller nor the table says which way is better.

@@ -98,8 +98,10 @@ def series(units: str, meaning: str) -> Variable:
 
 
 def count(meaning: str, over: str = "round") -> Variable:
-    """Returns the description of a variable with a count for each round, or client; -1 marks a missing
-    value."""
+    """Returns the description of a variable with a count for each entry of the dimension `over`.
+
+    -1 marks a missing value.
+    """
     return Variable((over,), "int32", -1, "1", meaning)
 
 

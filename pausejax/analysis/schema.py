@@ -207,7 +207,7 @@ _JSON: dict[str, tuple[Check, Any]] = {
     "used_files": (_table(line_problem, line_problem, 10_000), {}),
     "made": (_list(_RECORD, 10_000, different=False), []),
 }
-"""Attributes that are JSON: the check of each, and the value that replaces it if it is absent."""
+"""Attributes that are JSON, by name: the attribute's check, and the value that stands for an absent one."""
 NAMES = (*_PLAIN, *_JSON)
 
 _WORD_LIST = _list(text_problem, 100, different=False)

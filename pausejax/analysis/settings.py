@@ -150,7 +150,7 @@ def full_name(result: xr.Dataset, spelling: str, known: Sequence[str], what: str
 
 
 def symbols(result: xr.Dataset) -> dict[str, str]:
-    """Returns the symbols of the parameters that have a symbol, by the name of the parameter."""
+    """Returns the symbol of each parameter that has a symbol, by the parameter's name."""
     return {name: symbol for name, (_, symbol) in parameters_in(result).items() if symbol}
 
 

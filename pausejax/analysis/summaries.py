@@ -154,7 +154,9 @@ def diverged_runs(result: xr.Dataset, most: int = 5) -> list[str]:
 
 
 def _best(rows: pd.DataFrame, metric: Metric, groups: np.ndarray) -> tuple[list[int], str]:
-    """Finds the best rows and the best row of each policy; returns their indices, the best first, and a note.
+    """Finds the best rows of a summary and the best row of each policy.
+
+    Returns the indices of these rows, the best first, and a note on the choice.
 
     Settings are ranked first by their share of runs without a value, then by the mean. The mean over the
     remaining runs may be too good, because bad runs have no value. Some metrics can be compared only within

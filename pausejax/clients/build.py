@@ -180,7 +180,7 @@ def part_of(study: Study, category: str, static: Mapping[str, Any]) -> Part:
 
 
 def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dataset:
-    """Returns a group's data set, on the host, with the training samples that the group uses.
+    """Loads a group's data set on the host, and returns it with only the training samples in use.
 
     Raises:
       SpecError: the data set can't be loaded with these values.
@@ -197,7 +197,7 @@ def dataset_of(study: Study, static: Mapping[str, Any], sources: Sources) -> Dat
 
 
 def partition_of(study: Study, static: Mapping[str, Any], seed: int, sources: Sources) -> Partition:
-    """Returns the partition of the training samples in the runs of one seed.
+    """Partitions the training samples among the clients for the runs of one seed.
 
     Raises:
       SpecError: the samples can't be partitioned among the clients with these values.

@@ -1,4 +1,4 @@
-"""Charts of client selection: leakage, regrets, accuracy, participation."""
+"""Draws the charts of client selection: leakage, regrets, accuracy, participation."""
 
 import dataclasses
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def charts(result: xr.Dataset, grid: Grid, *, smoothing: int) -> list[Chart]:
     Args:
       result: the result of a study of client selection.
       grid: assigns runs to panels and lines.
-      smoothing: window of the trailing mean over evaluations, in evaluations.
+      smoothing: number of evaluations that the trailing mean averages.
     """
     known = metrics_of(result)
     found = []

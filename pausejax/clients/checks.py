@@ -1,4 +1,4 @@
-"""Checks that the values of a study of client selection fit together."""
+"""Checks that the values of a study of client selection do not contradict each other."""
 
 import dataclasses
 

@@ -22,9 +22,9 @@ from pausejax.policies.base import Cohort
 
 
 class NetworkDraw(NamedTuple):
-    """State of the network in one round of one run.
+    """State of the network in one round of one run, drawn at random.
 
-    The state depends on the seed, the round and the network's parameters, but not on the policy. So policies
+    The draw depends on the seed, the round and the network's parameters, but not on the policy. So policies
     are compared on the same draws. There is one exception: a client without privacy budget is not available.
     """
 
@@ -39,9 +39,9 @@ class NetworkDraw(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Slots of finished and of working clients in each of R runs, if rounds overlap; there are s slots.
+    """Slots of finished clients and of clients still at work, in each of R runs, if rounds overlap.
 
-    The slots of clients from earlier rounds come first, then those of the cohort.
+    There are s slots: first those of the clients from earlier rounds, then those of the cohort.
     """
 
     finished: jax.Array
@@ -51,7 +51,7 @@ class Overlap(NamedTuple):
     slots: Slots
     """[R, s], all slots after the round; client -1 in finished slots."""
     staleness: jax.Array
-    """float32 [R], mean age of the updates that are aggregated, NaN if there are none."""
+    """float32 [R], mean age in server steps of the updates that are aggregated, NaN if there are none."""
     lost: jax.Array
     """bool [R], whether there are more finished clients than n or more working clients than `waiting`."""
 
@@ -139,7 +139,9 @@ def close_round(
     network: NetworkDraw,
     held: HeldWork | None,
 ) -> RoundClose:
-    """Ends the round of one run: removes failed and late clients and rescales the other weights, (2).
+    """Ends the round of one run: computes its duration and which updates arrive.
+
+    Failed and late clients are removed from the cohort, and the other weights are rescaled, (2).
 
     A client that fails before it releases its update spends no privacy and does not count as a participant.
     A client that fails after the release spends privacy and counts, but its update does not reach the model.

@@ -35,7 +35,10 @@ def cohort_of(simulation: SimulationOfClients) -> tuple[int, bool]:
 
 
 def turns(simulation: SimulationOfClients) -> Mapping[str, float]:
-    """Returns the iterations of each loop, and how often a branch is taken, as a share, by named scope."""
+    """Returns a number for each named scope of the program.
+
+    It is the number of iterations of a loop, or the share of calls that take a condition's costly branch.
+    """
     program, data = simulation.program, simulation.world.data
     found = {"rounds": float(simulation.rounds_per_call)}
     if program.learning is None or data is None:

@@ -1,6 +1,6 @@
-"""Checks that all devices exchange samples at the same time.
+"""Checks that all devices exchange samples with each other at the same time.
 
-A device that exchanges alone would wait forever.
+A device that exchanges samples alone would wait forever.
 """
 
 from collections.abc import Iterator

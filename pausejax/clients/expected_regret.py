@@ -103,7 +103,7 @@ def regrets(
     clients_per_round: int,
     objective: bandit.Objective,
 ) -> np.ndarray:
-    """Computes the maximum of E[r(S, t)] over sets, minus its value for the cohort, float64 [rounds].
+    """Computes the maximum of E[r(S, t)] over all sets S, minus E[r(S, t)] of the cohort, float64 [rounds].
 
     The result is not negative for cohorts of m clients, because these are among the sets.
 

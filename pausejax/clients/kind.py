@@ -45,7 +45,7 @@ def simulation(
     devices: Sequence[jax.Device] | None = None,
     layout: Layout | None = None,
 ) -> ClientSimulation:
-    """Returns the simulation of a group on devices, by default the local devices, in a layout."""
+    """Builds the simulation of a group on some devices (the local ones if not given) in a layout."""
     return ClientSimulation(study, group, sources, devices, layout)
 
 

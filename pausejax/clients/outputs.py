@@ -1,4 +1,4 @@
-"""Variables and metrics of the runs of a study."""
+"""Lists the variables and metrics of the runs of a study."""
 
 import contextlib
 import itertools

@@ -12,8 +12,8 @@ MOST_COUNTED = 2**24
 STUDY: dict[str, Parameter] = table(
     **{
         "": {
-            "rounds": Parameter(200, "rounds per run", low=1, high=MOST_COUNTED),
-            "eval_every": Parameter(10, "rounds between evaluations", low=1),
+            "rounds": Parameter(200, "number of rounds of each run", low=1, high=MOST_COUNTED),
+            "eval_every": Parameter(10, "number of rounds between two evaluations", low=1),
             "mode": Parameter("training", "kind of study", choices=("training", "bandit", "ensemble")),
             "name": Parameter("", "title of the study"),
             "selection_gap": Parameter(False, "record how far the value of (14) is below its maximum"),

@@ -1,4 +1,4 @@
-"""The static program of client selection, the data of its runs, and their state between rounds."""
+"""Defines a group's static program, the input arrays of its runs, and the runs' state between rounds."""
 
 import dataclasses
 import zlib
@@ -28,7 +28,10 @@ RELEASE_LIMIT = "release_limit"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Static values of a group of runs; each program is compiled once."""
+    """Static values of a group of runs, the static argument of `play.play`; each program is compiled once.
+
+    `execution.program.GroupProgram` holds the compiled programs of a group.
+    """
 
     policy: Bound
     law: Bound

@@ -1,4 +1,4 @@
-"""Quantities that users register: their inputs, their computation, and their variables in the result."""
+"""Computes the quantities that users register, and lists their variables and metrics."""
 
 from typing import Any, NamedTuple
 

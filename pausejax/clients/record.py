@@ -1,4 +1,4 @@
-"""Record of one round of all runs in the result."""
+"""Makes the record of one round of all runs, from which the result is built."""
 
 import functools
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from pausejax.policies.check import Fault, fault
 
 
 class Record(NamedTuple):
-    """Values of one round in the result; each float32 [R] unless stated otherwise."""
+    """Recorded values of one round of R runs; each is float32 [R] unless stated otherwise."""
 
     round_latency: jax.Array
     """Duration of the round, seconds."""

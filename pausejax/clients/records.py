@@ -173,7 +173,7 @@ def ledger(program: Program, files: Arrays, hyper: Arrays, releases: np.ndarray)
       program: the program of the runs.
       files: tables that all runs share.
       hyper: traced hyper-parameters by name, float32 [n] each.
-      releases: int [n, rounds], the client's releases so far; -1 after a run has ended.
+      releases: int [n, rounds], the number of the client's releases so far; -1 after a run has ended.
 
     Returns:
       `max_leakage` and `max_leakage_update`, float32 [n, rounds]; NaN after a run has ended.

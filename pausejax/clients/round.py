@@ -144,8 +144,9 @@ def score_round(
     """Scores a round of all runs against the oracle, which knows the expected speeds μ.
 
     Returns:
-      The oracle's next counts, int32 [R, K]; the reward and regrets, [R] each; the cohort's gap to the
-      maximum of (14), float32 [R]. The gap is NaN if it is not recorded or a client is unexplored.
+      The oracle's participation counts after this round, int32 [R, K]; the reward and regrets, [R] each; and
+      by how much the cohort misses the maximum of (14), float32 [R]. This gap is NaN if it is not recorded
+      or if a client is unexplored.
     """
     completes = None
     if inputs.network.fails is not None and program.failure_stage == "before_release":

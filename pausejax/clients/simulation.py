@@ -115,7 +115,9 @@ class ClientSimulation:
         return padded(width, on_all=self.data_shares > 1)
 
     def _samples(self, seeds: Sequence[int]) -> tuple[np.ndarray, TrainingData | None, HeldOut | None]:
-        """Returns the data shares of each of P seeds, [P, K], and the training and test data.
+        """Loads the data, and partitions them among the clients for each of P seeds.
+
+        Returns the clients' data shares, [P, K], the training data with the partitions, and the test data.
 
         Both data are None in mode "bandit".
         """
@@ -143,7 +145,7 @@ class ClientSimulation:
         return np.stack([part.data_share for part in partitions]), data, test
 
     def _shared(self, width: int) -> Any:
-        """Returns the arrays that all runs share, on the devices that a batch of `width` runs uses."""
+        """Puts the arrays that all runs share on the devices of a batch of `width` runs, and returns them."""
         mesh = self._mesh(width)
         if self._on_device is None or self._on_device[0] != mesh.size:
             # Groups that use the same samples share one copy on a device.

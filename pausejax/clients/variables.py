@@ -14,11 +14,11 @@ VARIABLES: dict[str, Variable] = {
     "expected_regret": series(
         "1", "largest expected reward (9) of any cohort minus that of the policy's cohort"
     ),
-    "regret_own_history": series("1", "regret of the round against an oracle on its own participations"),
+    "regret_own_history": series("1", "regret of the round against an oracle with its own participations"),
     "max_leakage": series("1", "largest leakage ε of any client so far"),
     "max_leakage_update": series("1", "largest leakage ε of any client so far, for whole updates"),
     "selection_gap": series("1", "maximum of (14) minus the value of (14) for the cohort"),
-    "train_loss": series("nat", "mean loss of the cohort's local training, weighted like its updates"),
+    "train_loss": series("nat", "mean loss of the cohort's local training, by aggregation weights"),
     "test_accuracy": Variable(
         ("eval",), "float32", np.nan, "1", "share of the test set that is classified correctly"
     ),
@@ -31,9 +31,9 @@ VARIABLES: dict[str, Variable] = {
         "int32",
         -1,
         "1",
-        "clients whose update is aggregated in the round; absent if rounds wait for all clients",
+        "clients whose update is aggregated in the round; -1 pads; absent if rounds do not overlap",
     ),
-    "staleness": series("1", "mean age of the aggregated updates, server steps; absent if `arrived` is"),
+    "staleness": series("1", "mean age of the aggregated updates, server steps; absent without overlap"),
     "counts": count("number of rounds that selected the client, failures included; -1 pads", "client"),
     "releases": count("number of updates that the client has released, T_k; -1 pads", "client"),
     "available_count": count("number of available clients; absent if all clients are always available"),
@@ -64,10 +64,10 @@ LEARNING_VARIABLES = ("max_leakage_update", "train_loss", "test_loss", "diverged
 """Variables that only mode "training" has."""
 
 LEARNED = ("dataset", "task")
-"""Parameters that define losses and accuracies: results that differ in one of them are not compared."""
+"""Parameters that define losses and accuracies. Only runs with equal values are compared by these metrics."""
 _WEIGHTS = ("generalization_weight", "generalization_exponent", "privacy_weight", "budget_decay")
 _REWARD = ("min_latency", *_WEIGHTS, "stop_at_epsilon")
-"""Parameters that define the reward (9): regrets and gaps that differ in one of them are not compared."""
+"""Parameters that define the reward (9). Only runs with equal values are compared by regrets and gaps."""
 
 METRICS: dict[str, Metric] = {
     "test_accuracy": Metric(
@@ -181,7 +181,7 @@ METRICS: dict[str, Metric] = {
         "total",
         False,
         "1",
-        "cumulative regret against an oracle on its own participations",
+        "cumulative regret against an oracle with its own participations",
         scaled_by=_REWARD,
     ),
     "participation_imbalance": Metric(

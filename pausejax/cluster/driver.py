@@ -32,7 +32,7 @@ _SECONDS_BETWEEN_QUESTIONS = 1.0
 
 @dataclasses.dataclass
 class Task:
-    """Task of one worker, which is repeated if the worker is lost."""
+    """Task of one worker. If the worker is lost, the task is repeated on another worker."""
 
     words: str
     """The description of the task, for messages."""
@@ -114,7 +114,7 @@ class RayExecutor:
         Args:
           plan: the plan of the study.
           store: the store of the result, which must be in a folder.
-          settled: identities of finished runs.
+          settled: identities of runs that were in the result before any process began.
 
         Raises:
           SpecError: a group can't be built; no run has been played then.
@@ -232,8 +232,8 @@ class RayExecutor:
 def pick(waiting: Sequence[str], own: set[str], others: Sequence[str]) -> int:
     """Returns the index in `waiting` of the task that a worker takes.
 
-    The worker takes a task whose program it has, if there is one. Of the groups that remain, it takes the
-    group with the most waiting tasks per worker.
+    The worker takes a task whose program it has compiled, if there is such a task. Among several groups, it
+    takes a task of the group with the most waiting tasks per worker.
 
     Args:
       waiting: keys of the groups of the tasks, at least one.

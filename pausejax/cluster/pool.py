@@ -1,4 +1,4 @@
-"""Manages the workers of a Ray cluster. Every slot has one worker, which is replaced if it dies."""
+"""Manages the workers of a Ray cluster. Every slot of a node has one worker. A dead worker is replaced."""
 
 import collections
 import contextlib
@@ -86,7 +86,8 @@ class Pool:
             most = max((int(n["Resources"].get("CPU", 0)) for n in nodes if n["Alive"]), default=0)
             wanted = f"--cpus-per-worker {cpus}" if cpus else "--executor ray"
             raise ValueError(
-                f"{wanted}: no node of the Ray cluster has room for a worker. The most cores of any: {most}"
+                f"{wanted}: no node of the Ray cluster has room for a worker. "
+                f"The largest node has {most} cores"
             )
         self._fill()
 
@@ -101,7 +102,7 @@ class Pool:
         return self._ray.put(value)
 
     def idle(self) -> list[Member]:
-        """Returns the workers that are ready and have nothing to do."""
+        """Returns the workers that have answered `begin` and carry out no call."""
         return [member for member in self._members if member.ready and member.answer is None]
 
     def working(self) -> list[Member]:
@@ -112,12 +113,13 @@ class Pool:
         """Waits at most `seconds` for an answer of a worker, and fills empty slots.
 
         Returns:
-          Workers with their answers to `begin`, or to the call whose reference the caller put into `answer`.
-          The answer of a lost worker is a `Loss`.
+          The workers that have answered, each with its answer. A new worker answers the call of `begin`, and
+          any other worker the call whose reference the caller stored in `Member.answer`. The answer of a lost
+          worker is a `Loss`.
 
         Raises:
           ConnectionError: the cluster has had no room for minutes, or no worker starts.
-          ValueError, OSError: a worker raised this error, as a study on one machine would.
+          ValueError, OSError: a worker raised this error because of the user's input or the disk.
         """
         if time.monotonic() - self._looked > _SECONDS_BETWEEN_LOOKS:
             self._look()

@@ -47,11 +47,11 @@ class Status(NamedTuple):
     task: int
     """The number of the task that the worker began last."""
     played: float
-    """The rounds × runs played of that task, without runs that were finished before the driver began."""
+    """The rounds × runs of that task that were played. Runs finished before the driver began don't count."""
     log: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
     """The events of the worker's executor since the last status, as arguments of `events.say`."""
     written: tuple[tuple[Run, ...], ...] = ()
-    """The runs that the worker has written, one tuple per part. The list is empty until the task is done."""
+    """The runs that the worker has written, one tuple for each written file; empty until the task is done."""
     damaged: tuple[str, ...] = ()
     """Names of damaged checkpoints."""
 
@@ -163,7 +163,7 @@ class Worker:
         self._status = self._status._replace(played=self._status.played + rounds_times_runs)
 
     def _playing(self) -> LocalExecutor:
-        """Returns the worker's executor, which is made at the first call."""
+        """Returns the worker's executor. The first call makes the executor."""
         if self._executor is None:
             limits = dict(self._limits)
             if not (limits["device_memory"] or self._slot.gpus):  # workers of a node share its memory

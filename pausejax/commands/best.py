@@ -23,14 +23,14 @@ def add_to(commands: Any) -> None:
         "--metric",
         metavar="NAME",
         default="",
-        help="metric with one value per run, e.g. cumulative_pseudo_regret (default: the study's ranking)",
+        help="metric of a run, e.g. cumulative_pseudo_regret (default: the one that ranks the study's table)",
     )
     parser.add_argument(
         "--where",
         type=common.conditions,
         default={},
         metavar="KEY=VALUE,…",
-        help="only settings with these values, e.g. policy=pause,gamma=5; a repeated key matches each value",
+        help="compare only these runs, e.g. policy=pause,gamma=5; a repeated key matches each value",
     )
     parser.add_argument(
         "--per",
@@ -93,7 +93,7 @@ def _print(found: "list[Verdict]", metric: "Metric", runs: "xr.Dataset") -> None
         lines += [f"  {line}" for line in _lines(one, metric)]
     if max(one.settings for one in found) > 2:
         lines.append(
-            "The best of many settings is partly luck. Run it again with fresh seeds before a report."
+            "The best of many settings is partly luck. Run it again with fresh seeds before you report it."
         )
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
@@ -120,8 +120,8 @@ def _lines(found: "Verdict", metric: "Metric") -> list[str]:
         return f"{figures[0]}{interval}{_lost(setting)}"
 
     def over(setting: "xr.Dataset") -> str:
-        """Returns the number of seeds of a setting in words; "" if it is equal for the best setting and the
-        runner-up."""
+        """Returns a setting's number of seeds in words; "" if the best setting and the runner-up have equally
+        many."""
         unequal = found.runner_up is not None and int(found.best["runs"]) != int(found.runner_up["runs"])
         return f"; {seeds_in_words([int(setting['runs'])])}" if unequal else ""
 

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     dataset = dataset_of(study, values, sources)
     shares = partition_of(study, values, study.seeds[0], sources)
     if not dataset.is_images:
-        raise SpecError([f"pausejax data: {name}: must hold labelled images, because others can't be drawn"])
+        raise SpecError([f"pausejax data: {name}: must hold labelled images, which alone can be drawn"])
     labels = dataset.train_targets
     settings = [f"{option} {values[option]:g}" for option in part_of(study, "partition", values).parameters]
     how = ", ".join(

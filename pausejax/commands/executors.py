@@ -1,4 +1,4 @@
-"""Arguments that choose the executor and its devices, and the executor that is made from them."""
+"""Adds the arguments that choose the executor and its devices, and makes the executor from them."""
 
 import argparse
 import contextlib

@@ -79,7 +79,10 @@ def charts() -> argparse.ArgumentParser:
         type=_names,
         default=(),
         metavar="LINE,PANEL,…",
-        help="axes of the study in this order: for the lines, for the columns and for the rows of panels",
+        help=(
+            "up to three axes of the study: the first gives the lines, the second the columns and the third "
+            "the rows of panels"
+        ),
     )
     parser.add_argument(
         "--smooth",
@@ -102,7 +105,9 @@ def charts() -> argparse.ArgumentParser:
     )
     parser.add_argument("--height", type=inches, metavar="INCHES", help="height of the pictures")
     parser.add_argument(
-        "--baseline", metavar="NAME", help="policy with which the others are compared (default: the first)"
+        "--baseline",
+        metavar="NAME",
+        help="policy or setting with which all others are compared (default: the first)",
     )
     return parser
 
@@ -200,7 +205,7 @@ def gigabytes(text: str) -> int:
 
 
 def folder(text: str) -> str:
-    """Checks the name of a folder or a URL, and returns it unchanged."""
+    """Checks the name of a folder or a URL, and returns the name unchanged."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the name of a folder must not be empty")
     if "::" in text:

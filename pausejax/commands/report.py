@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
         "--out",
         metavar="FOLDER",
         type=common.folder,
-        help="folder of the page (default: DIR, or a folder in it)",
+        help="folder to write into; --measure, --where, --by and --smooth add a folder in it (default: DIR)",
     )
     parser.set_defaults(command=run)
 

@@ -27,21 +27,29 @@ def add_to(commands: Any) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="metric to optimize (default: the study's first objective); if repeated, their Pareto front",
+        help="metric to optimize (default: the study's first objective); several give their Pareto front",
     )
     way = parser.add_mutually_exclusive_group()
     way.add_argument(
-        "--maximize", dest="maximize", action="store_true", default=None, help="more of the metric is better"
+        "--maximize",
+        dest="maximize",
+        action="store_true",
+        default=None,
+        help="larger values of the metric are better",
     )
     way.add_argument(
-        "--minimize", dest="maximize", action="store_false", default=None, help="less of the metric is better"
+        "--minimize",
+        dest="maximize",
+        action="store_false",
+        default=None,
+        help="smaller values of the metric are better",
     )
     parser.add_argument(
         "--constraint",
         action="append",
         default=[],
         metavar="METRIC<=NUMBER",
-        help="bound, <= or >=, that the best setting's mean of a metric must keep; may be repeated",
+        help="bound on a setting's mean of a metric, e.g. max_leakage<=50; may be repeated",
     )
     parser.add_argument("--at-round", type=common.count, metavar="N", help="compare settings after N rounds")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Helpers of partitioners: Dirichlet shares, integers with a given sum, and top-ups of small clients."""
+"""Helps partitioners: draws Dirichlet shares, rounds to a given sum, and adds samples to small clients."""
 
 import heapq
 

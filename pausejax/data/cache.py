@@ -1,4 +1,4 @@
-"""Cache of arrays on disk, which are verified by a checksum when they are read."""
+"""Caches arrays on disk. A checksum verifies the arrays when they are read."""
 
 import hashlib
 import os

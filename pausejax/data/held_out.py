@@ -8,8 +8,8 @@ from pausejax.data.partition import Partition, generator
 def hold_out(partition: Partition, share: float, seed: int) -> Partition:
     """Returns a partition in which a share of each client's samples is held out of training.
 
-    Of n samples, the share times n are held out: rounded to the nearest integer, halves to even, at most n −
-    1. The samples are drawn at random; the draw depends only on the seed.
+    Of a client's n samples, share · n are held out, but at most n - 1. The number is rounded to the nearest
+    integer, halves to even. The samples are drawn at random; the draw depends only on the seed.
 
     Args:
       partition: the partition of all samples.

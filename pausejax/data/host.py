@@ -20,26 +20,27 @@ class Sources:
     ) -> None:
         self.data_dir = data_dir
         self.held: dict[Hashable, Any] = dict(held or {})
-        """Data read from files, by key, which are sent to other processes."""
+        """Data that were read from files, by key. Workers of a cluster receive a copy."""
         self._made: dict[Hashable, Any] = {}
         self._latest: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def read(self, key: Hashable, load: Callable[[], T]) -> T:
-        """Returns data from files, which are read at the first call for a key."""
+        """Returns the data of a key. The first call for the key reads them from files by `load`."""
         if key not in self.held:
             self.held[key] = load()
         return self.held[key]
 
     def make(self, key: Hashable, build: Callable[[], T]) -> T:
-        """Returns an object made from the data, which is built once for a key in each process."""
+        """Returns the object of a key. The first call for the key in this process makes it by `build`."""
         if key not in self._made:
             self._made[key] = build()
         return self._made[key]
 
     def make_one(self, key: Hashable, kind: Hashable, build: Callable[[], T]) -> T:
-        """Returns the object of a key and a kind, and holds only the latest kind of each key.
+        """Returns the object of a key and a kind. If it is not held, `build` makes it.
 
-        An object of the key with another kind is freed before `build` is called.
+        Only the latest kind of each key is held. The object of the key with another kind is freed before
+        `build` is called.
         """
         if self._latest.get(key, (None, None))[0] != kind:
             self._latest.pop(key, None)

@@ -1,4 +1,4 @@
-"""Partitioners: which client owns which training sample.
+"""Defines the partitioners, which decide which client owns which training sample.
 
 A partitioner is a function `(labels, num_clients, seed, *, ...)` on the host. It returns a `Partition`, or
 every sample's owner. Its random numbers depend on the seed alone, so all policies with one seed get one
@@ -21,9 +21,9 @@ CONCENTRATION = 3.0
 
 Concentration = Annotated[
     float,
-    Parameter(help="Dirichlet partitions: smaller values make clients less equal", low=0, low_open=True),
+    Parameter(help="Dirichlet partitions: the smaller, the more the clients differ", low=0, low_open=True),
 ]
-ShardsPerClient = Annotated[int, Parameter(help="partition shards: label-sorted shards of a client", low=1)]
+ShardsPerClient = Annotated[int, Parameter(help="partition shards: number of shards of a client", low=1)]
 
 # Numbers by which the seeds of these partitioners differ. Other partitioners use a digest of their names.
 _STREAMS = {"iid": 0, "dirichlet_quantity": 1, "dirichlet_label": 2, "shards": 3}
@@ -215,7 +215,7 @@ def natural(
 
 
 def generator(name: str, seed: int) -> np.random.Generator:
-    """Returns the random generator of a partitioner and a seed; no two partitioners share a generator.
+    """Returns the random generator of a partitioner for a seed; two partitioners have different generators.
 
     Raises:
       ValueError: the seed is negative.

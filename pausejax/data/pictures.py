@@ -1,4 +1,4 @@
-"""Pictures of a data set and its partition; each function returns a figure to save or show."""
+"""Draws pictures of a data set and of its partition. Each function returns a figure to save or show."""
 
 import matplotlib
 import numpy as np

@@ -21,7 +21,9 @@ def fixed(mixing: jax.Array) -> EnsemblePolicy:
 
 
 def best_expert(*, stream_loss: jax.Array, num_runs: int) -> EnsemblePolicy:
-    """Sends the single model with the smallest mean loss on the whole stream, which is known only at its end.
+    """Sends the single model with the smallest mean loss on the whole stream.
+
+    A server could know this model only at the end of the stream.
 
     Args:
       stream_loss: float32 [K], the mean loss of each model on the stream.

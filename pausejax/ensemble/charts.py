@@ -31,7 +31,7 @@ def omitted(result: xr.Dataset, grid: Grid) -> list[str]:
 
 
 def _played(grid: Grid) -> Grid:
-    """Cuts every line of a grid after its last played round, because data streams differ in length."""
+    """Cuts every line of a grid after the last played round of its runs: data streams differ in length."""
 
     def cut(line: Line) -> Line:
         runs = line.runs.load()

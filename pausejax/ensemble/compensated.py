@@ -41,7 +41,7 @@ def difference(left: Sum, right: Sum) -> jax.Array:
 
 
 def excess(total: Sum, axis: int = 0) -> jax.Array:
-    """Returns `total - min(total)` along an axis, as exact as `difference`."""
+    """Returns `total - min(total)` along an axis. Its rounding error is relative to the result."""
     least = jnp.argmin(total.high, axis=axis, keepdims=True)
     above = difference(total, Sum(*(jnp.take_along_axis(part, least, axis=axis) for part in total)))
     return above - jnp.min(above, axis=axis, keepdims=True)

@@ -65,8 +65,10 @@ def coordinates(
 
 
 def complete(table: Mapping[str, Variable], arrays: Arrays) -> Arrays:
-    """Returns the arrays of runs for the variables in `table`. All runs record the same variables in every
-    study."""
+    """Returns the arrays of runs for the variables in `table`, without other arrays.
+
+    All runs of all studies with mode "ensemble" record the same variables, so none is added.
+    """
     return {name: arrays[name] for name in table if name in arrays}
 
 
@@ -77,7 +79,7 @@ def simulation(
     devices: Sequence[jax.Device] | None = None,
     layout: Layout | None = None,
 ) -> EnsembleSimulation:
-    """Returns the simulation of a group on some devices (the local ones if not given) in a layout."""
+    """Builds the simulation of a group on some devices (the local ones if not given) in a layout."""
     return EnsembleSimulation(study, group, sources, devices, layout)
 
 

@@ -8,7 +8,7 @@ from pausejax.parts import Parameter, table
 STUDY: dict[str, Parameter] = table(
     **{
         "": {
-            "rounds": Parameter(0, "rounds per run; 0: one pass over the data stream", low=0),
+            "rounds": Parameter(0, "number of rounds of each run; 0: one pass over the data stream", low=0),
             "eval_every": Parameter(1, "number of rounds between two records", low=1),
             "mode": Parameter("ensemble", "kind of study", choices=("training", "bandit", "ensemble")),
             "name": Parameter("", "title of the study"),

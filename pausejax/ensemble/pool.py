@@ -1,4 +1,4 @@
-"""Defines a pool of experts, with their predictions on the stream and the costs of sending them."""
+"""Defines a pool of experts (models), with their predictions on the stream and the costs to send them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -45,7 +45,7 @@ class Record(NamedTuple):
     violations: jax.Array
     """int32 [R], the number of rounds that cost more than the budget."""
     reports: jax.Array
-    """int32 [R], the sum of |C_t|."""
+    """int32 [R], the number of clients that have reported, |C_t|, summed over the rounds."""
     sent_counts: jax.Array
     """int32 [K, R], the number of rounds in which each model was sent."""
 
@@ -70,7 +70,10 @@ def new_record(num_models: int, num_runs: int) -> Record:
 def add_round(
     record: Record, choice: Choice, outcome: Outcome, parameters: jax.Array, budget: jax.Array
 ) -> Record:
-    """Adds one round; `parameters` int32 [K] and `budget` int32 [R] are in the same unit."""
+    """Adds one round to the running sums, and returns them.
+
+    `parameters`, int32 [K], and `budget`, int32 [R], are both in model parameters.
+    """
     used = jnp.sum(jnp.where(choice.sent, parameters[:, None], 0), axis=0)
     clients = outcome.num_clients.astype(jnp.float32)
     bound = record.bound if outcome.bound is None else compensated.add(record.bound, outcome.bound)

@@ -37,8 +37,8 @@ def batches(plan: Plan, settled: Collection[str], most: Mapping[str, int], at_le
       plan: the whole plan.
       settled: identities of runs whose results existed before any process began; these runs are left out.
       most: the largest number of runs of a batch, by the key of each group that has runs left.
-      at_least: the least number of batches, but at most one for each run. The group with the largest batches
-        is cut first.
+      at_least: the smallest number of batches to make; if there are fewer runs, each is a batch. The group
+        with the largest batches is cut first.
     """
     known = set(settled)
     left = [tuple(run for run in group.runs if run.identity not in known) for group in plan.groups]

@@ -1,7 +1,7 @@
 """Stores compiled programs with checksums in the user's cache folder. A damaged program is compiled again.
 
-JAX relies on the compression to detect damage. With the package `zstandard`, or with Python 3.14, JAX's
-compressed files have no checksum, so a program with a flipped bit would be executed.
+JAX itself detects damage only by the compression of its files. With the package `zstandard`, or with Python
+3.14, these files have no checksum, so JAX would execute a program with a flipped bit.
 """
 
 import functools
@@ -52,5 +52,5 @@ def check_programs(folder: str) -> None:
 
 
 def _digest(key: str, program: bytes) -> bytes:
-    """Returns the digest of a program and its name. So a program in a file with a wrong name is detected."""
+    """Returns the digest of a program together with its key. So a program under a wrong key is detected."""
     return blake2b(key.encode() + b"\0" + program, digest_size=_DIGEST_BYTES).digest()

@@ -38,13 +38,13 @@ class Cost(NamedTuple):
     rounds: int
     batches: int
     lanes: int
-    """The number of runs in a batch, which are computed in parallel."""
+    """The number of runs, not of clients, that are computed in parallel: the largest batch."""
     resident: DeviceBytes
     """The bytes that stay on each device while the group is played."""
     fitting: int
     """The largest number of runs that fit on each device, in addition to the data that all runs share."""
     memory: int
-    """Bytes on all devices.
+    """Bytes that the group needs on all devices together.
 
     An estimate from shapes omits temporary arrays. An estimate from compiled programs includes them.
     """
@@ -116,7 +116,7 @@ def plan_table(
 
 
 def _left(runs: int, costs: Sequence[Cost]) -> str:
-    """Says how many of the plan's `runs` are finished already."""
+    """Returns a line that says how many of the plan's `runs` are finished already."""
     left = sum(cost.runs for cost in costs)
     if not left:
         return f"all {runs:,} runs are finished: nothing is left to compile or to play"
@@ -127,7 +127,7 @@ def _left(runs: int, costs: Sequence[Cost]) -> str:
 
 
 def _models(costs: Sequence[Cost]) -> list[str]:
-    """Says how many bytes the models of all runs take in the result; nothing if no models are kept."""
+    """Returns a line on the bytes that the models of all runs take in the result; [] if none are kept."""
     # Shorter vectors of weights are padded to the length of the longest.
     most, runs = max(cost.model_bytes for cost in costs), sum(cost.runs for cost in costs)
     told = f"keep_models: the result stores the models of {runs:,} runs, {most / 1e6:,.4g} MB each"
@@ -156,8 +156,16 @@ def _resident_table(costs: Sequence[Cost], limit: int) -> tuple[str, Table]:
 def group_costs(
     plan: Plan, executor: LocalExecutor, *, compiles: bool, store: "FolderView | None" = None
 ) -> list[Cost]:
-    """Returns the predicted cost of every group with unfinished runs; without a store all runs are
-    unfinished."""
+    """Traces the program of every group with unfinished runs, and returns the groups' predicted costs.
+
+    Without a store, all runs are unfinished.
+
+    Args:
+      plan: the plan of the study.
+      executor: the executor that makes the programs.
+      compiles: whether the programs are compiled too, for exact memory and a measured compile time.
+      store: the store of the study's result; it is not changed.
+    """
     rates = measured.rates(jax.default_backend())
     work, known = _work(plan, executor, store), store.layouts.fits() if store else {}
     costs = []

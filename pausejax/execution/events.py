@@ -11,7 +11,7 @@ NARROWED = "narrowed"
 
 
 def say(event: str, sentence: str, **fields: str | float | None) -> None:
-    """Logs an event as a sentence. The record's attributes `event` and `fields` are for programs."""
+    """Logs an event as a sentence. Programs read the log record's attributes `event` and `fields`."""
     level = logging.WARNING if event == NARROWED else logging.INFO
     LOGGER.log(level, "%s", sentence, extra={"event": event, "fields": fields})
 
@@ -43,7 +43,10 @@ def compiled(policy: str, width: int, seconds: float) -> None:
 
 
 def narrowed(policy: str, before: int, width: int) -> None:
-    """Logs that fewer runs fit in parallel than before. The last bits of sums of floats may then differ."""
+    """Logs that only `width` runs of a group fit in parallel, and no longer `before` runs.
+
+    The last bits of sums of floats may then differ.
+    """
     say(
         NARROWED,
         f"{policy}: only {width:,} runs fit side by side, not {before:,}. "
@@ -59,13 +62,13 @@ def resumed(runs: int, last_round: int, rounds: int) -> None:
 
     The rounds before the checkpoint do not count for the measured speed.
     """
-    told = f"{runs:,} run{' goes' if runs == 1 else 's go'} on from round {last_round:,} of {rounds:,}"
+    told = f"{runs:,} run{' resumes' if runs == 1 else 's resume'} after round {last_round:,} of {rounds:,}"
     say("resumed", told, runs=runs, round=last_round, rounds=rounds)
 
 
 def found(skipped: int, left: int, programs: int) -> None:
-    """Logs how many runs this process skips, how many runs it plays, and how many programs these need."""
-    sentence = f"skips {skipped:,} of {skipped + left:,} runs: finished, or played by other processes"
+    """Logs how many runs this process skips, how many it plays, and how many programs the latter need."""
+    sentence = f"skips {skipped:,} of {skipped + left:,} runs, finished or played by other processes"
     say("found", sentence, runs=skipped, left=left, programs=programs)
 
 

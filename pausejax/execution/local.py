@@ -34,7 +34,7 @@ class LocalExecutor:
 
     Args:
       sources: the training data on the host.
-      lanes: the largest number of runs in parallel; None: the number in each group's layout.
+      lanes: the largest number of runs, not of clients, in parallel; None: the number in each group's layout.
       device_memory: bytes that a program may use on each device; None: the device's memory with a margin.
       data_placement: one of `memory.DATA_PLACEMENTS`; None: sharded only if the replicated data do not fit.
 
@@ -71,15 +71,14 @@ class LocalExecutor:
     def layouts(
         self, plan: Plan, store: "Store | None" = None, settled: Collection[str] = ()
     ) -> dict[str, Layout]:
-        """Returns the layout of each group with unfinished runs, by the group's key.
+        """Returns the layout of each group that has runs left, by the group's key.
 
-        A layout in the store is used. The measured table decides about all others, which are added to the
-        store.
+        If the store lacks a group's layout, the measured table decides, and the layout is added to the store.
 
         Args:
           plan: the study's plan.
           store: the store of the study's result; None: layouts are neither read nor stored.
-          settled: identities of finished runs.
+          settled: identities of runs that were in the result before any process began.
         """
         groups = groups_left(plan, settled)
         names = {group.key: layout_name(group) for group in groups}
@@ -96,7 +95,7 @@ class LocalExecutor:
         return {key: fixed[name] for key, name in names.items()}
 
     def program(self, study: Study, group: Group, layout: Layout | None = None) -> GroupProgram:
-        """Returns a group's program. The executor makes it once per layout.
+        """Returns a group's program. The first call for a layout makes the program.
 
         Raises:
           SpecError: the program can't be built, or a device has no room for even one run.
@@ -153,7 +152,7 @@ class LocalExecutor:
     ) -> Iterator[Batch]:
         """Plays batches one after another, and yields each batch, or piece of it, after its runs are stored.
 
-        If asked to stop, it saves a checkpoint of unfinished runs.
+        If the study is asked to stop, the executor saves a checkpoint of the unfinished runs that it plays.
 
         Raises:
           StopRequested: the study was asked to stop.
@@ -187,7 +186,7 @@ class LocalExecutor:
         progress: Progress,
         stopping: StopSignal,
     ) -> Iterator[Batch]:
-        """Plays a batch, in several pieces if its runs do not fit in parallel."""
+        """Plays a batch, in several pieces if its runs do not fit in parallel; each has a checkpoint."""
         program, left = self.program(study, batch.group), batch
         # Where the data streams set the number of rounds, each run counts as one round.
         advance = Advance(progress, 1 if study.rounds else 1 / program.simulation.rounds)
@@ -234,7 +233,7 @@ class LocalExecutor:
 
 
 def layout_name(group: Group) -> str:
-    """Returns a name for a group on the local kind of devices.
+    """Returns the name under which a store keeps a group's layout for this process's kind of devices.
 
     The layouts of a group may differ between kinds of devices.
     """
@@ -246,7 +245,10 @@ def _width_name(batch: Batch) -> str:
 
 
 def _keep_width(store: "Store", fits: dict[str, int], batch: Batch, width: int) -> None:
-    """Stores how many runs fit in parallel, and logs an event if the number is lower than before."""
+    """Stores that `width` runs of a batch's group fit in parallel, if no smaller number is stored.
+
+    Logs an event if a larger number was stored.
+    """
     name = _width_name(batch)
     before = fits.get(name)
     if before is not None and before <= width:

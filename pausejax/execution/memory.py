@@ -40,7 +40,8 @@ def _host_memory() -> int:
 
 
 def program_memory(compiled: jax.stages.Compiled) -> int:
-    """Returns the bytes that a program needs on each device: arguments with data, outputs, temporaries."""
+    """Returns the bytes that a program needs on each device: arguments (data included), outputs and
+    temporary arrays."""
     used: Any = compiled.memory_analysis()
     return (
         used.argument_size_in_bytes
@@ -51,7 +52,7 @@ def program_memory(compiled: jax.stages.Compiled) -> int:
 
 
 def near_mapping_limit() -> bool:
-    """Returns whether this process has over a quarter of the memory mappings that Linux allows.
+    """Returns whether this process has over a quarter of the memory mappings that Linux allows a process.
 
     Linux allows 65,530 by default. On a CPU, XLA makes mappings for every kernel of a program. A process that
     needs more mappings crashes.
@@ -67,6 +68,10 @@ def fitting(resident: DeviceBytes, limit: int) -> int:
     """Returns how many runs fit on a device in addition to the data that all runs share.
 
     Temporary arrays are not counted.
+
+    Args:
+      resident: the bytes that stay on the device: those that all runs share, and those of each run.
+      limit: the bytes that a program may use on the device.
     """
     free = limit - sum(resident.shared.values())
     return max(free // max(sum(resident.each.values()), 1), 0)
@@ -105,7 +110,7 @@ def why_sharded(wanted: str | None, *, before: bool) -> str:
       before: whether the inputs were sharded when the study began.
     """
     if wanted:
-        return "as asked"
+        return "as requested"
     return "as at the start of the study" if before else "no device has room for all of the data and a run"
 
 

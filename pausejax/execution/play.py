@@ -153,7 +153,7 @@ def play(
 def work_left(
     plan: Plan, executor: Executor, store: Store, held: Contents, shard: tuple[int, int] = (1, 1)
 ) -> list[Batch]:
-    """Returns the batches of this process that have unfinished runs, without the finished runs.
+    """Fixes the layouts, cuts the plan into batches, and returns this process's share without finished runs.
 
     Args:
       plan: the plan of the whole study.

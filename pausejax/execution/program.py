@@ -1,4 +1,4 @@
-"""One group's compiled programs on this process's devices."""
+"""Compiles and keeps the programs of one group for this process's devices."""
 
 import contextlib
 import time
@@ -20,7 +20,7 @@ from pausejax.study.study import Study
 
 
 class Executable(NamedTuple):
-    """Compiled program, with the number of runs that it plays in parallel."""
+    """Compiled program of a group, and its width: the number of runs that it plays in parallel."""
 
     call: jax.stages.Compiled
     width: int
@@ -29,11 +29,14 @@ class Executable(NamedTuple):
 class GroupProgram:
     """Simulation of a group on this process's devices, with its program for batches of one width.
 
+    First call `trace` with the width, a number of runs, then `compile`, which works in a thread. `call` waits
+    for the compiled program and returns it. `drop` frees the compiled programs.
+
     Args:
       study: the study.
       group: a group of the study's plan.
       sources: the training data on the host.
-      layout: the layout of the runs on the devices; from the measured table if not given.
+      layout: the layout of the runs on the devices; None: the measured table decides.
       device_memory: bytes that a program may use on each device.
       data_placement: one of `memory.DATA_PLACEMENTS`; if not given, "sharded" if the layout says so or if
         replicated data do not fit, else "replicated".
@@ -88,7 +91,11 @@ class GroupProgram:
             self._tell_layout(width)
 
     def lower(self, width: int) -> jax.stages.Lowered:
-        """Traces and lowers a program for `width` runs; raises a SpecError if a part fails."""
+        """Traces and lowers a program for `width` runs.
+
+        Raises:
+          SpecError: a part fails.
+        """
         with self._refusals():
             return self.simulation.lower(self.simulation.padded(width))
 
@@ -107,7 +114,10 @@ class GroupProgram:
         self._compiled = threads.submit(self._compile, self.lower(self._width), self._width)
 
     def compiled(self, stopping: StopSignal = NO_STOP) -> Executable:
-        """Waits for the compiled program and returns it. Its width is the traced width or smaller.
+        """Waits for the compiled program and returns it.
+
+        The program simulates as many runs as were given to `trace`. It simulates fewer after `halve`, or if
+        the traced program did not fit into memory.
 
         Raises:
           StopRequested: the study was asked to stop during the wait.
@@ -122,7 +132,10 @@ class GroupProgram:
                     raise
 
     def call(self, runs: int, stopping: StopSignal = NO_STOP) -> jax.stages.Compiled:
-        """Returns the program for `runs` rows, padding included. A narrower program is compiled if needed."""
+        """Waits for the compiled program for `runs` rows and returns it.
+
+        The rows include padding. If no program for so few rows exists, it is compiled first.
+        """
         compiled = self.compiled(stopping)
         if runs == self.simulation.padded(compiled.width):
             return compiled.call
@@ -167,7 +180,7 @@ class GroupProgram:
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Turns errors in tracing the group's functions into a `SpecError`."""
+        """Turns an error that the `with` block raises in the group's functions into a `SpecError`."""
         try:
             yield
         except SpecError:

@@ -16,7 +16,7 @@ Clock = Callable[[], float]
 _SECONDS_OF_SPEED = 300.0
 """The time in seconds over which a speed is measured.
 
-A segment may take longer than the time between two status lines.
+It is long, because a segment may take longer than the time between two status lines.
 """
 _LEAST_SECONDS_OF_SPEED = 10.0
 """The least time in seconds over which a speed is measured."""
@@ -65,12 +65,15 @@ class Meter:
         raise NotImplementedError
 
     def _forget_speed(self, count: float) -> None:
-        """Forgets earlier counts, so that the speed is measured anew, for example after programs were
+        """Forgets earlier counts and begins to measure the speed anew, for example after programs were
         compiled."""
         self._marks = collections.deque([(self._clock(), count)])
 
     def _speed(self, count: float) -> float | None:
-        """Returns the count's growth per second over the last five minutes; None in the first ten seconds."""
+        """Notes the present `count`, and returns its growth per second over the last five minutes.
+
+        Returns None in the first ten seconds.
+        """
         now = self._clock()
         self._marks.append((now, count))
         while now - self._marks[0][0] > _SECONDS_OF_SPEED and len(self._marks) > 2:
@@ -89,7 +92,8 @@ class Meter:
 
 
 class StudyMeter(Meter):
-    """Meter of the rounds and runs of a study. A call adds a number of rounds × runs that were played.
+    """Meter of the rounds and runs of a study. The executor calls it with each number of simulated rounds ×
+    runs.
 
     Args:
       plan: the plan of the whole study.
@@ -102,9 +106,9 @@ class StudyMeter(Meter):
         self._plan, self._devices = plan, devices
         self._lock = threading.Lock()
         self._rounds, self._runs = plan.study.rounds, len(plan.runs)
-        """The rounds of a run (0 if the data stream sets them), and the runs that this process plays."""
+        """The rounds of a run (0 if the data stream sets them), and the number of runs of this process."""
         self._finished, self._played, self._restored = 0, 0.0, 0.0
-        """Finished runs; rounds × runs played; and the part of these that was restored from checkpoints."""
+        """The number of finished runs; the played rounds × runs; those of them restored from checkpoints."""
         self._compiled, self._programs = 0, len(plan.groups)
         self._skipped = 0
         """The number of runs that were finished already or that other processes play."""
@@ -122,7 +126,7 @@ class StudyMeter(Meter):
         return self._began(f"{runs} in {groups}{each}, on {self._devices}", fields)
 
     def __call__(self, rounds_times_runs: float) -> None:
-        """Adds to the rounds × runs that have been played."""
+        """Adds `rounds_times_runs` to the simulated rounds × runs."""
         with self._lock:
             self._played += rounds_times_runs
 
@@ -144,7 +148,8 @@ class StudyMeter(Meter):
         return True
 
     def status(self) -> Message:
-        """Returns a message with finished runs, the part of rounds played, the speed and the time left."""
+        """Returns a message with the number of finished runs, the played fraction, the speed and the time
+        left."""
         with self._lock:
             here, whole = self._played_here, self._runs * max(self._rounds, 1)
             if not here:
@@ -167,7 +172,7 @@ class StudyMeter(Meter):
         return Message("progress", ", ".join(words), fields)
 
     def end(self, completed: bool) -> Message:
-        """Returns a message about the end, with the finished runs of this process and the mean speed."""
+        """Returns a message about the end, with this process's number of finished runs and mean speed."""
         took = self._clock() - self._begun
         speed = self._played_here / took if took else 0.0
         finished = f"{self._finished} of {_count(self._runs, 'run')} finished, {self._in_words(speed)}"

@@ -32,8 +32,8 @@ class Advance:
     """Reports the progress of consecutive batches. A round that is played twice is reported only once.
 
     Args:
-      progress: the function that is called with the progress.
-      scale: the factor from rounds × runs to the unit of `progress`.
+      progress: the function that is called with the advance since its last call.
+      scale: the factor that converts rounds × runs to the unit of `progress`.
     """
 
     def __init__(self, progress: Progress, scale: float = 1) -> None:
@@ -41,18 +41,18 @@ class Advance:
         self._of_batch = self._again = 0.0
 
     def __call__(self, rounds_times_runs: float) -> None:
-        """Counts the rounds × runs that a batch has advanced."""
+        """Reports the rounds × runs that a batch has advanced, without repeated rounds."""
         repeated = min(rounds_times_runs, self._again)
         self._again -= repeated
         self._of_batch += rounds_times_runs
         self._progress((rounds_times_runs - repeated) * self._scale)
 
     def keep(self) -> None:
-        """Ends a batch whose runs are not played again."""
+        """Notes the end of a batch whose runs are not played again."""
         self._of_batch = 0.0
 
     def repeat(self) -> None:
-        """Ends a batch whose runs are all played again."""
+        """Notes the end of a batch whose runs are all played again, so that repeated rounds do not count."""
         self._again += self._of_batch
         self._of_batch = 0.0
 
@@ -145,9 +145,15 @@ def play(
 
 
 def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) -> int | None:
-    """Returns the padded width for `left` rows: the batch's width divided by a power of two.
+    """Returns a smaller number of rows to play, padding included: the batch's width over a power of two.
 
     Returns None while more than half of the played rows are left, or if no smaller padded width exists.
+
+    Args:
+      whole: the batch's width, in runs.
+      played: the number of rows that are played now.
+      left: the number of rows whose runs have not stopped.
+      padded: the function from a width to the number of rows with padding.
     """
     if 2 * left > played:
         return None
@@ -158,9 +164,9 @@ def _narrower(whole: int, played: int, left: int, padded: Callable[[int], int]) 
 
 
 def places_of(wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns the indices in `rows` of the rows `wanted`, int [n].
+    """Returns the index in `rows` of each row of `wanted`, int [n].
 
-    For a row that padding repeats, this is the first index.
+    If padding repeats a row in `rows`, its first index is returned.
     """
     order = np.argsort(rows, kind="stable")
     return order[np.searchsorted(rows, wanted, sorter=order)]

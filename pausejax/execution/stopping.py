@@ -23,7 +23,7 @@ class StopRequested(Exception):
 
 
 class StopSignal:
-    """Signal that asks the study to stop. A call returns whether a signal has arrived."""
+    """Notes the signals that ask a study to stop. A call returns whether a signal has arrived."""
 
     def __init__(self) -> None:
         self.number: int | None = None

@@ -1,4 +1,4 @@
-"""Counts a program's work from its trace: FLOPs of products and convolutions, other numbers, operations.
+"""Counts a program's work from its trace: FLOPs of matrix products and convolutions, and other operations.
 
 Nothing is compiled. A trace does not show the number of iterations of a loop or the branch that a condition
 takes. The simulation states these numbers for some scopes; for other scopes a guess is used.
@@ -30,7 +30,10 @@ class Work(NamedTuple):
     operations: float = 0.0
     """The number of operations executed."""
     numbers: float = 0.0
-    """The numbers computed, weighted by their cost, without those of products and convolutions."""
+    """The number of array entries computed, weighted by the cost of an entry.
+
+    Entries of matrix products and convolutions are left out.
+    """
     products: float = 0.0
     """FLOPs of matrix products."""
     convolutions: float = 0.0

@@ -1,4 +1,4 @@
-"""Samples on the device: their arrays, how they are gathered, and their order in a client's epochs."""
+"""Makes the arrays of samples on the device, gathers samples, and draws their order in a client's epochs."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -133,9 +133,9 @@ def rows_of_owners(share: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def num_steps(training: LocalTraining, size: jax.Array) -> jax.Array:
-    """Returns the minibatch steps of a client with `size` samples, in the shape of `size`.
+    """Returns the number of minibatch steps of a client with `size` samples, in the shape of `size`.
 
-    These are whole epochs, but at most `max_steps`.
+    The steps make up whole epochs, but are at most `max_steps`.
     """
     per_epoch = -(-size // training.batch_size)
     return jnp.minimum(per_epoch * training.local_epochs, training.max_steps)

@@ -1,4 +1,4 @@
-"""Construction of the static description of learning from its parts, with checks that they fit together."""
+"""Builds the static description of learning from parts, and checks that the parts fit together."""
 
 import functools
 from collections.abc import Callable, Collection, Mapping

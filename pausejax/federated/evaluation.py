@@ -1,4 +1,4 @@
-"""Evaluation of many global models on one held-out test set, and of one model on its clients' data."""
+"""Evaluates many global models on one held-out test set, and one run's model on its clients' data."""
 
 import functools
 from collections.abc import Callable

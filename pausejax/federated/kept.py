@@ -78,8 +78,10 @@ def of_runs(
 def vectors_of_run(
     learning: Learning, weights: Weights, memory: Memory, values: Values, share: jax.Array, files: Values
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the vectors of one run: of the evaluated model, [n], and of every client's own weights, [K,
-    m]."""
+    """Returns the vectors of one run.
+
+    The first is that of the evaluated model, [n]. The second is of every client's own weights, [K, m].
+    """
 
     def alone(tree: Any) -> Any:
         return jax.tree.map(lambda leaf: leaf[None], tree)
@@ -127,7 +129,7 @@ def lengths(learning: Learning) -> tuple[int, int]:
 def weights_of(
     learning: Learning, model: np.ndarray, clients: np.ndarray | None
 ) -> tuple[Weights, Weights | None]:
-    """Returns one run's weights and those of its clients, [K, ...], from their vectors.
+    """Converts the vectors of one run to the run's weights and the weights of its clients, [K, ...].
 
     Leaves that all clients share are repeated without a copy. The second value is None if no leaf differs
     between clients.

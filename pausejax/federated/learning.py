@@ -1,4 +1,4 @@
-"""Static description of learning. A change of any of its values compiles the training program anew."""
+"""Defines the static description of learning. A change of a value in it compiles the program anew."""
 
 import dataclasses
 import functools
@@ -107,7 +107,7 @@ class Learning:
 
     @property
     def placement(self) -> Placement:
-        """Numbers of clients, models and test samples that are computed in parallel on a device."""
+        """How many clients, models and test samples a device computes in parallel, and how convolutions."""
         own = self.training
         return Placement(own.lanes, own.eval_lanes, own.eval_batch, self.conv)
 
@@ -156,7 +156,7 @@ class Learning:
 
     @functools.cached_property
     def num_parameters(self) -> int:
-        """Count of the numbers that a client sends in a round."""
+        """Count of the float32 numbers that a client sends in a round."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.sent))
 
     @property
@@ -174,7 +174,7 @@ class Learning:
         return checked_aggregator(self.aggregator.build(**values), self.aggregator.part)
 
     def release(self, mechanism: Mechanism, upload: Weights, key: jax.Array, number: jax.Array) -> jax.Array:
-        """Returns an upload after the privacy mechanism, as a vector float32 [num_parameters].
+        """Applies the privacy mechanism to an upload, and returns the vector, float32 [num_parameters].
 
         Args:
           mechanism: the privacy mechanism. Arrays that are sent in the clear do not pass through the

@@ -1,4 +1,4 @@
-"""Placement of learning on a device: what is computed in parallel, and how convolutions are computed.
+"""Places learning on a device: how much is computed in parallel, and how convolutions are computed.
 
 The results of two placements differ only by float32 rounding, which training can amplify.
 """

@@ -1,9 +1,9 @@
-"""Precision of a network's matrix products and convolutions, the same on every kind of device.
+"""Sets the precision of a network's matrix products and convolutions, equal on every kind of device.
 
 By default, a GPU multiplies float32 numbers as TF32 and a CPU does not. Here the study sets the precision of
-the operands of every product, including products in gradients. Sums are float32. "highest" multiplies float32
-numbers. "tf32" and "bf16" first round both operands to 10 and 7 bits after the leading bit. A device with
-units for a precision computes the same products faster; other devices multiply the rounded numbers.
+both operands of every product, also in gradients. Sums are float32. "highest" multiplies float32 numbers.
+"tf32" first rounds both operands to 10 bits after the leading bit, and "bf16" to 7 bits. A device with units
+for a precision computes the same products faster; other devices multiply the rounded numbers.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The servers of all runs: their aggregation and steps, and the models that are evaluated."""
+"""Computes the aggregation and the steps of all runs' servers, and the models that are evaluated."""
 
 from functools import partial
 from typing import Any
@@ -126,7 +126,7 @@ def step_server(
 def evaluated_weights(
     learning: Learning, weights: Weights, memory: Memory, hyper: Values, files: Values, share: jax.Array
 ) -> Weights:
-    """Returns the models to evaluate, [R, ...]: those from which a client with the mean state would start.
+    """Returns the models to evaluate, [R, ...]. A client with the mean client state would start from them.
 
     The mean state is taken over all clients that have trained, weighted by their data shares. Before any
     client has trained, the mean state is the initial state.

@@ -1,4 +1,4 @@
-"""Sums of float32 rows whose order depends on the rows alone."""
+"""Sums float32 rows in an order that depends on the rows alone."""
 
 import jax
 import jax.numpy as jnp

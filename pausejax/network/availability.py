@@ -30,7 +30,7 @@ class Availability(NamedTuple):
 
 
 def _stateless(available: Callable[[jax.Array, jax.Array], jax.Array]) -> Availability:
-    """Returns a process without a state, which depends on the key and the round alone."""
+    """Returns a process without a state. `available` is a function of a round's key and number alone."""
     return Availability(lambda key: (), lambda key, state, round: (state, available(key, round)))
 
 

@@ -1,4 +1,4 @@
-"""Checks of latency laws, availability processes and endings, which run when these are traced."""
+"""Checks latency laws, availability processes and endings. The checks run when these are traced."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ class Work(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Decision of an ending about a round: the duration, and which clients count or are done."""
+    """Decision of an ending about a round: its duration, whose updates count, and who no longer works."""
 
     duration: jax.Array
     """Float32 scalar, duration of the round, seconds; any number for an empty cohort."""

@@ -72,7 +72,7 @@ def expected_latency(law: Law) -> jax.Array:
 
 
 def expected_reward(law: Law, min_latency: jax.Array | float) -> jax.Array:
-    """Returns μ_k = E[τ_min / τ_k], float32 [K]; the draws of runs are not used."""
+    """Returns μ_k = E[τ_min / τ_k], float32 [K], by the law alone, without the latencies that runs draw."""
     return expectation(law, lambda latency: min_latency / latency)
 
 

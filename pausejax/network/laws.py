@@ -21,7 +21,10 @@ Number = jax.Array | float
 Deviation = Annotated[
     Number,
     Parameter(
-        help="standard deviation of a latency, seconds; lognormal: of the latency's logarithm",
+        help=(
+            "standard deviation of a latency, seconds; under `lognormal`: standard deviation of the natural "
+            "logarithm of a latency's excess over τ_min, no unit"
+        ),
         low=0,
     ),
 ]
@@ -150,7 +153,10 @@ def shifted_exponential(
     min_latency: Number,
     speeds: Speeds = Speeds(),
 ) -> Law:
-    """τ_min plus an exponential excess with the means of `two_speed`. Arguments as for `two_speed`."""
+    """τ_min plus an exponential excess with the means of `two_speed`.
+
+    The arguments are those of `two_speed`.
+    """
     floor, mean = _float32(min_latency), speeds.means(num_clients, min_latency)
     excess = jnp.maximum(mean - floor, 0)
 

@@ -81,7 +81,9 @@ def differences(result: xr.Dataset, baseline: str | None = None) -> tuple[Table 
     left_out = []
     if len(every) > len(sides):
         kept = f"only of the first {len(sides)} of {len(every)} policies"
-        left_out.append(f"paired differences {kept}. For others: pausejax.analysis.paired_difference")
+        left_out.append(
+            f"paired differences {kept}. pausejax.analysis.paired_difference computes those of other policies"
+        )
     many = len(split_settings(whole)[1]) > _FEW
     # Data sets are never averaged.
     averaged = [name for name in axes_of(whole) if name not in apart_in(whole)] if many else []

@@ -1,4 +1,4 @@
-"""Parts with their static values, which define a compiled program."""
+"""Binds parts to their static values, which together define a compiled program."""
 
 import dataclasses
 from collections.abc import Collection, Mapping

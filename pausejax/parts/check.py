@@ -1,4 +1,4 @@
-"""Checks of what parts return, which run when a part's functions are traced."""
+"""Checks what parts return. The checks run when a part's functions are traced."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Computes digests of parts from outside the package, which the identities of runs contain.
+"""Computes the digests of parts from outside the package. The identities of runs depend on these digests.
 
 A part in a file counts by the content of its file. A part of a session (a notebook, an interpreter or a
 script) counts by all that its function reaches. These are its code, its closures, and the global names that

@@ -1,8 +1,8 @@
 """Finds, executes and hashes users' files with parts, and sends them to other processes.
 
 A study names these files in `use`: each entry is a path from the spec's folder, or a module. Executing a file
-registers its parts in the study's own layer. A module that the file imports from its own folder belongs to
-the file. Its content is hashed and sent too.
+registers its parts in the study's own layer, a registry on top of the package's parts. If the file imports a
+module from its own folder, the module's content is hashed and sent too.
 """
 
 import atexit
@@ -108,7 +108,7 @@ def _load_one(entry: str, folder: str) -> Layer:
 
 
 def _find(entry: str, folder: Path) -> tuple[Path, str, Path]:
-    """Returns the folder from which a module is imported, its name in this folder, and its file."""
+    """Finds the module of an entry; returns the folder to import it from, its name there, and its file."""
     if entry.endswith(".py"):
         path = (folder / entry).resolve()
         if not path.is_file():
@@ -262,7 +262,10 @@ _WRITTEN: dict[tuple[str, str], Path] = {}
 
 
 def _written(source: Source) -> Path:
-    """Returns a folder with the files of a source, which is deleted when this process ends."""
+    """Writes a source's files into a temporary folder and returns the folder.
+
+    The folder is deleted when this process ends. A second call for the source returns the same folder.
+    """
     key = (source.entry, source.digest)
     if key not in _WRITTEN:
         folder = Path(tempfile.mkdtemp(prefix="pausejax-use-")).resolve()

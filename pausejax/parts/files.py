@@ -1,4 +1,4 @@
-"""Reading of number tables in users' files: .npy, or CSV with or without a line of headings."""
+"""Reads tables of numbers from users' files: .npy, or CSV with or without a line of headings."""
 
 import contextlib
 import math
@@ -39,7 +39,9 @@ def read_numbers(path: Path, columns: int | None) -> np.ndarray:
         raise ValueError(f"must have {wanted}, but has shape {table.shape}")
     size = np.abs(table)
     if not (np.isfinite(table).all() and ((table == 0) | ((size >= SMALLEST) & (size <= LARGEST))).all()):
-        raise ValueError(f"must hold finite numbers, from {SMALLEST:g} to {LARGEST:g} in size if not 0")
+        raise ValueError(
+            f"must hold finite numbers; absolute values except 0: from {SMALLEST:g} to {LARGEST:g}"
+        )
     return table.astype(np.float32)
 
 

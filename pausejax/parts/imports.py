@@ -1,4 +1,4 @@
-"""The modules of a folder that a module imports, found in the text of their files."""
+"""Finds the modules of a folder that a module imports, in the text of the modules' files."""
 
 import ast
 from collections.abc import Callable, Iterator

@@ -113,7 +113,7 @@ class Parameter:
             if ok and self.kind is int:
                 ok = self._within(value) and abs(value) <= _LARGEST_COUNT
             elif ok and value and not SMALLEST <= abs(value) <= LARGEST:
-                return f"must be {self.allowed()}, and from {SMALLEST:g} to {LARGEST:g} in size if not 0"
+                return f"must be {self.allowed()}; absolute values except 0: from {SMALLEST:g} to {LARGEST:g}"
             elif ok:
                 # The device gets the value in float32, in which 1 + 1e-9 is 1.
                 ok = self._within(float(np.float32(value)))

@@ -1,4 +1,4 @@
-"""Parts and their categories."""
+"""Defines parts (registered functions with parameters) and their categories."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ def first_line(error: BaseException) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Category:
-    """Category of parts, such as policies or models, and its place in a spec."""
+    """Category of parts, such as policies or models, and how a spec names and configures its parts."""
 
     name: str
     key: str

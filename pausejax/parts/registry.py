@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Parts:
     """Registry of parts by category and name.
 
-    A registry may be a layer on top of another registry. The layer adds parts and hides none.
+    A registry may lie on top of another registry, whose parts it has too. It then adds parts and hides none.
     """
 
     def __init__(self, beneath: "Parts | None" = None) -> None:
@@ -59,12 +59,12 @@ class Parts:
         self._own[part.category, part.name] = part
 
     def merge(self, other: "Parts") -> None:
-        """Adds the parts of another layer, without the parts beneath that layer."""
+        """Adds the parts of the registry `other`, without those of the registry beneath `other`."""
         for part in other._own.values():
             self.add(part)
 
     def own(self) -> tuple[Part, ...]:
-        """Returns the parts of this layer, without the parts beneath it."""
+        """Returns the parts of this registry, without those of the registry beneath it."""
         return tuple(self._own.values())
 
 
@@ -105,7 +105,7 @@ def collecting() -> Iterator[Parts]:
 
 
 def _same_place(one: Part, other: Part) -> bool:
-    """Returns whether two parts have the same source: a cell run again, or a file executed again."""
+    """Returns whether two parts come from the same cell, run again, or from the same file, executed again."""
     functions = one.function, other.function
     if len({(function.__module__, function.__qualname__) for function in functions}) > 1:
         return False
@@ -155,7 +155,8 @@ def dataset(function: Function) -> Function:
 
 
 def partition(function: Function) -> Function:
-    """Registers a partitioner: a function `(labels, num_clients, seed, *, ...)` to a `Partition`."""
+    """Registers a partitioner: a function of `(labels, num_clients, seed, *, ...)` that returns a
+    `Partition`."""
     return _register("partition", function)
 
 
@@ -221,7 +222,7 @@ def quantity(
     maximize: bool | None = None,
     label: str = "",
 ) -> Function | Callable[[Function], Function]:
-    """Registers a quantity that is recorded in every round: a function from a `Snapshot` to a float32 scalar.
+    """Registers a quantity to record in every round: a function from a `Snapshot` to a float32 scalar.
 
     The result holds the quantity twice under the function's name: as a variable over runs and rounds, and as
     a metric of each run. The first line of the function's docstring describes it.

@@ -1,4 +1,4 @@
-"""Reading of a function's signature as a part: its parameters and their types."""
+"""Reads the signature of a part's function: its parameters and their types."""
 
 import dataclasses
 import inspect

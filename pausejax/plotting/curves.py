@@ -117,7 +117,7 @@ def mean_series(label: str, found: Samples, style: int, mark: Literal["line", "p
 
 
 def caption(what: str, drawn: Drawn, grid: Grid, *, learned: bool = False) -> str:
-    """Returns a caption: the content of the chart, the average, and the number of runs that are left out.
+    """Returns a caption that says what the chart shows, over what it averages, and how many runs it omits.
 
     Args:
       what: description of what the chart shows.

@@ -171,7 +171,8 @@ def file_names(labels: Sequence[str]) -> list[str]:
     """Converts labels to parts of file names. Different labels get different parts.
 
     The parts contain only letters, digits and _, and are at most 60 bytes long, plus a number. An empty or
-    repeated part gets a number. This comparison ignores case, because some file systems ignore case.
+    repeated part gets a number. Parts that differ only in case count as repeated, because some file systems
+    ignore case.
     """
     found: dict[str, str] = {}
     taken: set[str] = set()

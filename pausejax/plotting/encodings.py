@@ -1,4 +1,4 @@
-"""Vega-Lite encodings for panels and the explorer: positions, colours, tooltips and ends of axes."""
+"""Makes Vega-Lite encodings for panels and the explorer: positions, colours, tooltips and limits of axes."""
 
 import dataclasses
 import textwrap
@@ -47,7 +47,9 @@ def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
 
 
 def ends_of(chart: ChartData, panel: Panel, letter: str, scale: Scale | None = None) -> list[float]:
-    """Returns the limits of an axis. They contain the values of all panels whose axis equals that of `panel`.
+    """Returns the limits of an axis, [lowest, highest].
+
+    The limits enclose the values of every panel whose axis is equal to this axis of `panel`.
 
     Args:
       chart: the chart with the panel.

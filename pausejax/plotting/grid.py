@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The lines of one panel."""
+    """One panel: its title and its lines."""
 
     title: str
     lines: tuple[Line, ...]
@@ -282,8 +282,7 @@ def _lines(
 
 
 def _title(runs: xr.Dataset, own: dict[str, Any], written: dict[str, dict[Any, str]]) -> str:
-    """Returns the title of a panel, made from `own`, the values that all its runs share. `written` has their
-    texts."""
+    """Returns a panel's title from `own`, the value of each axis that its runs share; `written` has texts."""
     plain = [str(own[name]) for name in own if name == "policy" or name in apart_in(runs)]
     swept = {n: written[n][v] for n, v in own.items() if n != "policy" and n not in apart_in(runs)}
     return ", ".join([*plain, *([label(swept, symbols(runs))] if swept else [])])

@@ -96,8 +96,9 @@ def averaged(levels: Levels, metric: Metric, kept: Sequence[str]) -> xr.Dataset:
     computed over seeds.
 
     Returns:
-      A data set with `mean`, `low` and `high`, multiplied by the metric's scale, and `count`, [settings]
-      each.
+      A data set with `mean`, `low`, `high` and `count`, one value for each combination. `low` and `high` are
+      the ends of the interval, and `count` is the number of seeds. All but `count` are multiplied by the
+      metric's scale.
     """
     over = [*(name for name in axes_of(levels.runs) if name not in kept), "seed"]
     finite = levels.runs[metric.name].where(np.isfinite(levels.runs[metric.name]))

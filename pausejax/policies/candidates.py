@@ -1,4 +1,4 @@
-"""Number of candidates of the policies that choose among random candidates."""
+"""Computes the number of candidates of the policies that choose among random candidates."""
 
 from typing import Annotated
 

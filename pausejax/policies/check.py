@@ -1,4 +1,4 @@
-"""Checks of policies: of shapes and types when a policy is traced, of selections after rounds are played."""
+"""Checks policies: shapes and types when a policy is traced, selections after rounds are played."""
 
 from typing import Any, NamedTuple
 

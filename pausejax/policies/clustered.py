@@ -116,7 +116,7 @@ def size_scheme(data_share: jax.Array, clients_per_round: int) -> jax.Array:
     The part of a client that does not fit into a row goes into the next row.
 
     Args:
-      data_share: float32 [K], p.
+      data_share: float32 [K], p_k, each client's share of all data.
       clients_per_round: m.
 
     Returns:

@@ -25,8 +25,8 @@ def fedcs(
     """Selects the fastest m of random candidates that would meet the deadline.
 
     Candidates are available clients. The fastest candidate is selected even if it misses the deadline. The
-    paper's greedy rule is for sequential uploads. In this package uploads are parallel. For parallel uploads
-    the greedy rule is the rule implemented here.
+    paper states a greedy rule for sequential uploads. In this package uploads are parallel, and then the
+    greedy rule selects the same clients as this policy.
 
     Args:
       num_clients: K, the number of clients.

@@ -75,7 +75,7 @@ def value_per_second(
         return ValueState(clients.data_share, bandit.init(num_clients), zeros, zeros)
 
     def least_latency(key: jax.Array, state: ValueState, time: jax.Array) -> jax.Array:
-        """Returns optimistic latencies, float32 [K], seconds.
+        """Returns the clients' optimistic latencies, float32 [K], seconds.
 
         The values of clients that have not taken part have no meaning.
         """

@@ -20,7 +20,7 @@ def vanilla_sa(
     annealing_steps: AnnealingSteps = ANNEALING_STEPS,
     temperature_divisor: TemperatureDivisor = TEMPERATURE_DIVISOR,
 ) -> Policy:
-    """Anneals as `sa_pause`, with any swap as a neighbour and C = 2α + γ + 1, which has no margin ω.
+    """Anneals like `sa_pause`, but every swap is a neighbour, and C = 2α + γ + 1 has no margin ω.
 
     Args:
       num_clients: K, the number of clients.

@@ -117,7 +117,7 @@ def approximate_epsilon(
 
 
 def _schedule(participations: int, privacy_budget: float, budget_decay: float) -> np.ndarray:
-    """Returns ε_i of a client's first T = `participations` participations, float64 [T]."""
+    """Returns ε_i for each of a client's first T = `participations` participations, float64 [T]."""
     if participations < 0:
         raise ValueError(f"participations: must be >= 0, not {participations}")
     for name, value in (("privacy_budget", privacy_budget), ("budget_decay", budget_decay)):
@@ -127,7 +127,7 @@ def _schedule(participations: int, privacy_budget: float, budget_decay: float) -
 
 
 def _copies(num_parameters: int, clip: Clip) -> int:
-    """Returns the number of Laplace mechanisms with ε_i in one release."""
+    """Returns the number of Laplace mechanisms, each with ε_i, of which one release consists."""
     if num_parameters < 1:
         raise ValueError(f"num_parameters: must be >= 1, not {num_parameters}")
     if clip not in CLIPS:

@@ -16,7 +16,7 @@ def epsilon_lower_bound(scores: np.ndarray, neighbour_scores: np.ndarray, confid
     Args:
       scores: [n], scores of releases of one input. The log-likelihood ratio of the two inputs gives the
         largest bound.
-      neighbour_scores: [n'], the same scores of releases of the other input.
+      neighbour_scores: [n'], scores of releases of the other input, computed by the same function.
       confidence: the confidence of the bound, in (0, 1).
 
     Returns:

@@ -9,8 +9,8 @@ _BISECTIONS = 80
 def gaussian_epsilon(releases: np.ndarray, noise_multiplier: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """Computes ε of T Gaussian releases of one client at a given δ.
 
-    T releases with noise multiplier σ are as private as one release with σ/√T. Its (ε, δ) is known in closed
-    form (Balle and Wang 2018, Theorem 8). Amplification by sampling is not included.
+    T releases with noise multiplier σ are as private as one release with σ/√T. The (ε, δ) of one release is
+    known in closed form (Balle and Wang 2018, Theorem 8). Amplification by sampling is not included.
 
     Args:
       releases: T >= 0, int.

@@ -22,9 +22,9 @@ class Leakage(NamedTuple):
     """Leakage of a client; float32 arrays with the shape of `releases`."""
 
     release: np.ndarray
-    """ε for the unit that `Mechanism.protects` names."""
+    """ε of the client's releases for the unit that `Mechanism.protects` names."""
     update: np.ndarray
-    """ε for the whole update vector."""
+    """ε of the client's releases for the whole update vector."""
 
 
 class Mechanism(NamedTuple):

@@ -1,11 +1,11 @@
-"""Checkpoints of unfinished batches: the state after a round, and the records of all rounds up to it.
+"""Checkpoints of unfinished pieces: the state after a round, and the records of all rounds up to it.
 
-    checkpoints/<batch>/records-<first>-<last>.npz  records of some rounds in a row
-    checkpoints/<batch>/state-<last>.npz            the state after round <last>, and which records precede it
+    checkpoints/<piece>/records-<first>-<last>.npz  records of consecutive rounds
+    checkpoints/<piece>/state-<last>.npz            the state after round <last>, and which records precede it
 
-A batch's name is a digest of the identities of its runs. Every file contains these identities, so that a
-checkpoint of other runs is never used. Rows are positions in the batch. Every file is written completely or
-not at all, and ends with a digest.
+A piece is a batch, or the part of it that fits in parallel. Its name is a digest of the identities of its
+runs. Every file contains these identities, so that a checkpoint of other runs is never used. Rows are
+positions in the piece. Every file is written completely or not at all, and ends with a digest.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ from pausejax.study.simulation import Arrays, Segment
 
 
 class Checkpoint:
-    """Checkpoint of one batch.
+    """Checkpoint of one piece: a batch, or the part of a batch that fits in parallel.
 
-    If several processes play the batch, only the process that holds the lease writes checkpoints. Under a URL
+    If several processes play the piece, only the process that holds the lease writes checkpoints. Under a URL
     there are no locks, so every process writes checkpoints. All of them write the same records.
 
     Args:
       folder: the folder of the study.
-      identities: the identities of the batch's runs, in order.
+      identities: the identities of the piece's runs, in order.
       seconds: the seconds between two checkpoints.
     """
 
@@ -40,19 +40,22 @@ class Checkpoint:
         self._folder = folder
         self._identities = np.array(identities)
         self.place = f"{CHECKPOINTS}/{hashlib.sha256(' '.join(identities).encode()).hexdigest()[:16]}"
-        """The name of the batch's folder."""
+        """The name of the piece's folder."""
         self._seconds = seconds
         self._last_save = time.monotonic()
         lease = folder.lease(f"{self.place}.lease") if folder.is_local else None
         self._writes = lease is not None or not folder.is_local
-        """Whether this process writes the batch's checkpoints; if False, another process does."""
+        """Whether this process writes the piece's checkpoints; if False, another process does."""
         self._release = weakref.finalize(self, os.close, lease) if lease is not None else lambda: None
         self._saved_round = 0
         self.damaged = False
         """Whether `restore` found a damaged file."""
 
     def due(self) -> bool:
-        """Returns whether the interval has passed since the last checkpoint, or since the batch began."""
+        """Returns whether this process writes checkpoints and the next one is due.
+
+        It is due `seconds` after the last checkpoint, or after this object was made.
+        """
         return self._writes and time.monotonic() - self._last_save >= self._seconds
 
     def save(self, state: Any, segments: Sequence[Segment]) -> None:
@@ -60,7 +63,7 @@ class Checkpoint:
 
         Args:
           state: arrays with the played runs along the first axis.
-          segments: all rounds so far; their rows are positions in the batch.
+          segments: the records of all rounds so far; their rows are positions in the piece.
 
         Raises:
           OSError: the files can't be written; the previous checkpoint is kept.
@@ -84,10 +87,11 @@ class Checkpoint:
         self._saved_round, self._last_save = last, time.monotonic()
 
     def restore(self, shapes: Callable[[int], Any]) -> tuple[Any, list[Segment]] | None:
-        """Returns the latest state, on the host, and all records up to it; None if no state can be used.
+        """Reads the latest intact state, on the host, and all records up to this state.
 
-        A state of another program has arrays of other shapes or types. Such a state is neither used nor
-        removed.
+        Returns None if no state can be used, or if another process writes the checkpoints. Incomplete files
+        are removed, and all files if they are damaged and no state is usable. A state of another program has
+        arrays of other shapes or types. Such a state is not used, and does not count as damaged.
 
         Args:
           shapes: the function from a number of rows to the shapes and types of their state.
@@ -111,14 +115,14 @@ class Checkpoint:
         return None
 
     def remove(self) -> None:
-        """Removes the checkpoints of a finished batch."""
+        """Removes the checkpoints of a finished piece."""
         if self._writes:
             self._folder.remove(self.place)
             self._folder.remove(f"{self.place}.lease")
         self.close()
 
     def close(self) -> None:
-        """Releases the lease, so that another process may write the batch's checkpoints."""
+        """Releases the lease, so that another process may write the piece's checkpoints."""
         self._writes = False
         self._release()
 

@@ -49,7 +49,9 @@ def identities_of(sources: Sequence[Source]) -> frozenset[str]:
 
 
 def read(folder: Folder, recorded: Recorded) -> Contents:
-    """Reads all parts and all blocks of the result once to check them; `current` of the contents is False.
+    """Reads all parts and all blocks of the result once to check them, and returns the contents.
+
+    The field `current` of the contents is False.
 
     Args:
       folder: the folder of the study.

@@ -79,7 +79,7 @@ def read(directory: str | Path) -> xr.Dataset:
             raise OSError(f"{directory}: another process is extending {RESULT}. Open it again later")
     raise ValueError(
         f"{directory}: {RESULT} is damaged, or another release wrote it ({reason}). "
-        "`pausejax run` with its spec repairs it"
+        "`pausejax run` with the study's spec repairs it"
     ) from reason
 
 

@@ -55,7 +55,7 @@ def sizes(table: Mapping[str, Variable], shapes: Iterable[Mapping[str, tuple[int
 def blank(
     table: Mapping[str, Variable], names: Iterable[str], runs: int, lengths: Mapping[str, int]
 ) -> Arrays:
-    """Returns the arrays of `runs` runs, which hold only fill values."""
+    """Returns arrays of `runs` runs in which every entry is the fill value of its variable."""
     wanted = set(names)
     return {
         name: np.full((runs, *(lengths[dim] for dim in variable.dims)), variable.fill, variable.dtype)
@@ -65,7 +65,10 @@ def blank(
 
 
 def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows: np.ndarray) -> None:
-    """Copies the `rows` of `part` to the `places` of `whole`. Where `part` is shorter, fill values remain."""
+    """Copies the runs `rows` of `part` to the runs `places` of `whole`, in place.
+
+    Where an array of `part` is shorter along another dimension, fill values remain.
+    """
     for name, array in part.items():
         corner = tuple(slice(0, length) for length in array.shape[1:])
         at: tuple[Any, ...] = (places, *corner)
@@ -73,9 +76,10 @@ def put(whole: Arrays, places: np.ndarray, part: Mapping[str, np.ndarray], rows:
 
 
 def coordinates(plan: Plan) -> dict[str, np.ndarray]:
-    """Returns the coordinates of `run`: policy, seed, identity, all parameters, and unread parameters.
+    """Returns the coordinates of the dimension `run`, one entry for each run of the plan.
 
-    Parameters have their full names. If a run does not read a parameter, its entry is a placeholder.
+    They are policy, algorithm, seed, identity, each parameter that some run reads, and the names of those
+    parameters that the run does not read. The value of a parameter that a run does not read is a placeholder.
     """
     runs = plan.runs
     found: dict[str, np.ndarray] = {
@@ -184,7 +188,7 @@ class Labels(NamedTuple):
 
 
 def merge(plan: Plan, parts: Sequence[tuple[Sequence[int], Arrays]]) -> xr.Dataset:
-    """Returns the whole result from all batches.
+    """Combines the arrays of all batches into the whole labelled result.
 
     Args:
       plan: the whole plan.

@@ -1,4 +1,4 @@
-"""Writes and checks a result's manifest, which holds the digest of every file, and checks its codecs.
+"""Writes and checks a result's manifest, which holds the digest of every file; checks the chunks' codecs.
 
 The checksums in the chunks cover the values only, not attributes, dimensions, data types and codecs. The
 manifest is a file in the store. It covers all other files of the store, and ends with a digest of itself.

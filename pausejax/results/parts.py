@@ -1,4 +1,7 @@
-"""Reads and writes parts: files of finished runs with a checksum and a record of their process."""
+"""Reads and writes parts. A part is a file of finished runs with a checksum.
+
+It also records the command, devices and versions of the process that made the runs.
+"""
 
 import contextlib
 import hashlib
@@ -77,7 +80,10 @@ def read_part(folder: Folder, name: str, recorded: Recorded) -> Arrays:
 
 
 def source(identities: Sequence[str], folder: Folder, recorded: Recorded) -> Source:
-    """Returns the part that holds the runs with these identities as a source. Loading it checks the file."""
+    """Returns a source for the part that holds the runs with these identities.
+
+    The file is checked when the source is loaded.
+    """
     name = part_name(identities)
     return Source(tuple(identities), {}, lambda: read_part(folder, name, recorded), file=name)
 

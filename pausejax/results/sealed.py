@@ -35,5 +35,5 @@ def read_sealed(folder: Folder, name: str) -> Any:
 
 
 def digest_of(content: Any) -> str:
-    """Returns the SHA-256 of plain data, which does not depend on the order of keys."""
+    """Returns the SHA-256 of plain data. The order of keys does not change the SHA-256."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -19,7 +19,7 @@ from pausejax.results.folder import Folder
 from pausejax.results.manifest import Manifest
 
 _PAUSES = (0.2, 1.0, 5.0)
-"""Seconds between checks whether a store under a URL is being replaced."""
+"""Seconds between two checks of whether a store under a URL is being replaced."""
 
 
 class Snapshot(Store):
@@ -53,7 +53,7 @@ class Snapshot(Store):
             if not is_sealed(self._folder, self._name, self._sealed):
                 what = "has been extended or removed since it was opened. Open it again"
                 return OSError(f"{where} {what}")
-        return ValueError(f"{where} is damaged ({key}). `pausejax run` with its spec repairs it")
+        return ValueError(f"{where} is damaged ({key}). `pausejax run` with the study's spec repairs it")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Snapshot) and self._identity == other._identity
@@ -120,7 +120,7 @@ def is_sealed(folder: Folder, name: str, sealed: Manifest) -> bool:
 
 
 def opened(folder: Folder, name: str, sealed: Manifest, **options: Any) -> xr.Dataset:
-    """Opens a store. Its values are read and compared with the manifest when they are used.
+    """Opens a store. A file of values is read and compared with the manifest when the values are used.
 
     Args:
       folder: the folder of the study.
@@ -132,7 +132,7 @@ def opened(folder: Folder, name: str, sealed: Manifest, **options: Any) -> xr.Da
 
 
 def described(folder: Folder, name: str, sealed: Manifest, **options: Any) -> xr.Dataset:
-    """Opens a store as `opened`, after checking the files that describe its values.
+    """Checks the files that describe a store's values, then opens the store like the function `opened`.
 
     Raises:
       KeyError, TypeError, ValueError: one of these files is damaged; no value has been decoded.

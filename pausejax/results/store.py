@@ -101,7 +101,8 @@ def _check_format(folder: Folder) -> None:
 
 
 def _differences(folder: Folder, text: str, files: Mapping[str, str]) -> list[str]:
-    """Returns the lines of an error message that show how a folder's study differs from this one."""
+    """Returns the lines of an error message that show how a folder's study differs from the study of the
+    caller."""
     allowed = "Choose another folder, or a spec that adds runs and removes none"
     old = folder.read(SPEC).decode(errors="replace") if folder.exists(SPEC) else ""
     try:
@@ -207,8 +208,8 @@ def _put_together(folder: Folder, plan: Plan, found: Contents) -> None:
 def _tidy_up(folder: Folder) -> None:
     """Removes files of killed processes: partial files, and the checkpoints of their batches.
 
-    The caller must hold the lock, so that no other process builds a result. Files of running processes and
-    files that do not belong to a study are kept.
+    The caller must hold the lock of the process that builds the result. Files of running processes and files
+    that do not belong to a study are kept.
     """
     for name in folder.names(""):
         if name.startswith(".") and name.endswith(".partial"):

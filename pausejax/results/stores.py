@@ -47,11 +47,11 @@ class Store:
         return Contents()
 
     def playing(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a context that tells other processes that this process plays batches."""
+        """Returns a context. While it lasts, other processes know that this process plays batches."""
         return contextlib.nullcontext()
 
     def checkpoint(self, runs: Sequence[Run]) -> Checkpoint | None:
-        """Returns the checkpoint of a batch of runs; None if the store has no checkpoints."""
+        """Opens the checkpoint of runs that are played together; returns None if the store has none."""
         return None
 
     def write(self, runs: Sequence[Run], arrays: Arrays, checkpoint: Checkpoint | None = None) -> None:
@@ -59,7 +59,10 @@ class Store:
         raise NotImplementedError
 
     def note_written(self, runs: Sequence[Run]) -> None:
-        """Notes that some runs were written together, by this or another process."""
+        """Records that this or another process has written these runs as one finished batch.
+
+        `load` can then find the runs.
+        """
 
     def load(self, runs: Sequence[Run]) -> Arrays:
         """Returns the recorded arrays of some finished runs, in the order of `runs`."""
@@ -70,7 +73,7 @@ class Store:
         return self._table_of(plan).label(runs, self.load(runs))
 
     def finish(self, plan: Plan) -> int:
-        """Builds the result if every run is finished, and returns the number of missing runs."""
+        """Builds the result if every run of the plan is finished; returns the number of missing runs."""
         raise NotImplementedError
 
     def result(self, plan: Plan) -> xr.Dataset:
@@ -92,7 +95,7 @@ class FolderStore(Store):
 
     Args:
       folder: the folder of the study.
-      checkpoint_seconds: the seconds between two checkpoints of a batch.
+      checkpoint_seconds: the seconds between two checkpoints of the runs that are played together.
       command: the command that plays the study, as it was typed. The result records the command.
     """
 
@@ -186,7 +189,7 @@ class MemoryStore(Store):
         super().__init__(layouts)
         self._parts: list[tuple[Sequence[Run], Arrays]] = []
         self._place_of: dict[tuple[str, str], tuple[int, int]] = {}
-        """For each run, the index of its part and the row in this part."""
+        """For each run, the index of the written batch that holds it, and its row in this batch."""
 
     def __str__(self) -> str:
         return "memory"
@@ -210,7 +213,7 @@ class MemoryStore(Store):
 
 
 class FolderView(MemoryStore):
-    """View of a study's folder that does not change the folder: new runs stay in memory.
+    """Store that reads a study's folder but never changes it: new runs and layouts stay in memory.
 
     Args:
       folder: the folder of the study, which need not exist.

@@ -1,8 +1,8 @@
 """Reads the finished runs of a study that is still running, as its result would hold them.
 
 Nothing in the study's folder changes, no lock is taken, and none of the user's own files is executed. Another
-process may play at the same time. Between two steps of the reader, that process may build the result, which
-removes parts. The reader then begins again; it makes at most five attempts.
+process may play at the same time. That process may build the result and remove parts while this module reads
+them. The module then reads again; it makes at most five attempts.
 """
 
 import time
@@ -57,7 +57,9 @@ def read(directory: str | Path, kinds: Sequence[Kind]) -> xr.Dataset:
             what = f"no study with {exchange.LABELS}. A search can be read only after its end"
             raise FileNotFoundError(f"{directory}: holds {what}") from error
         except ValueError as error:
-            raise ValueError(f"{directory}: {error}. `pausejax run` with its spec repairs it") from error
+            raise ValueError(
+                f"{directory}: {error}. `pausejax run` with the study's spec repairs it"
+            ) from error
         recorded = Recorded(frozenset(labels.identities), labels.variables, labels.kind)
         found = contents.read(folder, recorded)
         if found.settled.issuperset(labels.identities):

@@ -26,7 +26,10 @@ DEFAULT = "default"
 
 
 def finalists(result: SearchResult) -> dict[str, Setting]:
-    """Returns the finalists by label: the best two settings, or six for several metrics, and the defaults."""
+    """Returns the finalists by label: the best settings and the setting of the defaults.
+
+    With one metric these are the best two settings, with several metrics the best six.
+    """
     several = len(result.goal.metrics) > 1
     best = result.ranked(6 if several else 2)
     labels = [f"front {place + 1}" for place in range(len(best))] if several else ["best", "second"]
@@ -98,7 +101,9 @@ def confirm(
 
 
 def compare(result: SearchResult, confirmed: xr.Dataset) -> SearchResult:
-    """Returns the result of a search completed by its finalists, in the order that `finalists` gives.
+    """Returns a search's result with the finalists added, each with its metrics on fresh seeds.
+
+    The finalists have the order that `finalists` gives.
 
     Args:
       result: the result of the search.

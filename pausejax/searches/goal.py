@@ -1,4 +1,4 @@
-"""The goal of a search (metrics and constraints at a round or at a simulated time), and its trials."""
+"""Defines a search's goal (metrics and constraints at a round or a simulated time), and its trials."""
 
 import math
 import operator
@@ -44,7 +44,7 @@ class Constraint(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The score of a setting at the horizon, from means over its seeds."""
+    """The score of a setting, from means over the setting's seeds at the horizon of the search."""
 
     values: tuple[float, ...]
     """The mean of each metric of the goal, with a sign such that more is better. NaN is worst."""

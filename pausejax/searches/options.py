@@ -45,7 +45,9 @@ class SearchOptions(NamedTuple):
 
 
 def with_horizon(study: Study, options: SearchOptions) -> Study:
-    """Returns the study with rounds up to the horizon, the point at which settings are compared.
+    """Returns the study with runs that end at the horizon.
+
+    The horizon is the round or the simulated time at which settings are compared.
 
     Raises:
       SpecError: the study does not reach the horizon, or can not be searched.
@@ -58,7 +60,7 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
         raise SpecError(["stop_at_latency: not allowed in a search. Use --at-latency instead"])
     if study.keep_models:
         raise SpecError(
-            ["keep_models: not allowed in a search. Search first, then run the settings found with this key"]
+            ["keep_models: not allowed in a search. Search first, then run the best settings with this key"]
         )
     if study.client_metrics and options.at_latency is not None:
         raise SpecError(
@@ -74,8 +76,8 @@ def with_horizon(study: Study, options: SearchOptions) -> Study:
     if evaluates and rounds % study.eval_every:
         raise SpecError(
             [
-                f"eval_every = {study.eval_every}: must divide {rounds}, the number of rounds after which "
-                "settings are compared"
+                f"eval_every = {study.eval_every}: must divide {rounds}, the largest number of rounds of a "
+                "run in this search"
             ]
         )
     return dataclasses.replace(

@@ -224,7 +224,8 @@ def summary(result: SearchResult) -> str:
     words += ["no setting has a value for every metric"] if np.isnan(best.values).any() else []
     if early := sum(trial.short for trial in result.trials):
         words.append(
-            f"{early} settings ended after {result.study.rounds} rounds, before {result.goal.horizon:g} s"
+            f"{early} settings: the last of {result.study.rounds} rounds ended before "
+            f"{result.goal.horizon:g} simulated seconds"
         )
     return "; ".join(words)
 

@@ -54,7 +54,7 @@ class Sampler:
         self._open: dict[int, Any] = {}
 
     def ask(self) -> tuple[int, Setting]:
-        """Returns the next setting and its number, from 0."""
+        """Draws the next setting; returns its number, from 0, and the setting."""
         with _without_warnings():
             trial = self._study.ask()
             setting = self._space.setting(lambda key, given: _choose(trial, key, given))
@@ -78,7 +78,7 @@ class Sampler:
             self._study.tell(trial, [_finite(value) * (1 if up else -1) for value, up in pairs])
 
     def log(self) -> bytes:
-        """Returns a file of Optuna's journal with every trial, which optuna-dashboard can show."""
+        """Returns the bytes of a file with every trial, in the format that optuna-dashboard reads."""
         storages = self._optuna.storages
         with tempfile.TemporaryDirectory() as folder, _without_warnings():
             path = Path(folder) / "optuna.log"
@@ -126,13 +126,13 @@ def _unsupported(space: Space, goal: Goal, name: str) -> str:
     if name != "cmaes":
         return ""
     if len(goal.metrics) > 1:
-        return "allows only one metric. For several metrics: tpe, nsga2, random"
+        return "allows only one metric. The samplers tpe, nsga2 and random allow several"
     if len(space.dimensions) > 1:
-        return "allows only one policy. For several policies: tpe, nsga2, random"
+        return "allows only one policy. The samplers tpe, nsga2 and random allow several"
     ranges = {d.key for dims in space.dimensions.values() for d in dims if isinstance(d.values, Range)}
     if len(ranges) < 2:
-        return f"needs two ranges, but the spec has {'one' if ranges else 'no'} range. tpe needs none"
-    return "allows no constraints. tpe and nsga2 allow them" if goal.constraints else ""
+        return f"needs two ranges, but the spec has {'one' if ranges else 'no'} range. Use --sampler tpe"
+    return "allows no constraints. The samplers tpe and nsga2 allow them" if goal.constraints else ""
 
 
 def _make(optuna: Any, options: SearchOptions, constraints: Any) -> Any:

@@ -33,9 +33,9 @@ from pausejax.study.runs import Run
 from pausejax.study.study import Study
 
 _STEPS = 32
-"""A search with at least this number of trials cuts them into at least this number of lists.
+"""A search with at least this number of trials distributes them over at least this number of lists.
 
-A sampler learns only between two steps. In a step, each worker simulates one list.
+The sampler learns only between two steps, and in a step each worker simulates one list of settings.
 """
 _KNOWN_IN_A_ROW = 200
 """After this number of consecutive suggestions that were all tried before, a search ends."""
@@ -149,9 +149,10 @@ class _Steps:
         self._known: set[tuple[Any, ...]] = set()
 
     def next(self) -> list[Question]:
-        """Returns the settings of the next step; [] if none are left.
+        """Asks the sampler until enough lists are full, and returns the settings of the next step.
 
-        The settings come from full lists, or at the end of the search from all lists.
+        The settings come from full lists, or at the end of the search from all lists. Returns [] if no
+        setting is left.
         """
         while len(self._full()) < self._lists and (asked := self._ask()):
             self._waiting.setdefault(self._space.program(asked[1]), []).append(asked)
@@ -167,8 +168,10 @@ class _Steps:
         return [key for key, waiting in self._waiting.items() if len(waiting) >= self._batch]
 
     def _ask(self) -> Question | None:
-        """Returns a setting that was not suggested before; None if no such setting is found, or if enough
-        were tried."""
+        """Asks the sampler for a setting that it did not suggest before, and returns the setting.
+
+        Returns None if the sampler finds no such setting, or if the search has tried `trials` settings.
+        """
         for _ in range(_KNOWN_IN_A_ROW if self._left else 0):
             number, setting = self._sampler.ask()
             if setting.key not in self._known:
@@ -187,7 +190,7 @@ def _batch(study: Study, options: SearchOptions) -> int:
 
 
 def _trial(study: Study, goal: Goal, store: Store, question: Question, runs: Sequence[Run]) -> Trial:
-    """Returns the trial of a setting: its score and metrics, from the runs in the store."""
+    """Loads a setting's runs from the store, and returns its trial: the setting's score and metrics."""
     arrays = store.load(runs)
     figures = figures_at(study, goal, arrays)
     elapsed = arrays["elapsed"]

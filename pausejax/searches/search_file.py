@@ -1,8 +1,8 @@
-"""Reads and writes `search.json`, the file with the spec, the options and the versions of a search.
+"""Reads and writes `search.json`, which holds a search's spec, options and library versions.
 
-The process that begins a search writes the file. Later processes must have the same spec, options and
-versions. Then their sampler suggests the same settings, and the runs of these settings are found in the
-folder by their identities.
+The process that begins a search writes the file. Later processes must have an equal spec, equal options and
+equal versions of the libraries. Then their sampler suggests the same settings, and the runs of these settings
+are found in the folder by their identities.
 """
 
 import json
@@ -19,11 +19,13 @@ NAME = "search.json"
 
 
 def read(folder: Folder, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the content of the file `search.json` in a folder; None if no search has begun in the folder.
+    """Makes a search's folder, and returns the content of its file `search.json`.
+
+    Returns None if no search has begun in the folder.
 
     Args:
       folder: the folder of the search.
-      wanted: the "spec", "options" and "versions" of this search. The file may have further keys.
+      wanted: the values of "spec", "options" and "versions" in this process. The file may have further keys.
 
     Raises:
       SpecError: the folder holds another search, or a study that is not a search.
@@ -72,12 +74,12 @@ def write(folder: Folder, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_of(folder: Folder, spec: str) -> bool:
-    """Returns whether a folder's runs belong to a spec; False if the folder has no text of a spec."""
+    """Returns whether a folder's runs belong to this text of a spec; False if the folder holds no spec."""
     return folder.exists(store.SPEC) and folder.read(store.SPEC) == spec.encode()
 
 
 def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Returns why a search can not continue with the installed versions; "" if it can."""
+    """Returns why a search can not continue with the installed libraries' versions; "" if it can."""
     for name, version in here.items():
         if held.get(name) != version:
             library = {"optuna": "Optuna"}.get(name, name)
@@ -85,7 +87,10 @@ def _other_versions(held: Mapping[str, str], here: Mapping[str, str]) -> str:
                 began = f"the search was begun by a release that did not record the version of {library}"
                 return f"{began}. Now {library} {version} is installed. Choose another folder"
             began = f"the search was begun with {library} {held[name]}, but {library} {version} is installed"
-            return f"{began}. It may suggest other settings. Install {held[name]}, or choose another folder"
+            return (
+                f"{began}, which may suggest other settings. Install {library} {held[name]}, or choose "
+                "another folder"
+            )
     return ""
 
 

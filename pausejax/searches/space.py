@@ -105,7 +105,7 @@ class Space(NamedTuple):
                 raise SpecError(
                     [
                         f"policy {policy.label}: the lists of static parameters make {count} programs; must "
-                        f"be <= {MOST_PROGRAMS}, because each is compiled by itself"
+                        f"be <= {MOST_PROGRAMS}, because each program is compiled separately"
                     ]
                 )
             longest = max(
@@ -171,7 +171,7 @@ def space_of(study: Study) -> Space:
                 if not words.parameters[name].traced:
                     problems.append(
                         f"{words.parameters[name].section}.{name}: must be a list of values, not a range, "
-                        "because each value is compiled by itself"
+                        "because each value needs its own compiled program"
                     )
                 found[name] = Dimension(f"{own}{name}", (name,), axis)
             else:

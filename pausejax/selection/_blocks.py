@@ -3,8 +3,9 @@
 A client's arrival is its place in descending order of ucb. Its rank is its place in descending order of
 score. At any time, the m best clients are the first m by rank among the clients that have arrived. Arrivals
 and ranks are cut into blocks of about √K. A small table holds the count and the sum of the clients in each
-pair of blocks. The table shows for every time which block of ranks contains the m-th best. Within that block,
-one bit per client says whether it has arrived. The work is O(K √K) in a dozen kernels for any m.
+pair of blocks. The table shows for every time which block of ranks contains the m-th best client. Within this
+block, one bit per client says whether the client has arrived. The work is O(K √K) in a dozen kernels for any
+m.
 """
 
 import math

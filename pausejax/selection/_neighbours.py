@@ -1,9 +1,9 @@
 """Draws neighbouring client sets uniformly without listing them (R1, R2, N1, N2 of the paper).
 
-A neighbour of a set V is V with one member replaced by one outsider. There are three lists of the clients, by
-ucb, privacy and generalization. A stable sort orders each list strictly. Let A be the set of the members that
-come first among the members in a list; A has at most three elements. Let U be the set of the outsiders that
-come before every member in at least one list. Then
+A neighbour of a set V differs from V by one swap: one outsider replaces one member. Which swaps count depends
+on three lists of all clients, sorted by ucb, privacy and generalization. The sort is stable, so each list has
+a strict order. Let A be the set of the first member in each list; A has one to three elements. Let U be the
+set of the outsiders that come before every member in at least one list. Then
 
 - any outsider may replace a member of A: the new set is an active neighbour (N1);
 - only an outsider in U may replace another member: V is then an active neighbour of the new set, so the new
@@ -53,7 +53,7 @@ class Vertex(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """Proposed swap. The valid proposals are uniform over the neighbours."""
+    """Proposed swap of a member for an outsider. The valid proposals are uniform over the neighbours."""
 
     leaving: jax.Array
     """int32 scalar, the label of a member."""
@@ -112,7 +112,7 @@ def propose_any(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
 
 
 def propose_tailored(lists: Lists, vertex: Vertex, bits: jax.Array) -> Proposal:
-    """Draws a swap of N1 or N2 for three lists: the list of ucb and two further lists.
+    """Draws a swap that N1 or N2 allows, for three lists: the list of ucb and two further lists.
 
     `bits` is uint32 [PROPOSAL_WORDS]. A draw is valid with a probability of at least 1/3.
     """

@@ -1,4 +1,6 @@
-"""Bounds the value of all thresholds on ucb at once, for devices such as GPUs, where each step is a kernel.
+"""Bounds the value of all thresholds on ucb at once.
+
+This is for devices such as GPUs, where each step is a kernel.
 
 Clients arrive in descending order of ucb. A client is among the m best scores from its arrival until its
 eviction, when m clients with better scores have arrived. The eviction is the m-th smallest arrival among the
@@ -24,7 +26,7 @@ _PAIR_BITS = 3
 def by_eviction(ucb: jax.Array, score: jax.Array, m: int, worth: Worth = SUM) -> Bounds:
     """Bounds the value of each threshold, in O(log K) kernels for any m.
 
-    The bounds are in the order of clients for few clients, else in descending order of ucb. Scores are
+    If `are_few(K)`, the bounds are in the order of clients, else in descending order of ucb. Scores are
     rounded to integers, whose sums are exact in any order. The bounds cover this rounding.
     """
     return (by_pairs if are_few(ucb.shape[1]) else by_blocks)(ucb, score, m, worth)

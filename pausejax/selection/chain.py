@@ -15,7 +15,7 @@ RULES: tuple[str, ...] = get_args(Rule)
 
 MAX_VERTICES = 5_000
 TOLERANCE = 1e-9
-"""Difference of energies below which a vertex counts as optimal."""
+"""Largest difference from the maximal energy at which a vertex counts as optimal."""
 
 
 class OptimumProbability(NamedTuple):

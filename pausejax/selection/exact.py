@@ -175,7 +175,7 @@ def _settle(
     may_be_best = bounds.upper >= jnp.max(bounds.lower, axis=1, keepdims=True)
 
     def pending(last: jax.Array) -> jax.Array:
-        """Returns which thresholds below `last`, [N], may be the best, bool [N, K].
+        """Returns which thresholds below each run's last evaluated threshold may be the best, bool [N, K].
 
         The loop's condition and body call this function. Carrying its result would cost one more kernel.
         """

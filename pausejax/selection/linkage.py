@@ -1,4 +1,4 @@
-"""Computes Ward's linkage by chains of nearest neighbours, and a sampling scheme from its tree, in JAX."""
+"""Computes Ward's tree by chains of nearest neighbours, and a scheme of clustered sampling from the tree."""
 
 from typing import NamedTuple
 
@@ -127,7 +127,7 @@ def _times(weight: jax.Array, share: jax.Array, distance: jax.Array) -> jax.Arra
 
 
 def _labelled(first: jax.Array, second: jax.Array, height: jax.Array) -> Tree:
-    """Returns the tree in which each cluster has the number of the node that its last merge made."""
+    """Returns the tree. Each cluster in it has the number of the node that the cluster's last merge made."""
     num_leaves = first.shape[0] + 1
 
     def label(node: jax.Array, merge: tuple) -> tuple[jax.Array, tuple]:
@@ -153,7 +153,7 @@ def similarity_scheme(angles: jax.Array, data_share: jax.Array, m: int) -> jax.A
 
     Args:
       angles: float32 [K, K], the angles between the clients' updates in radians, symmetric.
-      data_share: float32 [K], p.
+      data_share: float32 [K], p_k, each client's share of all data.
       m: the number of rows.
 
     Returns:

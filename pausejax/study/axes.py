@@ -97,7 +97,7 @@ def sample(name: str, column: int, sampling: Sampling) -> np.ndarray:
 
     Args:
       name: the name of the parameter, which seeds the scrambling of the column.
-      column: the dimension of the Sobol sequence.
+      column: the index of the coordinate, which is a dimension of the Sobol sequence.
       sampling: the number of points, the method and the seed.
     """
     from scipy.stats import qmc  # imported here, because it takes a second to load and few studies sample

@@ -1,4 +1,4 @@
-"""Checks of any study that concern several values together."""
+"""Checks values of any study that must fit together."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Reading of spec files, and the error for invalid specs; the module does not import JAX."""
+"""Reads spec files, and defines the error for invalid specs. The module does not import JAX."""
 
 import os
 import tomllib

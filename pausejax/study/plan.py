@@ -1,4 +1,7 @@
-"""Expansion of a checked study into runs, and grouping of runs that share one compiled program."""
+"""Expands a checked study into runs, and groups the runs that share one compiled program.
+
+The types are defined elsewhere: `Plan` in `study.py`, `Run` and `Group` in `runs.py`.
+"""
 
 import dataclasses
 import hashlib
@@ -44,7 +47,7 @@ def plan_of(study: Study, runs: Iterable[Run]) -> Plan:
 
 
 def _name(key: tuple[Any, ...]) -> str:
-    """Returns the name of a group with this program key: the policy and a digest of the key."""
+    """Returns the name of the group with a given `program_key`: the policy and a digest of the key."""
     digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()
     return f"{key[0]} {digest[:16]}"
 

@@ -1,4 +1,4 @@
-"""Reader of a spec's tables, which collects every problem as one line."""
+"""Reads a spec's tables, and collects every problem as one line."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -74,7 +74,7 @@ class Reader:
         return (0,)
 
     def axes(self, table: Mapping[str, Any], section: str, zipped: Set[str]) -> dict[str, Axis]:
-        """Returns the axes in a table.
+        """Reads the axes in a table, and reports mistakes in them.
 
         `section` is the section of the table. It is "" for a policy's table, which may name any parameter.
         """
@@ -154,7 +154,7 @@ class Reader:
     def sampling(
         self, document: Mapping[str, Any], axes: Mapping[str, Axis], policies: Sequence[PolicySpec]
     ) -> Sampling | None:
-        """Returns the table [sampling], which a spec must have if and only if it has ranges."""
+        """Reads the table [sampling], and reports mistakes. Exactly the specs with ranges have this table."""
         ranges = [f"{self.words.parameters[name].section}.{name}" for name in _ranged(axes)]
         ranges += [f"policy.{name}" for policy in policies for name in _ranged(policy.axes)]
         if "sampling" not in document:

@@ -16,7 +16,11 @@ class Run:
     values: Mapping[str, Any]
     """Values of all parameters that this run reads."""
     identity: str = ""
-    """Hash of everything that the run's results depend on; `plan.plan_of` sets it."""
+    """Hash of the seed and of all settings and files that the run's results depend on.
+
+    Two labels with equal settings have runs with equal identities. The hash covers neither the layout nor the
+    versions of libraries, which change the last bits of floats. `plan.plan_of` sets it.
+    """
 
 
 @dataclasses.dataclass(frozen=True)

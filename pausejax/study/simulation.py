@@ -21,9 +21,9 @@ class Layout(NamedTuple):
     sharded: bool = False
     """Whether each device holds a share of the training inputs instead of all inputs."""
     lanes: int = 0
-    """Number of clients that are trained in parallel."""
+    """Number of clients, not of runs, that are trained in parallel."""
     eval_lanes: int = 0
-    """Number of global models that are evaluated in parallel."""
+    """Number of global models, one for each run, that are evaluated in parallel."""
     eval_batch: int = 0
     """Approximate number of test samples in an evaluation batch."""
     conv: str = ""
@@ -38,7 +38,7 @@ class Segment(NamedTuple):
     positions: np.ndarray
     """int [n], indices of the recorded runs among the runs of the batch; an index may repeat as padding."""
     records: Arrays
-    """Records by variable, [n, records, ...]."""
+    """Recorded values by variable, [n, recorded rounds, ...]."""
 
 
 class DeviceBytes(NamedTuple):
@@ -47,7 +47,7 @@ class DeviceBytes(NamedTuple):
     shared: Mapping[str, int]
     """Bytes that all runs share: data, partitions, tables."""
     each: Mapping[str, int]
-    """Bytes of one run: its state between two rounds, and its records of two calls."""
+    """Bytes of one run: its state between two rounds, and its records of two calls of the program."""
 
 
 class Simulation(Protocol):
@@ -75,9 +75,9 @@ class Simulation(Protocol):
         """
 
     def padded(self, width: int) -> int:
-        """Returns the least number of runs >= `width` that fills the devices evenly.
+        """Rounds `width` up, so that all devices in use get equally many runs.
 
-        If data are sharded, the runs fill all devices, else possibly fewer.
+        If the training inputs are sharded, all devices are in use, else at most one device for each run.
         """
 
     def trace(self, width: int) -> jax.stages.Traced:
@@ -100,17 +100,23 @@ class Simulation(Protocol):
         """Returns the shapes, types and shardings of the state of `width` runs."""
 
     def arguments(self, runs: Sequence[Run]) -> tuple[Any, ...]:
-        """Returns the program's arguments besides state and rounds, for some runs, on the devices."""
+        """Puts the program's arguments for some runs on the devices, except state and rounds, and returns
+        them."""
 
     def start(self, runs: Sequence[Run]) -> Any:
-        """Returns the state of some runs before round 1, on the devices."""
+        """Makes the state of some runs before round 1 on the devices, and returns it."""
 
     def to_host(self, first_round: int, positions: np.ndarray, record: Any) -> Segment:
-        """Copies the record of a call that began at `first_round` to the host, for the runs at some
-        positions."""
+        """Copies a record to the host.
+
+        Args:
+          first_round: the first round of the call that made the record.
+          positions: the index in the batch of the run of each row, int [n].
+          record: the record of the call, on the devices.
+        """
 
     def running(self, segments: Sequence[Segment], positions: np.ndarray) -> np.ndarray:
-        """Returns which of the runs at some distinct positions have not stopped, bool [n]."""
+        """Returns whether each run at some distinct positions of the batch has not stopped, bool [n]."""
 
     def finish(self, segments: Sequence[Segment], state: Any, runs: Sequence[Run]) -> Arrays:
         """Returns the arrays of some runs for the result, after all of their rounds are recorded.

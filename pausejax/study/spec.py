@@ -1,4 +1,6 @@
-"""The study spec: one TOML document, which is checked completely before anything is computed.
+"""Checks a study's spec, one TOML document, completely before anything is computed.
+
+`parse` returns a `Study`, which is defined in `study.py`.
 
 A scalar fixes a parameter; a list or a range makes the parameter an axis. Each `[[policy]]` table adds a
 policy and may override any parameter by its name without a section. All mistakes are reported together, one
@@ -193,7 +195,7 @@ def _entries(
 
 
 def _files(reader: Reader, folder: Path, tables: Sequence[Mapping[str, Axis]]) -> dict[str, str]:
-    """Returns the digest of every file that a parameter names."""
+    """Returns the digest of every file that a parameter names; reports files that can't be read."""
     found: dict[str, str] = {}
     for axes in tables:
         for name, axis in axes.items():

@@ -1,4 +1,7 @@
-"""A study: its kind, its checked spec, and the runs that the spec describes."""
+"""Defines the types of a study: its kind, its checked spec, and the runs that the spec describes.
+
+`spec.parse` makes a `Study`, and `plan.make_plan` makes its `Plan`.
+"""
 
 import dataclasses
 import functools
@@ -205,7 +208,11 @@ class Outputs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Kind:
-    """One kind of study, with everything that is specific to this kind."""
+    """One kind of study, with the functions and tables that are specific to this kind.
+
+    Charts and the table of variables are found by the kind's name: `kinds.py` imports the modules
+    `pausejax.NAME.charts` and `pausejax.NAME.variables` when they are needed.
+    """
 
     name: str
     modes: tuple[str, ...]
@@ -234,7 +241,7 @@ class Kind:
     optional: frozenset[str]
     """Names of variables that runs of some policies lack even after `complete`."""
     simulation: Callable[..., Simulation]
-    """Function (study, group, sources, devices=, layout=) that returns the simulation of a group."""
+    """Function (study, group, sources, devices=, layout=) that builds the simulation of a group."""
     programs: tuple[Any, ...]
     """Jitted functions that simulate a group; each is compiled for every group."""
 

@@ -24,7 +24,10 @@ Group: TypeAlias = tuple[str, ...]
 
 
 def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Group, ...]:
-    """Returns the groups under a key, with symbols replaced by names; no groups if one is invalid."""
+    """Reads the groups under a key, and returns them with symbols replaced by names.
+
+    Reports an invalid group, and then returns no groups.
+    """
     if not isinstance(value, list) or not all(
         isinstance(group, list) and len(group) > 1 and all(isinstance(name, str) for name in group)
         for group in value
@@ -49,7 +52,7 @@ def read_groups(say: Say, words: Vocabulary, key: str, value: Any) -> tuple[Grou
 
 
 def kept(shared: Iterable[Group], own: Mapping[str, Axis]) -> list[Group]:
-    """Returns the shared groups for one policy, without parameters that its table fixes to one value."""
+    """Returns the shared groups for one policy, without parameters that the policy fixes to one value."""
     fixed = {name for name, axis in own.items() if not isinstance(axis, Range) and len(axis) == 1}
     groups = [tuple(name for name in group if name not in fixed) for group in shared]
     return [group for group in groups if len(group) > 1]

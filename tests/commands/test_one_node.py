@@ -140,7 +140,7 @@ class Study:
             return self.slurm.ended(job)
 
         assert self.wait(ended) == ("COMPLETED", "0:0"), self.said() + self.slurm.logs()
-        assert re.search(r"2 runs go on from round [0-9,]+ of 1,000", self.said()), self.said()
+        assert re.search(r"2 runs resume after round [0-9,]+ of 1,000", self.said()), self.said()
 
     def is_that_of_a_plain_run(self):
         spec = Path(self.given["SPEC"])

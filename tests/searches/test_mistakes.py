@@ -67,8 +67,12 @@ BAD = [
     ({}, {"at_latency": "soon"}, "--at-latency 'soon': must be"),
     ({}, {"at_latency": 12.5}, "--metric cumulative_pseudo_regret: is a sum over rounds"),
     ({"stop_at_latency": 3.0}, {}, "not allowed in a search. Use --at-latency"),
-    (TRAINING, {"metrics": ()}, "eval_every = 4: must divide 30, the number of rounds"),
-    (TRAINING, {"metrics": (), "at_round": 10}, "eval_every = 4: must divide 10, the number of rounds"),
+    (TRAINING, {"metrics": ()}, "eval_every = 4: must divide 30, the largest number of rounds"),
+    (
+        TRAINING,
+        {"metrics": (), "at_round": 10},
+        "eval_every = 4: must divide 10, the largest number of rounds",
+    ),
     # constraints
     ({}, {"constraints": ("max_leakage<50",)}, "must be METRIC<=NUMBER"),
     ({}, {"constraints": ("max_leakage<=",)}, "must be METRIC<=NUMBER"),
@@ -82,7 +86,7 @@ BAD = [
     ({}, {"sampler": "tpee"}, "must be one of tpe"),
     ({}, {"sampler": None}, "--sampler None: must be one of tpe"),
     ({}, {"sampler": "sobol"}, "must be one of tpe, cmaes, nsga2, random"),
-    ({}, {"sampler": "cmaes", "metrics": TWO}, "allows only one metric. For several metrics: tpe"),
+    ({}, {"sampler": "cmaes", "metrics": TWO}, "allows only one metric. The samplers tpe"),
     (LISTS, {"sampler": "cmaes"}, "needs two ranges, but the spec has no range"),
     ({"policy": [{"name": "pause"}, {"name": "random"}]}, {"sampler": "cmaes"}, "allows only one policy"),
     ({}, {"sampler_seed": -1}, "--sampler-seed -1: must be an integer from 0"),

@@ -204,7 +204,7 @@ def test_the_study_of_optuna_says_what_the_search_has_seen(tmp_path):
 
 def test_a_time_that_the_rounds_do_not_reach_is_said():
     played = play(BANDIT, BALANCE._replace(trials=6, at_latency=500.0))
-    assert summary(played).endswith("settings ended after 75 rounds, before 500 s")
+    assert summary(played).endswith("settings: the last of 75 rounds ended before 500 simulated seconds")
     assert all(trial.short for trial in played.trials)
 
 

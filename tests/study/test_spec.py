@@ -158,7 +158,7 @@ NEEDS = "a range needs a table [sampling] with n, the number of points"
         ({"log_uniform": [0, 1]}, "the low end must be > 0 for log_uniform"),
         (
             {"log_uniform": [1e-60, 1]},
-            "an end of the range must be a finite number >= 0, and from 1e-15 to 1e+15",
+            "an end of the range must be a finite number >= 0; absolute values except 0: from 1e-15 to 1e+15",
         ),
         ([1, {"uniform": [1, 2]}], "reward.alpha = {uniform = [1, 2]}: must be a finite number >= 0"),
     ],

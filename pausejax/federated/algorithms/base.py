@@ -32,7 +32,7 @@ class Local(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Clients whose uploads are in the mean; float32 [n] each, 0 in rows without an upload."""
+    """Numbers of the clients whose uploads are in the mean; float32 [n] each, 0 in rows without an upload."""
 
     weight: jax.Array
     """Aggregation weights (2), which sum to 1 if any upload arrived."""
@@ -48,7 +48,7 @@ def stateless(params: Params) -> tuple[State, State]:
 
 
 def global_model(params: Params, server: State, client: State) -> Params:
-    """Returns the global model as the start of a client."""
+    """Returns the global model, from which a client starts its training."""
     return params
 
 
@@ -58,12 +58,12 @@ def unchanged(gradient: Params, local: Local) -> Params:
 
 
 def difference(local: Local) -> tuple[Params, State]:
-    """Returns the change of the parameters in training as the upload."""
+    """Returns the change of the parameters in training as the upload, and the unchanged client state."""
     return jax.tree.map(jnp.subtract, local.params, local.start), local.client
 
 
 def mean_update(mean: Any, params: Params, server: State, arrived: Arrivals) -> tuple[Params, State]:
-    """Returns the mean upload as the update of the global model."""
+    """Returns the mean upload as the update of the global model, and the unchanged server state."""
     return mean, server
 
 

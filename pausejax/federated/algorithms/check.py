@@ -1,4 +1,4 @@
-"""Checks of federated algorithms, which run when an algorithm is traced."""
+"""Checks federated algorithms. The checks run when an algorithm is traced."""
 
 from typing import Any
 

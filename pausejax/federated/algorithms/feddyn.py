@@ -18,11 +18,12 @@ def feddyn(
         Number, Parameter(help="feddyn: weight α of the dynamic regularizer", low=0, low_open=True)
     ] = 0.01,
 ) -> Algorithm:
-    """Adds a linear and a quadratic term to every client's loss, so that its optimum moves to the global one.
+    """Adds a linear and a quadratic term to every client's loss. The loss's optimum moves to the global one.
 
     The algorithm follows Acar et al. 2021, with data shares p_k in place of equal shares. The client's state
-    g_k estimates the gradient of its loss at the end of its last training. The server's state is h. It equals
-    Σ p_k g_k if rounds weight their cohort by data, (2), and updates are neither clipped nor noised.
+    g_k estimates the gradient of the client's loss at the end of its last training. The server's state is h.
+    It equals Σ p_k g_k if rounds weight their cohort by data, (2), and updates are neither clipped nor
+    noised.
     """
 
     def init(params: Params) -> tuple[Params, Params]:
