@@ -13,6 +13,7 @@ intervals of level 1 - 0.05 / 4 lies on the other side. At this level all four i
 """
 
 import argparse
+import collections
 import datetime
 import json
 import re
@@ -262,7 +263,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def claims(kept: dict[str, tuple[dict[str, xr.Dataset], dict[str, str]]]) -> str:
-    """Returns the Markdown table with the claims of all figures that have a file."""
+    """Returns Markdown with the number of claims by verdict, and a table of all claims with a file."""
     rows = []
     for name, (found, _) in kept.items():
         shown = FIGURES[name]
@@ -272,7 +273,10 @@ def claims(kept: dict[str, tuple[dict[str, xr.Dataset], dict[str, str]]]) -> str
                 count, gaps, holds = judge(found, shown, claim)
                 words = f"{claim.better} {claim.relation} {claim.worse}, {unit}"
                 rows.append([name.removeprefix("fig"), words, str(count), *gaps, holds])
-    return table(["figure", "claim", "seeds", *(f"{part:.0%}" for part in PARTS), ""], rows)
+    verdicts = collections.Counter(row[-1] for row in rows).most_common()
+    counts = ", ".join(f'{count} "{verdict}"' for verdict, count in verdicts)
+    listed = table(["figure", "claim", "seeds", *(f"{part:.0%}" for part in PARTS), ""], rows)
+    return f"The {len(rows)} claims by verdict: {counts}.\n\n{listed}"
 
 
 def levels(name: str, found: dict[str, xr.Dataset], about: dict[str, str]) -> str:

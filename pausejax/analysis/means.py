@@ -125,8 +125,8 @@ def _array(result: xr.Dataset, metric: str | xr.DataArray) -> xr.DataArray:
         return finals(result, [metric])[metric]
     if metric.dims[:1] != ("run",) or metric.sizes["run"] != result.sizes["run"]:
         raise ValueError(
-            f"metric: the first dimension of the array must be run, with the result's {result.sizes['run']} "
-            f"runs, not {dict(metric.sizes)}"
+            f'metric: the first dimension of the array must be "run", of length {result.sizes["run"]}, '
+            f"not {dict(metric.sizes)}"
         )
     # An array that a user computed from several variables has no name. In such an array -1 may be a value.
     return metric if metric.name is None else metric.copy(data=recorded(metric.values))

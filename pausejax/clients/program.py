@@ -28,7 +28,9 @@ RELEASE_LIMIT = "release_limit"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Static values of a group of runs, the static argument of `play.play`; each program is compiled once.
+    """Static values of a group of runs.
+
+    They are the static argument of `play.play`, so JAX compiles once for each `Program`.
 
     `execution.program.GroupProgram` holds the compiled programs of a group.
     """

@@ -31,7 +31,8 @@ from pausejax.study.study import Study
 class ClientSimulation:
     """Simulation of the runs of one group, which share one `Program`.
 
-    The world is built once, on the host. The arrays that all runs share are put on the devices at first use.
+    The constructor builds the arrays that all runs share, on the host. They are put on the devices at
+    first use.
     """
 
     def __init__(

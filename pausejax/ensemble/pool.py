@@ -67,5 +67,5 @@ def make_pool(
             )
     names = tuple(names) if names is not None else tuple(f"model {k}" for k in range(len(counts)))
     if len(names) != len(counts):
-        raise ValueError(f"names: must be {len(counts)}, one for each model, not {len(names)}")
+        raise ValueError(f"names: must have {len(counts)} entries, one for each model, not {len(names)}")
     return Pool(names, counts.astype(np.int32), predictions, targets)

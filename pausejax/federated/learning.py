@@ -118,7 +118,7 @@ class Learning:
 
     @property
     def in_the_clear(self) -> bool:
-        """Whether clients send batch norm's statistics without noise, under every mechanism."""
+        """Whether clients send batch norm's statistics without noise, whatever the privacy mechanism is."""
         return self.model.has_statistics and self.training.batch_statistics in ("clear", "clear_layers")
 
     @property

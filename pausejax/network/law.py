@@ -79,7 +79,8 @@ def expected_reward(law: Law, min_latency: jax.Array | float) -> jax.Array:
 def expectation(law: Law, function: Function) -> jax.Array:
     """Returns E[function(τ_k)], float32 [K].
 
-    The law computes it if it defines `expectation`. Else it is the mean over 16,384 draws with fixed keys.
+    If the law defines `expectation`, that function computes the value. Else it is the mean over 16,384
+    draws with fixed keys.
     """
     if law.expectation is not None:
         return law.expectation(function)

@@ -57,8 +57,9 @@ def _npy(path: Path) -> np.ndarray:
         shape, _, dtype = header(file)
     # The header may claim a larger size than the file or the memory has.
     promised = math.prod(shape) * dtype.itemsize
-    if promised > min(path.stat().st_size, _MAX_BYTES):
-        raise ValueError(f"its header needs {promised} bytes, but the file has {path.stat().st_size}")
+    size = min(path.stat().st_size, _MAX_BYTES)
+    if promised > size:
+        raise ValueError(f"its header announces {promised} bytes of numbers, but at most {size} are possible")
     with path.open("rb") as file:
         return np.load(file, allow_pickle=False)
 

@@ -1,4 +1,7 @@
-"""Reads which runs a study's folder holds: parts, and blocks of the result, each checked by its digests."""
+"""Finds the finished runs in a study's folder.
+
+They are in files of `parts/` and in blocks of the result. Digests are checked.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

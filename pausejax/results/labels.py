@@ -255,7 +255,7 @@ def used_files(study: Study) -> dict[str, str]:
 
 
 def copies(study: Study) -> dict[str, bytes]:
-    """Returns the content of the files with the study's own parts, by name."""
+    """Returns the content of each file that defines parts of the study, by file name."""
     found: dict[str, bytes] = {}
     for number, source in enumerate(study.parts.sources, 1):
         for name, content in source.files.items():

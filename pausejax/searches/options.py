@@ -104,7 +104,7 @@ def _problems(options: SearchOptions) -> Iterator[str]:
     if options.maximize not in (None, True, False):
         yield f"--maximize {options.maximize!r}: must be true, false or left out"
     elif options.maximize is not None and len(options.metrics) > 1:
-        told = "With several metrics, the table of metrics sets the directions"
+        told = "Leave it out: with several metrics, each metric defines whether more or less is better"
         yield f"--{'maximize' if options.maximize else 'minimize'}: allowed only with one metric. {told}"
     if options.at_round is not None and options.at_latency is not None:
         yield "--at-round, --at-latency: give only one of them"

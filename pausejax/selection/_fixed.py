@@ -65,7 +65,7 @@ def encode(x: jax.Array, unit: jax.Array) -> Fixed:
 
 
 def decode(number: Fixed, unit: jax.Array) -> jax.Array:
-    """Returns the float32 nearest to a number in units of 2^unit, or a neighbour of it, [...].
+    """Returns fixed-point numbers, in units of 2^unit, as the nearest float32 or the one next to it, [...].
 
     The error of small negative numbers is up to 2^6 units.
     """

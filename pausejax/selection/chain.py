@@ -100,7 +100,7 @@ def neighbours(lists: Sequence[np.ndarray], m: int, rule: Rule = "ranked") -> np
 def _tailored(
     lists: Sequence[np.ndarray], rule: Rule, v: np.ndarray, u: np.ndarray, leaving: int, entering: int
 ) -> bool:
-    """Returns whether U, the set v with `entering` in place of `leaving`, is a neighbour of V = v.
+    """Returns whether the set u is a neighbour of the set v. u has `entering` in place of `leaving`.
 
     The rule is R2, or N1 or N2 as printed in the paper.
     """

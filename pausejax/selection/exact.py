@@ -220,7 +220,7 @@ def everyone(
 def stand_ins(
     ucb: jax.Array, score: jax.Array, m: int, available: jax.Array | None = None, worth: Worth = SUM
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Replaces infinite and invalid terms, so that the order of all sets by their values does not change.
+    """Replaces infinite and invalid terms without changing the order of the sets by value.
 
     Returns:
       The number to add to every value, because of infinite or invalid terms: 0, +inf or NaN, [...].

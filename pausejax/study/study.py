@@ -117,7 +117,11 @@ class Study:
 
     @functools.cached_property
     def factors(self) -> dict[str, tuple[Factor, ...]]:
-        """Factors of each policy, by label; the product of the factors is the policy's points."""
+        """Factors of each policy, by the policy's label.
+
+        A factor is a group of parameters that advance together. The policy's settings are the Cartesian
+        product of the rows of its factors.
+        """
         found = {}
         for policy in self.policies:
             axes = {**self.axes, **policy.axes}

@@ -32,7 +32,7 @@ OF_SPEC = {
     "efl_fg": ("eval_every=2", "network.num_clients=30"),
     "digits": ("sampling.n=20", *_SMALL),
     **dict.fromkeys(("digits_equal", "digits_skewed", "algorithms"), _SMALL),
-    "endings": (*_SMALL, 'network.ending=["all", "buffered"]'),
+    "endings": (*_SMALL, 'network.ending=["deadline", "buffered"]'),
     **dict.fromkeys(("pause_digits", "pause_skewed"), ("sampling.n=20", *_SMALL)),
     "pause_mnist": ("sampling.n=20", "data.dataset=digits", "data.train_samples=0", *_SMALL),
     "norm_and_rate": (*_SMALL, "norm=group", "data.dataset=digits", "data.train_samples=0"),

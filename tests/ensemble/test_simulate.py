@@ -311,7 +311,7 @@ def test_one_pass_shows_every_row():
             "predictions, targets, parameters: must have the shapes",
         ),
         ({"predictions": np.zeros((3, 0)), "parameters": []}, "predictions: must have entries"),
-        ({"names": ["one"]}, "names: must be 2, one for each model, not 1"),
+        ({"names": ["one"]}, "names: must have 2 entries, one for each model, not 1"),
     ],
 )
 def test_bad_pools_are_named(change, message):

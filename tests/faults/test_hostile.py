@@ -62,7 +62,7 @@ def _no_more_memory_than_a_laptop():
         ("bandit", ["network.num_clients=2147483647"], "<= 16777216"),
         ("bandit", ["network.num_clients=16777216", "seeds=50"], "times the 100 runs must be <= 268435456"),
         ("bandit", ["rounds=2147483647"], "<= 16777216"),
-        ("bandit", [*TRACE, "network.trace_file=huge.npy"], "its header needs 52776558133248 bytes"),
+        ("bandit", [*TRACE, "network.trace_file=huge.npy"], "its header announces 52776558133248 bytes"),
         ("training", [*NPZ, "data.data_file=huge.npz"], "can't be read: MemoryError"),
         ("training", [*NPZ, "data.data_file=huge.npy"], "can't be read: MemoryError"),
         ("bandit", [*TRACE, "network.trace_file=zip.npy"], "not a .npy file"),
