@@ -141,7 +141,7 @@ def test_pairs_take_out_what_the_network_did():
         (lambda r: analysis.paired_difference(r, {"colour": 1}, "uniform"), "'colour': is no axis"),
         (lambda r: analysis.mean_ci(r, over="eta"), "over = 'eta': is no axis of this result; known: policy"),
         (lambda r: analysis.mean_ci(r, level=95), "level = 95: must be > 0 and < 1"),
-        (lambda r: analysis.mean_ci(r, r["round"]), "the first dimension of the array must be run"),
+        (lambda r: analysis.mean_ci(r, r["round"]), "the first dimension of the array must be"),
     ],
 )
 def test_mistakes_are_named(result, call, message):
