@@ -94,7 +94,7 @@ def with_divergence(result: xr.Dataset, metrics: Sequence[str]) -> xr.Dataset:
 def is_sum(result: xr.Dataset, metric: str) -> bool:
     """Returns whether a metric is a sum over the rounds of a run."""
     known = metrics_of(result).get(metric)
-    return known is not None and known.reduce == "total"
+    return known is not None and known.is_sum
 
 
 def _reduce(array: xr.DataArray, metrics: dict[str, Metric]) -> dict[str, np.ndarray]:

@@ -67,6 +67,11 @@ class Metric(NamedTuple):
     """Name of the metric in the table of metrics of a result; "" before the table is read."""
 
     @property
+    def is_sum(self) -> bool:
+        """Whether the metric is a sum over the rounds of a run."""
+        return self.reduce == "total"
+
+    @property
     def axis_label(self) -> str:
         """The label of the metric's axis in charts, with the unit."""
         unit = "" if self.units == "1" else self.units

@@ -56,7 +56,7 @@ def _named(result: xr.Dataset, name: str) -> Metric:
         raise ValueError(f"measure: {name}: must be one of {listed}{nearest(name, known)}")
     # The cumulative sum of a variable is preferred, because noise dominates the values of single rounds.
     for metric in table.values():
-        if metric.variable == name and metric.reduce == "total":
+        if metric.variable == name and metric.is_sum:
             return metric
     array = result[name]
     if array.dims not in _PER_ROUND:

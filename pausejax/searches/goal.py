@@ -209,7 +209,7 @@ def goal_of(study: Study, options: SearchOptions) -> Goal:
         if name not in known:
             there = f'with mode = "{study.mode}", must be one of {", ".join(known)}{nearest(name, known)}'
             problems.append(f"{option} {name}: {there}")
-        elif option == "--metric" and options.at_latency is not None and known[name].reduce == "total":
+        elif option == "--metric" and options.at_latency is not None and known[name].is_sum:
             problems.append(
                 f"--metric {name}: is a sum over rounds, and settings play unequal numbers of rounds in the "
                 "same time. Use --at-round in place of --at-latency, or another metric"
